@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
 import aiohttp
 import msgspec
 
+from proxy.admin.wire.route import Route
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import inert
+from proxy.dialects.described import ARGUMENT
 from proxy.seams.faults import OF_DATA
 from proxy.seams.tenants import TENANT_PATTERN
 from proxy.transport.upstream import why_unanswered
 
 _Form = TypeVar("_Form")
+_Answer = TypeVar("_Answer", bound=msgspec.Struct)
 
 QUICK_S: Final = 30.0
 PATIENT_S: Final = 3600.0
@@ -75,6 +78,24 @@ class Operator:
         self._session = session
         self._base_url = base_url
         self.where = where
+
+    async def ask(
+        self, row: Route[Any, _Answer], argument: str = "", /, **asked: object
+    ) -> _Answer:
+        """The answer to one call of the API; a field that is None is left out.
+
+        Raises:
+            CommandFailed: The sidecar could not be reached, refused, or answered something else.
+        """
+        given = {name: value for name, value in asked.items() if value is not None}
+        path, data = ARGUMENT.sub(part(argument), row.template), None
+        with as_text():
+            if row.asks is not None:
+                data = msgspec.json.encode(given)
+            elif given:
+                path += f"?{urlencode(given)}"
+        timeout_s = PATIENT_S if row.slow else QUICK_S
+        return await self._call(row.method, path, row.answers, data, timeout_s)
 
     async def get(
         self,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Coroutine
+import enum
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
-from typing import TypeVar
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
@@ -20,7 +22,7 @@ Act = Callable[["Context"], "Exit | Coroutine[None, None, int]"]
 Arguments = Callable[[argparse.ArgumentParser], None]
 
 
-_Form = TypeVar("_Form")
+_Form = TypeVar("_Form", bound=msgspec.Struct)
 
 
 class Context:
@@ -36,16 +38,103 @@ class Context:
         Raises:
             CommandFailed: A value is out of the bounds the struct sets.
         """
-        given = {name: value for name, value in self._asked.items() if value is not None}
+        asked = ((name, self._asked.get(name)) for name in form.__struct_fields__)
+        given = {name: value for name, value in asked if value is not None}
         try:
             return msgspec.convert(given, type=form)
         except msgspec.ValidationError as error:
             raise CommandFailed(Exit.USAGE, str(error), then="see --help") from error
 
+    def value(self, name: str) -> object:
+        """What argparse read for one option; None if the option was not given."""
+        return self._asked.get(name)
+
     def given(self, name: str) -> str | None:
         """The value of one option as text; None if the option was not given."""
         value = self._asked.get(name)
         return None if value is None else str(value)
+
+
+Options = tuple["Option", ...]
+
+
+class Option(msgspec.Struct, frozen=True, kw_only=True):
+    """One option or argument of a command, and the field that it fills."""
+
+    flag: str
+    help: str
+    field: str
+    metavar: str | tuple[str, ...] | None = None
+    choices: tuple[str, ...] | None = None
+    required: bool = False
+    # The value where the option is not given, and how what was typed is read.
+    default: object = None
+    read: Callable[[str, str], object] | None = None
+
+    def add(self, parser: argparse.ArgumentParser, form: type[msgspec.Struct]) -> None:
+        """Add the option to a parser; its type is that of the form's field."""
+        fields = {one.encode_name: one for one in msgspec.structs.fields(form)}
+        # What the form does not have is the name or id in the path.
+        field = fields.get(self.field)
+        kind, many = (str, False) if field is None or self.read else _kind(field.type)
+        required = field is None or field.required
+        is_flag = self.flag.startswith("-")
+        more: dict[str, Any] = {"help": self.help or None, "metavar": self.metavar}
+        if self.choices is not None:
+            more["choices"] = self.choices
+        elif issubclass(kind, enum.Enum):
+            more["choices"] = [one.value for one in kind]
+        if kind is bool:
+            del more["metavar"]
+            more["action"] = "store_true"
+        elif isinstance(self.metavar, tuple):
+            more["nargs"] = len(self.metavar)
+        elif many and is_flag:
+            more["action"] = "append"
+        elif many:
+            more["nargs"] = "+" if required else "*"
+        elif not is_flag and not required:
+            more["nargs"] = "?"
+        if kind in {int, float}:
+            more["type"] = kind
+        if is_flag:
+            parser.add_argument(self.flag, dest=self.field, required=self.required, **more)
+        else:
+            parser.add_argument(self.field, **more)
+
+
+def option(
+    flag: str,
+    text: str = "",
+    *,
+    field: str | None = None,
+    metavar: str | tuple[str, ...] | None = None,
+    choices: Iterable[str] | None = None,
+    required: bool = False,
+    default: object = None,
+    read: Callable[[str, str], object] | None = None,
+) -> Option:
+    """An option (`--tenant`) or an argument (`name`); it fills the field of the same name."""
+    return Option(
+        flag=flag,
+        help=text,
+        field=field or flag.lstrip("-").replace("-", "_"),
+        metavar=metavar,
+        choices=None if choices is None else tuple(choices),
+        required=required,
+        default=default,
+        read=read,
+    )
+
+
+def _kind(annotation: object) -> tuple[type, bool]:
+    """The type that one typed value has, and whether there may be several."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated or origin in {Union, UnionType}:
+        return _kind(inner[0])
+    if origin in {tuple, list}:
+        return _kind(inner[0])[0], True
+    return annotation if isinstance(annotation, type) else str, False
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +144,9 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     act: Act
     arguments: Arguments | None = None
+    # The options of a command whose values are fields of `form`.
+    options: Options = ()
+    form: type[msgspec.Struct] = msgspec.Struct
     # Words that may follow the command and that its own function reads, each with the effect that
     # it has.
     below: tuple[tuple[str, str], ...] = ()

@@ -1,185 +1,191 @@
-"""`mnemogate isolate`: hide all memories that came from one place, and undo that."""
+"""`mnemogate isolate` and `rewind`: hide or put back many memories at once, and undo that."""
 
 from __future__ import annotations
 
-import argparse
-from typing import Annotated, Final
-
-import msgspec
-from msgspec import Meta
+from collections.abc import Iterator
+from typing import Final
 
 from proxy.admin.wire.ids import IdKind
-from proxy.admin.wire.incidents import IncidentList, IncidentView, IsolateRequest, IsolationView
-from proxy.cli.client import PATIENT_S, Operator, part
-from proxy.cli.command import Command, Context
+from proxy.admin.wire.incidents import (
+    INCIDENTS,
+    ISOLATE,
+    RESUME,
+    REWIND,
+    UNDO,
+    CaughtView,
+    IncidentView,
+    IsolateRequest,
+    IsolationView,
+    RewindRequest,
+    RewindView,
+    TouchedView,
+)
+from proxy.cli.api_commands import OF_TENANT, REASON_HELP, counted, given, lines, pairs, show, table
+from proxy.cli.client import Operator
+from proxy.cli.command import Command, Context, Options, option
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.progress import working
 from proxy.cli.short_ids import whole_id
-from proxy.cli.terminal import Terminal, inert, iso, moment
-from proxy.seams.tenants import DEFAULT_TENANT
-from storage.values import QUARANTINE_REASON_LEN_MAX
+from proxy.cli.terminal import inert, iso, moment
 
-NOBODY = "no memory fits: is the name spelled so (`mnemogate key list`), and is it this --tenant?"
-
-
-REASON_HELP: Final = (
-    "why, for the audit log; kept for good (default: none, the log then says who and when alone)"
+_NOBODY: Final = (
+    "no memory fits: is the name spelled so (`mnemogate key list`), and is it this --tenant?"
+)
+_DIGITS_MAX: Final = 15
+_COUNTS: Final = {
+    "put_back": "put back",
+    "kept_hidden": "stays hidden",
+    "behind": "left alone: another server has it",
+    "moved": "left alone: it was changed meanwhile",
+}
+_WHOM: Final[Options] = (
+    option("--tenant", OF_TENANT),
+    option("--principal", "those in which this principal had a step", metavar="P"),
+    option("--origin", "those that came from this server, or tool of it", metavar="SERVER/TOOL"),
+    option("--session", "those that were written in this session", metavar="S"),
+    option("--under", "those with this target, or one below it", metavar="PATH"),
+)
+_SINCE: Final = option(
+    "--since",
+    "only steps at or after this time",
+    field="since_ms",
+    metavar="TIME",
+    read=moment,
+)
+_ISOLATED: Final[Options] = (
+    *_WHOM,
+    _SINCE,
+    option(
+        "--with-descendants",
+        "also what was derived from one of them, and from that, to the end",
+    ),
+    option("--dry-run", "name up to 1000, and hide nothing"),
+    option("--reason", REASON_HELP, metavar="TEXT"),
+)
+_REWOUND: Final[Options] = (
+    *_WHOM,
+    option("--dry-run", "name them, and change nothing"),
+    option("--reason", "why, for the audit log; kept for good", metavar="TEXT"),
 )
 
 
-class _Isolate(msgspec.Struct, frozen=True, kw_only=True):
-    tenant: str = DEFAULT_TENANT
-    principal: str | None = None
-    origin: str | None = None
-    session: str | None = None
-    under: str | None = None
-    since: str | None = None
-    with_descendants: bool = False
-    dry_run: bool = False
-    reason: Annotated[str, Meta(max_length=QUARANTINE_REASON_LEN_MAX)] = ""
+class _Isolate(IsolateRequest, frozen=True, kw_only=True):
     undo: str | None = None
     resume: str | None = None
     list: bool = False
 
-    @property
-    def reaches(self) -> bool:
-        """Whether the command line says which memories to isolate."""
-        asked = (self.principal, self.origin, self.session, self.under, self.since)
-        return any(one is not None for one in asked)
+
+class _Rewind(RewindRequest, frozen=True, kw_only=True):
+    to: str | None = None
+    undo: str | None = None
 
 
 async def _isolate(context: Context) -> Exit:
-    asked = context.arguments(_Isolate)
-    acts = (asked.reaches, asked.undo is not None, asked.resume is not None, asked.list)
+    undo, resume, listed = map(context.given, ("undo", "resume", "list"))
+    reach = given(context, _ISOLATED)
+    reaches = any(one.field in reach for one in (*_WHOM[1:], _SINCE))
+    acts = (reaches, undo is not None, resume is not None, listed == "True")
     if sum(acts) != 1:
         raise CommandFailed(
             Exit.USAGE,
             "say whom to isolate (--principal, --origin, --session, --under, --since), "
             "or one of --undo, --resume and --list",
         )
-    terminal = context.terminal
-    if asked.list:
-        return await _listed(context)
-    if not asked.reaches:
-        verb = "undo" if asked.undo is not None else "resume"
-        return await on_incident(context, verb, asked.undo or asked.resume or "")
-    async with operator(context) as api, working(terminal, "isolating"):
-        request = _request(asked, await whole_session(api, asked.session))
-        done = await api.post("/isolate", IsolationView, request, timeout_s=PATIENT_S)
-    if terminal.as_json:
-        terminal.data(done)
-    else:
-        _show(terminal, done, begun=True)
+    if undo is not None or resume is not None:
+        return await _on_incident(context, undo, resume or "")
+    async with operator(context) as api, working(context.terminal, "isolating"):
+        if not reaches:
+            show(context, await api.ask(INCIDENTS), _INCIDENTS)
+            return Exit.OK
+        done = await api.ask(ISOLATE, **await _whole(api, reach))
+    show(context, done, _isolated)
     # A misspelt name fits no memory: exit code 0 would look as if something had been hidden.
     found = done.caught_count or done.changed or done.kept
     return Exit.OK if found else Exit.NOT_FOUND
 
 
-async def on_incident(context: Context, verb: str, given: str) -> Exit:
-    """Undo or resume the incident whose id begins so: an isolation or a rewind."""
-    terminal = context.terminal
-    async with operator(context) as api, working(terminal, verb):
-        incident_id = await whole_id(api, IdKind.INCIDENT, given)
-        path = f"/incidents/{part(incident_id)}/{verb}"
-        done = await api.post(path, IsolationView, timeout_s=PATIENT_S)
-    if terminal.as_json:
-        terminal.data(done)
+async def _rewind(context: Context) -> Exit:
+    to, undo = context.given("to"), context.given("undo")
+    reach = given(context, _REWOUND)
+    narrowed = any(value is not False for value in reach.values())
+    if (to is None) is (undo is None) or (undo is not None and narrowed):
+        raise CommandFailed(Exit.USAGE, "say --to and which memories, or --undo INCIDENT alone")
+    if to is None:
+        return await _on_incident(context, undo, "")
+    if to.isascii() and to.isdecimal():
+        if len(to) > _DIGITS_MAX:
+            raise CommandFailed(Exit.USAGE, "--to: no store has such a version")
+        reach["to_version"] = int(to)
     else:
-        _show(terminal, done, begun=False)
+        reach["to_ms"] = moment("--to", to, "the number of a version, ")
+    async with operator(context) as api, working(context.terminal, "rewinding"):
+        done = await api.ask(REWIND, **await _whole(api, reach))
+    show(context, done, _rewound)
+    return Exit.OK if done.reached else Exit.NOT_FOUND
+
+
+async def _on_incident(context: Context, undo: str | None, resume: str) -> Exit:
+    """Undo or resume the incident whose id begins so: an isolation or a rewind."""
+    row, label = (RESUME, "resume") if undo is None else (UNDO, "undo")
+    async with operator(context) as api, working(context.terminal, label):
+        incident_id = await whole_id(api, IdKind.INCIDENT, undo or resume)
+        show(context, await api.ask(row, incident_id), lines(_changed))
     return Exit.OK
 
 
-async def whole_session(api: Operator, given: str | None) -> str | None:
-    """The session whose id begins with the given text.
-
-    The ledger may have lost a session whose whole id is given.
-    """
-    return None if given is None else await whole_id(api, IdKind.SESSION, given)
-
-
-def _request(asked: _Isolate, session: str | None) -> IsolateRequest:
-    return IsolateRequest(
-        tenant=asked.tenant,
-        principal=asked.principal,
-        origin=asked.origin,
-        session=session,
-        under=asked.under,
-        since_ms=None if asked.since is None else moment("--since", asked.since),
-        with_descendants=asked.with_descendants,
-        dry_run=asked.dry_run,
-        reason=asked.reason,
-    )
+async def _whole(api: Operator, reach: dict[str, object]) -> dict[str, object]:
+    """The reach, with the session whose id begins with the given text."""
+    if "session" not in reach:
+        return reach
+    # The ledger may have lost a session whose whole id is given.
+    session = await whole_id(api, IdKind.SESSION, str(reach["session"]))
+    return reach | {"session": session}
 
 
-def _show(terminal: Terminal, done: IsolationView, *, begun: bool) -> None:
+def _isolated(context: Context, done: IsolationView) -> None:
+    terminal = context.terminal
+    if done.incident is None:
+        _CAUGHT(context, done)
+        terminal.say(f"{done.caught_count} memories are in reach; nothing was changed")
+    if done.caught_count or done.changed or done.kept:
+        lines(_changed)(context, done)
+        return
+    if done.incident is not None:
+        terminal.say(next(_changed(done)))
+    terminal.say(_NOBODY)
+
+
+def _changed(done: IsolationView) -> Iterator[str]:
     incident = done.incident
     if incident is None:
-        terminal.table(
-            ("id", "written by", "class", "source", "status", "why"),
-            [
-                (
-                    inert(one.memory_id),
-                    inert(one.principal),
-                    one.memory_class.value,
-                    one.source.value,
-                    one.status,
-                    "descendant" if one.descendant else "in reach",
-                )
-                for one in done.caught
-            ],
-        )
-        terminal.say(f"{done.caught_count} memories are in reach; nothing was changed")
-        if not done.caught_count:
-            terminal.say(NOBODY)
         return
+    begin = f"incident {incident.incident_id}: {done.changed}"
     if incident.kind == "rewind":
-        terminal.say(
-            f"incident {incident.incident_id}: {done.changed} put into that state, "
-            f"{done.kept} left as they are"
-        )
-        terminal.say(f"take it back with: mnemogate rewind --undo {incident.incident_id}")
-        return
-    if incident.stage == "undone":
-        terminal.say(
-            f"incident {incident.incident_id}: {done.changed} shown again, "
-            f"{done.kept} stay hidden by others"
-        )
-        return
-    terminal.say(
-        f"incident {incident.incident_id}: {done.changed} hidden, {done.kept} were hidden before"
-    )
-    if begun and not done.changed and not done.kept:
-        terminal.say(NOBODY)
-        return
-    terminal.say(f"take it back with: mnemogate isolate --undo {incident.incident_id}")
+        yield f"{begin} put into that state, {done.kept} left as they are"
+        yield f"take it back with: mnemogate rewind --undo {incident.incident_id}"
+    elif incident.stage == "undone":
+        yield f"{begin} shown again, {done.kept} stay hidden by others"
+    else:
+        yield f"{begin} hidden, {done.kept} were hidden before"
+        yield f"take it back with: mnemogate isolate --undo {incident.incident_id}"
 
 
-async def _listed(context: Context) -> Exit:
-    async with operator(context) as api:
-        found = await api.get("/incidents", IncidentList)
+def _rewound(context: Context, done: RewindView) -> None:
     terminal = context.terminal
-    if terminal.as_json:
-        terminal.data(found)
-        return Exit.OK
-    terminal.table(
-        ("incident", "kind", "stage", "tenant", "whom", "when", "by", "reason"),
-        [
-            (
-                one.incident_id,
-                one.kind,
-                one.stage,
-                one.tenant,
-                inert(_whom(one)),
-                iso(one.at_ms),
-                inert(one.by),
-                inert(one.reason),
-            )
-            for one in found.incidents
-        ],
-        nothing="nothing was isolated or rewound; `mnemogate incident list` has wrong answers",
-    )
-    return Exit.OK
+    _REWIND(context, done)
+    if done.touched:
+        _TOUCHED(context, done)
+    for memory_id in done.lost:
+        terminal.say(f"  lost: {inert(memory_id)}")
+    if done.incident is None:
+        terminal.say("nothing was changed")
+    else:
+        terminal.say(f"incident {done.incident.incident_id}: {done.incident.stage}")
+    if not done.reached:
+        terminal.say(_NOBODY)
+    elif done.incident is not None:
+        terminal.say(f"take it back with: mnemogate rewind --undo {done.incident.incident_id}")
 
 
 def _whom(one: IncidentView) -> str:
@@ -196,39 +202,87 @@ def _whom(one: IncidentView) -> str:
     return ", ".join(named) or "all of it"
 
 
-def reach_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options that select the memories of an isolation or a rewind."""
-    parser.add_argument("--tenant", help=f"whose memories (default: {DEFAULT_TENANT})")
-    parser.add_argument("--principal", metavar="P", help="those in which this principal had a step")
-    parser.add_argument(
-        "--origin", metavar="SERVER/TOOL", help="those that came from this server, or tool of it"
-    )
-    parser.add_argument("--session", metavar="S", help="those that were written in this session")
-    parser.add_argument("--under", metavar="PATH", help="those with this target, or one below it")
+def _reached(one: CaughtView) -> str:
+    return "descendant" if one.descendant else "in reach"
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    reach_arguments(parser)
-    parser.add_argument("--since", metavar="TIME", help="only steps at or after this time")
-    parser.add_argument(
-        "--with-descendants",
-        action="store_true",
-        help="also what was derived from one of them, and from that, to the end",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="name up to 1000, and hide nothing")
-    parser.add_argument("--reason", metavar="TEXT", help=REASON_HELP)
-    parser.add_argument(
-        "--undo", metavar="INCIDENT", help="show again what it hid and nobody else hides"
-    )
-    parser.add_argument("--resume", metavar="INCIDENT", help="finish what was cut short")
-    parser.add_argument("--list", action="store_true", help="list every incident")
+def _became(one: TouchedView) -> str:
+    return ", ".join(_COUNTS.get(name, name) for name in one.became)
 
 
+def _state_of(done: RewindView) -> str:
+    return f"version {done.version}"
+
+
+_INCIDENTS: Final = table(
+    "incidents",
+    {
+        "incident": "incident_id",
+        "kind": "kind",
+        "stage": "stage",
+        "tenant": "tenant",
+        "whom": _whom,
+        "when": "at_ms",
+        "by": "by",
+        "reason": "reason",
+    },
+    nothing="nothing was isolated or rewound; `mnemogate incident list` has wrong answers",
+)
+_CAUGHT: Final = table(
+    "caught",
+    {
+        "id": "memory_id",
+        "written by": "principal",
+        "class": "memory_class",
+        "source": "source",
+        "status": "status",
+        "why": _reached,
+    },
+)
+_TOUCHED: Final = table("touched", {"memory": "memory_id", "what became of it": _became})
+_REWIND: Final = pairs(
+    {
+        "state of": _state_of,
+        "put back": counted("put_back", "have the text that they had"),
+        "hidden": counted("hidden", "were written later, or hidden then"),
+        "shown": counted("shown", "had been hidden by an earlier rewind"),
+        "kept": counted("kept_hidden", "stay hidden: a person or an isolation hid them"),
+        "behind": counted("behind", "stay as they are: another server has their text"),
+        "moved": counted("moved", "were changed meanwhile, and left alone"),
+        "lost": counted("lost_count", "are purged, and do not come back"),
+    }
+)
 COMMANDS = (
     Command(
         words=("isolate",),
         summary="hide all that came from one principal, origin, session or target",
         act=_isolate,
-        arguments=_arguments,
+        options=(
+            *_ISOLATED,
+            option("--undo", "show again what it hid and nobody else hides", metavar="INCIDENT"),
+            option("--resume", "finish what was cut short", metavar="INCIDENT"),
+            option("--list", "list every incident"),
+        ),
+        form=_Isolate,
+    ),
+    Command(
+        words=("rewind",),
+        summary="put memories back into the state of a version or a time, by new commits",
+        act=_rewind,
+        options=(
+            option(
+                "--to",
+                "the version right after whose commit it was so, or a date or time",
+                metavar="VERSION|TIME",
+            ),
+            *_REWOUND[:-1],
+            option(
+                "--undo",
+                "put what a rewind meant into the state right before it",
+                metavar="INCIDENT",
+            ),
+            _REWOUND[-1],
+        ),
+        form=_Rewind,
     ),
 )

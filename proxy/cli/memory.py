@@ -2,49 +2,66 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
-from typing import Annotated, TypeVar
+from collections.abc import Iterator
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
 from proxy.admin.wire.ids import IdKind
 from proxy.admin.wire.store import (
+    CHECK,
+    HISTORY,
+    MEMORIES,
+    MEMORY,
+    PURGE,
+    STATUS,
     CheckView,
-    HistoryView,
-    MemoryPage,
+    HistoryStep,
     MemoryView,
-    PurgeRequest,
-    PurgeView,
-    StatusView,
 )
-from proxy.admin.wire.upkeep import ObservedList, QuarantinedList, UsageList
-from proxy.cli.client import PATIENT_S, part
-from proxy.cli.command import Command, Context
+from proxy.admin.wire.upkeep import (
+    OBSERVED,
+    PAROLE,
+    QUARANTINE,
+    QUARANTINED,
+    USAGE,
+    ObservedView,
+    ParoleView,
+    StandingView,
+)
+from proxy.cli.api_commands import (
+    OF_TENANT,
+    REASON_HELP,
+    Columns,
+    asking,
+    lines,
+    pairs,
+    show,
+    table,
+    together,
+)
+from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.progress import working
 from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import inert, iso, now_ms, waiting
 from proxy.seams.tenants import DEFAULT_TENANT
+from storage.values import QUARANTINE_REASON_LEN_MAX
 
-_LINE_LEN = 80
-_View = TypeVar("_View")
+_LINE_LEN: Final = 80
+_Reason = Annotated[str, Meta(max_length=QUARANTINE_REASON_LEN_MAX)]
 
 
-class _MemoryList(msgspec.Struct, frozen=True, kw_only=True):
+class _Listed(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str = DEFAULT_TENANT
     offset: Annotated[int, Meta(ge=0)] = 0
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
     user_id: str | None = None
     would_refuse: bool = False
     quarantined: bool = False
-
-
-class _OneMemory(msgspec.Struct, frozen=True, kw_only=True):
-    memory_id: str
-    tenant: str = DEFAULT_TENANT
 
 
 class _Purge(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,42 +71,55 @@ class _Purge(msgspec.Struct, frozen=True, kw_only=True):
     no_compact: bool = False
 
 
+class _Hiding(msgspec.Struct, frozen=True, kw_only=True):
+    memory_ids: list[str] = []
+    tenant: str = DEFAULT_TENANT
+    reason: _Reason = ""
+    would_refuse: bool = False
+    with_descendants: bool = False
+
+
+class _Showing(msgspec.Struct, frozen=True, kw_only=True):
+    memory_ids: list[str]
+    tenant: str = DEFAULT_TENANT
+    reason: _Reason = ""
+    without_trial: bool = False
+
+
+class ParoleList(msgspec.Struct, frozen=True, kw_only=True):
+    """The results of a parole for several memories, one for each."""
+
+    paroles: tuple[ParoleView, ...]
+
+
+class StandingList(msgspec.Struct, frozen=True, kw_only=True):
+    """The results of a command for several memories, one for each."""
+
+    standings: tuple[StandingView, ...]
+
+
 async def _list(context: Context) -> Exit:
-    asked = context.arguments(_MemoryList)
-    if asked.would_refuse:
-        return await _list_objected(context, asked.tenant)
-    if asked.quarantined:
-        return await _list_quarantined(context, asked.tenant)
-    async with operator(context) as api:
-        page = await api.get(
-            "/memories",
-            MemoryPage,
-            tenant=asked.tenant,
-            offset=asked.offset,
-            limit=asked.limit,
-            user_id=asked.user_id,
-        )
-        status = await api.get("/status", StatusView)
-    terminal = context.terminal
-    if terminal.as_json:
-        terminal.data(page)
-        return Exit.OK
-    terminal.table(
-        ("id", "class", "source", "updated", "text"),
-        [
-            (
-                memory.memory_id,
-                memory.memory_class.value,
-                memory.source.value,
-                iso(memory.updated_at_ms),
-                _in_one_line(memory.text),
-            )
-            for memory in page.memories
-        ],
-    )
+    asked = context.arguments(_Listed)
+    terminal, tenant = context.terminal, inert(asked.tenant)
+    slow = asked.would_refuse or asked.quarantined
+    async with operator(context) as api, working(terminal, "reading every memory" * slow):
+        if asked.would_refuse:
+            objected = await api.ask(OBSERVED, tenant=asked.tenant)
+            show(context, objected, _OBSERVED)
+            terminal.say(f"{len(objected.observed)} that observe mode let in, in tenant {tenant}")
+            return Exit.OK
+        if asked.quarantined:
+            hidden = await api.ask(QUARANTINED, tenant=asked.tenant)
+            show(context, hidden, _QUARANTINED)
+            terminal.say(f"{len(hidden.memories)} under quarantine in tenant {tenant}")
+            return Exit.OK
+        which = {"offset": asked.offset, "limit": asked.limit, "user_id": asked.user_id}
+        page = await api.ask(MEMORIES, tenant=asked.tenant, **which)
+        status = await api.ask(STATUS)
+    show(context, page, _PAGE)
     until = page.offset + len(page.memories)
     more = f"; next: --offset {until}" if until < page.total else ""
-    terminal.say(f"{len(page.memories)} of {page.total} in tenant {inert(asked.tenant)}{more}")
+    terminal.say(f"{len(page.memories)} of {page.total} in tenant {tenant}{more}")
     # If a memory seems to be missing in the list, it may wait for a decision, so the number of
     # waiting ones is shown.
     if told := waiting(status.held_count, status.held_since_ms, now_ms()):
@@ -97,130 +127,27 @@ async def _list(context: Context) -> Exit:
     return Exit.OK
 
 
-async def _list_quarantined(context: Context, tenant: str) -> Exit:
+def _text(context: Context, memory: MemoryView) -> None:
     terminal = context.terminal
-    async with operator(context) as api, working(terminal, "reading every memory"):
-        found = await api.get("/quarantined", QuarantinedList, timeout_s=PATIENT_S, tenant=tenant)
-    if terminal.as_json:
-        terminal.data(found)
-        return Exit.OK
-    terminal.table(
-        ("id", "class", "source", "written by", "text"),
-        [
-            (
-                memory.memory_id,
-                memory.memory_class.value,
-                memory.source.value,
-                memory.principal,
-                _in_one_line(memory.text),
-            )
-            for memory in found.memories
-        ],
-    )
-    terminal.say(f"{len(found.memories)} under quarantine in tenant {inert(tenant)}")
-    return Exit.OK
-
-
-async def _list_objected(context: Context, tenant: str) -> Exit:
-    terminal = context.terminal
-    async with operator(context) as api, working(terminal, "reading every memory"):
-        found = await api.get("/observed", ObservedList, timeout_s=PATIENT_S, tenant=tenant)
-    if terminal.as_json:
-        terminal.data(found)
-        return Exit.OK
-    terminal.table(
-        ("id", "class", "would be", "reason", "leaf", "text"),
-        [
-            (
-                one.memory.memory_id,
-                one.memory.memory_class.value,
-                one.decision,
-                one.reason or "-",
-                str(one.leaf_index),
-                _in_one_line(one.memory.text),
-            )
-            for one in found.observed
-        ],
-    )
-    count = len(found.observed)
-    terminal.say(f"{count} that observe mode let in, in tenant {inert(tenant)}")
-    return Exit.OK
-
-
-async def _found(context: Context, view: type[_View], below: str = "") -> _View:
-    """The memory that was named on the command line, with its state."""
-    asked = context.arguments(_OneMemory)
-    async with operator(context) as api:
-        memory_id = await whole_id(api, IdKind.MEMORY, asked.memory_id, asked.tenant)
-        path = f"/memories/{part(memory_id)}{below}"
-        return await api.get(path, view, tenant=asked.tenant)
-
-
-async def _show(context: Context) -> Exit:
-    memory = await _found(context, MemoryView)
-    terminal = context.terminal
-    if terminal.as_json:
-        terminal.data(memory)
-        return Exit.OK
-    scope = {"user": memory.user_id, "agent": memory.agent_id, "run": memory.run_id}
-    terminal.pairs(
-        [
-            ("id", memory.memory_id),
-            ("tenant", memory.tenant),
-            ("class", memory.memory_class.value),
-            ("source", f"{memory.source.value} (by {memory.basis.value})"),
-            ("written by", memory.principal),
-            ("filed under", ", ".join(f"{k}={v}" for k, v in scope.items() if v) or "-"),
-            ("target", memory.target),
-            ("created", iso(memory.created_at_ms)),
-            ("updated", iso(memory.updated_at_ms)),
-            ("status", memory.status),
-            ("version", str(memory.version)),
-            ("candidate", memory.candidate_id),
-            ("metadata", memory.metadata_json or "-"),
-        ]
-    )
     if memory.status != "quarantined":
         terminal.say("text, as the agent is given it:")
-        terminal.quote(memory.text)
-        return Exit.OK
-    terminal.say("quarantined: no agent is given it")
+    else:
+        for line in _hidden(memory):
+            terminal.say(line)
+    terminal.quote(memory.text)
+
+
+def _hidden(memory: MemoryView) -> Iterator[str]:
+    yield "quarantined: no agent is given it"
     for one in memory.hidden:
         why = inert(one.why) or "no reason given"
-        terminal.say(f"  hidden {iso(one.at_ms)} by {inert(one.by)}: {why}")
+        yield f"  hidden {iso(one.at_ms)} by {inert(one.by)}: {why}"
     of = "" if memory.tenant == DEFAULT_TENANT else f" --tenant {inert(memory.tenant)}"
-    terminal.say(f"let it back with: mnemogate memory parole {inert(memory.memory_id)}{of}")
+    yield f"let it back with: mnemogate memory parole {inert(memory.memory_id)}{of}"
     for incident_id in dict.fromkeys(one.incident_id for one in memory.hidden if one.incident_id):
-        terminal.say(
-            f"all that incident {inert(incident_id)} hid: mnemogate isolate --undo "
-            f"{inert(incident_id)}"
-        )
-    terminal.say("text:")
-    terminal.quote(memory.text)
-    return Exit.OK
-
-
-async def _history(context: Context) -> Exit:
-    history = await _found(context, HistoryView, "/history")
-    terminal = context.terminal
-    if terminal.as_json:
-        terminal.data(history)
-        return Exit.OK
-    terminal.table(
-        ("version", "when", "change", "class", "source", "new text"),
-        [
-            (
-                str(step.version),
-                iso(step.at_ms),
-                step.change.value,
-                step.memory_class.value,
-                step.source.value,
-                _in_one_line(step.new_text or ""),
-            )
-            for step in history.steps
-        ],
-    )
-    return Exit.OK
+        named = inert(incident_id)
+        yield f"all that incident {named} hid: mnemogate isolate --undo {named}"
+    yield "text:"
 
 
 async def _purge(context: Context) -> Exit:
@@ -231,15 +158,13 @@ async def _purge(context: Context) -> Exit:
     )
     if not asked.yes and (terminal.as_json or not sys.stdin.isatty()):
         raise nobody
-    request = PurgeRequest(tenant=asked.tenant, compact=not asked.no_compact)
     async with operator(context) as api:
         memory_id = await whole_id(api, IdKind.MEMORY, asked.memory_id, asked.tenant)
         if not asked.yes and not _confirmed(context, memory_id):
             raise nobody
+        which = {"tenant": asked.tenant, "compact": not asked.no_compact}
         async with working(terminal, "purging and rewriting the store"):
-            done = await api.post(
-                f"/memories/{part(memory_id)}/purge", PurgeView, request, timeout_s=PATIENT_S
-            )
+            done = await api.ask(PURGE, memory_id, **which)
     if terminal.as_json:
         terminal.data(done)
     if done.decision != "admit":
@@ -253,31 +178,106 @@ async def _purge(context: Context) -> Exit:
     return Exit.OK
 
 
-async def _check(context: Context) -> Exit:
-    terminal = context.terminal
-    async with operator(context) as api, working(terminal, "checking the whole store"):
-        report = await api.post("/check", CheckView, timeout_s=PATIENT_S)
-    if terminal.as_json:
-        terminal.data(report)
-    else:
-        terminal.say(
-            f"{report.rows} rows, {report.vectors} vectors, {report.leaves} leaves, "
-            f"version {report.version}: "
-            + ("sound" if not report.problems else f"{len(report.problems)} problems")
-        )
-        for problem in report.problems:
-            terminal.say("  " + inert(problem))
-        for orphan in report.orphans:
-            terminal.say(
-                f"  {inert(orphan.memory_id)} of tenant {inert(orphan.tenant)} was said of "
-                f"{inert(orphan.entity_name)}, which is gone: it is shown under that name"
-            )
-    return Exit.FAILED if report.problems else Exit.OK
-
-
 def _confirmed(context: Context, memory_id: str) -> bool:
     context.terminal.note(f"purge {inert(memory_id)} for good? type yes")
     return sys.stdin.readline().strip() == "yes"
+
+
+def _checked(report: CheckView) -> Iterator[str]:
+    found = f"{len(report.problems)} problems" if report.problems else "sound"
+    yield (
+        f"{report.rows} rows, {report.vectors} vectors, {report.leaves} leaves, "
+        f"version {report.version}: {found}"
+    )
+    for problem in report.problems:
+        yield "  " + inert(problem)
+    for orphan in report.orphans:
+        yield (
+            f"  {inert(orphan.memory_id)} of tenant {inert(orphan.tenant)} was said of "
+            f"{inert(orphan.entity_name)}, which is gone: it is shown under that name"
+        )
+
+
+def _is_sound(report: CheckView) -> Exit:
+    return Exit.FAILED if report.problems else Exit.OK
+
+
+async def _quarantine(context: Context) -> Exit:
+    asked = context.arguments(_Hiding)
+    if bool(asked.memory_ids) is asked.would_refuse:
+        raise CommandFailed(Exit.USAGE, "name memories, or --would-refuse, and not both")
+    how = {
+        "tenant": asked.tenant,
+        "reason": asked.reason,
+        "with_descendants": asked.with_descendants,
+    }
+    done: list[StandingView] = []
+    async with operator(context) as api, working(context.terminal, "quarantining"):
+        ids = asked.memory_ids
+        if asked.would_refuse:
+            found = await api.ask(OBSERVED, tenant=asked.tenant)
+            ids = [one.memory.memory_id for one in found.observed if one.memory.status == "live"]
+        # One after the other, until one fails; those before it stay done. The command may be
+        # repeated: a memory that was done already stays as it is.
+        for given in ids:
+            memory_id = await whole_id(api, IdKind.MEMORY, given, asked.tenant)
+            done.append(await api.ask(QUARANTINE, memory_id, **how))
+    show(context, StandingList(standings=tuple(done)), _STANDINGS)
+    _count(context, done)
+    if asked.with_descendants:
+        hidden = sum(one.descendants for one in done)
+        context.terminal.say(f"{hidden} derived from them hidden as well")
+    return Exit.OK
+
+
+async def _parole(context: Context) -> Exit:
+    asked = context.arguments(_Showing)
+    if asked.without_trial is not bool(asked.reason):
+        raise CommandFailed(Exit.USAGE, "--without-trial needs --reason, and a trial takes none")
+    how = {"tenant": asked.tenant, "reason": asked.reason, "without_trial": asked.without_trial}
+    done: list[ParoleView] = []
+    async with operator(context) as api, working(context.terminal, "trying again"):
+        for given in asked.memory_ids:
+            memory_id = await whole_id(api, IdKind.MEMORY, given, asked.tenant)
+            done.append(await api.ask(PAROLE, memory_id, **how))
+    show(context, ParoleList(paroles=tuple(done)), _PAROLES)
+    _count(context, done)
+    refused = any(one.trial is not None and not one.trial.passed for one in done)
+    return Exit.FAILED if refused else Exit.OK
+
+
+def _count(context: Context, done: list[StandingView] | list[ParoleView]) -> None:
+    context.terminal.say(f"{sum(one.changed for one in done)} of {len(done)} changed")
+
+
+def _tried(done: ParoleView) -> str:
+    trial = done.trial
+    if trial is None:
+        return ""
+    steps = ", ".join(f"{one.step} {one.count}" for one in trial.steps)
+    return f"{'passed' if trial.passed else trial.against} ({steps})"
+
+
+def labelled(memory: MemoryView) -> str:
+    """A memory's label, and what it rests on."""
+    return f"{memory.source.value} (by {memory.basis.value})"
+
+
+def _filed(memory: MemoryView) -> str:
+    scope = {"user": memory.user_id, "agent": memory.agent_id, "run": memory.run_id}
+    return ", ".join(f"{name}={value}" for name, value in scope.items() if value)
+
+
+def _begins(memory: MemoryView) -> str:
+    return _in_one_line(memory.text)
+
+
+def _objected(one: ObservedView) -> str:
+    return _in_one_line(one.memory.text)
+
+
+def _became(step: HistoryStep) -> str:
+    return _in_one_line(step.new_text or "")
 
 
 def _in_one_line(text: str) -> str:
@@ -286,78 +286,145 @@ def _in_one_line(text: str) -> str:
     return line if len(line) <= _LINE_LEN else line[:_LINE_LEN] + "…"
 
 
-def _tenant(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--tenant", help=f"whose memories (default: {DEFAULT_TENANT})")
-
-
-def _list_arguments(parser: argparse.ArgumentParser) -> None:
-    _tenant(parser)
-    parser.add_argument("--offset", type=int, help="how many to leave out (default: 0)")
-    parser.add_argument("--limit", type=int, help="how many to show, up to 1000 (default: 50)")
-    parser.add_argument("--user-id", help="only those filed under this user")
-    parser.add_argument(
-        "--would-refuse",
-        action="store_true",
-        help="only, and all of, what observe mode let in and an enforcing gate would not have",
-    )
-    parser.add_argument(
-        "--quarantined", action="store_true", help="only, and all of, what no reader is shown"
-    )
-
-
-def _one_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("memory_id", metavar="ID", help="or the beginning of it")
-    _tenant(parser)
-
-
-def _purge_arguments(parser: argparse.ArgumentParser) -> None:
-    _one_arguments(parser)
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument(
-        "--no-compact",
-        action="store_true",
-        help="leave the rewrite of the files to a later purge; bytes stay until then",
-    )
-
-
-async def _usage(context: Context) -> Exit:
-    async with operator(context) as api:
-        found = await api.get("/usage", UsageList)
-    terminal = context.terminal
-    if terminal.as_json:
-        terminal.data(found)
-        return Exit.OK
-    terminal.table(
-        ("tenant", "bytes", "may take"),
-        [(one.tenant, str(one.bytes_used), str(one.bytes_quota)) for one in found.tenants],
-    )
-    return Exit.OK
-
-
+_LABEL: Final[Columns] = {"id": "memory_id", "class": "memory_class", "source": "source"}
+_PAGE: Final = table("memories", {**_LABEL, "updated": "updated_at_ms", "text": _begins})
+_QUARANTINED: Final = table("memories", {**_LABEL, "written by": "principal", "text": _begins})
+_OBSERVED: Final = table(
+    "observed",
+    {
+        "id": "memory.memory_id",
+        "class": "memory.memory_class",
+        "would be": "decision",
+        "reason": "reason",
+        "leaf": "leaf_index",
+        "text": _objected,
+    },
+)
+_MEMORY: Final = together(
+    pairs(
+        {
+            "id": "memory_id",
+            "tenant": "tenant",
+            "class": "memory_class",
+            "source": labelled,
+            "written by": "principal",
+            "filed under": _filed,
+            "target": "target",
+            "created": "created_at_ms",
+            "updated": "updated_at_ms",
+            "status": "status",
+            "version": "version",
+            "candidate": "candidate_id",
+            "metadata": "metadata_json",
+        }
+    ),
+    _text,
+)
+_HISTORY: Final = table(
+    "steps",
+    {
+        "version": "version",
+        "when": "at_ms",
+        "change": "change",
+        "class": "memory_class",
+        "source": "source",
+        "new text": _became,
+    },
+)
+_STANDING: Final[Columns] = {
+    "id": "memory_id",
+    "status": "status",
+    "changed": "changed",
+    "leaf": "leaf_index",
+}
+_STANDINGS: Final = table("standings", _STANDING)
+_PAROLES: Final = table("paroles", {**_STANDING, "trial": _tried})
+_USAGE: Final = table(
+    "tenants", {"tenant": "tenant", "bytes": "bytes_used", "may take": "bytes_quota"}
+)
+_TENANT: Final = option("--tenant", OF_TENANT)
+_ONE: Final = (option("memory_id", "or the beginning of it", metavar="ID"), _TENANT)
+_MANY: Final = option("memory_ids", "or the beginning of one", metavar="ID")
+_REASON: Final = option("--reason", REASON_HELP, metavar="TEXT")
 COMMANDS = (
     Command(
         words=("memory", "list"),
         summary="list stored memories, newest first",
         act=_list,
-        arguments=_list_arguments,
+        options=(
+            _TENANT,
+            option("--offset", "how many to leave out (default: 0)"),
+            option("--limit", "how many to show, up to 1000 (default: 50)"),
+            option("--user-id", "only those filed under this user"),
+            option(
+                "--would-refuse",
+                "only, and all of, what observe mode let in and an enforcing gate would not have",
+            ),
+            option("--quarantined", "only, and all of, what no reader is shown"),
+        ),
+        form=_Listed,
     ),
-    Command(
-        words=("memory", "show"), summary="show one memory", act=_show, arguments=_one_arguments
-    ),
-    Command(
-        words=("memory", "history"),
-        summary="show every committed step of one memory",
-        act=_history,
-        arguments=_one_arguments,
+    asking("memory show", "show one memory", MEMORY, _MEMORY, options=_ONE, names=IdKind.MEMORY),
+    asking(
+        "memory history",
+        "show every committed step of one memory",
+        HISTORY,
+        _HISTORY,
+        options=_ONE,
+        names=IdKind.MEMORY,
     ),
     Command(
         words=("memory", "purge"),
         summary="erase one memory and its bytes, for good",
         act=_purge,
-        arguments=_purge_arguments,
+        options=(
+            *_ONE,
+            option("--yes", "do not ask"),
+            option(
+                "--no-compact",
+                "leave the rewrite of the files to a later purge; bytes stay until then",
+            ),
+        ),
+        form=_Purge,
+    ),
+    asking("memory usage", "how much of the store each tenant takes", USAGE, _USAGE),
+    asking(
+        "check",
+        "walk the whole store for contradictions",
+        CHECK,
+        lines(_checked),
+        label="checking the whole store",
+        ends=_is_sound,
     ),
     Command(
-        words=("memory", "usage"), summary="how much of the store each tenant takes", act=_usage
+        words=("memory", "quarantine"),
+        summary="hide memories from every reader, and keep them",
+        act=_quarantine,
+        options=(
+            _MANY,
+            option(
+                "--would-refuse",
+                "all that observe mode let in and an enforcing gate would not have",
+            ),
+            option(
+                "--with-descendants",
+                "also what was derived from one of them, and from that, to the end",
+            ),
+            _TENANT,
+            _REASON,
+        ),
+        form=_Hiding,
     ),
-    Command(words=("check",), summary="walk the whole store for contradictions", act=_check),
+    Command(
+        words=("memory", "parole"),
+        summary="show hidden memories again, each after a trial",
+        act=_parole,
+        options=(
+            _MANY,
+            option("--without-trial", "show them as they are; needs --reason"),
+            _TENANT,
+            _REASON,
+        ),
+        form=_Showing,
+    ),
 )

@@ -16,10 +16,10 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "mcp": ("mcp",),
     "doctor": ("doctor",),
     "evaluate": ("evaluate",),
-    "memory": ("memory", "memory_export", "quarantine"),
+    "memory": ("memory", "memory_export"),
     "check": ("memory",),
     "isolate": ("isolate",),
-    "rewind": ("rewind",),
+    "rewind": ("isolate",),
     "blame": ("incident",),
     "incident": ("incident",),
     "recall": ("recall",),
@@ -30,7 +30,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "token": ("tokens",),
     "anchor": ("anchors",),
     "canary": ("anchors",),
-    "judge": ("judge",),
+    "judge": ("anchors",),
     "key": ("keys",),
     "audit": ("audit", "export"),
     "policy": ("policy",),
@@ -125,6 +125,8 @@ def build_parser(first: str | None = None) -> argparse.ArgumentParser:
         )
         if command.arguments is not None:
             command.arguments(leaf)
+        for one in command.options:
+            one.add(leaf, command.form)
         leaf.set_defaults(command=command)
     return parser
 

@@ -23,7 +23,7 @@ from proxy.cli.client import part
 from proxy.cli.command import Command, Context
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.quarantine import StandingList
+from proxy.cli.memory import StandingList
 from proxy.cli.review_many import held_id, in_words, is_group, show_group
 from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import inert, iso

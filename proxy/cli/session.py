@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Annotated
+from typing import Final
 
 import msgspec
-from msgspec import Meta
 
+from proxy.admin.wire.agent_sessions import SESSION, SESSIONS
 from proxy.admin.wire.ids import IdKind
-from proxy.cli.client import part
-from proxy.cli.command import Command, Context
+from proxy.cli.api_commands import Columns, asking, pairs, show, table
+from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.short_ids import whole_id
@@ -24,109 +23,49 @@ from proxy.ledger.wire import (
     SessionWriteView,
 )
 
-# The headings of the table of `session list`, and of the two that `session show` prints.
-_SESSIONS = (
-    *("session", "principal", "has read", "turns", "segments", "writes", "open calls"),
-    "last used",
-)
-_SEGMENTS = ("turn", "channel", "foreign", "from", "characters")
-_WRITES = ("when", "class", "label", "by", "verdict", "candidate")
-_NEWEST = "last"
-
-
-class _List(msgspec.Struct, frozen=True, kw_only=True):
-    limit: Annotated[int, Meta(ge=1, le=1_000)] = 20
+_NEWEST: Final = "last"
+_NO_SESSION: Final = "point the agent's model URL at a [[model]] table of this sidecar"
 
 
 class _One(msgspec.Struct, frozen=True, kw_only=True):
     session: str = _NEWEST
 
 
-async def _list(context: Context) -> Exit:
-    asked = context.arguments(_List)
-    async with operator(context) as api:
-        found = await api.get("/sessions", SessionList, limit=str(asked.limit))
+def _list(context: Context, found: SessionList) -> None:
     terminal = context.terminal
-    if terminal.as_json:
-        terminal.data(found)
-        return Exit.OK
-    terminal.table(
-        (
-            "session",
-            "principal",
-            "has read",
-            "turns",
-            "segments",
-            "writes",
-            "open calls",
-            "last used",
-        ),
-        [
-            (
-                one.session,
-                one.principal,
-                "yes" if one.has_read else "no",
-                str(one.turns),
-                str(one.segments),
-                str(one.writes),
-                str(one.open_calls),
-                iso(one.used_at_ms),
-            )
-            for one in found.sessions
-        ],
-        nothing="no session: they are seen where an agent asks its model through a [[model]] table",
-    )
+    _SESSIONS(context, found)
     if found.total > len(found.sessions):
         terminal.say(f"{found.total - len(found.sessions)} older ones: --limit shows more")
     if found.unplaced:
         terminal.say()
         terminal.say("Writes that no session is known to have made:")
-        rows = [(one.principal, *_written(one.write)) for one in found.unplaced]
-        terminal.table(("principal", *_WRITES), rows)
+        _UNPLACED(context, found)
     _warn(terminal, found.lost_until_ms)
-    return Exit.OK
 
 
 async def _show(context: Context) -> Exit:
-    asked = context.arguments(_One)
+    session = context.arguments(_One).session
     async with operator(context) as api:
-        session = asked.session
         if session == _NEWEST:
-            newest = await api.get("/sessions", SessionList, limit="1")
+            newest = await api.ask(SESSIONS, limit=1)
             if not newest.sessions:
                 raise CommandFailed(Exit.NOT_FOUND, "no session was seen yet", then=_NO_SESSION)
             session = newest.sessions[0].session
         else:
             session = await whole_id(api, IdKind.SESSION, session)
-        view = await api.get(f"/sessions/{part(session)}", SessionView)
-    if context.terminal.as_json:
-        context.terminal.data(view)
-    else:
-        _tell(context.terminal, view)
+        show(context, await api.ask(SESSION, session), _tell)
     return Exit.OK
 
 
-_NO_SESSION = "point the agent's model URL at a [[model]] table of this sidecar"
-
-
-def _tell(terminal: Terminal, view: SessionView) -> None:
-    terminal.pairs(
-        [
-            ("session", view.session),
-            ("principal", view.principal),
-            ("has read", _read(view)),
-            *([("began under", view.began_under)] if view.began_under else []),
-            ("began", iso(view.began_at_ms)),
-            ("last used", iso(view.used_at_ms)),
-            ("turns", str(view.turns)),
-        ]
-    )
+def _tell(context: Context, view: SessionView) -> None:
+    terminal = context.terminal
+    _SESSION(context, view)
     _warn(terminal, view.lost_until_ms)
     terminal.say()
     terminal.say("What entered it, oldest first (no text is kept):")
     if view.segments_left_out:
         terminal.say(f"{view.segments_left_out} older ones are left out.")
-    terminal.table(_SEGMENTS, [_row(one) for one in view.segments])
+    _SEGMENTS(context, view)
     if view.open_calls:
         terminal.say()
         calls = ", ".join(map(_source, view.open_calls))
@@ -136,7 +75,7 @@ def _tell(terminal: Terminal, view: SessionView) -> None:
         terminal.say("It wrote nothing.")
         return
     terminal.say("What it wrote:")
-    terminal.table(_WRITES, [_written(one) for one in view.writes])
+    table("writes", _writes(""))(context, view)
     for one in view.writes:
         terminal.say(f"  {one.candidate_id}: {inert(_because(one))}")
 
@@ -151,36 +90,32 @@ def _source(one: SegmentView | OriginView | CallView) -> str:
     tool = "/".join(name for name in (one.server, one.tool) if name)
     if not isinstance(one, CallView) and one.memory_id:
         return f"memory {one.memory_id}"
-    if one.call_id:
-        return f"{tool} {one.call_id}".strip()
-    return tool or "-"
+    return f"{tool} {one.call_id}".strip()
 
 
 def _origin(one: OriginView) -> str:
-    source = _source(one)
-    return one.kind.value if source == "-" else f"{one.kind.value} {source}"
+    return f"{one.kind.value} {_source(one)}".strip()
 
 
-def _row(one: SegmentView) -> tuple[str, ...]:
-    return (
-        str(one.turn),
-        one.channel,
-        "yes" if one.reads else "-",
-        _source(one),
-        str(one.characters) if one.characters else "-",
-    )
+def _foreign(one: SegmentView) -> str:
+    return "yes" if one.reads else ""
 
 
-def _written(one: SessionWriteView) -> tuple[str, ...]:
-    verdict = one.decision if one.reason is None else f"{one.decision} ({one.reason})"
-    return (
-        iso(one.at_ms),
-        one.memory_class.value,
-        one.source.value,
-        one.basis.value,
-        verdict,
-        one.candidate_id,
-    )
+def _characters(one: SegmentView) -> int | None:
+    return one.characters or None
+
+
+def _writes(path: str) -> Columns:
+    """The columns of a table of writes, each of which is at this path of its row."""
+    return {
+        "when": f"{path}at_ms",
+        "class": f"{path}memory_class",
+        "label": f"{path}source",
+        "by": f"{path}basis",
+        "verdict": f"{path}decision",
+        "because": f"{path}reason",
+        "candidate": f"{path}candidate_id",
+    }
 
 
 def _because(one: SessionWriteView) -> str:
@@ -202,30 +137,61 @@ def _warn(terminal: Terminal, until_ms: int | None) -> None:
         )
 
 
-def _list_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--limit", metavar="N", type=int, help="how many at most (20)")
-
-
-def _show_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "session",
-        metavar="SESSION",
-        nargs="?",
-        help="its id, or the beginning of it; left out: the one used last",
-    )
-
-
+_SESSIONS: Final = table(
+    "sessions",
+    {
+        "session": "session",
+        "principal": "principal",
+        "has read": "has_read",
+        "turns": "turns",
+        "segments": "segments",
+        "writes": "writes",
+        "open calls": "open_calls",
+        "last used": "used_at_ms",
+    },
+    nothing="no session: they are seen where an agent asks its model through a [[model]] table",
+)
+_UNPLACED: Final = table("unplaced", {"principal": "principal", **_writes("write.")})
+_SESSION: Final = pairs(
+    {
+        "session": "session",
+        "principal": "principal",
+        "has read": _read,
+        "began under": "began_under",
+        "began": "began_at_ms",
+        "last used": "used_at_ms",
+        "turns": "turns",
+    }
+)
+_SEGMENTS: Final = table(
+    "segments",
+    {
+        "turn": "turn",
+        "channel": "channel",
+        "foreign": _foreign,
+        "from": _source,
+        "characters": _characters,
+    },
+)
 COMMANDS = (
-    Command(
-        words=("session", "list"),
-        summary="list the sessions of agents whose model calls pass here",
-        act=_list,
-        arguments=_list_arguments,
+    asking(
+        "session list",
+        "list the sessions of agents whose model calls pass here",
+        SESSIONS,
+        _list,
+        options=(option("--limit", "how many at most (20)", metavar="N", default=20),),
     ),
     Command(
         words=("session", "show"),
         summary="show what entered a session, whether it had read, and what each write came from",
         act=_show,
-        arguments=_show_arguments,
+        options=(
+            option(
+                "session",
+                "its id, or the beginning of it; left out: the one used last",
+                metavar="SESSION",
+            ),
+        ),
+        form=_One,
     ),
 )

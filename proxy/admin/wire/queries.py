@@ -12,7 +12,7 @@ from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 PAGE_MAX = 1_000
 INDEX_MAX = 10**15 - 1
 
-_Limit = Annotated[int, Meta(ge=0, le=PAGE_MAX)]
+_Limit = Annotated[int, Meta(ge=1, le=PAGE_MAX)]
 
 
 class TenantQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

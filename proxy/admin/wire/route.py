@@ -12,7 +12,9 @@ import msgspec
 from proxy.dialects.described import Described, NoQuery
 
 _Asked = TypeVar("_Asked", bound=msgspec.Struct)
+_Asked_co = TypeVar("_Asked_co", bound=msgspec.Struct, covariant=True)
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
+_Answer_co = TypeVar("_Answer_co", bound=msgspec.Struct, covariant=True)
 
 __all__ = ["AnyRoute", "Empty", "NoQuery", "Route", "get", "post"]
 
@@ -21,11 +23,11 @@ class Empty(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The body of a request that needs no fields."""
 
 
-class Route(Described, Generic[_Asked, _Answer], frozen=True, kw_only=True):
+class Route(Described, Generic[_Asked_co, _Answer_co], frozen=True, kw_only=True):
     """One call of the operator API: `asked` is its query (GET) or its body (POST)."""
 
-    asked: type[_Asked]
-    answers: type[_Answer]
+    asked: type[_Asked_co]
+    answers: type[_Answer_co]
     # Whether the answer may take minutes, because the call reads or rewrites the whole store.
     slow: bool = False
 
