@@ -67,5 +67,6 @@ def lines_of(candidate: Candidate) -> tuple[Line, ...]:
     said = candidate.text or candidate.metadata_json or candidate.memory_id or ""
     # The proposal is the same whoever sends it, under whatever nonce.
     bare = msgspec.structs.replace(candidate, principal_id=_NOBODY, nonce="-")
-    key = "" if call is None or candidate.change is not ChangeKind.DELETE else call.key
-    return (Line(said, comes=True, exact=canonical_bytes(bare), whole=True, key=key),)
+    comes = candidate.change is not ChangeKind.DELETE
+    key = "" if call is None or comes else call.key
+    return (Line(said, comes=comes, exact=canonical_bytes(bare), whole=True, key=key),)

@@ -8,7 +8,7 @@ import sys
 import msgspec
 from msgspec import UNSET
 
-from policy.model import MemoryClass
+from policy.model import ChangeKind, MemoryClass
 from proxy.admin.wire.ids import IdKind
 from proxy.admin.wire.review_queue import GroupView
 from proxy.admin.wire.store import HeldView, MemoryView
@@ -96,12 +96,15 @@ async def _show(context: Context) -> Exit:
         terminal.say("stored now, and changed or removed by this:")
         terminal.quote(held.stored)
     if held.text is not None:
-        terminal.say("text, as written by an untrusted source:")
+        terminal.say(f"text, as written ({held.source.value}):")
         terminal.quote(held.text)
     terminal.say("then one of:")
     for verb in ("release", "deny"):
         terminal.say(f"  mnemogate review {verb} {inert(held.candidate_id)}")
-    terminal.say("a release says that the whole of it is so: it counts as your own words then")
+    if held.change is ChangeKind.DELETE:
+        terminal.say("a release removes what it names, a denial keeps it")
+    else:
+        terminal.say("a release says that the whole of it is so: it counts as your own words then")
     return Exit.OK
 
 

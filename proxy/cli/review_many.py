@@ -199,7 +199,9 @@ async def _decide_group(context: Context, api: Operator, word: str, asked: _Deci
     terminal = context.terminal
     if terminal.as_json:
         terminal.data(done)
-    terminal.say(f"{len(done.lines)} let in, {len(done.denied)} denied")
+    came = sum(one.comes for one in done.lines)
+    gone = f"{len(done.lines) - came} removed, " if came < len(done.lines) else ""
+    terminal.say(f"{came} let in, {gone}{len(done.denied)} denied")
     for way, count in done.ways.items():
         if asked.apply is None or Way(way) is Way.STORE:
             terminal.say(f"{count} allowed: {FOLLOWS[Way(way)]}")
@@ -259,7 +261,7 @@ def show_group(terminal: Terminal, group: GroupView) -> None:
             terminal.say("proposed after other people's text had been read:")
         for line in some:
             sessions = ", ".join(one[:8] or "unknown" for one in line.sessions)
-            goes = "" if line.comes else ", this line goes"
+            goes = "" if line.comes else ", this goes"
             whole = f", candidate {line.candidates[0]}" if line.whole else ""
             terminal.say(f"{line.id} (conversation {inert(sessions)}{goes}{inert(whole)}):")
             terminal.quote(line.text)
@@ -271,7 +273,9 @@ def show_group(terminal: Terminal, group: GroupView) -> None:
     terminal.say("then one of:")
     for verb in ("release", "deny"):
         terminal.say(f"  mnemogate review {verb} {inert(group.group)} --shown {inert(group.shown)}")
-    terminal.say("what is let in counts as your own words; --strike ID leaves a line out for good")
+    comes = any(one.comes for one in group.lines)
+    then = "what is let in counts as your own words" if comes else "a release removes all of it"
+    terminal.say(f"{then}; --strike ID leaves a line out for good")
 
 
 def filtered(asked: QueueFilter) -> dict[str, str | int | None]:

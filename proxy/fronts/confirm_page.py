@@ -66,6 +66,8 @@ _WARNING: Final = (
 _BACK: Final = f'<p><a href="{CONFIRM}">All that waits</a></p>'
 _GONE: Final = "Nothing waits here any more: it was decided, or the link was used before."
 _YOURS_THEN: Final = "What you let in counts as your own words. Strike out what is not so."
+_GONE_THEN: Final = "What you allow is removed. Strike out what stays."
+_NONE_OF_IT: Final = "Remember none of it"
 _STORED: Final = "Stored now, and changed or removed by this"
 _READ: Final = "Proposed after other people's text had been read"
 _STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
@@ -138,7 +140,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         if subject is not None and codes and by is None:
             self._check(codes[0], subject)
             body = await self._group(subject, codes[0])
-            return _page(200, "Shall this be remembered?", _WARNING + body)
+            return _page(200, "Do you allow this?", _WARNING + body)
         if by is None:
             text = "Reload this page and give the operator's key as the password. Any name will do."
             raise _Refused(401, text, _CHALLENGE)
@@ -226,13 +228,15 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         parts = await asyncio.to_thread(self._sections, group)
         more = _said(f"{group.more} more lines wait after these.") if group.more else ""
         rows = [("For", group.place), ("Asked by", group.principal), ("Tenant", group.tenant)]
+        removes = not any(line.comes for line in group.lines)
+        no, yes = ("Keep all of it", "Remove it") if removes else (_NONE_OF_IT, "Let it in")
         return (
-            f"{_facts(rows)}{_said(_YOURS_THEN)}"
+            f"{_facts(rows)}{_said(_GONE_THEN if removes else _YOURS_THEN)}"
             f'<form method="post" action="{CONFIRM}/{escape(subject)}" autocomplete="off">'
             f'<input type="hidden" name="code" value="{escape(code)}">'
             f'<input type="hidden" name="shown" value="{group.shown}">{parts}{more}'
-            '<button class="no" name="decision" value="deny">Remember none of it</button>'
-            '<button class="yes" name="decision" value="approve">Let it in</button></form>'
+            f'<button class="no" name="decision" value="deny">{no}</button>'
+            f'<button class="yes" name="decision" value="approve">{yes}</button></form>'
         )
 
     def _sections(self, group: GroupView) -> str:
@@ -255,7 +259,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         strike = (
             f'<label><input type="checkbox" name="strike" value="{line.id}"> strike out</label>'
         )
-        goes = "" if line.comes else "<p>This line goes:</p>"
+        goes = "" if line.comes else "<p>This goes:</p>"
         said = f"<pre>{_seen(line.text)}</pre>"
         if held is not None and held.candidate is not None:
             said = self._whole(held, held.candidate) if line.whole else said + self._why(held)

@@ -26,7 +26,7 @@ class Way(enum.Enum):
 _ASKED_AGAIN: Final = tuple(target_of(prefix, MODEL_SERVERS) for prefix in PREFIXES)
 
 FOLLOWS: Final = {
-    Way.STORE: "it is stored",
+    Way.STORE: "it is done",
     Way.RELAY: "it goes to its server now, or as soon as that is connected",
     Way.AGENT: "not written yet: the agent writes it when it asks again, so tell it to",
 }

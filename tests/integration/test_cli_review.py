@@ -79,7 +79,7 @@ def test_a_group_is_decided_as_it_was_shown(place: Place) -> None:
         (then,) = [one.strip() for one in seen.splitlines() if "review release" in one]
         words = then.removeprefix("mnemogate ").split()
         done = place.command(*words, "--strike", lines[0]["id"])
-        assert done.out.startswith("3 let in, 1 denied\n3 allowed: it is stored\n")
+        assert done.out.startswith("3 let in, 1 denied\n3 allowed: it is done\n")
         assert "1 that came later still wait" in done.out
         assert place.command(*words).code == 4, "what was shown is gone"
         (left,) = place.command("review", "list", "--json").data["held"]

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from policy.model import ChangeKind
+from policy.model import ChangeKind, Channel
 from proxy.compose.app import Composition
 from proxy.guard.client import GuardClient
 from proxy.guard.wire import SOCKET
 from proxy.seams.guard import Judged, Segment
+from tests.integration.operator_line import line
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Json, Running, running
 from tests.unit.proxy.guarded import AGENT, SERVER, STEERING, call, item
 
@@ -248,13 +249,44 @@ async def test_each_principal_s_proposals_for_a_place_are_one_form(tmp_path: Pat
         # What joined after the page was opened waits; a line that is struck out is denied.
         assert (await live.write(AGENT_KEY, {"text": f"{orders[0]} later"}))[0] == 202
         done = await page_of(live.admin_url + action, {**sent, "strike": lines[1]})
-        assert "2 allowed: it is stored." in done
+        assert "2 allowed: it is done." in done
         assert "1 denied, and not asked again." in done
         assert "1 that came later still wait." in done
         assert {one.principal_id for one in reader.held()} == {"agent", "scout"}
         assert len(reader.held()) == 2
         status, told = await live.write(AGENT_KEY, {"text": orders[1]})
         assert (status, told["reason"]) == (403, "denied_by_person")
+
+
+async def test_a_removal_that_waits_is_allowed_as_a_removal(tmp_path: Path) -> None:
+    key = {"Authorization": with_key(OPERATOR_KEY)}
+    async with running(tmp_path) as live:
+        person = await live.key("ann", channel=Channel.USER)
+        _, hers = await live.write(person, {"text": "Ada keeps bees."})
+        for method, body in (("DELETE", None), ("PATCH", {"text": "Ada sold her bees."})):
+            path = f"/v1/memories/{hers['id']}"
+            assert (await live.call(method, path, AGENT_KEY, body))[0] == 202
+        pages: dict[bool, str] = {}
+        for one in live.sidecar.store.reader.held():
+            shown = await line(live, "review", "show", one.group)
+            async with live.client.get(
+                f"{live.admin_url}/confirm/{one.candidate_id}", headers=key
+            ) as answer:
+                page = await answer.text()
+            removes = "This goes:" in page
+            assert ("a release removes all of it" in shown.out) is removes
+            assert (">Remove it<" in page, ">Keep all of it<" in page) == (removes, removes)
+            assert (">Let it in<" in page) is not removes
+            pages[removes] = page
+        assert "counts as your own words" in pages[False], "control: a text that comes is let in"
+        action, code, digest = re.findall(
+            r'action="([^"]+)".*?name="code" value="([^"]+)".*?name="shown" value="([^"]+)"',
+            pages[True],
+        )[0]
+        form = {"code": code, "shown": digest, "decision": "approve"}
+        async with live.client.post(live.admin_url + action, data=form, headers=key) as answer:
+            assert "1 allowed: it is done." in await answer.text()
+        assert await live.texts(AGENT_KEY) == []
 
 
 @pytest.mark.parametrize(

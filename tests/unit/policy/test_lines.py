@@ -67,6 +67,7 @@ def test_any_other_place_is_what_is_done_and_where() -> None:
     assert place_of(candidate) == "create in memories"
     removal = msgspec.structs.replace(candidate, change=ChangeKind.DELETE, text=None)
     assert place_of(removal) == "delete in memories"
+    assert [one.comes for of in (candidate, removal) for one in lines_of(of)] == [True, False]
     # A client's own metadata names no place.
     text, metadata = edit("One.", came=1)
     assert place_of(candidate_of(text, metadata_json=metadata)) == "create in memories"
