@@ -19,7 +19,6 @@ class OutcomeKind(enum.Enum):
     """How something that a principal wrote turned out; values are stable."""
 
     RELEASE_STOOD = "release_stood"
-    RECALLED_BY_OTHERS = "recalled_by_others"
     CONVICTED = "convicted"
     DENIED_BY_PERSON = "denied_by_person"
     STRUCTURAL_REFUSAL = "structural_refusal"
@@ -36,45 +35,27 @@ class Cap(enum.Enum):
 
 
 class OutcomeRule(msgspec.Struct, frozen=True, kw_only=True):
-    """How much one kind of outcome weighs.
+    """How much one kind of outcome weighs, and how often it may count."""
 
-    `fed` says whether some part of this version reports such outcomes.
-    """
-
-    good: bool
+    good: bool = False
     weight: float
-    cap: Cap
-    fed: bool
-    said_by: str
-
-
-def _bad(weight: float, said_by: str, *, cap: Cap = Cap.ONCE) -> OutcomeRule:
-    return OutcomeRule(good=False, weight=weight, cap=cap, fed=True, said_by=said_by)
-
-
-def _good(said_by: str, *, fed: bool = True) -> OutcomeRule:
-    return OutcomeRule(good=True, weight=1.0, cap=Cap.ONCE, fed=fed, said_by=said_by)
+    cap: Cap = Cap.ONCE
 
 
 RULES: Final[dict[OutcomeKind, OutcomeRule]] = {
-    OutcomeKind.RELEASE_STOOD: _good("a person and time"),
-    OutcomeKind.RECALLED_BY_OTHERS: _good("time and the ledger", fed=False),
-    OutcomeKind.CONVICTED: _bad(1.0, "an incident"),
-    OutcomeKind.DENIED_BY_PERSON: _bad(1.0, "a person"),
-    OutcomeKind.STRUCTURAL_REFUSAL: _bad(1.0, "the gate"),
-    OutcomeKind.CONTRADICTED_ANCHOR: _bad(0.5, "the gate", cap=Cap.DAILY),
-    OutcomeKind.QUARANTINED_BY_HAND: _bad(0.5, "an operator"),
-    OutcomeKind.SUSTAINED_BURST: _bad(0.5, "the rate window", cap=Cap.DAILY),
+    OutcomeKind.RELEASE_STOOD: OutcomeRule(good=True, weight=1.0),
+    OutcomeKind.CONVICTED: OutcomeRule(weight=1.0),
+    OutcomeKind.DENIED_BY_PERSON: OutcomeRule(weight=1.0),
+    OutcomeKind.STRUCTURAL_REFUSAL: OutcomeRule(weight=1.0),
+    OutcomeKind.CONTRADICTED_ANCHOR: OutcomeRule(weight=0.5, cap=Cap.DAILY),
+    OutcomeKind.QUARANTINED_BY_HAND: OutcomeRule(weight=0.5),
+    OutcomeKind.SUSTAINED_BURST: OutcomeRule(weight=0.5, cap=Cap.DAILY),
 }
-
-NOT_FED: Final = tuple(kind.value for kind, rule in RULES.items() if not rule.fed)
-"""Kinds of outcome that nothing in this version reports."""
 
 STANDS_AFTER_MS: Final = 7 * 86_400_000
 """A release that nobody takes back for so long counts as a good outcome."""
 BURST_WINDOWS: Final = 10
 """A burst of writes counts as a bad outcome if it fills so many rate windows in a row."""
-_SESSIONS_MIN: Final = 3
 
 
 class Reported(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,8 +63,7 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True):
 
     `subject` is the memory, anchor or incident that the outcome is about; the cap counts by it. It
     is kept only as a keyed hash. `server` and `tool` name the origin, where there is one; these
-    names may be logged. `recalled_by` are the principals of the sessions that recalled the memory,
-    one for each session.
+    names may be logged.
     """
 
     kind: OutcomeKind
@@ -92,19 +72,6 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True):
     subject: str = ""
     server: str | None = None
     tool: str | None = None
-    recalled_by: tuple[PrincipalId, ...] = ()
-
-
-def may_count(reported: Reported) -> bool:
-    """Whether the outcome may count: recalls count only by sessions of enough other principals.
-
-    An agent that could raise its trust by reading its own memories would save it up for a later
-    attack.
-    """
-    if reported.kind is not OutcomeKind.RECALLED_BY_OTHERS:
-        return True
-    others = [one for one in reported.recalled_by if one != reported.principal_id]
-    return len(others) >= _SESSIONS_MIN
 
 
 def counts_again(kind: OutcomeKind, last_ms: int | None, now_ms: int) -> bool:

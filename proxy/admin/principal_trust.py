@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 
 from policy.model import PrincipalId
-from policy.trust.outcomes import NOT_FED
 from proxy.admin.keys_and_tokens import Credentials
 from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.views import origin_view, trust_view
@@ -41,7 +40,6 @@ class PrincipalTrust(msgspec.Struct, frozen=True, kw_only=True):
         return TrustList(
             principals=tuple(trust_view(who, state) for who, state in known),
             origins=tuple(map(origin_view, self.reader.all_origins())),
-            not_fed=NOT_FED,
         )
 
     @route(TRUST_OF)

@@ -6,7 +6,6 @@ from typing import Final
 
 import msgspec
 
-from policy.trust.outcomes import NOT_FED
 from proxy.admin.wire.store import (
     ORIGIN_TRUST,
     RESTORE,
@@ -75,14 +74,13 @@ async def _restore(context: Context) -> Exit:
 def _listed(one: StandingView) -> TrustList:
     principals = (one,) if isinstance(one, TrustView) else ()
     origins = (one,) if isinstance(one, OriginTrustView) else ()
-    return TrustList(principals=principals, origins=origins, not_fed=NOT_FED)
+    return TrustList(principals=principals, origins=origins)
 
 
 def _all(context: Context, listed: TrustList) -> None:
     _PRINCIPALS(context, listed)
     if listed.origins:
         _ORIGINS(context, listed)
-    context.terminal.say(f"not fed by this version: {', '.join(listed.not_fed)}")
 
 
 def _one(context: Context, one: StandingView) -> None:

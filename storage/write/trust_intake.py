@@ -28,7 +28,6 @@ from policy.trust.outcomes import (
     OutcomeKind,
     Reported,
     counts_again,
-    may_count,
 )
 from policy.trust.score import after_outcome, has_room, restored
 from storage.audit import OperatorLeaf, VerdictLeaf, culprit_of
@@ -264,12 +263,10 @@ class TrustIntake:
             self.take(change, event, ruleset)
 
     def report(self, change: Change, reported: Reported, ruleset: Ruleset) -> bool:
-        """Count an outcome that another package reports: a burst, an incident, recalls.
+        """Count an outcome that another package reports: a burst, an incident.
 
         Returns whether it counted.
         """
-        if not may_count(reported):
-            return False
         origin = None
         if reported.server is not None:
             origin = self.origin_named(reported.tenant, reported.server, reported.tool or "")

@@ -265,14 +265,10 @@ class OriginRequest(OriginQuery, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class TrustList(msgspec.Struct, frozen=True, kw_only=True):
-    """Every principal and every origin with a recorded trust.
-
-    `not_fed` are kinds of outcomes that nothing in this version reports.
-    """
+    """Every principal and every origin with a recorded trust."""
 
     principals: tuple[TrustView, ...]
     origins: tuple[OriginTrustView, ...] = ()
-    not_fed: tuple[str, ...] = ()
 
 
 class KeyView(msgspec.Struct, frozen=True, kw_only=True):

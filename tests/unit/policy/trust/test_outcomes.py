@@ -6,45 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from policy.model import PrincipalId, Tenant
 from policy.trust.ladder import NEWCOMER
 from policy.trust.outcomes import (
-    NOT_FED,
     RULES,
     OutcomeKind,
-    Reported,
     counts_again,
-    may_count,
 )
 from policy.trust.score import RATE_OUTCOMES_MIN, SOFT_SCORING, after_outcome
 
 ROOT = Path(__file__).resolve().parents[4]
 DAY = 86_400_000
-WRITER, OTHER = PrincipalId("writer"), PrincipalId("other")
 
 
-def recalled(*by: PrincipalId) -> Reported:
-    return Reported(
-        kind=OutcomeKind.RECALLED_BY_OTHERS,
-        principal_id=WRITER,
-        tenant=Tenant("default"),
-        subject="memory",
-        recalled_by=by,
-    )
-
-
-def test_every_kind_has_a_rule_and_only_two_are_good() -> None:
+def test_every_kind_has_a_rule_and_only_one_is_good() -> None:
     assert set(RULES) == set(OutcomeKind)
     good = {kind for kind, rule in RULES.items() if rule.good}
-    assert good == {OutcomeKind.RELEASE_STOOD, OutcomeKind.RECALLED_BY_OTHERS}
+    assert good == {OutcomeKind.RELEASE_STOOD}
     assert {rule.weight for rule in RULES.values()} == {0.5, 1.0}
-    assert NOT_FED == ("recalled_by_others",)
-
-
-def test_recalls_of_three_sessions_of_others_count_and_own_ones_never() -> None:
-    assert may_count(recalled(OTHER, OTHER, OTHER))
-    assert not may_count(recalled(OTHER, OTHER, WRITER, WRITER))
-    assert not may_count(recalled(*[WRITER] * 100))
 
 
 @pytest.mark.parametrize("kind", OutcomeKind)
@@ -71,10 +49,9 @@ def test_the_page_about_trust_has_each_outcome_that_counts_and_its_weight() -> N
     page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     section = page.partition("\n## Trust\n")[2].partition("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
-    fed = {kind: rule for kind, rule in RULES.items() if rule.fed}
-    assert fed.keys() == _NAMED.keys()
-    assert len(rows) == len(fed)
-    for kind, rule in fed.items():
+    assert RULES.keys() == _NAMED.keys()
+    assert len(rows) == len(RULES)
+    for kind, rule in RULES.items():
         (row,) = (line for line in rows if line.startswith(f"| {_NAMED[kind]}"))
         assert f"| {'good' if rule.good else 'bad'} {rule.weight:g} |" in row
     bad = after_outcome(NEWCOMER, RULES[OutcomeKind.DENIED_BY_PERSON], 0)

@@ -245,23 +245,6 @@ def test_a_structural_refusal_costs_the_program_and_no_page(store: EmbeddedStore
     assert store.reader.all_origins() == ()
 
 
-def test_own_recalls_count_for_nothing_and_those_of_others_once(store: EmbeddedStore) -> None:
-    def recalled(by: str) -> bool:
-        reported = Reported(
-            kind=OutcomeKind.RECALLED_BY_OTHERS,
-            principal_id=WHO,
-            tenant=TENANT,
-            subject="memory",
-            recalled_by=(PrincipalId(by),) * 3,
-        )
-        return asyncio.run(store.writer.record_outcome(reported))
-
-    assert not recalled(WHO)
-    assert store.reader.trust(WHO) == NEWCOMER
-    assert [recalled("somebody"), recalled("somebody")] == [True, False]
-    assert store.reader.trust(WHO).good == 1.0
-
-
 def test_two_memories_of_one_origin_in_one_conviction_are_one_outcome(store: EmbeddedStore) -> None:
     for who in ("agent-1", "agent-1", "agent-2"):
         reported = Reported(
