@@ -28,7 +28,7 @@ from policy.verdict import InvariantBroken
 from proxy.aftermath.replay import Evidence, NothingKept, Place, Replays
 from proxy.aftermath.rounds import Round, judged_alone, nobody_judges, planned, suspects_among
 from proxy.aftermath.rules import Spoken, accused, fit_texts, rules_for
-from proxy.seams.cases import AsksJudges, NoModels, OnConviction, ReplaysModels, ShownMemory, Signal
+from proxy.seams.cases import AsksJudges, OnConviction, ReplaysModels, ShownMemory, Signal
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.surroundings import Surroundings
 from storage.cases import (
@@ -106,7 +106,7 @@ class Blaming:
         reader: MemoryReader,
         judges: AsksJudges,
         surroundings: Surroundings,
-        models: ReplaysModels | None = None,
+        models: ReplaysModels,
         on_conviction: OnConviction = ON_CONVICTION,
         spoken: Spoken | None = None,
         implicated: Callable[[Signal], tuple[MemoryId, ...]] = lambda _: (),
@@ -119,7 +119,7 @@ class Blaming:
         self._replays = replays
         self._reader = reader
         self._judges = judges
-        self._models = models or NoModels()
+        self._models = models
         self._out = surroundings
         self._acts = on_conviction
         self._spoken = spoken or Spoken()

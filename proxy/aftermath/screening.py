@@ -198,7 +198,7 @@ class Screen:
 
 
 class Screening:
-    """Implements `ScreensReads` and `ScreensRows`. Any thread."""
+    """Implements `ScreensRows`, and makes the screens of reads. Any thread."""
 
     def __init__(self, rules: KnownRules) -> None:
         self._rules = rules

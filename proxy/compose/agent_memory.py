@@ -83,7 +83,7 @@ class ModelMemory:
         self.replays.close()
         await self.sessions.close()
 
-    def coupled(self, inner: Coupling, checks: ChecksReplies) -> Coupling:
+    def coupled(self, inner: Coupling, checks: ChecksReplies | None) -> Coupling:
         """Wrap the coupling that judges a model's calls with the ledger and withholding."""
         return Coupled(
             inner,

@@ -14,8 +14,9 @@ from proxy.compose.periodic import Periodic, every
 from proxy.fronts.backend import BackendFront
 from proxy.fronts.backend_behind import BackendBehind
 from proxy.fronts.backend_writes import TEND_S
+from proxy.guard.keyed import GuardingKeys
 from proxy.guard.local import Guarding
-from proxy.seams.http_backend import GuardsKeys, HttpBackend
+from proxy.seams.http_backend import HttpBackend
 from proxy.seams.surroundings import Surroundings
 from proxy.settings.backend import BackendServer, Collections
 from proxy.settings.load import SettingsError
@@ -83,7 +84,7 @@ class BackendServing:
         adapters: tuple[HttpBackend, ...],
         *,
         guard: Guarding,
-        keys: GuardsKeys,
+        keys: GuardingKeys,
         authenticator: Authenticator,
         surroundings: Surroundings,
         halt: Callable[[], None],

@@ -82,15 +82,13 @@ from proxy.model.calls_judged import Veto
 from proxy.model.extraction import Extraction
 from proxy.model.judge_calls import Vetoing
 from proxy.model.memory_seam import Coupling, UnsafeUncoupled
+from proxy.model.replaying import ModelReplays
 from proxy.model.sending import Behind
 from proxy.reporting.outbox import POLL_S
-from proxy.seams.cases import ChecksNoReplies, ChecksReplies, OpensCases
+from proxy.seams.cases import OpensCases
 from proxy.seams.embedder import Embedder
-from proxy.seams.ledger import NoSessions
 from proxy.seams.operation import Dialect
-from proxy.seams.recalls import ShowsEverything
 from proxy.seams.surroundings import Surroundings
-from proxy.seams.withholding import Unwatched
 from proxy.settings.after import Heal
 from proxy.settings.load import Address, Settings
 from proxy.settings.model import base_of
@@ -251,13 +249,14 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
     def blaming(self, spoken: Spoken, probations: Probations) -> Blaming:
         """The search for the memories that caused a wrong answer."""
         store = self.store
+        no_models = ModelReplays((), self.settings.replay, self.surroundings.now_ms)
         return Blaming(
             cases=store.cases,
             replays=Replays(store.recalls, store.reader),
             reader=store.reader,
             judges=Judges(self.settings.judges),
             surroundings=self.surroundings,
-            models=None if self.memory is None else self.memory.replays,
+            models=self.memory.replays if self.memory else no_models,
             on_conviction=self.settings.on_conviction,
             spoken=spoken,
             implicated=probations.implicated,
@@ -327,8 +326,8 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             budgets=budgets,
             tokens=tokens,
             ruleset=lambda: store.ruleset,
-            sessions=NoSessions() if memory is None else memory.sessions,
-            watches=Unwatched() if memory is None else memory.withholding,
+            sessions=None if memory is None else memory.sessions,
+            watches=None if memory is None else memory.withholding,
             outcomes=store.writer,
             convictions=self.convictions,
             surroundings=self.surroundings,
@@ -410,6 +409,7 @@ class Services:
         self.watch, canaries = foundation.rule_watch(self.blaming)
         self.reply_checks = foundation.reply_checks(self.watch, self.blaming)
         self.guards = foundation.guards(writing, memory or ledger, self.confirming, self.watch)
+        screening = foundation.screening(self.watch)
         self.operations = Operations(
             reader=store.reader,
             writing=writing,
@@ -420,7 +420,7 @@ class Services:
             graphs=graphs,
             window=Window(budgets, lambda: store.ruleset, now_ms),
             feedback=self.feedback,
-            screens=foundation.screening(self.watch) or ShowsEverything(),
+            screen=None if screening is None else screening.screen,
         )
         self.retaining = foundation.retaining(self.operations)
         self.deciding = foundation.deciding()
@@ -545,9 +545,8 @@ class Services:
         coupling: Coupling = UnsafeUncoupled()
         veto, healing = Veto(self.guard), None
         if self._foundation.memory is not None:
-            checks: ChecksReplies = ChecksNoReplies()
-            if self._foundation.settings.heal in {Heal.NEXT, Heal.ANSWER}:
-                checks = self.reply_checks
+            checked = self._foundation.settings.heal in {Heal.NEXT, Heal.ANSWER}
+            checks = self.reply_checks if checked else None
             if self._foundation.settings.heal is Heal.ANSWER:
                 healing = self._foundation.memory.healing(self.reply_checks, halt)
             coupling = self._foundation.memory.coupled(coupling, checks)

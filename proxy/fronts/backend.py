@@ -16,10 +16,11 @@ from proxy.fronts.backend_behind import BackendBehind
 from proxy.fronts.backend_hiding import BackendHiding
 from proxy.fronts.backend_reads import BackendReads
 from proxy.fronts.backend_writes import BackendWrites
+from proxy.guard.keyed import GuardingKeys
 from proxy.guard.local import Guarding
 from proxy.seams.access import at_least
 from proxy.seams.faults import MalformedRequest, NotFound, UnknownWrite
-from proxy.seams.http_backend import Does, GuardsKeys, Routed, ShownMemory
+from proxy.seams.http_backend import Does, Routed, ShownMemory
 from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.transport.auth import Authenticator
 from proxy.transport.exchange import Answered, Incoming
@@ -53,7 +54,7 @@ class BackendFront:
         guard: Guarding,
         authenticator: Authenticator,
         *,
-        keys: GuardsKeys,
+        keys: GuardingKeys,
         spawn: Callable[[Coroutine[None, None, None]], None],
         halt: Callable[[], None],
     ) -> None:
@@ -176,7 +177,7 @@ class _Server:
         self,
         behind: BackendBehind,
         guard: Guarding,
-        keys: GuardsKeys,
+        keys: GuardingKeys,
         spawn: Callable[[Coroutine[None, None, None]], None],
     ) -> None:
         self.behind = behind

@@ -18,8 +18,9 @@ import msgspec
 from policy.model import Principal
 from proxy.dialects.strict_json.in_text import strings_inside
 from proxy.fronts.told_credential import ToldCredential
+from proxy.guard.keyed import GuardingKeys
 from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
-from proxy.seams.http_backend import GuardsKeys, HttpBackend
+from proxy.seams.http_backend import HttpBackend
 from proxy.seams.operation import HttpReply, HttpRequest, Refusal
 from proxy.settings.backend import BackendServer
 from proxy.transport.upstream import Upstream
@@ -147,7 +148,7 @@ class BackendBehind:
         refusal = Refusal(status=reply.status, title="Refused", detail=_FAILED)
         return self.adapter.refuse(request, refusal)
 
-    async def check_version(self, guard: GuardsKeys, principal: Principal) -> None:
+    async def check_version(self, guard: GuardingKeys, principal: Principal) -> None:
         """Refuse a write to a server of a version that nobody knows.
 
         The version is asked for again every half minute.

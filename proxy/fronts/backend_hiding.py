@@ -13,8 +13,9 @@ from typing import Final, TypeAlias
 from policy.model import Hiding, Principal
 from proxy.fronts.backend_behind import BackendBehind
 from proxy.fronts.backend_writes import SETTLES, BackendPlaces
+from proxy.guard.keyed import GuardingKeys
 from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
-from proxy.seams.http_backend import GuardsKeys, HidesItems, ItemDue, ShownMemory
+from proxy.seams.http_backend import HidesItems, ItemDue, ShownMemory
 from proxy.seams.operation import HttpReply, HttpRequest
 from storage.errors import StorageError
 
@@ -30,7 +31,7 @@ _Kind: TypeAlias = tuple[Hiding, bool, str, str]
 class BackendHiding:
     """Hides and shows the items of one server. Event loop only."""
 
-    def __init__(self, behind: BackendBehind, keys: GuardsKeys, places: BackendPlaces) -> None:
+    def __init__(self, behind: BackendBehind, keys: GuardingKeys, places: BackendPlaces) -> None:
         self._behind = behind
         self._keys = keys
         self._places = places

@@ -9,9 +9,10 @@ from policy.model import Principal, Reads, SourceKind
 from proxy.fronts.answers_before import AnswersBefore, LookedThrough, asked
 from proxy.fronts.backend_behind import BackendBehind
 from proxy.fronts.backend_tags import TaggedPlaces
+from proxy.guard.keyed import GuardingKeys
 from proxy.seams.faults import MalformedRequest, UpstreamError
 from proxy.seams.guard import Guard, Segment
-from proxy.seams.http_backend import GuardsKeys, Page, Routed, ShownMemory
+from proxy.seams.http_backend import Page, Routed, ShownMemory
 from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.settings.backend import Before
 from storage.errors import StorageError
@@ -29,7 +30,7 @@ _UNREADABLE: Final = "the answer of the server behind cannot be read, so nothing
 class BackendReads:
     """Answers reads of one server. Event loop only; decides nothing: the guard says what hides."""
 
-    def __init__(self, behind: BackendBehind, guard: Guard, keys: GuardsKeys) -> None:
+    def __init__(self, behind: BackendBehind, guard: Guard, keys: GuardingKeys) -> None:
         self._behind = behind
         self._tags = TaggedPlaces(behind)
         self._guard = guard

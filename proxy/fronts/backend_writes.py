@@ -19,10 +19,11 @@ import msgspec
 from policy.model import CandidateId, ChangeKind, Forwarded, Principal, PrincipalId, Reads, Tenant
 from policy.verdict import Reason
 from proxy.fronts.backend_behind import BackendBehind
+from proxy.guard.keyed import GuardingKeys
 from proxy.guard.local import Guarding
 from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
 from proxy.seams.guard import ITEMS_MAX, GuardedCall, Item, Judged, Unsettled
-from proxy.seams.http_backend import Does, GuardsKeys, Outcome, Routed, Sending, ShownMemory
+from proxy.seams.http_backend import Does, Outcome, Routed, Sending, ShownMemory
 from proxy.seams.observations import observation_for
 from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.settings.backend import Before
@@ -60,7 +61,7 @@ class BackendWrites:
         self,
         behind: BackendBehind,
         guard: Guarding,
-        keys: GuardsKeys,
+        keys: GuardingKeys,
         spawn: Callable[[Coroutine[None, None, None]], None],
     ) -> None:
         self._behind = behind
@@ -292,7 +293,7 @@ class BackendWrites:
 class BackendPlaces:
     """What stands on the server where a request writes, and whose turn it is to write there."""
 
-    def __init__(self, behind: BackendBehind, keys: GuardsKeys) -> None:
+    def __init__(self, behind: BackendBehind, keys: GuardingKeys) -> None:
         self._behind = behind
         self._keys = keys
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -398,7 +399,7 @@ class HttpSettling:
         behind: BackendBehind,
         guard: Guarding,
         places: BackendPlaces,
-        keys: GuardsKeys,
+        keys: GuardingKeys,
         principal: Principal,
     ) -> None:
         self._behind = behind

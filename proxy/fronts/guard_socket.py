@@ -15,11 +15,11 @@ from proxy.dialects.problem import problem
 from proxy.guard import wire
 from proxy.guard.local import Guarding
 from proxy.guard.store_requests import require_store_request
+from proxy.intercept.operations import Operations
 from proxy.seams.access import check_no_floor
 from proxy.seams.faults import MalformedRequest, NotFound, UnknownWrite
 from proxy.seams.guard import Forwarded, GuardedCall, Judged, Segment
 from proxy.seams.operation import FindInGraph, HttpReply, ReadGraph
-from proxy.seams.performs import PerformsGraphs
 from proxy.seams.surroundings import Surroundings
 from proxy.seams.tenants import DEFAULT_TENANT
 from proxy.settle.forwarding import admitted_of
@@ -54,7 +54,7 @@ class GuardFront:
         self,
         *,
         guard: Guarding,
-        operations: PerformsGraphs,
+        operations: Operations,
         authenticator: Authenticator,
         surroundings: Surroundings,
         halt: Callable[[], None],

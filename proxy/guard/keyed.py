@@ -21,7 +21,10 @@ _AT_ONCE: Final = 256
 
 
 class GuardingKeys:
-    """Implements `GuardsKeys` beside a guard of the same protocol. Event loop only."""
+    """Tells a driver whose the memories under some keys are, beside a guard of the same protocol.
+
+    Event loop only; raises as `Guard` does.
+    """
 
     def __init__(
         self,

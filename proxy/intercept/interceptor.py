@@ -55,13 +55,12 @@ from proxy.seams.embedder import Embedder
 from proxy.seams.faults import MalformedRequest, RateLimited
 from proxy.seams.ledger import Sees, seen_of
 from proxy.seams.operation import Proposal, WrittenItem
-from proxy.seams.outcomes import TakesOutcomes
 from proxy.seams.surroundings import Surroundings
 from proxy.seams.withholding import Watches
 from proxy.transport.responses import observation_for
 from proxy.withhold.convictions import Convictions
 from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
-from storage.interfaces import MemoryReader
+from storage.interfaces import MemoryReader, MemoryWriter
 from storage.values import Decision, Outcome, Submission
 from telemetry.events import TraceContext
 from telemetry.propagation import recorded_id
@@ -125,15 +124,16 @@ class Writing:
         budgets: Budgets,
         tokens: TokenVerifier,
         ruleset: Callable[[], Ruleset],
-        sessions: Sees,
-        watches: Watches,
-        outcomes: TakesOutcomes,
+        sessions: Sees | None,
+        watches: Watches | None,
+        outcomes: MemoryWriter,
         convictions: Convictions,
         surroundings: Surroundings,
     ) -> None:
         """`sessions` is the ledger, which knows what entered each context.
 
-        `watches` is withholding, which hears of each candidate before its verdict.
+        `watches` is withholding, which hears of each candidate before its verdict. Both are None
+        where no model front is configured: no one sees what enters a context.
         """
         self._writer = writer
         self._reader = reader
@@ -275,7 +275,7 @@ class Writing:
     ) -> list[_Intercepted | WrittenItem]:
         """The same candidates, after withholding was told of them."""
         found = [one.submission for one in chunk if isinstance(one, _Intercepted)]
-        dated = await self._watches.begun(found)
+        dated = found if self._watches is None else await self._watches.begun(found)
         if dated is found:
             return chunk
         given = iter(dated)
@@ -461,7 +461,8 @@ class Writing:
         except (StoreUnavailable, OutcomeUnknown) as failure:
             result = heard = failure
         finally:
-            self._watches.ended(submission, heard)
+            if self._watches is not None:
+                self._watches.ended(submission, heard)
         span = Judging(
             context=intercepted.trace,
             dialect=dialect,
@@ -476,7 +477,7 @@ class Writing:
         memory_id = self._shown(submission.candidate, result)
         page = self._out.page.of(result.candidate_id)
         written = _written(submission.candidate, result, memory_id, page)
-        if intercepted.seen is not None:
+        if self._sessions is not None and intercepted.seen is not None:
             principal_id = submission.candidate.principal_id
             self._sessions.wrote(principal_id, intercepted.seen, result)
         # The batch pauses after each verdict: all its items are decided at one moment, and building

@@ -61,7 +61,7 @@ from proxy.seams.operation import (
     WrittenItem,
     without_store_numbers,
 )
-from proxy.seams.recalls import HearsRecalls, Read, ReadAnswer, ScreensRead, ScreensReads, Shown
+from proxy.seams.recalls import HearsRecalls, Read, ReadAnswer, ScreensRead, Shown
 from proxy.seams.surroundings import Surroundings
 from storage.interfaces import MemoryReader
 from telemetry.events import ReadServed, TraceContext
@@ -121,11 +121,11 @@ class Operations:
         graphs: Graphs,
         window: Window,
         feedback: TakesFeedback,
-        screens: ScreensReads,
+        screen: Callable[[Principal], ScreensRead | None] | None,
     ) -> None:
-        """`screens` tells what reads may show of the memories that they find."""
+        """`screen` tells what one read may show of the memories that it finds; None: everything."""
         self._feedback = feedback
-        self._screens = screens
+        self._screen = screen
         self._reader = reader
         self._writing = writing
         self._embedder = embedder
@@ -169,7 +169,7 @@ class Operations:
         if isinstance(operation, GiveFeedback):
             return await self._feedback.take(principal, operation)
         started_ns = self._out.clock_ns()
-        screen = self._screens.screen(principal)
+        screen = self._screen(principal) if self._screen else None
         answered = _without(await self._read(principal, operation, screen), screen)
         recall_id = self._serve(principal, answered, dialect, trace, started_ns)
         if isinstance(answered.shown, Found):
@@ -195,7 +195,7 @@ class Operations:
             find = self._graphs.find
             return await self._in_thread(find, principal.tenant, operation, principal.reads)
         started_ns = self._out.clock_ns()
-        screen = self._screens.screen(principal)
+        screen = self._screen(principal) if self._screen else None
         shown = await self._in_thread(
             self._graphs.read, principal.tenant, operation, screen, principal.reads
         )
@@ -249,7 +249,7 @@ class Operations:
 
         A change that brings no text is answered with the text that was there before.
         """
-        screen = self._screens.screen(principal)
+        screen = self._screen(principal) if self._screen else None
         if all(one.text is not None for one in proposals):
             return items
         told: list[WrittenItem] = []

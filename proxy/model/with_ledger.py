@@ -41,7 +41,7 @@ class Coupled:
         withholding: Withholding,
         replies: ReplyNotes,
         *,
-        checks: ChecksReplies,
+        checks: ChecksReplies | None,
         replays: ModelReplays,
         floor: AboveFloor,
     ) -> None:
@@ -61,7 +61,8 @@ class Coupled:
         prepared = await self._inner.prepare(asked)
         request = prepared.request
         # What made an earlier reply wrong is hidden by then, so that its texts are taken out below.
-        await self._checks.settled(principal)
+        if self._checks is not None:
+            await self._checks.settled(principal)
         # Wait for candidates in flight; one that is not decided in time is withheld until its
         # verdict is known.
         await self._withholding.quiet(principal_id, QUIET_S)
@@ -139,7 +140,7 @@ class Coupled:
         await self._withholding.speakers.replied(principal.principal_id, reply)
         self._replies.replied(prepared, reply)
         self._replays.keep(prepared, reply.reply_id or "")
-        if prepared.memories and reply.reply_id:
+        if self._checks is not None and prepared.memories and reply.reply_id:
             ids = tuple(one.memory_id for one in prepared.memories if one.memory_id is not None)
             self._checks.replied(principal, reply.reply_id, reply.said, ids)
 

@@ -158,24 +158,6 @@ class HealsReplies(Protocol):
         ...
 
 
-class ChecksNoReplies:
-    """For a sidecar that looks at no replies."""
-
-    def replied(
-        self,
-        principal: Principal,
-        reply_id: str,
-        said: tuple[str, ...],
-        memory_ids: tuple[MemoryId, ...],
-    ) -> None:
-        """Do nothing with the reply."""
-        del principal, reply_id, said, memory_ids
-
-    async def settled(self, principal: Principal) -> None:
-        """Return at once, because no reply is looked at."""
-        del principal
-
-
 class ShownMemory(msgspec.Struct, frozen=True, kw_only=True):
     """One memory of a set that a judge is asked about."""
 
@@ -226,58 +208,6 @@ class ReplaysModels(Protocol):
         read, or says nothing; nothing is raised. No call of the reply is made.
         """
         ...
-
-
-class NoModels:
-    """For a sidecar that asks no model again."""
-
-    def names(self) -> tuple[str, ...]:
-        """Return no names, because no model may be asked again."""
-        return ()
-
-    def has(self, name: str, tenant: Tenant, reply_id: str) -> bool:
-        """False: no request is kept."""
-        del name, tenant, reply_id
-        return False
-
-    def forget(self, tenant: Tenant, reply_id: str) -> None:
-        """Do nothing, because no request is kept."""
-        del tenant, reply_id
-
-    def asks_left(self) -> int:
-        """0: no model may be asked."""
-        return 0
-
-    def affords(self, tenant: Tenant, reply_id: str) -> bool:
-        """False: no model may be asked."""
-        del tenant, reply_id
-        return False
-
-    async def said(
-        self, tenant: Tenant, reply_id: str, present: Sequence[Memory], out: Sequence[Memory]
-    ) -> tuple[str, ...] | None:
-        """None: no model may be asked."""
-        del tenant, reply_id, present, out
-        return None
-
-
-class NoJudges:
-    """For a sidecar without judges: nobody is asked."""
-
-    def names(self) -> tuple[str, ...]:
-        """Return no names, because no judge is configured."""
-        return ()
-
-    def deterministic(self, name: str) -> bool:
-        """Raise `KeyError`, because no judge has this name."""
-        raise KeyError(name)
-
-    async def ask(
-        self, name: str, *, case: str, question: str, memories: Sequence[ShownMemory]
-    ) -> Opinion:
-        """Raise `KeyError`, because no judge has this name."""
-        del case, question, memories
-        raise KeyError(name)
 
 
 class AsksJudges(Protocol):

@@ -18,7 +18,6 @@ from policy.model import (
     CandidateId,
     Forwarded,
     Hiding,
-    Principal,
     Tenant,
 )
 from proxy.seams.backend_listing import ListsAll
@@ -347,87 +346,3 @@ class ItemDue(msgspec.Struct, frozen=True, kw_only=True):
     hiding: Hiding
     hides: bool
     kept: bytes
-
-
-class GuardsKeys(Protocol):
-    """What the driver asks of the guard beside `Guard`: whose the memories under some keys are.
-
-    Event loop only; raises as `Guard` does.
-    """
-
-    async def hides(
-        self,
-        principal: Principal,
-        server: str,
-        shown: tuple[ShownMemory, ...],
-        *,
-        hides_unknown: bool,
-    ) -> tuple[bool, ...]:
-        """For each memory in an answer: True where it must not reach the principal's agent.
-
-        `hides_unknown`: so are memories that no verdict of this gate let in.
-        """
-        ...
-
-    async def standing(self, principal: Principal, server: str) -> object:
-        """What changes as soon as `hides` may say something else of the same memories."""
-        ...
-
-    async def showed(self, principal: Principal, server: str, texts: tuple[str, ...]) -> None:
-        """Note the texts of an answer that the agent is shown."""
-        ...
-
-    async def belongs_to_others(
-        self, principal: Principal, server: str, shown: tuple[ShownMemory, ...]
-    ) -> tuple[bool, ...]:
-        """For each memory: True where another tenant has it, and the principal's has not."""
-        ...
-
-    async def belongs_to(
-        self,
-        principal: Principal,
-        server: str,
-        shown: tuple[ShownMemory, ...],
-        *,
-        forgotten: bool = False,
-    ) -> tuple[bool, ...]:
-        """For each memory: True where the principal's tenant has it, shown or hidden.
-
-        `forgotten`: also where the gate knows nothing of it any more, and the server may have it.
-        """
-        ...
-
-    async def unsettled_keys(self, principal: Principal, server: str) -> frozenset[str]:
-        """The keys under which the tenant sent a change whose outcome is not known yet."""
-        ...
-
-    def tenants_waiting(self, server: str) -> frozenset[Tenant]:
-        """The tenants with changes still to be sent to a server, or to be looked up on it."""
-        ...
-
-    async def knows_version(self, principal: Principal, server: str, version: str) -> bool:
-        """Whether an operator approved this version of a server, which the adapter does not know.
-
-        Asking pins it as the version seen last.
-        """
-        ...
-
-    def hiding_changes(self) -> int:
-        """A counter that moves with whatever can make an act on an item due."""
-        ...
-
-    async def hiding_due(
-        self, server: str, hiding: Hiding, only: frozenset[bytes] | None = None
-    ) -> tuple[ItemDue, ...]:
-        """What is to be done on a server about quarantined memories (`HiddenBehind.due`)."""
-        ...
-
-    async def hidden(
-        self, server: str, due: tuple[ItemDue, ...], kept: tuple[bytes, ...], *, done: bool
-    ) -> None:
-        """Record that the server is asked to hide these (`done` False), or has done so."""
-        ...
-
-    async def shown_again(self, due: tuple[ItemDue, ...]) -> None:
-        """Record that the server has these as they were."""
-        ...

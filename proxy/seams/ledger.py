@@ -24,7 +24,7 @@ class Sees(Protocol):
         texts: tuple[str, ...],
         join: Join | None,
     ) -> Seen | None:
-        """The evidence about a candidate; None where no model front is configured."""
+        """The evidence about a candidate; None where there is none."""
         ...
 
     def wrote(self, principal_id: PrincipalId, seen: Seen, outcome: Outcome) -> None:
@@ -32,26 +32,9 @@ class Sees(Protocol):
         ...
 
 
-class NoSessions:
-    """No model front is configured, so nobody sees what enters a context (docs/clients.md)."""
-
-    def seen(
-        self,
-        principal_id: PrincipalId,
-        texts: tuple[str, ...],
-        join: Join | None,
-    ) -> None:
-        """Return None, because without a ledger there is no evidence."""
-        del principal_id, texts, join
-
-    def wrote(self, principal_id: PrincipalId, seen: Seen, outcome: Outcome) -> None:
-        """Ignores the verdict."""
-        del principal_id, seen, outcome
-
-
-def seen_of(sessions: Sees, candidate: Candidate, proposal: Proposal) -> Seen | None:
+def seen_of(sessions: Sees | None, candidate: Candidate, proposal: Proposal) -> Seen | None:
     """The ledger's evidence about a candidate: its session, and who first said its words."""
-    if isinstance(sessions, NoSessions):
+    if sessions is None:
         # Without a ledger there is no evidence, so the candidate's text is not even read.
         return None
     call = call_of(candidate) if proposal.guarded_key is not None else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from policy.model import Principal
-from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result
+from proxy.seams.operation import Operation, Result
 from telemetry.events import TraceContext
 
 
@@ -16,14 +16,4 @@ class Performs(Protocol):
         self, principal: Principal, operation: Operation, *, dialect: str, trace: TraceContext
     ) -> Result:
         """Carry out one decoded operation and return its result."""
-        ...
-
-
-class PerformsGraphs(Performs, Protocol):
-    """Carries out decoded operations, and answers questions about the graph of store mode."""
-
-    async def graph(
-        self, principal: Principal, operation: GraphOperation, *, dialect: str, trace: TraceContext
-    ) -> GraphResult:
-        """The answer to a question about the tenant's graph. Raises what `perform` raises."""
         ...

@@ -65,14 +65,6 @@ class ScreensRead(Protocol):
         ...
 
 
-class ScreensReads(Protocol):
-    """Tells what reads may show. Any thread."""
-
-    def screen(self, principal: Principal) -> ScreensRead | None:
-        """The screen of one read of this principal; None where the read shows everything."""
-        ...
-
-
 class ScreensRows(Protocol):
     """Tells which memories behind servers may be shown. Any thread."""
 
@@ -92,15 +84,6 @@ class ScreensRows(Protocol):
         A memory may fail a rule only as a whole, and a rule may be gone.
         """
         ...
-
-
-class ShowsEverything:
-    """For a sidecar that leaves nothing out of reads."""
-
-    def screen(self, principal: Principal) -> ScreensRead | None:
-        """Return None: this principal's reads show everything."""
-        del principal
-        return None
 
 
 class HearsRecalls(Protocol):

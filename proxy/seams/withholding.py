@@ -30,15 +30,3 @@ class Watches(Protocol):
         `result` is None if nobody waits for the answer any more.
         """
         ...
-
-
-class Unwatched:
-    """For a sidecar without a model front: no request shows candidates, so nothing is withheld."""
-
-    async def begun(self, submissions: list[Submission]) -> list[Submission]:
-        """The same list, unchanged and not copied."""
-        return submissions
-
-    def ended(self, submission: Submission, result: Outcome | StorageError | None) -> None:
-        """Do nothing with the verdict."""
-        del submission, result

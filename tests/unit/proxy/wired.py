@@ -14,10 +14,8 @@ from proxy.intercept.budgets import Budgets, Topics
 from proxy.intercept.interceptor import Writing
 from proxy.intercept.promotion import TokenVerifier
 from proxy.intercept.shadow import Shadow
-from proxy.seams.ledger import NoSessions
 from proxy.seams.pace import Pace
 from proxy.seams.surroundings import Surroundings
-from proxy.seams.withholding import Unwatched
 from storage.embedded import EmbeddedStore, open_embedded
 from telemetry.events import Event, TraceContext
 from tests.unit.storage.opening import RULESET, Bench
@@ -88,8 +86,8 @@ def wired(
         budgets=budgets,
         tokens=TokenVerifier(public),
         ruleset=lambda: store.ruleset,
-        sessions=sessions or NoSessions(),
-        watches=Unwatched() if watches is None else watches(store),
+        sessions=sessions,
+        watches=None if watches is None else watches(store),
         outcomes=store.writer,
         convictions=convictions_of(store),
         surroundings=surroundings,

@@ -16,10 +16,13 @@ from policy.model import ChangeKind, MemoryId, PrincipalId, Scope, SourceKind
 from policy.query import EVERYTHING
 from policy.verdict import InvariantBroken
 from proxy.aftermath.blaming import ON_CONVICTION, Blaming
+from proxy.aftermath.judges import Judges
 from proxy.aftermath.replay import NothingKept, Replays
-from proxy.seams.cases import NoJudges, OnConviction, Opinion, Signal
+from proxy.model.replaying import ModelReplays
+from proxy.seams.cases import OnConviction, Opinion, Signal
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.surroundings import Surroundings
+from proxy.settings.after import ReplaySettings
 from storage.audit import IncidentLeaf, decode_leaf
 from storage.cases import CaseStep
 from storage.recalls import Recall, Recalled
@@ -102,7 +105,8 @@ async def blaming(
         cases=store.cases,
         replays=Replays(store.recalls, store.reader),
         reader=store.reader,
-        judges=judges or NoJudges(),
+        judges=judges or Judges(()),
+        models=ModelReplays((), ReplaySettings(), lambda: 0),
         surroundings=Surroundings(
             clock_ns=lambda: 1_750_000_000_000_000_000,
             random_hex=lambda n: f"{next(numbers):0{2 * n}x}",
@@ -404,7 +408,8 @@ def test_a_case_that_a_restart_cut_short_is_left_to_a_person(store: EmbeddedStor
             cases=store.cases,
             replays=Replays(store.recalls, store.reader),
             reader=store.reader,
-            judges=NoJudges(),
+            judges=Judges(()),
+            models=ModelReplays((), ReplaySettings(), lambda: 0),
             surroundings=Surroundings(
                 clock_ns=lambda: 1, random_hex=lambda n: "ab" * n, record=Told().append
             ),

@@ -18,12 +18,15 @@ from policy.model import ChangeKind, MemoryClass, Principal, PrincipalId, Scope,
 from policy.query import EVERYTHING
 from policy.trust.ladder import TrustLevel
 from proxy.aftermath.blaming import Blaming
+from proxy.aftermath.judges import Judges
 from proxy.aftermath.paroling import Paroled, Paroling, Probations
 from proxy.aftermath.replay import Replays
 from proxy.aftermath.rules import Spoken
 from proxy.aftermath.trial import Trials
-from proxy.seams.cases import RULES, NoJudges
+from proxy.model.replaying import ModelReplays
+from proxy.seams.cases import RULES
 from proxy.seams.surroundings import Surroundings
+from proxy.settings.after import ReplaySettings
 from storage.audit import OperatorLeaf, decode_leaf
 from storage.cases import CaseStep
 from storage.errors import MemoryMoved
@@ -104,7 +107,8 @@ class Way:
             cases=store.cases,
             replays=replays,
             reader=store.reader,
-            judges=judges or NoJudges(),
+            judges=judges or Judges(()),
+            models=ModelReplays((), ReplaySettings(), surroundings.now_ms),
             surroundings=surroundings,
             on_conviction=HIDES,
             spoken=spoken,
@@ -113,7 +117,7 @@ class Way:
         trials = Trials(
             replays=replays,
             reader=store.reader,
-            judges=judges or NoJudges(),
+            judges=judges or Judges(()),
             spoken=spoken,
             embedder=Near(),
         )

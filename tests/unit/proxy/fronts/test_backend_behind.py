@@ -21,7 +21,7 @@ from tests.unit.proxy.guarded import AGENT
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
 
-    from proxy.seams.http_backend import GuardsKeys
+    from proxy.guard.keyed import GuardingKeys
     from tests.integration.memory_servers.recorder import Recorder
 
 PUT = HttpRequest(
@@ -97,7 +97,7 @@ async def test_the_version_is_asked_for_again_after_a_while() -> None:
             one = BackendBehind(
                 settings, LangGraph(), upstream, lambda: now_s, check_sent_on=keyless
             )
-            nobody = cast("GuardsKeys", None)  # nobody is asked about a version of the table
+            nobody = cast("GuardingKeys", None)  # nobody is asked about a version of the table
             for _ in range(3):
                 await one.check_version(nobody, AGENT)
             assert len(server.seen) == 1
@@ -108,7 +108,7 @@ async def test_the_version_is_asked_for_again_after_a_while() -> None:
 
 async def test_a_server_that_says_no_version_is_not_one_that_waits_for_approval() -> None:
     async with behind() as (server, one):
-        nobody = cast("GuardsKeys", None)
+        nobody = cast("GuardingKeys", None)
         server.version = None
         with pytest.raises(MalformedRequest, match="does not say its version"):
             await one.check_version(nobody, AGENT)

@@ -140,7 +140,7 @@ def talking(root: Path, embedder: str = "static") -> Generator[Conversation]:
                 cases=NoCases(),
                 surroundings=live.surroundings,
             ),
-            screens=Screening(KnownRules(live.store.reader.anchors)),
+            screen=Screening(KnownRules(live.store.reader.anchors)).screen,
         )
         yield Conversation(live, session, recalls)
 

@@ -16,7 +16,6 @@ from proxy.model.recurring import Recurring
 from proxy.model.replaying import ModelReplays
 from proxy.model.reply_notes import ReplyNotes
 from proxy.model.with_ledger import Coupled
-from proxy.seams.cases import ChecksNoReplies
 from proxy.settings.after import ReplaySettings
 from tests.unit.proxy.withheld import POISON, Rig, rig
 from tests.unit.storage.opening import AGENT
@@ -55,7 +54,7 @@ class _Front:
             sessions,
             one.withholding,
             replies,
-            checks=ChecksNoReplies(),
+            checks=None,
             replays=ModelReplays((), ReplaySettings(), lambda: 0),
             floor=AboveFloor(store.reader),
         )
