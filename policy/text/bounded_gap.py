@@ -8,6 +8,7 @@ a head with a tail before the end of its sentence is tried. The matches are the 
 from __future__ import annotations
 
 import re
+import sys
 from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
@@ -28,24 +29,25 @@ class Reach(msgspec.Struct, frozen=True):
     whole: re.Pattern[str]
     length: int
 
-    def found(self, text: str) -> bool:
-        """Whether the whole pattern matches anywhere in the text."""
-        return any(self.whole.match(text, start) for start in self.tries(text))
+    def found(self, text: str, start: int = 0, end: int = sys.maxsize) -> bool:
+        """Whether the whole pattern matches anywhere in this part of the text."""
+        tries = self.tries(text, start, end)
+        return any(self.whole.match(text, begin, end) for begin in tries)
 
-    def tries(self, text: str) -> Iterator[int]:
+    def tries(self, text: str, start: int = 0, end: int = sys.maxsize) -> Iterator[int]:
         """The positions where a match may begin: heads with a tail near enough behind them."""
-        heads = [place.start() for place in self.head.finditer(text)]
+        heads = [place.start() for place in self.head.finditer(text, start, end)]
         if not heads:
             return
-        tails = [place.start() for place in self.tail.finditer(text)]
+        tails = [place.start() for place in self.tail.finditer(text, start, end)]
         if not tails:
             return
-        breaks = [place.start() for place in _BREAK.finditer(text)]
-        for start in heads:
-            at = bisect_left(tails, start)
+        breaks = [place.start() for place in _BREAK.finditer(text, start, end)]
+        for begin in heads:
+            at = bisect_left(tails, begin)
             if at == len(tails):
                 return
-            past = bisect_left(breaks, start)
-            end = breaks[past] if past < len(breaks) else len(text)
-            if tails[at] <= min(end, start + self.length):
-                yield start
+            past = bisect_left(breaks, begin)
+            stop = breaks[past] if past < len(breaks) else len(text)
+            if tails[at] <= min(stop, begin + self.length):
+                yield begin

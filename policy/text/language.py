@@ -8,6 +8,8 @@ check is never the only protection: the matrix binds an order that is not found 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import groupby
 from typing import Final
 
 from policy.text.languages import LANGUAGES
@@ -44,6 +46,9 @@ _LEET_WORD: Final = re.compile(
     r"(?<![\w@$!])(?=[\w@$!]*[a-z])(?=[\w@$]*[013457@$!][a-z])[\w@$!]{3,}"
 )
 _LEET_SIGN: Final = re.compile(r"[013457@$!][a-z]")
+# A long text is looked at in parts, each up to the end of a sentence or line, for the groups whose
+# words it has.
+_PART: Final = re.compile(r"[\s\S]{128,}?(?:[.!?]\s|\n)|[\s\S]++")
 
 
 def language_of(shape: str) -> Language:
@@ -51,12 +56,16 @@ def language_of(shape: str) -> Language:
     found = _spoken(shape)
     if _LEET_SIGN.search(shape):
         for letters in _LEET:
-            found |= _spoken(_unleet(shape, letters))
+            found |= _spoken("\n".join(_unleeted(shape, letters)))
     return found
 
 
-def _unleet(shape: str, letters: dict[int, str]) -> str:
-    return _LEET_WORD.sub(lambda word: word[0].translate(letters), shape)
+def _unleeted(shape: str, letters: dict[int, str]) -> Iterator[str]:
+    """The parts of a text with words that have digits and signs for letters, spelled with these."""
+    plain = _LEET_WORD.sub(lambda word: word[0].translate(letters), shape)
+    parts = _parts(plain)
+    spelled = [at for at, (start, end) in enumerate(parts) if plain[start:end] != shape[start:end]]
+    return (plain[start:end] for start, end in _with_neighbours(parts, spelled))
 
 
 def _spoken(shape: str) -> Language:
@@ -66,57 +75,72 @@ def _spoken(shape: str) -> Language:
     # A quotation or emphasis mark may stand inside a sentence or begin one, so the text is read
     # both ways.
     if _MARKED.search(shape) and (bare := _MARK.sub("", shape)) != shape:
-        words += bare.translate(_TO_SPACES).split()
         readings += (bare, _MARK.sub("\n", shape))
     # "from-now-on" is three words, "never-ending" is one: so words with marks between them are read
     # both ways.
     if (together := set_together(shape)) != shape:
-        apart = together.translate(_TO_SPACES).split()
-        found |= _joined(apart)
-        words += apart
+        found |= _joined(together.translate(_TO_SPACES).split())
         readings.append(together)
     # A line end may also stand inside a sentence, with the mark that begins the next line of a
     # quotation, list or table.
     if "\n" in shape:
         readings += (_LINE_START.sub(" ", shape).lstrip(), _LINE_START.sub("\n", shape))
-    asked = _asked(words)
-    for reading in readings if asked else ():
-        places: dict[re.Pattern[str], list[int]] = {}
-        for lexicon, group in asked:
+    for reading in readings:
+        for number, places in _asked(reading).items():
+            lexicon, group = _GROUPS[number]
             if group.speaks not in found and _speaks(reading, lexicon, group, places):
                 found |= group.speaks
     return found
 
 
-def _speaks(
-    shape: str, lexicon: Lexicon, group: Group, places: dict[re.Pattern[str], list[int]]
-) -> bool:
+def _speaks(shape: str, lexicon: Lexicon, group: Group, places: list[tuple[int, int]]) -> bool:
     shapes = group.shapes
-    if shapes.anywhere is not None and shapes.anywhere.search(shape):
-        return True
-    if any(reach.found(shape) for reach in shapes.reaching):
-        return True
-    for pattern, opening in (
-        (shapes.at_start, lexicon.starts),
-        (shapes.at_clause, lexicon.clauses),
-    ):
-        if pattern is None:
-            continue
-        if opening not in places:
-            places[opening] = [place.end() for place in opening.finditer(shape)]
-        if any(pattern.match(shape, start) for start in places[opening]):
+    for start, end in places:
+        if any(reach.found(shape, start, end) for reach in shapes.reaching):
             return True
+        if shapes.anywhere is not None and shapes.anywhere.search(shape, start, end):
+            return True
+        for pattern, opening in (
+            (shapes.at_start, lexicon.starts),
+            (shapes.at_clause, lexicon.clauses),
+        ):
+            if pattern is None:
+                continue
+            begins = opening.finditer(shape, start, end)
+            if any(pattern.match(shape, begin.end(), end) for begin in begins):
+                return True
     return False
 
 
-def _asked(words: list[str]) -> list[tuple[Lexicon, Group]]:
-    """The groups of phrases of which a needed word stands in the text. Mostly there are none."""
-    leading = _LEADING.intersection(words)
-    if not leading:
-        return []
-    numbers = {number for word in leading for number in _GROUPS_OF[word]}
-    asked = [_GROUPS[number] for number in sorted(numbers)]
-    return [one for one in asked if not (one[1].also and one[1].also.isdisjoint(words))]
+def _asked(reading: str) -> dict[int, list[tuple[int, int]]]:
+    """The groups of phrases of which a needed word occurs, each with the places to look at."""
+    spaced, parts = reading.translate(_TO_SPACES), _parts(reading)
+    having: dict[int, list[int]] = {}
+    for at, (start, end) in enumerate(parts):
+        leading = _LEADING.intersection(spaced[start:end].split())
+        for number in {number for word in leading for number in _GROUPS_OF[word]}:
+            having.setdefault(number, []).append(at)
+    asked: dict[int, list[tuple[int, int]]] = {}
+    for number in sorted(having):
+        also = _GROUPS[number][1].also
+        asked[number] = [
+            (start, end)
+            for start, end in _with_neighbours(parts, having[number])
+            if not (also and also.isdisjoint(spaced[start:end].split()))
+        ]
+    return asked
+
+
+def _parts(text: str) -> list[tuple[int, int]]:
+    return [part.span() for part in _PART.finditer(text)]
+
+
+def _with_neighbours(parts: list[tuple[int, int]], chosen: list[int]) -> Iterator[tuple[int, int]]:
+    """The places of chosen parts with the part on each side, since a phrase may cross an end."""
+    last = len(parts) - 1
+    for _, run in groupby(enumerate(chosen), lambda one: one[1] - one[0]):
+        near = [at for _, at in run]
+        yield parts[max(0, near[0] - 1)][0], parts[min(last, near[-1] + 1)][1]
 
 
 def _joined(words: list[str]) -> Language:
