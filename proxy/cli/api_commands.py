@@ -15,6 +15,7 @@ import msgspec
 
 from proxy.admin.wire.ids import IdKind
 from proxy.admin.wire.route import Route
+from proxy.admin.wire.store import HeldView, MemoryView
 from proxy.cli.command import Command, Context, Option, Options
 from proxy.cli.connect import operator
 from proxy.cli.exits import Exit
@@ -56,6 +57,7 @@ def asking(
     label: str = "",
     check: Callable[[Asked], None] = all_fit,
     ends: Callable[[_Answer], Exit] = is_done,
+    form: type[msgspec.Struct] | None = None,
 ) -> Command:
     """The command that asks this row of the API.
 
@@ -70,7 +72,9 @@ def asking(
         label: What is done meanwhile, for a command that shows progress.
         check: Refuses options that do not go together.
         ends: The exit code for an answer.
+        form: Where some options are about the printing alone: a struct with their fields, too.
     """
+    fields = {one.encode_name for one in msgspec.structs.fields(row.asked)}
     segment = "".join(ARGUMENT.findall(row.template))
 
     async def act(context: Context) -> Exit:
@@ -81,12 +85,17 @@ def asking(
             if names is not None:
                 tenant = str(asked.get("tenant", DEFAULT_TENANT))
                 argument = await whole_id(api, names, argument, tenant)
-            answer = await api.ask(row, argument, **asked)
+            sent = {name: one for name, one in asked.items() if name in fields}
+            answer = await api.ask(row, argument, **sent)
         show(context, answer, shows)
         return ends(answer)
 
     return Command(
-        words=tuple(words.split()), summary=summary, act=act, options=options, form=row.asked
+        words=tuple(words.split()),
+        summary=summary,
+        act=act,
+        options=options,
+        form=form or row.asked,
     )
 
 
@@ -172,6 +181,11 @@ def cell(row: object, column: str | Callable[[Any], object]) -> str:
             return ", ".join(map(str, cast("Sequence[object]", value)))
         case _:
             return str(value)
+
+
+def labelled(one: HeldView | MemoryView) -> str:
+    """A column of a memory's label, and what it rests on."""
+    return f"{one.source.value} (by {one.basis.value})"
 
 
 def joined(name: str, by: str) -> Callable[[object], str]:

@@ -29,6 +29,7 @@ from proxy.admin.wire.upkeep import (
     USAGE,
     ObservedView,
     ParoleView,
+    StandingList,
     StandingView,
 )
 from proxy.cli.api_commands import (
@@ -36,6 +37,7 @@ from proxy.cli.api_commands import (
     REASON_HELP,
     Columns,
     asking,
+    labelled,
     lines,
     pairs,
     show,
@@ -90,12 +92,6 @@ class ParoleList(msgspec.Struct, frozen=True, kw_only=True):
     """The results of a parole for several memories, one for each."""
 
     paroles: tuple[ParoleView, ...]
-
-
-class StandingList(msgspec.Struct, frozen=True, kw_only=True):
-    """The results of a command for several memories, one for each."""
-
-    standings: tuple[StandingView, ...]
 
 
 async def _list(context: Context) -> Exit:
@@ -256,11 +252,6 @@ def _tried(done: ParoleView) -> str:
         return ""
     steps = ", ".join(f"{one.step} {one.count}" for one in trial.steps)
     return f"{'passed' if trial.passed else trial.against} ({steps})"
-
-
-def labelled(memory: MemoryView) -> str:
-    """A memory's label, and what it rests on."""
-    return f"{memory.source.value} (by {memory.basis.value})"
 
 
 def _filed(memory: MemoryView) -> str:

@@ -24,7 +24,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "incident": ("incident",),
     "recall": ("recall",),
     "provenance": ("show_provenance",),
-    "review": ("review_many", "review_watch", "adopt", "review"),
+    "review": ("review", "review_watch", "adopt"),
     "trust": ("trust",),
     "session": ("session",),
     "token": ("tokens",),

@@ -1,38 +1,98 @@
-"""`mnemogate review`: held candidates. Everything shown here may be an attack."""
+"""`mnemogate review`: held candidates, and groups of them. All shown here may be an attack."""
 
 from __future__ import annotations
 
-import argparse
+import asyncio
 import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Final
 
 import msgspec
-from msgspec import UNSET
 
 from policy.model import ChangeKind, MemoryClass
 from proxy.admin.wire.ids import IdKind
-from proxy.admin.wire.review_queue import GroupView
-from proxy.admin.wire.store import HeldView, MemoryView
+from proxy.admin.wire.review_queue import (
+    DENY_LINES,
+    GROUP,
+    RELEASE_LINES,
+    WAITING,
+    ActView,
+    GroupView,
+    ReviewPage,
+)
+from proxy.admin.wire.store import (
+    DENY,
+    HELD,
+    MEMORY,
+    RELEASE,
+    HeldView,
+    MemoryView,
+    OutcomeView,
+)
 from proxy.admin.wire.upkeep import (
+    FORGIVE,
+    SETTLE,
+    UNSETTLED,
+    VOUCH,
     ForgivenView,
-    SettleRequest,
+    StandingList,
     StandingView,
     UnsettledList,
-    VouchRequest,
 )
-from proxy.cli.client import part
-from proxy.cli.command import Command, Context
+from proxy.cli.api_commands import (
+    OF_TENANT,
+    Columns,
+    asking,
+    labelled,
+    lines,
+    pairs,
+    show,
+    table,
+)
+from proxy.cli.client import Operator
+from proxy.cli.command import Command, Context, Options, option
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.memory import StandingList
-from proxy.cli.review_many import held_id, in_words, is_group, show_group
 from proxy.cli.short_ids import whole_id
-from proxy.cli.terminal import inert, iso
+from proxy.cli.terminal import Terminal, age, inert, moment, now_ms
+from proxy.seams.delivery import COUNTS, FOLLOWS, Way
 from proxy.seams.observations import CLASS_WORDS, whose_words
 from proxy.seams.tenants import DEFAULT_TENANT
 
+# For each reason of a refusal a few words that fit into a table; docs/reasons.md has the full text.
+_IN_WORDS: Final = {
+    "class_floor": "gives the agent orders",
+    "source_class_forbidden": "its source may not write this class",
+    "source_below_stored": "would change what somebody more trusted wrote",
+    "person_required": "may be the user's own",
+    "instruction_place": "a host reads it as instructions",
+    "removal_after_reading": "removes, after reading, what was written without",
+    "trust_soft_score": "its principal's recent outcomes were bad",
+    "trust_latched": "its principal or its tool is latched",
+    "promotion_token_missing": "needs a person's word",
+    "contradicts_anchor": "contradicts what you registered",
+    "outranks_anchor": "outranks what you registered",
+    "quota_exceeded": "much from one origin",
+    "rate_limited": "much in a short time",
+}
 
-class _HeldList(msgspec.Struct, frozen=True, kw_only=True):
-    tenant: str | None = None
+
+_Ids = tuple[str, ...]
+
+
+class _Decide(msgspec.Struct, frozen=True, kw_only=True):
+    ids: _Ids
+    shown: str | None = None
+    strike: _Ids = ()
+    apply: str | None = None
+
+
+class _Vouch(msgspec.Struct, frozen=True, kw_only=True):
+    memory_ids: _Ids
+    tenant: str = DEFAULT_TENANT
+    yes: bool = False
 
 
 class _Settle(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,55 +100,218 @@ class _Settle(msgspec.Struct, frozen=True, kw_only=True):
     result: str
 
 
-class _Vouch(msgspec.Struct, frozen=True, kw_only=True):
-    memory_ids: list[str]
-    tenant: str = DEFAULT_TENANT
-    yes: bool = False
-
-
-class _OneHeld(msgspec.Struct, frozen=True, kw_only=True):
+class _One(msgspec.Struct, frozen=True, kw_only=True):
     candidate_id: str
 
 
-async def _show(context: Context) -> Exit:
-    asked = context.arguments(_OneHeld)
+def in_words(reason: str) -> str:
+    """A reason in a few words, with its code."""
+    return f"{_IN_WORDS.get(reason, reason)} ({reason})"
+
+
+def _listed(context: Context, page: ReviewPage) -> None:
+    table("held", HELD_COLUMNS)(context, page)
+    more = "" if len(page.held) == page.total else f", {len(page.held)} shown (--limit)"
+    fitting = f" of {page.waiting}" if page.fits else ""
+    which = f" fit {inert(page.fits)}" if page.fits else ""
+    context.terminal.say(f"{page.total}{fitting} waiting{which}{more}")
+
+
+def _age(one: HeldView) -> str:
+    return age(one.held_at_ms, now_ms())
+
+
+def _why(one: HeldView) -> str:
+    return in_words(one.reason)
+
+
+HELD_COLUMNS: Final[Columns] = {
+    "candidate": "candidate_id",
+    "group": "group",
+    "tenant": "tenant",
+    "principal": "principal",
+    "class": "memory_class",
+    "age": _age,
+    "why": _why,
+    "from": "origin",
+    "for": "filed_under",
+    "read": "after_reading",
+    "begins": "begins",
+}
+
+
+async def _release(context: Context) -> Exit:
+    return await _decide(context, "admit")
+
+
+async def _deny(context: Context) -> Exit:
+    return await _decide(context, "reject")
+
+
+async def _decide(context: Context, wanted: str) -> Exit:
+    asked = context.arguments(_Decide)
     async with operator(context) as api:
-        if is_group(asked.candidate_id):
-            group = await api.get(f"/groups/{part(asked.candidate_id)}", GroupView)
-            if context.terminal.as_json:
-                context.terminal.data(group)
-            else:
-                show_group(context.terminal, group)
-            return Exit.OK
-        candidate_id = await held_id(api, asked.candidate_id)
-        held = await api.get(f"/review/{part(candidate_id)}", HeldView)
+        if _is_group(asked.ids[0]):
+            return await _decide_group(context, api, wanted, asked)
+        for begins in asked.ids:
+            candidate_id = await whole_id(api, IdKind.HELD, begins)
+            row = RELEASE if wanted == "admit" else DENY
+            _tell_one(context, await api.ask(row, candidate_id), wanted)
+    return Exit.OK
+
+
+def _is_group(typed: str) -> bool:
+    """Whether a text is the id of a group, which no id of a candidate begins like."""
+    return typed.startswith("g")
+
+
+def _tell_one(context: Context, outcome: OutcomeView, wanted: str) -> None:
     terminal = context.terminal
     if terminal.as_json:
-        terminal.data(held)
-        return Exit.OK
-    claimed = "-" if held.claimed_source is None else held.claimed_source.value
-    terminal.pairs(
-        [
-            ("candidate", held.candidate_id),
-            ("group", held.group),
-            ("had read", "yes" if held.after_reading else "no"),
-            ("held since", iso(held.held_at_ms)),
-            ("because", f"{in_words(held.reason)}, at step {held.step} of the gate"),
-            *([] if held.fired is None else [("words that fired", held.fired)]),
-            *([] if held.anchors is UNSET else [("against anchors", ", ".join(held.anchors))]),
-            ("principal", held.principal),
-            ("tenant", held.tenant),
-            ("held as", _class(held.memory_class)),
-            ("released as", "-" if held.becomes is None else _class(held.becomes)),
-            ("source", f"{held.source.value} (by {held.basis.value})"),
-            ("claimed source", claimed),
-            ("change", "-" if held.change is None else held.change.value),
-            ("target", held.target or "-"),
-            *([] if held.filed_under is UNSET else [("filed under", held.filed_under)]),
-            ("memory", held.memory_id or "-"),
-            ("metadata", held.metadata_json or "-"),
-        ]
+        terminal.data(outcome)
+    if outcome.decision != wanted:
+        raise CommandFailed(
+            Exit.FAILED,
+            f"the gate still answers {outcome.decision}: {outcome.reason} (step {outcome.step})",
+            then="a person's word passes a hold, not a refusal; what was changed since it was "
+            "asked for has to be asked for anew",
+        )
+    became, way = "", Way(outcome.way)
+    if outcome.memory_id is not None:
+        verb = "stored" if way is Way.STORE else "allowed"
+        became = f", {verb} as {outcome.memory_class.value}, memory {inert(outcome.memory_id)}"
+    terminal.say(
+        f"{inert(outcome.candidate_id)}: {outcome.decision}{became}, "
+        f"version {outcome.version}, audit leaf {outcome.leaf_index}"
     )
+    if outcome.decision == "admit" and way is not Way.STORE:
+        terminal.say(FOLLOWS[way])
+    if outcome.counts_against:
+        who = inert(outcome.counts_against)
+        terminal.say(f"it {COUNTS}: mnemogate trust show {who} --history")
+    _tell_lifted(terminal, outcome.lifted)
+    if outcome.withheld:
+        terminal.say(
+            "its text is withheld from its agent wherever it stands, until an equal one is "
+            f"released, or: mnemogate review forgive {inert(outcome.candidate_id)}"
+        )
+
+
+def _tell_lifted(terminal: Terminal, lifted: Sequence[str]) -> None:
+    if lifted:
+        terminal.say(
+            f"{len(lifted)} denied before of the same text: withheld no longer, since this is "
+            "your later word"
+        )
+
+
+async def _decide_group(context: Context, api: Operator, wanted: str, asked: _Decide) -> Exit:
+    """Decide the lines of a group that were shown; with `apply`, write them into a file."""
+    group = asked.ids[0]
+    if asked.shown is None or len(asked.ids) > 1:
+        raise CommandFailed(
+            Exit.USAGE,
+            "an act is on the lines that were shown",
+            then=f"mnemogate review show {inert(group)}",
+        )
+    row = RELEASE_LINES if wanted == "admit" else DENY_LINES
+    applied = asked.apply is not None
+    done = await api.ask(row, group, shown=asked.shown, strike=asked.strike, applied=applied)
+    terminal = context.terminal
+    if terminal.as_json:
+        terminal.data(done)
+    came = sum(one.comes for one in done.lines)
+    gone = f"{len(done.lines) - came} removed, " if came < len(done.lines) else ""
+    terminal.say(f"{came} let in, {gone}{len(done.denied)} denied")
+    for way, count in done.ways.items():
+        if asked.apply is None or Way(way) is Way.STORE:
+            terminal.say(f"{count} allowed: {FOLLOWS[Way(way)]}")
+    if done.denied:
+        terminal.say(f"what is denied {COUNTS}: mnemogate trust show")
+    _tell_lifted(terminal, done.lifted)
+    if done.waiting:
+        terminal.say(f"{done.waiting} that came later still wait")
+    if asked.apply is not None:
+        await _apply(Path(asked.apply), done)
+        terminal.say(f"written to {inert(asked.apply)}")
+    return Exit.OK
+
+
+async def _apply(file: Path, done: ActView) -> None:
+    """Write the lines that were let in into a file: those that come at its end.
+
+    Raises:
+        CommandFailed: The file cannot be written; the lines are let in all the same.
+    """
+
+    def write() -> None:
+        before = file.read_text("utf-8").splitlines() if file.exists() else []
+        goes = {one.text for one in done.lines if not one.comes}
+        lines = [one for one in before if one not in goes]
+        lines += [one.text for one in done.lines if one.comes]
+        mode = file.stat().st_mode if file.exists() else 0o644
+        # A name that no one can foresee: what is there already is never written through.
+        with NamedTemporaryFile("w", dir=file.parent, encoding="utf-8", delete=False) as beside:
+            beside.writelines(f"{line}\n" for line in lines)
+        Path(beside.name).chmod(mode)
+        Path(beside.name).replace(file)
+
+    try:
+        await asyncio.to_thread(write)
+    except (OSError, UnicodeError) as error:
+        raise CommandFailed(
+            Exit.FAILED,
+            f"{inert(str(file))} cannot be written: {error}",
+            then="write these lines into it: " + " | ".join(inert(one.text) for one in done.lines),
+        ) from None
+
+
+_GROUP: Final = pairs(
+    {"group": "group", "place": "place", "principal": "principal", "tenant": "tenant"}
+)
+
+
+def _show_group(context: Context, group: GroupView) -> None:
+    """Print what waits in a group: its lines by session, those of sessions that had read apart."""
+    terminal = context.terminal
+    _GROUP(context, group)
+    for read in (False, True):
+        some = [one for one in group.lines if one.after_reading is read]
+        if some and read:
+            terminal.say("proposed after other people's text had been read:")
+        for line in some:
+            sessions = ", ".join(one[:8] or "unknown" for one in line.sessions)
+            goes = "" if line.comes else ", this goes"
+            whole = f", candidate {line.candidates[0]}" if line.whole else ""
+            terminal.say(f"{line.id} (conversation {inert(sessions)}{goes}{inert(whole)}):")
+            terminal.quote(line.text)
+            if line.stored is not None:
+                terminal.say("stored now, and changed or removed by this:")
+                terminal.quote(line.stored)
+    if group.more:
+        terminal.say(f"{group.more} more wait after these")
+    terminal.say("then one of:")
+    for verb in ("release", "deny"):
+        terminal.say(f"  mnemogate review {verb} {inert(group.group)} --shown {inert(group.shown)}")
+    comes = any(one.comes for one in group.lines)
+    then = "what is let in counts as your own words" if comes else "a release removes all of it"
+    terminal.say(f"{then}; --strike ID leaves a line out for good")
+
+
+async def _show(context: Context) -> Exit:
+    begins = context.arguments(_One).candidate_id
+    async with operator(context) as api:
+        if _is_group(begins):
+            show(context, await api.ask(GROUP, begins), _show_group)
+        else:
+            candidate_id = await whole_id(api, IdKind.HELD, begins)
+            show(context, await api.ask(HELD, candidate_id), _show_one)
+    return Exit.OK
+
+
+def _show_one(context: Context, held: HeldView) -> None:
+    terminal = context.terminal
+    _HELD(context, held)
     words = whose_words(held.source, held.had_read)
     if words is not None:
         terminal.say(inert(words))
@@ -105,11 +328,63 @@ async def _show(context: Context) -> Exit:
         terminal.say("a release removes what it names, a denial keeps it")
     else:
         terminal.say("a release says that the whole of it is so: it counts as your own words then")
-    return Exit.OK
 
 
-def _class(memory_class: MemoryClass) -> str:
-    return f"{memory_class.value} ({CLASS_WORDS[memory_class]})"
+def _because(held: HeldView) -> str:
+    return f"{in_words(held.reason)}, at step {held.step} of the gate"
+
+
+def _class(memory_class: MemoryClass | None) -> str:
+    return "" if memory_class is None else f"{memory_class.value} ({CLASS_WORDS[memory_class]})"
+
+
+def _held_as(held: HeldView) -> str:
+    return _class(held.memory_class)
+
+
+def _released_as(held: HeldView) -> str:
+    return _class(held.becomes)
+
+
+def _filed(memory: MemoryView) -> str:
+    ids = (memory.target, memory.user_id, memory.agent_id, memory.run_id, memory.app_id)
+    return ", ".join(one for one in ids if one)
+
+
+_HELD: Final = pairs(
+    {
+        "candidate": "candidate_id",
+        "group": "group",
+        "had read": "after_reading",
+        "held since": "held_at_ms",
+        "because": _because,
+        "words that fired": "fired",
+        "against anchors": "anchors",
+        "principal": "principal",
+        "tenant": "tenant",
+        "held as": _held_as,
+        "released as": _released_as,
+        "source": labelled,
+        "claimed source": "claimed_source",
+        "change": "change",
+        "target": "target",
+        "filed under": "filed_under",
+        "memory": "memory_id",
+        "metadata": "metadata_json",
+    }
+)
+_MEMORY: Final = pairs(
+    {
+        "memory": "memory_id",
+        "class": "memory_class",
+        "source": labelled,
+        "written by": "principal",
+        "filed under": _filed,
+        "role": "role",
+        "speaker": "actor",
+        "metadata": "metadata_json",
+    }
+)
 
 
 async def _vouch(context: Context) -> Exit:
@@ -117,50 +392,36 @@ async def _vouch(context: Context) -> Exit:
     terminal = context.terminal
     done: list[StandingView] = []
     async with operator(context) as api:
-        for given in asked.memory_ids:
-            memory_id = await whole_id(api, IdKind.MEMORY, given, asked.tenant)
-            path = f"/memories/{part(memory_id)}"
-            memory = await api.get(path, MemoryView, tenant=asked.tenant)
-            _show_whole(context, memory)
+        for begins in asked.memory_ids:
+            memory_id = await whole_id(api, IdKind.MEMORY, begins, asked.tenant)
+            memory = await api.ask(MEMORY, memory_id, tenant=asked.tenant)
+            if not terminal.as_json:
+                _show_whole(context, memory)
             if not asked.yes and not _agreed(context, memory_id):
                 raise CommandFailed(
                     Exit.USAGE,
                     f"nobody vouched for {inert(memory_id)}; {len(done)} before it are done",
                     then="read it, and pass --yes",
                 )
-            request = VouchRequest(tenant=asked.tenant, version=memory.version)
-            done.append(await api.post(f"{path}/vouch", StandingView, request))
-    if terminal.as_json:
-        terminal.data(StandingList(standings=tuple(done)))
-        return Exit.OK
-    for one in done:
-        leaf = "was so before" if one.leaf_index is None else f"audit leaf {one.leaf_index}"
-        terminal.say(f"{inert(one.memory_id)}: your own words from here on ({leaf})")
+            seen = {"tenant": asked.tenant, "version": memory.version}
+            done.append(await api.ask(VOUCH, memory_id, **seen))
+    show(context, StandingList(standings=tuple(done)), lines(_vouched))
     return Exit.OK
 
 
+def _vouched(done: StandingList) -> Iterator[str]:
+    for one in done.standings:
+        leaf = "was so before" if one.leaf_index is None else f"audit leaf {one.leaf_index}"
+        yield f"{inert(one.memory_id)}: your own words from here on ({leaf})"
+
+
 def _show_whole(context: Context, memory: MemoryView) -> None:
-    """Show the whole candidate, before anybody confirms it."""
-    terminal = context.terminal
-    if terminal.as_json:
-        return
-    filed = [memory.target, memory.user_id, memory.agent_id, memory.run_id, memory.app_id]
-    terminal.pairs(
-        [
-            ("memory", memory.memory_id),
-            ("class", memory.memory_class.value),
-            ("source", f"{memory.source.value} (by {memory.basis.value})"),
-            ("written by", memory.principal),
-            ("filed under", ", ".join(one for one in filed if one)),
-            ("role", memory.role or "-"),
-            ("speaker", memory.actor or "-"),
-            ("metadata", memory.metadata_json or "-"),
-        ]
-    )
+    """Show the whole memory, before anybody vouches for it."""
+    _MEMORY(context, memory)
     words = whose_words(memory.source, memory.had_read)
     if words is not None:
-        terminal.say(inert(words))
-    terminal.quote(memory.text)
+        context.terminal.say(inert(words))
+    context.terminal.quote(memory.text)
 
 
 def _agreed(context: Context, memory_id: str) -> bool:
@@ -170,104 +431,131 @@ def _agreed(context: Context, memory_id: str) -> bool:
     return sys.stdin.readline().strip() == "yes"
 
 
-async def _forgive(context: Context) -> Exit:
-    asked = context.arguments(_OneHeld)
-    async with operator(context) as api:
-        given = asked.candidate_id
-        refused = await whole_id(api, IdKind.REFUSED, given)
-        done = await api.post(f"/review/{part(refused)}/forgive", ForgivenView)
-    terminal = context.terminal
-    if terminal.as_json:
-        terminal.data(done)
-        return Exit.OK
+def _forgiven(done: ForgivenView) -> Iterator[str]:
     same = "" if done.candidates == 1 else f", with {done.candidates - 1} more that say the same"
-    terminal.say(f"{inert(done.candidate_id)}: forgiven{same}, audit leaf {done.leaf_index}")
-    terminal.say("its agent sees the text again; proposed again, it is judged anew")
-    return Exit.OK
-
-
-async def _unsettled(context: Context) -> Exit:
-    asked = context.arguments(_HeldList)
-    async with operator(context) as api:
-        listed = await api.get("/unsettled", UnsettledList, tenant=asked.tenant)
-    return _show_unsettled(context, listed)
+    yield f"{inert(done.candidate_id)}: forgiven{same}, audit leaf {done.leaf_index}"
+    yield "its agent sees the text again; proposed again, it is judged anew"
 
 
 async def _settle(context: Context) -> Exit:
     asked = context.arguments(_Settle)
     async with operator(context) as api:
         candidate_id = await whole_id(api, IdKind.UNSETTLED, asked.candidate_id)
-        path = f"/unsettled/{part(candidate_id)}"
-        left = await api.post(path, UnsettledList, SettleRequest(done=asked.result == "done"))
-    return _show_unsettled(context, left)
-
-
-def _show_unsettled(context: Context, listed: UnsettledList) -> Exit:
-    terminal = context.terminal
-    if terminal.as_json:
-        terminal.data(listed)
-        return Exit.OK
-    terminal.table(
-        ("candidate", "tenant", "server", "change", "state"),
-        [
-            (one.candidate_id, one.tenant, one.target, one.change, one.state)
-            for one in listed.unsettled
-        ],
-    )
-    terminal.say(f"{len(listed.unsettled)} not settled")
+        left = await api.ask(SETTLE, candidate_id, done=asked.result == "done")
+    show(context, left, _unsettled)
     return Exit.OK
 
 
-def _settle_arguments(parser: argparse.ArgumentParser) -> None:
-    _one_arguments(parser)
-    parser.add_argument(
-        "result", choices=("done", "failed"), help="whether the server behind has the change"
-    )
+def _unsettled(context: Context, listed: UnsettledList) -> None:
+    _UNSETTLED(context, listed)
+    context.terminal.say(f"{len(listed.unsettled)} not settled")
 
 
-def _list_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--tenant", help="only this tenant's (default: all)")
-
-
-def _vouch_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("memory_ids", metavar="ID", nargs="+", help="or the beginning of one")
-    parser.add_argument("--tenant", help=f"whose memories (default: {DEFAULT_TENANT})")
-    parser.add_argument("--yes", action="store_true", help="you have read them; do not ask")
-
-
-def _one_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("candidate_id", metavar="CANDIDATE_ID", help="or the beginning of it")
-
-
+_UNSETTLED: Final = table(
+    "unsettled",
+    {
+        "candidate": "candidate_id",
+        "tenant": "tenant",
+        "server": "target",
+        "change": "change",
+        "state": "state",
+    },
+)
+_OF_ALL: Final = option("--tenant", "only this tenant's (default: all)")
+HELD_FILTER: Final[Options] = (
+    _OF_ALL,
+    option("--class"),
+    option("--reason", "only what waits for this reason", metavar="REASON", choices=_IN_WORDS),
+    option("--principal", "only what this principal wrote"),
+    option("--origin", "only what comes from there, as `from` shows it"),
+    option(
+        "--since",
+        "only what came at or after this time",
+        field="since_ms",
+        metavar="TIME",
+        read=moment,
+    ),
+)
+_ID: Final = option("candidate_id", "or the beginning of it", metavar="CANDIDATE_ID")
+_DECIDED: Final[Options] = (
+    option("ids", "of candidates (or beginnings of them), or one group", metavar="ID"),
+    option("--shown", "of the group's lines, as `show` says it", metavar="DIGEST"),
+)
 COMMANDS = (
+    asking(
+        "review list",
+        "list held candidates, oldest first",
+        WAITING,
+        _listed,
+        options=(*HELD_FILTER, option("--limit", "rows to show (default: 100)")),
+    ),
+    Command(
+        words=("review", "release"),
+        summary="let held candidates in, if nothing else refuses them",
+        act=_release,
+        options=(
+            *_DECIDED,
+            option(
+                "--strike",
+                "deny this line of the group, and let the others in; may be given again",
+                metavar="LINE",
+            ),
+            option(
+                "--apply", "write the lines into this file yourself, here and now", metavar="FILE"
+            ),
+        ),
+        form=_Decide,
+    ),
+    Command(
+        words=("review", "deny"),
+        summary="refuse held candidates; their content is destroyed",
+        act=_deny,
+        options=_DECIDED,
+        form=_Decide,
+    ),
     Command(
         words=("review", "show"),
         summary="show one held candidate with its content, or the lines of a group",
         act=_show,
-        arguments=_one_arguments,
+        options=(_ID,),
+        form=_One,
     ),
     Command(
         words=("review", "vouch"),
         summary="say that stored memories are so, as your own words, after reading them",
         act=_vouch,
-        arguments=_vouch_arguments,
+        options=(
+            option("memory_ids", "or the beginning of one", metavar="ID"),
+            option("--tenant", OF_TENANT),
+            option("--yes", "you have read them; do not ask"),
+        ),
+        form=_Vouch,
     ),
-    Command(
-        words=("review", "forgive"),
-        summary="forget a denial, and let the agent see again what a refused candidate says",
-        act=_forgive,
-        arguments=_one_arguments,
+    asking(
+        "review forgive",
+        "forget a denial, and let the agent see again what a refused candidate says",
+        FORGIVE,
+        lines(_forgiven),
+        options=(_ID,),
+        names=IdKind.REFUSED,
     ),
-    Command(
-        words=("review", "unsettled"),
-        summary="list admitted changes that a server behind does not have for sure",
-        act=_unsettled,
-        arguments=_list_arguments,
+    asking(
+        "review unsettled",
+        "list admitted changes that a server behind does not have for sure",
+        UNSETTLED,
+        _unsettled,
+        options=(_OF_ALL,),
     ),
     Command(
         words=("review", "settle"),
         summary="say whether a server behind has such a change",
         act=_settle,
-        arguments=_settle_arguments,
+        options=(
+            _ID,
+            option(
+                "result", "whether the server behind has the change", choices=("done", "failed")
+            ),
+        ),
+        form=_Settle,
     ),
 )

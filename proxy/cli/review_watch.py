@@ -2,47 +2,48 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Final
 
 from msgspec import Meta
 
-from proxy.admin.wire.review_queue import ReviewPage
-from proxy.admin.wire.store import HeldView, StatusView
+from proxy.admin.wire.review_queue import WAITING, ReviewFilter
+from proxy.admin.wire.store import STATUS, HeldView
+from proxy.cli.api_commands import cell, given
 from proxy.cli.client import Operator
-from proxy.cli.command import Command, Context
+from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import operator
 from proxy.cli.exits import Exit
-from proxy.cli.review_many import QueueFilter, filter_arguments, filtered, row
+from proxy.cli.review import HELD_COLUMNS, HELD_FILTER
 from proxy.cli.terminal import inert
 
-_PAGE_LEN = 1_000
+_PAGE_LEN: Final = 1_000
 
 
-class _Watch(QueueFilter, frozen=True, kw_only=True):
+class _Watch(ReviewFilter, frozen=True, kw_only=True):
     every: Annotated[float, Meta(ge=0.1, le=3_600)] = 2.0
 
 
 async def _watch(context: Context) -> Exit:
-    asked = context.arguments(_Watch)
+    every = context.arguments(_Watch).every
     terminal = context.terminal
     async with operator(context, opens=False) as api:
-        query = filtered(asked)
-        coming = _Coming(api, query)
+        coming = _Coming(api, given(context, HELD_FILTER))
         while True:
             for one in await coming.next():
                 if terminal.as_json:
                     terminal.data(one)
                 else:
-                    terminal.say("  ".join(inert(cell) for cell in row(one)))
-            await asyncio.sleep(asked.every)
+                    row = [cell(one, column) for column in HELD_COLUMNS.values()]
+                    terminal.say("  ".join(map(inert, row)))
+            await asyncio.sleep(every)
 
 
 class _Coming:
     """Keeps track of held candidates, so that each is printed only once."""
 
-    def __init__(self, api: Operator, query: dict[str, str | int | None]) -> None:
+    def __init__(self, api: Operator, query: Mapping[str, object]) -> None:
         self._api = api
         self._query = query
         self._leaf_count = -1
@@ -56,15 +57,15 @@ class _Coming:
 
         Nothing is requested if the log has not grown.
         """
-        status = await self._api.get("/status", StatusView)
+        status = await self._api.ask(STATUS)
         if status.leaf_count == self._leaf_count:
             return []
         found: list[HeldView] = []
         more = True
         while more:
-            since_ms = max(self._at_ms, int(self._query.get("since_ms") or 0))
-            asked = self._query | {"since_ms": since_ms, "limit": _PAGE_LEN}
-            page = await self._api.list("/review", ReviewPage, asked)
+            since_ms = max(self._at_ms, int(str(self._query.get("since_ms", 0))))
+            asked = {**self._query, "since_ms": since_ms, "limit": _PAGE_LEN}
+            page = await self._api.ask(WAITING, **asked)
             fresh = [one for one in page.held if one.candidate_id not in self._seen]
             found += fresh
             if fresh:
@@ -77,18 +78,15 @@ class _Coming:
         return found
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    filter_arguments(parser)
-    parser.add_argument(
-        "--every", type=float, metavar="SECONDS", help="how often to look (default: 2)"
-    )
-
-
 COMMANDS = (
     Command(
         words=("review", "watch"),
         summary="show what waits, then each candidate as it comes to wait",
         act=_watch,
-        arguments=_arguments,
+        options=(
+            *HELD_FILTER,
+            option("--every", "how often to look (default: 2)", metavar="SECONDS"),
+        ),
+        form=_Watch,
     ),
 )

@@ -2,44 +2,35 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator
-from typing import Literal
-
-import msgspec
 
 from proxy.admin.wire.ids import IdKind
-from proxy.admin.wire.provenance import ProvenanceNode, ProvenanceStep, ProvenanceView
-from proxy.cli.client import PATIENT_S, part
-from proxy.cli.command import Command, Context
-from proxy.cli.connect import operator
-from proxy.cli.exits import Exit
-from proxy.cli.short_ids import whole_id
+from proxy.admin.wire.provenance import (
+    PROVENANCE,
+    ProvenanceNode,
+    ProvenanceStep,
+    ProvenanceView,
+)
+from proxy.admin.wire.queries import TenantQuery
+from proxy.cli.api_commands import asking
+from proxy.cli.command import Context, option
 from proxy.cli.terminal import inert, iso
 from proxy.ledger.wire import OriginView
 from proxy.seams.tenants import DEFAULT_TENANT
 
 
-class _Show(msgspec.Struct, frozen=True, kw_only=True):
-    memory_id: str
-    tenant: str = DEFAULT_TENANT
-    format: Literal["text", "json", "dot"] = "text"
+class _Show(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    format: str = "text"
 
 
-async def _show(context: Context) -> Exit:
-    asked = context.arguments(_Show)
-    async with operator(context) as api:
-        memory_id = await whole_id(api, IdKind.MEMORY, asked.memory_id, asked.tenant)
-        path = f"/memories/{part(memory_id)}/provenance"
-        view = await api.get(path, ProvenanceView, timeout_s=PATIENT_S, tenant=asked.tenant)
-    terminal = context.terminal
-    if terminal.as_json or asked.format == "json":
-        terminal.data(view)
-        return Exit.OK
-    for line in dot_of(view) if asked.format == "dot" else _told(view):
-        terminal.say(line)
-    return Exit.OK
+def _shown(context: Context, view: ProvenanceView) -> None:
+    form = context.given("format")
+    if form == "json":
+        context.terminal.data(view)
+        return
+    for line in dot_of(view) if form == "dot" else _told(view):
+        context.terminal.say(line)
 
 
 def _told(view: ProvenanceView) -> Iterator[str]:
@@ -107,19 +98,22 @@ def _quoted(text: str) -> str:
     return json.dumps(text)
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("memory_id", metavar="ID")
-    parser.add_argument("--tenant", help=f"whose memory (default: {DEFAULT_TENANT})")
-    parser.add_argument(
-        "--format", choices=("text", "json", "dot"), help="how to tell it (default: text)"
-    )
-
-
 COMMANDS = (
-    Command(
-        words=("provenance", "show"),
-        summary="show where a memory came from: steps, leaves, sessions, and what those recalled",
-        act=_show,
-        arguments=_arguments,
+    asking(
+        "provenance show",
+        "show where a memory came from: steps, leaves, sessions, and what those recalled",
+        PROVENANCE,
+        _shown,
+        options=(
+            option("memory_id", metavar="ID"),
+            option("--tenant", f"whose memory (default: {DEFAULT_TENANT})"),
+            option(
+                "--format",
+                "how to tell it (default: text)",
+                choices=("text", "json", "dot"),
+            ),
+        ),
+        names=IdKind.MEMORY,
+        form=_Show,
     ),
 )

@@ -96,6 +96,12 @@ class StandingView(msgspec.Struct, frozen=True, kw_only=True):
     descendants: int = 0
 
 
+class StandingList(msgspec.Struct, frozen=True, kw_only=True):
+    """The results of a command for several memories, one for each."""
+
+    standings: tuple[StandingView, ...]
+
+
 class TrialStepView(msgspec.Struct, frozen=True, kw_only=True):
     """One step of a trial: how many things were looked at, and what speaks against the memory."""
 

@@ -17,7 +17,10 @@ FOLDER: Final = Path(__file__).parent / "kept"
 
 def recorded() -> dict[str, str]:
     """The text of each file, made anew; blocks until it is there."""
-    helps = [helped(), *(helped(*one.words) for one in commands())]
+    helps = [
+        helped(),
+        *(helped(*one.words) for one in sorted(commands(), key=lambda one: one.words)),
+    ]
     # The sidecar's own log would come between the lines of the commands.
     logging.disable()
     try:
