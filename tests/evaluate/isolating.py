@@ -60,8 +60,9 @@ async def isolate(book: Book) -> None:
         problems = bench.observed().problems
         draw(3, 3)
     book.found(Tables(isolate=found))
-    for key in found.keys() - {"acts"}:
-        book.promise(f"isolate: {key}", found[key], _ALL)
+    for key, figure in found.items():
+        if key != "acts":
+            book.promise(f"isolate: {key}", figure, _ALL)
     acts = found["acts"].value
     book.holds("isolate: one act is one incident", held=acts == 1, detail=f"{acts} incidents")
     book.holds("isolate: descendants come back too, and nothing else", held=both)

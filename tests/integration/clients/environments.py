@@ -74,6 +74,18 @@ def exact_environment(python: Path, pins: tuple[str, ...]) -> Path:
     return interpreter
 
 
+def locked_environment(lock: Path) -> Path:
+    """The interpreter of an environment that holds exactly what a lock file names."""
+    digest = hashlib.sha256(lock.read_bytes()).hexdigest()[:16]
+    with made_once(f"locked-{_digest(Path(sys.executable), digest)}") as (environment, missing):
+        interpreter = environment / "bin" / "python"
+        if missing:
+            install(sys.executable, "-m", "venv", "--clear", environment)
+            exactly = ("--no-deps", "--require-hashes", "--requirement", lock)
+            install(interpreter, *_PIP, *_ONCE, *exactly)
+    return interpreter
+
+
 def overlay(python: Path, pin: str) -> Path:
     """A folder with one package, without what it asks for, to be put before an environment's."""
     with made_once(f"overlay-{_digest(python, pin)}") as (folder, missing):
