@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -10,66 +11,61 @@ import msgspec
 
 from policy.gate import Gate
 from policy.model import PrincipalId
+from policy.query import EVERYTHING
 from policy.ruleset import Ruleset
 from storage.audit import VerifierKey
-from storage.behind.followed import EmbeddedFollowed
-from storage.behind.hidden import EmbeddedHiddenBehind
-from storage.behind.intents import EmbeddedForwards
-from storage.behind.kept_here import EmbeddedKeptHere
-from storage.behind.pinned_tools import EmbeddedPins
-from storage.cases import Cases
 from storage.derived.catalogue import Catalogue
 from storage.derived.keeper import DerivedState
 from storage.derived.recovery import found, load, with_embedder, with_incarnation, with_key
 from storage.derived.vectors.faiss_index import SEGMENT_LEN, VectorIndex
 from storage.derived.vectors.segment_files import Identity, SegmentFiles
 from storage.errors import StoreUnavailable
-from storage.failures import Failures
-from storage.hidden_behind import HiddenBehind
-from storage.incidents import Incidents
+from storage.features.behind.filing import FilesBehind
+from storage.features.behind.followed import Followed
+from storage.features.behind.forgotten_texts import FORGOTTEN
+from storage.features.behind.hidden import HiddenBehind
+from storage.features.behind.intents import Forwards
+from storage.features.behind.kept_here import KeptHere
+from storage.features.cases.wrong_answers import NEAR_LEN, NEAR_MIN, Cases
+from storage.features.failures import Failures
+from storage.features.incidents.batches import BATCH_LEN, Incidents
+from storage.features.parole import Paroles
+from storage.features.pinned_tools import Pins
+from storage.features.quarantine.hiding import QUARANTINES, ForgetsHands
+from storage.features.quarantine.quarantined import Quarantined
+from storage.features.recalls import RecallOptions, Recalls
+from storage.features.recalls.ledger import RecallLedger
+from storage.ground.state_directory import Secrets, StateDirectory, holds_a_store
 from storage.interfaces import (
     AuditReader,
     Failpoint,
-    Followed,
-    Forwards,
-    KeptHere,
     MemoryReader,
     Objections,
-    Pins,
-    Quarantined,
     Retained,
     SessionLog,
 )
-from storage.paroles import Paroles
 from storage.read.audit import EmbeddedAudit
 from storage.read.objections import EmbeddedObjections
-from storage.read.quarantined import EmbeddedQuarantined
 from storage.read.reader import EmbeddedReader
 from storage.read.retained import EmbeddedRetained
-from storage.recall_log.ledger import RecallLedger
-from storage.recalls import RecallOptions, Recalls
-from storage.repair.batches import BATCH_LEN, EmbeddedIncidents
-from storage.repair.way_back import EmbeddedParoles
-from storage.repair.wrong_answers import EmbeddedCases
 from storage.session_log.frames import FrameKeys
 from storage.session_log.log import DIRECTORY, open_session_log, prints_key
 from storage.staging.staging import Staging
-from storage.state_directory import Secrets, StateDirectory, holds_a_store
-from storage.tables.change import Generation
+from storage.tables.change import Access, Generation
 from storage.tables.codec import StoreHeader
 from storage.tables.formats import refuse_unknown
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import FORGOTTEN, QUARANTINES, LmdbStore
+from storage.tables.lmdb_store import LmdbStore
+from storage.tables.usage import Usage
 from storage.values import THE_STORE, HeldCandidate, Outcome
 from storage.write.checkpoint_copy import CheckpointCopy, check_new_store
 from storage.write.engine import Engine, Parts
-from storage.write.failure_records import EmbeddedFailures
 from storage.write.judging import Judge
 from storage.write.orders import Operating
-from storage.write.usage import Usage
 from storage.write.writer import EmbeddedWriter, WriterOptions
 
 _GIB: Final = 1024**3
+_FOLLOWERS: Final = (FilesBehind(), ForgetsHands())
 RECALLS: Final = "recalls"  # the directory of the recall ledger's files
 
 
@@ -125,14 +121,29 @@ class EmbeddedStore:
         self.audit: AuditReader = EmbeddedAudit(
             store, VerifierKey.of(engine.parts.origin, engine.parts.signer)
         )
-        self.quarantined: Quarantined = EmbeddedQuarantined(engine)
         self.objections: Objections = EmbeddedObjections(store)
         self.retained: Retained = EmbeddedRetained(store, names)
-        self.forwards: Forwards = EmbeddedForwards(engine, writer)
-        self.followed: Followed = EmbeddedFollowed(engine)
-        self.kept_here: KeptHere = EmbeddedKeptHere(engine)
-        self.pins: Pins = EmbeddedPins(engine, writer)
-        self.incidents: Incidents = EmbeddedIncidents(engine, writer, options.incident_batch_len)
+        access = Access(
+            store=store,
+            names=names,
+            clock=engine.parts.clock,
+            writer=writer,
+            moves=engine.moves,
+            leaf_count=lambda: engine.generation.header.leaf_count,
+        )
+        self.quarantined = Quarantined(access)
+        self.forwards = Forwards(access)
+        self.followed = Followed(access)
+        self.kept_here = KeptHere(access)
+        self.pins = Pins(access)
+        self.incidents = Incidents(access, options.incident_batch_len)
+        near = partial(
+            self.reader.search, where=EVERYTHING, limit=NEAR_LEN, threshold=NEAR_MIN, exact=True
+        )
+        self.cases = Cases(access, near)
+        self.paroles = Paroles(access)
+        self.hidden_behind = HiddenBehind(access)
+        self.failures = Failures(access)
         self._recalls = RecallLedger(
             directory.root / RECALLS,
             store,
@@ -143,10 +154,6 @@ class EmbeddedStore:
             options=options.recalls,
         )
         self.recalls: Recalls = self._recalls
-        self.cases: Cases = EmbeddedCases(engine, writer, self.reader)
-        self.paroles: Paroles = EmbeddedParoles(engine, writer)
-        self.hidden_behind: HiddenBehind = EmbeddedHiddenBehind(engine, writer)
-        self.failures: Failures = EmbeddedFailures(engine, writer)
         self.token_key = secrets.token_key
         self.prints_key = prints_key(secrets.store_key)
 
@@ -330,9 +337,8 @@ class _Assembly:
             engine.remarks["checkpoint copy"] = remark
         operating = Operating(engine)
         with store.reading() as view:
-            engine.quarantine_changes = int(
-                any(True for table in (QUARANTINES, FORGOTTEN) for _ in view.keys(table))
-            )
+            hidden = (True for table in (QUARANTINES, FORGOTTEN) for _ in view.keys(table))
+            engine.moves[QUARANTINES] = int(any(hidden))
         self._first_transactions(engine, operating, known)
         self._directory.mark_bootstrapped()
         writer = EmbeddedWriter(engine, operating, copy, options.writer)
@@ -359,7 +365,7 @@ class _Assembly:
             store=store,
             staging=self._staging,
             names=names,
-            judge=Judge(self._gate, names, self._staging, self._failpoint, usage),
+            judge=Judge(self._gate, names, self._staging, usage, _FOLLOWERS),
             derived=derived,
             signer=self._secrets.log_signer(),
             origin=options.origin,

@@ -6,7 +6,7 @@ Two engines implement these: `embedded` (LMDB + FAISS) and, later, PostgreSQL + 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol, Self
@@ -25,50 +25,41 @@ from policy.model import (
 )
 from policy.query import Filter
 from policy.ruleset import Ruleset
-from policy.trust.ladder import TrustState
-from policy.trust.outcomes import Reported
-from policy.withheld.pieces import Piece
-from storage.audit import Decided, InterceptedLeaf, Leaf
-from storage.cases import Cases
+from storage.audit import InterceptedLeaf, Leaf
 from storage.errors import StoreCorrupt
-from storage.failures import Failures
-from storage.hidden_behind import HiddenBehind
-from storage.incidents import Incidents
-from storage.paroles import Paroles
-from storage.recalls import Recalls
-from storage.trust import TrustReader
+from storage.features.behind.followed import Followed
+from storage.features.behind.hidden import HiddenBehind
+from storage.features.behind.intents import Forwards
+from storage.features.behind.kept_here import KeptHere
+from storage.features.cases.wrong_answers import Cases
+from storage.features.failures import Failures
+from storage.features.incidents.batches import Incidents
+from storage.features.parole import Paroles
+from storage.features.pinned_tools import Pins
+from storage.features.quarantine.quarantined import Quarantined
+from storage.features.recalls import Recalls
+from storage.features.trust import TrustReader
+from storage.tables.change import TakesOrders
 from storage.values import (
-    NO_KEYS,
     Anchor,
     AuditHead,
     AuditProof,
     BackupSummary,
-    Behind,
     CheckReport,
-    ClosedKey,
     Contents,
     Denial,
     EntityPage,
-    Hand,
     HeldCandidate,
-    KeptBehind,
     KeyRecord,
-    News,
     Objection,
     Outcome,
     Page,
-    Pending,
-    Pinned,
-    QuarantinedText,
     Row,
     Sealed,
     Searched,
-    Settled,
-    Standing,
     StoreStatus,
     Submission,
     TenantUsage,
-    Tools,
     Turnover,
 )
 
@@ -83,7 +74,7 @@ class Failpoint(Protocol):
         """
 
 
-class MemoryWriter(Protocol):
+class MemoryWriter(TakesOrders, Protocol):
     """The only way anything becomes durable. Every method may be called from the event loop."""
 
     async def submit(self, submission: Submission) -> Outcome:
@@ -126,65 +117,6 @@ class MemoryWriter(Protocol):
         Returns the outcomes, None for a candidate that is not held; one that is left out is
         undecided. The staging keys of refused candidates are erased when this returns.
         """
-        ...
-
-    async def forgive(self, candidate_id: CandidateId, by: PrincipalId) -> int:
-        """Log that a person ended the withholding of a refused text; returns the leaf's index."""
-        ...
-
-    async def quarantine(
-        self,
-        memory_id: MemoryId,
-        tenant: Tenant,
-        by: PrincipalId,
-        reason: str = "",
-        *,
-        with_descendants: bool = False,
-    ) -> Standing:
-        """Take a memory out of every read at once, with a leaf; a repetition changes nothing.
-
-        `with_descendants`: in the same transaction also what was derived from it, to the end.
-
-        Raises:
-            UnknownMemory: There is none of that id in the tenant.
-        """
-        ...
-
-    async def parole(
-        self, memory_id: MemoryId, tenant: Tenant, by: PrincipalId, reason: str = ""
-    ) -> Standing:
-        """Show a quarantined memory again; otherwise like `quarantine`."""
-        ...
-
-    async def vouch(
-        self, memory_id: MemoryId, tenant: Tenant, by: PrincipalId, version: int
-    ) -> Standing:
-        """Label a stored memory as the words of a person who was shown this version of it.
-
-        Raises:
-            UnknownMemory: The tenant has no memory of that id, or it was deleted.
-            MemoryMoved: The memory is at another version; nothing was changed.
-        """
-        ...
-
-    async def restore_trust(self, principal_id: PrincipalId, by: PrincipalId) -> TrustState:
-        """Reset a principal's trust to a newcomer's, as an operator orders; leaves a leaf."""
-        ...
-
-    async def restore_origin(
-        self, tenant: Tenant, server: str, tool: str, by: PrincipalId
-    ) -> TrustState:
-        """Reset the trust in what a server's tool brings into a tenant to a newcomer's."""
-        ...
-
-    async def put_key(self, record: KeyRecord, by: PrincipalId) -> None:
-        """Add a key, or replace the record of the same key id (revocation); leaves a leaf."""
-
-    async def put_anchor(self, anchor: Anchor, by: PrincipalId) -> None:
-        """Register or replace an anchor; leaves a leaf."""
-
-    async def record_outcome(self, reported: Reported) -> bool:
-        """Count an outcome of the closed list in trust; returns whether it counted."""
         ...
 
     async def adopt_ruleset(self, ruleset: Ruleset, by: PrincipalId) -> Ruleset:
@@ -370,49 +302,6 @@ class AuditReader(Protocol):
         ...
 
 
-class Quarantined(Protocol):
-    """Memories under quarantine, which only an operator may read. Any thread."""
-
-    @property
-    def changes(self) -> int:
-        """A counter of quarantines and paroles.
-
-        It moves before the caller of one hears that it is done.
-
-        0 as long as nothing is under quarantine, and nothing was since the start.
-        """
-        ...
-
-    def texts(self, tenant: Tenant) -> tuple[QuarantinedText, ...]:
-        """What a tenant's memories under quarantine say, and said in earlier versions.
-
-        The newest memories first, a bounded number of them. A memory that was deleted while
-        somebody hid it counts, and one that was purged does not. Its cost grows with what is under
-        quarantine.
-        """
-        ...
-
-    def purged(self, tenant: Tenant) -> dict[Piece, int]:
-        """Pieces of MCP servers' memories that were purged (`storage.values.Forgotten`)."""
-        ...
-
-    def find(self, tenant: Tenant) -> tuple[Memory, ...]:
-        """All quarantined memories of a tenant, oldest first; walks every id of the store."""
-        ...
-
-    def get(self, tenant: Tenant, memory_id: MemoryId) -> Memory | None:
-        """One quarantined memory; None if the tenant has no quarantined memory with this id."""
-        ...
-
-    def history(self, tenant: Tenant, memory_id: MemoryId) -> tuple[HistoryEntry, ...]:
-        """The committed steps of a quarantined memory, oldest first; () where there is none."""
-        ...
-
-    def hands(self, tenant: Tenant, memory_id: MemoryId) -> tuple[Hand, ...]:
-        """Who hides a quarantined memory, oldest first; walks the log. () where there is none."""
-        ...
-
-
 class Objections(Protocol):
     """Memories that observe mode admitted over an objection. Any thread; walks every memory."""
 
@@ -433,134 +322,6 @@ class Retained(Protocol):
 
     def stands(self, item: Item) -> bool:
         """Whether nobody has changed or deleted a memory since `slice` returned it."""
-        ...
-
-
-class Forwards(Protocol):
-    """Changes on their way to other servers. Any loop; raises as `submit`; reads: any thread."""
-
-    async def settle(
-        self,
-        behind: Behind,
-        settled: tuple[Settled, ...],
-        keys: Mapping[CandidateId, str] = NO_KEYS,
-    ) -> frozenset[str]:
-        """Record what became of sent changes, a leaf each; returns the ids not settled before.
-
-        `keys` are those that the server gave new memories: a memory that is done is filed under it.
-        """
-        ...
-
-    async def claim(self, behind: Behind, candidate_ids: tuple[CandidateId, ...]) -> frozenset[str]:
-        """Reserve released changes for the caller, who has to send them.
-
-        Returns those not yet reserved.
-        """
-        ...
-
-    def pending(
-        self, tenant: Tenant | None = None, target: str | None = None
-    ) -> tuple[Pending, ...]:
-        """Admitted changes still to be sent to a server, or to be looked up on it, oldest first."""
-        ...
-
-    def text(self, behind: Behind, key: str) -> str | None:
-        """The text that a server keeps under a key, where this gate's verdicts tell it."""
-        ...
-
-    def live_strings(self, tenant: Tenant, target: str, key: str) -> frozenset[str]:
-        """Every string that a live memory under a key of a server was let in with."""
-        ...
-
-    async def shut(self, tenant: Tenant, target: str, keys: tuple[str, ...]) -> None:
-        """Close keys of a server: what stands under them is hidden from everybody.
-
-        A later write of such a key through the gate, or its deletion, opens it again.
-        """
-        ...
-
-    @property
-    def closings(self) -> int:
-        """A counter that moves with whatever can change an answer of `closed`."""
-        ...
-
-    def closed(self, tenant: Tenant, target: str, keys: tuple[str, ...]) -> tuple[ClosedKey, ...]:
-        """For each key of a server: whether what stands there is nobody's to be shown.
-
-        It is where the gate erased a memory or gave up a lost write, and the server may have it.
-        """
-        ...
-
-    def unmoved(
-        self,
-        behind: Behind,
-        candidate_ids: tuple[CandidateId, ...],
-        waiting: frozenset[CandidateId],
-    ) -> bool:
-        """Whether the facts behind these admissions still hold.
-
-        `waiting` are other changes that were not sent yet.
-        """
-        ...
-
-
-class Followed(Protocol):
-    """The state of all memories behind other servers, as the log grows. Any thread."""
-
-    def since(self, leaf_count: int) -> News:
-        """The changes after the first `leaf_count` leaves of the log; all of them for -1."""
-        ...
-
-    def decided(self, candidate_id: CandidateId) -> Decided | None:
-        """The newest verdict on a candidate among the last leaves; None where there is none."""
-        ...
-
-
-class KeptHere(Protocol):
-    """What the store knows of the memories that a server behind keeps. Any thread."""
-
-    def under(
-        self, target: str, keys: tuple[str, ...], tenants: tuple[Tenant, ...]
-    ) -> tuple[KeptBehind | None, ...]:
-        """For each key of a server: the memory that stands under it, of whichever tenant."""
-        ...
-
-    def after(
-        self, target: str, number: int, count: int
-    ) -> tuple[tuple[KeptBehind, ...], int | None]:
-        """The memories of a server among the next `count` rows from a row's number on.
-
-        Beside them, the number to go on with; None at the end.
-        """
-        ...
-
-
-class Pins(Protocol):
-    """The tools of servers behind the gate. Coroutines on any loop, reads on any thread."""
-
-    async def see(self, tenant: Tenant, server: str, tools: Tools) -> Pinned:
-        """Record which tools a server has now; returns that list and the approved one.
-
-        The very first list of a server is approved as it is.
-        """
-        ...
-
-    def get(self, tenant: Tenant, server: str) -> Pinned | None:
-        """The approved tools and the tools seen last, of one server; None if it was never seen."""
-        ...
-
-    async def approve(
-        self, tenant: Tenant, server: str, by: PrincipalId, digest: str | None = None
-    ) -> Pinned:
-        """Approve the list of tools that was seen last; with a digest, only if the list has it.
-
-        Raises:
-            UnknownPins: No such server was ever seen, or its tools have changed meanwhile.
-        """
-        ...
-
-    def all(self, tenant: Tenant | None = None) -> tuple[Pinned, ...]:
-        """The tools of every server that was seen, by tenant and name."""
         ...
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from policy.gate import Gate
 from policy.ruleset import Ruleset
+from storage.features.recalls import RecallOptions
 from storage.interfaces import AuditedView, Backup, Failpoint, OfflineStore, Store
-from storage.recalls import RecallOptions
 
 
 def open_store(

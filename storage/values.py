@@ -35,7 +35,7 @@ from policy.model import (
 )
 from policy.trust.ladder import TrustState
 from policy.verdict import Hold, Reason, Reject
-from storage.deadline import Due
+from storage.ground.deadline import Due
 
 if TYPE_CHECKING:
     from policy.withheld.pieces import Piece  # its module compiles the lists of eight languages
@@ -49,7 +49,7 @@ MODE_OBSERVE: Final = "mode.observe"
 MODE_ENFORCE: Final = "mode.enforce"
 FORGIVE: Final = "withholding.forgive"
 QUARANTINE: Final = "memory.quarantine"
-PAROLE: Final = "memory.parole"
+QUARANTINE_END: Final = "memory.parole"
 VOUCH: Final = "memory.vouch"
 REWIND: Final = "memory.rewind"
 EXPIRE: Final = "memory.expire"
@@ -547,7 +547,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to one search, and what a replay of the search needs.
 
     `nearest` has the ordinals of the rows nearest to the query, best first, before the caps, at
-    most `storage.recalls.NEAREST_MAX`. If a filter tests more than ids, or the index of a large
+    most `NEAREST_MAX`. If a filter tests more than ids, or the index of a large
     store is approximate, it has only rows that the search read. `version` is the store's version at
     that time.
     """

@@ -14,6 +14,7 @@ from proxy.admin.wire.upkeep import ADOPT, AdoptedView, AdoptRequest, AdoptView
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Item
 from proxy.seams.operation import WrittenItem
+from storage.features.vouching import Vouch
 from storage.interfaces import MemoryReader, MemoryWriter
 from storage.values import Decision
 
@@ -87,7 +88,7 @@ class Adopting:
         if one.decision == _ADMIT and one.memory_id is not None:
             memory = await asyncio.to_thread(self._reader.get, tenant, one.memory_id)
         if memory is not None and memory.candidate_id == one.candidate_id:
-            await self._writer.vouch(memory.memory_id, tenant, by, memory.version)
+            await self._writer.order(Vouch(memory.memory_id, tenant, by, memory.version))
             memory = await asyncio.to_thread(self._reader.get, tenant, memory.memory_id)
         return AdoptView(adopted=(_view(one, memory),))
 

@@ -6,6 +6,7 @@ import asyncio
 
 import msgspec
 
+from policy.after.case_steps import CaseStep
 from policy.after.signals import Grade, SignalKind
 from policy.model import Tenant
 from proxy.admin.operator_call import OperatorCall, route
@@ -24,7 +25,9 @@ from proxy.aftermath.replay import NothingKept
 from proxy.seams.cases import Signal
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.surroundings import Surroundings
-from storage.cases import Case, Cases, CaseStep, Named
+from storage.features.cases import Case, Named
+from storage.features.cases.case_records import MoveCase
+from storage.features.cases.wrong_answers import Cases
 
 
 class WrongAnswers(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +48,9 @@ class WrongAnswers(msgspec.Struct, frozen=True, kw_only=True):
     @route(CLOSE)
     async def close(self, call: OperatorCall[Empty]) -> CaseView:
         """Note that a person has dealt with an incident; no memory that it hid is shown again."""
-        return case_view(await self.cases.move(call.argument, CaseStep.CLOSED, call.operator))
+        return case_view(
+            await self.cases.order(MoveCase(call.argument, CaseStep.CLOSED, call.operator))
+        )
 
     @route(BLAME)
     async def blame(self, call: OperatorCall[BlameRequest]) -> BlameView:

@@ -26,7 +26,9 @@ from proxy.seams.backend_listing import ListsAll
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.guard import Item, Unsettled
 from proxy.seams.tenants import DEFAULT_TENANT
-from storage.interfaces import Forwards, KeptHere, MemoryReader
+from storage.features.behind.intents import CloseKeys, Forwards
+from storage.features.behind.kept_here import KeptHere
+from storage.interfaces import MemoryReader
 from storage.values import ClosedKey, KeptBehind, Stands
 
 _ROWS_AT_ONCE: Final = 1_000
@@ -132,7 +134,9 @@ class BackendsCompared:
             if one.state == FLAGGED and item.key
         )
         if flagged:
-            await self._forwards.shut(Tenant(asked.tenant), target_of(HTTP, backend), flagged)
+            await self._forwards.order(
+                CloseKeys(Tenant(asked.tenant), target_of(HTTP, backend), flagged)
+            )
         return done
 
     def _adapter(self, backend: str) -> ListsAll:

@@ -18,6 +18,7 @@ from proxy.admin.wire.upkeep import FORGIVE, ForgivenView
 from proxy.ledger.sessions import Sessions
 from proxy.seams.faults import NotFound
 from proxy.withhold.withholding import Withholding
+from storage.features.lines import Forgive
 from storage.interfaces import MemoryReader, MemoryWriter
 
 
@@ -74,10 +75,10 @@ class Candidates(msgspec.Struct, frozen=True, kw_only=True):
         count, withholding = 1, self.withholding
         if withholding is not None and candidate_id in withholding.refused():
             count, leaf_index = await withholding.forgive(
-                candidate_id, lambda: self.writer.forgive(candidate_id, by)
+                candidate_id, lambda: self.writer.order(Forgive(candidate_id, by))
             )
         elif candidate_id in await asyncio.to_thread(self.reader.denied):
-            leaf_index = await self.writer.forgive(candidate_id, by)
+            leaf_index = await self.writer.order(Forgive(candidate_id, by))
         else:
             raise NotFound(
                 "nothing is denied or withheld under that id; what waits is released or denied"

@@ -27,7 +27,7 @@ from proxy.admin.wire.said import (
 from proxy.seams.cases import TakesFeedback
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.operation import GiveFeedback
-from storage.failures import Failure, Failures
+from storage.features.failures import Failure, Failures
 
 _SHOWN_MAX: Final = 1_000
 

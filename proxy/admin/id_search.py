@@ -15,8 +15,10 @@ from proxy.admin.wire.ids import BEGINNING_LEN_MIN, IDS, IDS_SHOWN, IdKind, IdLi
 from proxy.ledger.sessions import Sessions
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.withhold.withholding import Withholding
-from storage.incidents import Incidents
-from storage.interfaces import Forwards, MemoryReader, Quarantined
+from storage.features.behind.intents import Forwards
+from storage.features.incidents.batches import Incidents
+from storage.features.quarantine.quarantined import Quarantined
+from storage.interfaces import MemoryReader
 
 
 class IdSearch(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,6 +27,7 @@ from proxy.intercept.promotion import TokenSigner, landing_class, stored_of
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.surroundings import Surroundings
 from proxy.transport.auth import Authenticator, mint_key
+from storage.features.registered import PutKey
 from storage.interfaces import MemoryReader, MemoryWriter
 from storage.values import KeyRecord
 
@@ -118,7 +119,7 @@ class Credentials:
 
     async def _put_new_key(self, by: Principal, principal: Principal) -> NewKeyView:
         made = mint_key(principal, self._surroundings.now_ms())
-        await self._writer.put_key(made.record, by.principal_id)
+        await self._writer.order(PutKey(made.record, by.principal_id))
         self._authenticator.invalidate()
         return NewKeyView(key=key_view(made.record), plain=made.plain)
 
@@ -128,11 +129,11 @@ class Credentials:
             return record
         ended = msgspec.structs.replace(record, revoked_at_ms=at_ms)
         if grace_ms > 0:
-            await self._writer.put_key(ended, by.principal_id)
+            await self._writer.order(PutKey(ended, by.principal_id))
             self._authenticator.ends_later(ended)
             return ended
         with self._authenticator.ending(ended):
-            await self._writer.put_key(ended, by.principal_id)
+            await self._writer.order(PutKey(ended, by.principal_id))
         return ended
 
     def _key(self, key_id: str) -> KeyRecord:

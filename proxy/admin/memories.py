@@ -50,7 +50,10 @@ from proxy.seams.faults import NotFound
 from proxy.seams.operation import Proposal, Write, Written
 from proxy.seams.performs import Performs
 from storage.audit import plain_name
-from storage.interfaces import MemoryReader, MemoryWriter, Objections, Quarantined
+from storage.features.quarantine.hiding import Quarantine
+from storage.features.quarantine.quarantined import Quarantined
+from storage.features.vouching import Vouch
+from storage.interfaces import MemoryReader, MemoryWriter, Objections
 
 DIALECT = "admin"
 
@@ -156,12 +159,14 @@ class Memories(msgspec.Struct, frozen=True, kw_only=True):
     @route(QUARANTINE)
     async def quarantine(self, call: OperatorCall[QuarantineRequest]) -> StandingView:
         """Hide one memory from every reader, at once."""
-        done = await self.writer.quarantine(
-            call.memory_id,
-            Tenant(call.asked.tenant),
-            call.operator,
-            call.asked.reason,
-            with_descendants=call.asked.with_descendants,
+        done = await self.writer.order(
+            Quarantine(
+                call.memory_id,
+                Tenant(call.asked.tenant),
+                call.operator,
+                call.asked.reason,
+                with_descendants=call.asked.with_descendants,
+            )
         )
         return standing_view(done)
 
@@ -170,7 +175,7 @@ class Memories(msgspec.Struct, frozen=True, kw_only=True):
         """Label a memory as a person's own words, after the person read all of it."""
         tenant, version = Tenant(call.asked.tenant), call.asked.version
         return standing_view(
-            await self.writer.vouch(call.memory_id, tenant, call.operator, version)
+            await self.writer.order(Vouch(call.memory_id, tenant, call.operator, version))
         )
 
     @route(PURGE)

@@ -10,6 +10,7 @@ from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.wire.upkeep import PAROLE, ParoleRequest, ParoleView, TrialStepView, TrialView
 from proxy.aftermath.paroling import Paroled, Paroling
 from proxy.seams.faults import MalformedRequest
+from storage.features.quarantine.hiding import EndQuarantine
 from storage.interfaces import MemoryWriter
 
 
@@ -33,7 +34,9 @@ class ParolesAsked(msgspec.Struct, frozen=True, kw_only=True):
         if asked.without_trial is not bool(asked.reason):
             raise MalformedRequest("a parole without a trial, and no other, needs a reason")
         if asked.without_trial:
-            standing = await self.writer.parole(memory_id, tenant, call.operator, asked.reason)
+            standing = await self.writer.order(
+                EndQuarantine(memory_id, tenant, call.operator, asked.reason)
+            )
             return _view(Paroled(standing=standing))
         return _view(await self.paroling.parole(tenant, memory_id, call.operator))
 

@@ -22,8 +22,9 @@ from proxy.admin.wire.store import (
     TrustView,
 )
 from proxy.seams.faults import NotFound
+from storage.features.trust import OriginTrust
+from storage.features.trust.trust_intake import RestoreOrigin, RestoreTrust
 from storage.interfaces import MemoryReader, MemoryWriter
-from storage.trust import OriginTrust
 
 
 class PrincipalTrust(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +62,7 @@ class PrincipalTrust(msgspec.Struct, frozen=True, kw_only=True):
             NotFound: No principal has that name.
         """
         principal_id = self._known(call.argument)
-        state = await self.writer.restore_trust(principal_id, call.operator)
+        state = await self.writer.order(RestoreTrust(principal_id, call.operator))
         return trust_view(principal_id, state)
 
     @route(ORIGIN_TRUST)
@@ -81,7 +82,7 @@ class PrincipalTrust(msgspec.Struct, frozen=True, kw_only=True):
             NotFound: No outcome is recorded for this origin.
         """
         one = self._origin(call.asked)
-        await self.writer.restore_origin(one.tenant, one.server, one.tool, call.operator)
+        await self.writer.order(RestoreOrigin(one.tenant, one.server, one.tool, call.operator))
         return self._origin_view(call.asked)
 
     def _origin_view(self, asked: OriginQuery) -> OriginTrustView:

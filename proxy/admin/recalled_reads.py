@@ -23,7 +23,7 @@ from proxy.admin.wire.recalled import (
 )
 from proxy.admin.wire.route import NoQuery
 from proxy.seams.faults import NotFound
-from storage.recalls import Recall, Recalls
+from storage.features.recalls import Recall, Recalls
 
 
 class RecalledReads:

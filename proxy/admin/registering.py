@@ -31,6 +31,7 @@ from proxy.admin.wire.registered import (
 from proxy.aftermath.canaries import Canaries
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.surroundings import Surroundings
+from storage.features.registered import PutAnchor
 from storage.interfaces import MemoryReader, MemoryWriter
 from storage.values import Anchor
 
@@ -153,7 +154,7 @@ class Registering:
         if any((one.tenant, one.anchor_id) == named for one in others):
             other = "an anchor" if anchor.is_canary else "a canary"
             raise MalformedRequest(f"{other} of this tenant has that id: choose another one")
-        await self._writer.put_anchor(anchor, by)
+        await self._writer.order(PutAnchor(anchor, by))
 
 
 def anchor_view(anchor: Anchor) -> AnchorView:

@@ -27,8 +27,9 @@ from proxy.admin.wire.incidents import (
 )
 from proxy.admin.wire.route import Empty, NoQuery
 from proxy.seams.faults import MalformedRequest
-from storage.cases import Cases
-from storage.incidents import Contained, Incident, Incidents, Past, Reach
+from storage.features.cases.wrong_answers import Cases
+from storage.features.incidents import Contained, Incident, Past, Reach
+from storage.features.incidents.batches import Incidents
 
 
 class Repairing(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,8 @@ from proxy.admin.wire.upkeep import (
     UnsettledList,
 )
 from proxy.seams.faults import NotFound
-from storage.interfaces import Forwards, Pins
+from storage.features.behind.intents import Forwards
+from storage.features.pinned_tools import ApproveTools, Pins
 from storage.values import Behind
 
 
@@ -43,7 +44,7 @@ class ServersBehind:
             UnknownPins: There is no such server, or its tools are not those of the digest.
         """
         tenant, digest = Tenant(call.asked.tenant), call.asked.digest
-        done = await self._pins.approve(tenant, call.argument, call.operator, digest)
+        done = await self._pins.order(ApproveTools(tenant, call.argument, call.operator, digest))
         return server_view(done)
 
     @route(UNSETTLED)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
+from policy.after.case_steps import CaseStep
 from policy.model import Forwarded
 from storage.audit import (
     IncidentLeaf,
@@ -19,7 +20,6 @@ from storage.audit import (
     VerdictLeaf,
     class_lowered,
 )
-from storage.cases import CaseStep
 from storage.values import Decision
 from telemetry.propagation import recorded_parts
 

@@ -30,7 +30,7 @@ from proxy.admin.wire.store import (
 )
 from proxy.admin.wire.upkeep import DueView, ServerView, StandingView, UnsettledView
 from storage.audit import decode_leaf, leaf_hash
-from storage.trust import OriginTrust, TrustEvent
+from storage.features.trust import OriginTrust, TrustEvent
 from storage.values import (
     AuditHead,
     AuditProof,

@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 
 from policy.after.attribution import Ask, Ending, Limits, Open, Plan
+from policy.after.case_steps import CaseMode, CaseSignal, CaseStep
 from policy.after.matchers import Matcher, check_matcher
 from policy.after.rule_judge import RuleJudge
 from policy.after.signals import SignalKind
@@ -31,18 +32,10 @@ from proxy.aftermath.rules import Spoken, accused, fit_texts, rules_for
 from proxy.seams.cases import AsksJudges, OnConviction, ReplaysModels, ShownMemory, Signal
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.surroundings import Surroundings
-from storage.cases import (
-    Accused,
-    Case,
-    CaseMode,
-    Cases,
-    CaseSignal,
-    CaseStep,
-    Named,
-    Opening,
-    Progress,
-)
 from storage.errors import StorageError, UnknownIncident
+from storage.features.cases import Accused, Case, Named, Opening, Progress
+from storage.features.cases.case_records import Convict, MoveCase, NameRelated, OpenCase
+from storage.features.cases.wrong_answers import Cases
 from storage.interfaces import MemoryReader
 from telemetry.events import IncidentAsk, IncidentStepped
 
@@ -258,18 +251,20 @@ class Blaming:
     async def _open(self, signal: Signal, *, whole_cause: bool) -> str:
         self._check(signal)
         implicated = await asyncio.to_thread(self._implicated, signal)
-        case = await self._cases.open(
-            Opening(
-                tenant=signal.tenant,
-                signal=_KINDS[signal.kind],
-                by=signal.by,
-                failure_id=signal.signal_id,
-                recall_id=signal.recall_id or "",
-                reply_id=_plain(signal.reply_id),
-                anchor_id=signal.rule_id or "",
-                judge=signal.judge or "",
-                own_words=bool(signal.expect or signal.forbid),
-                implicated=implicated,
+        case = await self._cases.order(
+            OpenCase(
+                Opening(
+                    tenant=signal.tenant,
+                    signal=_KINDS[signal.kind],
+                    by=signal.by,
+                    failure_id=signal.signal_id,
+                    recall_id=signal.recall_id or "",
+                    reply_id=_plain(signal.reply_id),
+                    anchor_id=signal.rule_id or "",
+                    judge=signal.judge or "",
+                    own_words=bool(signal.expect or signal.forbid),
+                    implicated=implicated,
+                )
             )
         )
         self._spoken.keep(case.case_id, signal)
@@ -379,14 +374,16 @@ class Blaming:
             CaseMode.MODEL: True,
         }[mode]
         started_ns = self._out.clock_ns()
-        case = await self._cases.convict(
-            case.case_id, guilty, BLAME, progress, proposes=proposes, blast_max=acts.blast_max
+        case = await self._cases.order(
+            Convict(
+                case.case_id, guilty, BLAME, progress, proposes=proposes, blast_max=acts.blast_max
+            )
         )
         if case.case_id in self._told:
             self._told[case.case_id].closures.append((started_ns, self._out.clock_ns()))
         self._tell(case)
         if related:
-            case = await self._cases.name_related(case.case_id, related)
+            case = await self._cases.order(NameRelated(case.case_id, related))
         return case
 
     def _accused(self, found: Round, places: tuple[Place, ...]) -> list[Accused]:
@@ -396,7 +393,7 @@ class Blaming:
         )
 
     async def _moved(self, case: Case, step: CaseStep, progress: Progress | None = None) -> Case:
-        case = await self._cases.move(case.case_id, step, BLAME, progress)
+        case = await self._cases.order(MoveCase(case.case_id, step, BLAME, progress))
         self._tell(case)
         return case
 

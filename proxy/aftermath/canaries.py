@@ -14,8 +14,8 @@ from policy.query import EVERYTHING
 from proxy.aftermath.rule_signals import RuleSignals, judged_memory
 from proxy.seams.embedder import Embedder
 from proxy.seams.surroundings import Surroundings
+from storage.features.recalls import Recall, Recalled, Recalls
 from storage.interfaces import MemoryReader
-from storage.recalls import Recall, Recalled, Recalls
 from storage.values import Anchor
 
 CANARY_FRONT: Final = "canary"

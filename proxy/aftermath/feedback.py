@@ -16,9 +16,9 @@ from proxy.seams.cases import OpensCases, Signal
 from proxy.seams.faults import MalformedRequest, NotFound, RateLimited
 from proxy.seams.operation import GiveFeedback, Noted
 from proxy.seams.surroundings import Surroundings
-from storage.failures import Failure, Failures
+from storage.features.failures import Failure, Failures, JoinCase
+from storage.features.recalls import Recalls
 from storage.interfaces import MemoryReader
-from storage.recalls import Recalls
 
 PER_DAY_MAX: Final = 20
 """Feedbacks of one principal of one tenant in 24 hours. An operator's are not counted."""
@@ -91,7 +91,7 @@ class TakingFeedback:
         if opens_case(kind, said.grade):
             case_id = await self._cases.open_case(_signal(failure, said))
         if case_id is not None:
-            await self._failures.join(failure.failure_id, case_id)
+            await self._failures.order(JoinCase(failure.failure_id, case_id))
         return Noted(
             failure_id=failure.failure_id, kind=kind, grade=said.grade, case_id=case_id or ""
         )

@@ -15,8 +15,8 @@ from proxy.aftermath.canaries import CANARY_FRONT
 from proxy.aftermath.replay import NothingKept, Replays
 from proxy.aftermath.trial import Trials
 from proxy.seams.cases import Signal
-from storage.paroles import OnProbation, Paroles
-from storage.recalls import Recall, Recalls
+from storage.features.parole import EndProbations, GrantParole, OnProbation, Paroles, RefuseParole
+from storage.features.recalls import Recall, Recalls
 from storage.values import Standing
 
 _OF_RULES: Final = frozenset({SignalKind.ANCHOR, SignalKind.CANARY})
@@ -116,8 +116,9 @@ class Paroling:
             status = MemoryStatus.LIVE
             return Paroled(standing=Standing(memory_id=memory_id, tenant=tenant, status=status))
         trial = await self._trials.tried(hidden)
-        record = self._paroles.grant if trial.passed else self._paroles.refuse
-        return Paroled(standing=await record(hidden, trial.said, by), trial=trial)
+        order = GrantParole if trial.passed else RefuseParole
+        standing = await self._paroles.order(order(hidden, trial.said, by))
+        return Paroled(standing=standing, trial=trial)
 
     async def end_probations(self) -> None:
         """End the probations that are over.
@@ -127,4 +128,4 @@ class Paroling:
         """
         over = await asyncio.to_thread(self._probations.over)
         if over:
-            await self._paroles.end(over)
+            await self._paroles.order(EndProbations(over))

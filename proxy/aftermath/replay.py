@@ -14,8 +14,8 @@ import numpy as np
 
 from policy.model import Memory, MemoryId, Tenant
 from proxy.seams.cases import Signal
+from storage.features.recalls import Recall, Recalled, Recalls
 from storage.interfaces import MemoryReader
-from storage.recalls import Recall, Recalled, Recalls
 
 _LISTED_MAX: Final = 50
 

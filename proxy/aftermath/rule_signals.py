@@ -14,7 +14,7 @@ from policy.model import HistoryEntry, Memory, MemoryId, PrincipalId, Tenant
 from policy.text.skeleton import skeleton
 from proxy.seams.cases import OpensCases, Signal
 from proxy.seams.surroundings import Surroundings
-from storage.failures import Failure, Failures
+from storage.features.failures import Failure, Failures, JoinCase
 from storage.values import Anchor
 
 _LOG: Final = logging.getLogger("mnemogate.aftermath")
@@ -132,7 +132,7 @@ class RuleSignals:
         )
         case_id = await self._cases.open_case(signal) or ""
         if case_id:
-            await self._failures.join(failure.failure_id, case_id)
+            await self._failures.order(JoinCase(failure.failure_id, case_id))
         return failure.failure_id, case_id
 
 

@@ -16,7 +16,7 @@ from policy.text.whole_words import words_of
 from proxy.aftermath.replay import Place
 from proxy.aftermath.rule_signals import judged_step, rules_of
 from proxy.seams.cases import Signal
-from storage.cases import Accused
+from storage.features.cases import Accused
 from storage.interfaces import MemoryReader
 from storage.values import Anchor
 

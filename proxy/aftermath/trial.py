@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from policy.after.attribution import Ask, Control, Ending, Limits, Plan
+from policy.after.case_steps import CaseMode
 from policy.after.parole import PAROLES_MAX, Against, StepDone, Trial, TrialStep
 from policy.after.rule_judge import RegisteredRule, RuleJudge
 from policy.after.signals import Grade, SignalKind
@@ -24,9 +25,9 @@ from proxy.aftermath.rule_signals import judged_memory
 from proxy.aftermath.rules import Spoken, accused, rules_for
 from proxy.seams.cases import AsksJudges, ShownMemory, Signal
 from proxy.seams.embedder import Embedder
-from storage.cases import Case, CaseMode
+from storage.features.cases import Case
+from storage.features.parole import Hidden
 from storage.interfaces import MemoryReader
-from storage.paroles import Hidden
 from storage.values import Anchor
 
 _ASKS_MAX = 100

@@ -23,11 +23,11 @@ from proxy.cli.short_ids import check_beginning, only_id
 from proxy.cli.terminal import Terminal, inert
 from proxy.cli.verification import Verification, Verifier
 from proxy.settings.load import Settings
-from storage import trusted_files
 from storage.audit import BadCheckpoint, VerdictLeaf, VerifierKey, decode_leaf
 from storage.errors import StorageError, StoreCorrupt
+from storage.ground import trusted_files
+from storage.ground.trusted_files import Trust, reason
 from storage.opening import offline_store
-from storage.trusted_files import Trust, reason
 
 _NOTE_LEN_MAX: Final = 65_536
 _PAGE_LEN: Final = 1000

@@ -35,7 +35,7 @@ from proxy.cli.terminal import Terminal, inert
 from proxy.seams.backend_listing import ListedMemory
 from proxy.seams.guard import Unsettled
 from proxy.seams.operation import HttpRequest
-from storage.trusted_files import reason
+from storage.ground.trusted_files import reason
 
 SHOWN: Final = 20
 """How many differences are printed; the file has all of them."""

@@ -24,9 +24,9 @@ from proxy.cli.verification import Verifier
 from proxy.ledger.sessions import Sessions
 from proxy.settings.load import Settings
 from storage.errors import BadBackup, NoSecrets, StorageError, StoreRolledBack
+from storage.ground.trusted_files import UnfitFile, reason, refuse_replaceable
 from storage.interfaces import AuditedView, Backup
 from storage.opening import offline_store, verified_backup
-from storage.trusted_files import UnfitFile, reason, refuse_replaceable
 
 _WITHOUT_SECRETS: Final = (
     "without secrets: it can be checked and read, but restored only together with the three files "

@@ -13,8 +13,8 @@ import msgspec
 
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import Terminal
-from storage import trusted_files
-from storage.trusted_files import Trust, UnfitFile
+from storage.ground import trusted_files
+from storage.ground.trusted_files import Trust, UnfitFile
 
 # The function of a command. It returns an `Exit`; `mnemogate mcp`, which wraps a program,
 # returns that program's exit code.

@@ -21,9 +21,9 @@ from proxy.cli.terminal import answering
 from proxy.reporting.ocsf import DetectionFinding, finding_of
 from storage.audit import IncidentLeaf, InterceptedLeaf, Leaf
 from storage.errors import StorageError
+from storage.ground.trusted_files import reason
 from storage.interfaces import OfflineStore
 from storage.opening import offline_store
-from storage.trusted_files import reason
 
 # The number of leaves read in one transaction. A longer transaction would keep the gate from
 # reusing pages.

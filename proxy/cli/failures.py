@@ -19,7 +19,7 @@ from storage.errors import (
     StoreRolledBack,
     UnknownFormat,
 )
-from storage.trusted_files import reason
+from storage.ground.trusted_files import reason
 
 _OTHER_VERSION: Final = "install the version that wrote it"
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from policy.after.case_steps import CaseStep
 from proxy.admin.wire.incidents import INCIDENTS
 from proxy.admin.wire.wrong_answers import (
     BLAME,
@@ -24,7 +25,6 @@ from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import answering
 from proxy.reporting.incident_notice import incident_event
 from proxy.reporting.ocsf import DetectionFinding, Resource, Unmapped, finding
-from storage.cases import CaseStep
 
 _SETTLED: Final = frozenset({"healed", "convicted", "closed"})
 

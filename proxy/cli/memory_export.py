@@ -16,11 +16,11 @@ from proxy.cli.failures import next_step
 from proxy.cli.proven_memories import Head, proven
 from proxy.cli.terminal import inert
 from proxy.seams.tenants import DEFAULT_TENANT
-from storage import trusted_files
 from storage.audit import BadCheckpoint, VerifierKey
 from storage.errors import StorageError, StoreCorrupt
+from storage.ground import trusted_files
+from storage.ground.trusted_files import Trust, reason
 from storage.opening import offline_store
-from storage.trusted_files import Trust, reason
 
 _KEY_LEN = 32
 

@@ -49,7 +49,8 @@ from proxy.settings.load import Address, Settings
 from proxy.settings.wider import wider_rules, wider_settings
 from proxy.transport.auth import NewKey, first_keys
 from proxy.transport.connection import check_aiohttp
-from storage.clock import SteadyClock
+from storage.features.registered import PutKey
+from storage.ground.clock import SteadyClock
 from storage.interfaces import Failpoint, Store
 from storage.opening import open_store
 from storage.values import StoreStatus
@@ -367,6 +368,6 @@ async def _first_keys(foundation: Foundation, services: Services) -> tuple[NewKe
     now_ms = foundation.surroundings.now_ms()
     first = first_keys(store.reader.keys(), settings.agent_key, settings.operator_key, now_ms)
     for record in first.records:
-        await store.writer.put_key(record, START)
+        await store.writer.order(PutKey(record, START))
     services.authenticator.invalidate()
     return first.shown

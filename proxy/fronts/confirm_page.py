@@ -34,7 +34,8 @@ from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.transport.auth import Authenticator, operator_of
 from proxy.transport.exchange import Incoming
 from storage.errors import StorageError
-from storage.interfaces import Followed, MemoryReader
+from storage.features.behind.followed import Followed
+from storage.interfaces import MemoryReader
 from storage.values import HeldCandidate
 
 ROUTE: Final = f"{CONFIRM}/{{}}"

@@ -12,8 +12,9 @@ from proxy.guard.local import Guarding
 from proxy.guard.sieve import Owned, Sieve
 from proxy.seams.guard import Unsettled
 from proxy.seams.http_backend import ItemDue, ShownMemory
-from storage.hidden_behind import HiddenBehind, HiddenThere, HidingDue
-from storage.interfaces import Forwards, Pins
+from storage.features.behind.hidden import HiddenBehind, HiddenThere, HidingDue, RecordHiding
+from storage.features.behind.intents import Forwards
+from storage.features.pinned_tools import Pins
 from storage.values import ClosedKey
 
 _AT_ONCE: Final = 256
@@ -237,10 +238,12 @@ class GuardingKeys:
             StorageError: It is not recorded; ask nothing, or ask once more.
         """
         target = target_of(self._target_prefix, server)
-        await self._hidden_behind.record(
-            tuple(
-                (one.keyed, one.tenant, HiddenThere(one.tenant, target, one.hiding, done, said))
-                for one, said in zip(due, kept, strict=True)
+        await self._hidden_behind.order(
+            RecordHiding(
+                tuple(
+                    (one.keyed, one.tenant, HiddenThere(one.tenant, target, one.hiding, done, said))
+                    for one, said in zip(due, kept, strict=True)
+                )
             )
         )
 
@@ -250,7 +253,9 @@ class GuardingKeys:
         Raises:
             StorageError: It is not recorded; ask once more.
         """
-        await self._hidden_behind.record(tuple((one.keyed, one.tenant, None) for one in due))
+        await self._hidden_behind.order(
+            RecordHiding(tuple((one.keyed, one.tenant, None) for one in due))
+        )
 
 
 def _due(one: HidingDue) -> ItemDue | None:

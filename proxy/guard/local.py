@@ -61,7 +61,9 @@ from proxy.seams.operation import Proposal, WrittenItem
 from proxy.seams.surroundings import Surroundings
 from storage.audit import class_lowered
 from storage.errors import StorageError, UnknownCandidate
-from storage.interfaces import Followed, Forwards, Pins
+from storage.features.behind.followed import Followed
+from storage.features.behind.intents import Forwards
+from storage.features.pinned_tools import Pins
 from storage.values import ADOPTS, Behind, Decision
 from telemetry.events import TraceContext
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from policy.model import MemoryId, Principal
 from proxy.guard.live_texts import LiveTexts
-from storage.recalls import LaterHits, Recall, Recalled, Recalls
+from storage.features.recalls import LaterHits, Recall, Recalled, Recalls
 
 _OPERATION: Final = "execute_tool"
 """OpenTelemetry's `gen_ai.operation.name` of what another server did."""

@@ -60,6 +60,7 @@ from proxy.seams.withholding import Watches
 from proxy.transport.responses import observation_for
 from proxy.withhold.convictions import Convictions
 from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
+from storage.features.trust.trust_intake import RecordOutcome
 from storage.interfaces import MemoryReader, MemoryWriter
 from storage.values import Decision, Outcome, Submission
 from telemetry.events import TraceContext
@@ -216,13 +217,12 @@ class Writing:
             return
         # A report that cannot be recorded now is made again with the next full window.
         with contextlib.suppress(StorageError):
-            await self._outcomes.record_outcome(
-                Reported(
-                    kind=OutcomeKind.SUSTAINED_BURST,
-                    principal_id=principal.principal_id,
-                    tenant=principal.tenant,
-                )
+            burst = Reported(
+                kind=OutcomeKind.SUSTAINED_BURST,
+                principal_id=principal.principal_id,
+                tenant=principal.tenant,
             )
+            await self._outcomes.order(RecordOutcome(burst))
 
     async def _paced(self, owner: PrincipalId, *, alone: bool) -> None:
         """Yield to other requests between two proposals of a batch.

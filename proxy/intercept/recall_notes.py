@@ -11,7 +11,7 @@ from policy.model import Channel, Memory, Principal, Tenant
 from proxy.seams.cases import RULES
 from proxy.seams.operation import Found, History, Listed, Search, memories_of
 from proxy.seams.recalls import EntersContexts, ReadAnswer, Shown
-from storage.recalls import Recall, Recalled, Recalls
+from storage.features.recalls import Recall, Recalled, Recalls
 
 _LEFT_OUT: Final = "left out"
 

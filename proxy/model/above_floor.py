@@ -9,8 +9,8 @@ from proxy.dialects.model.withheld import Leave
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.model.memory_seam import Asked
 from proxy.withhold.left_out import without
+from storage.features.recalls import InContext
 from storage.interfaces import MemoryReader
-from storage.recalls import InContext
 
 
 class AboveFloor:

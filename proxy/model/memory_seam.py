@@ -23,7 +23,7 @@ from proxy.dialects.model.withheld import Leave
 from proxy.dialects.sse import Event
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.withhold.asking import NOWHERE, Conversation
-from storage.recalls import InContext
+from storage.features.recalls import InContext
 from telemetry.events import TraceContext
 
 

@@ -13,7 +13,7 @@ from proxy.ledger.reading import RecalledSpan
 from proxy.model.memory_seam import Prepared
 from proxy.seams.operation import memories_of
 from proxy.seams.recalls import Shown
-from storage.recalls import InContext, Recalls, Reply, Span, Where
+from storage.features.recalls import InContext, Recalls, Reply, Span, Where
 
 SERVED_MAX: Final = 65_536
 """Memories of all principals of which the last recall is known; others have none."""

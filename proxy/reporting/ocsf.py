@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
+from policy.after.case_steps import CaseStep
 from storage.audit import IncidentLeaf
-from storage.cases import CaseStep
 
 SCHEMA_VERSION: Final = "1.5.0"
 CLASS_UID: Final = 2004

@@ -20,7 +20,7 @@ from proxy.settings.after import SentryReceiver
 from proxy.settings.values import BadValue
 from proxy.transport.addresses import LookUp, look_up
 from storage.audit import IncidentLeaf
-from storage.cases import Case
+from storage.features.cases import Case
 
 if TYPE_CHECKING:
     # An extra, which is not there for every process that names this module.

@@ -337,7 +337,7 @@ class HttpBackend(ListsAll, Protocol):
 class ItemDue(msgspec.Struct, frozen=True, kw_only=True):
     """One act on a server's item that is due because its memory is hidden, or shown again.
 
-    The fields are those of `storage.hidden_behind.HidingDue`.
+    The fields are those of `storage.features.behind.hidden.HidingDue`.
     """
 
     keyed: bytes

@@ -22,8 +22,8 @@ from proxy.settings.review_webhook import (
 from proxy.settings.servers import Text
 from proxy.settings.table import SENTRY_DSN
 from proxy.settings.values import BadValue, Secret, table_of
-from storage.cases import NAMED_MAX
-from storage.recalls import RecallOptions
+from storage.features.cases import NAMED_MAX
+from storage.features.recalls import RecallOptions
 
 _DAYS_MAX: Final = 3_650
 _RECALLS_MAX: Final = 100_000_000

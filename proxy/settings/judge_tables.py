@@ -12,7 +12,7 @@ from msgspec import Meta
 from proxy.settings.review_webhook import Network, network_of
 from proxy.settings.servers import NAME_PATTERN, Text, check_url
 from proxy.settings.values import BadValue, table_of
-from storage.trusted_files import UnfitFile, reason, refuse_replaceable
+from storage.ground.trusted_files import UnfitFile, reason, refuse_replaceable
 
 
 class _JudgeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

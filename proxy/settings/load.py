@@ -45,8 +45,8 @@ from proxy.settings.table import (
 )
 from proxy.settings.values import Address, BadValue, Raw, Secret, no_such
 from proxy.settings.values import path as path_of
-from storage.recalls import RecallOptions
-from storage.trusted_files import UnfitFile, read_file, reason, refuse_replaceable
+from storage.features.recalls import RecallOptions
+from storage.ground.trusted_files import UnfitFile, read_file, reason, refuse_replaceable
 from telemetry.settings import TelemetrySettings
 
 CONFIG_ENV = "MNEMOGATE_CONFIG"

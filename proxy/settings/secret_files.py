@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from proxy.settings.values import BadValue, Secret, exact_secret
-from storage.trusted_files import Trust, UnfitFile, read_file, reason
+from storage.ground.trusted_files import Trust, UnfitFile, read_file, reason
 
 _FILE_BYTES_MAX: Final = 1024
 LIST_BYTES_MAX: Final = 16 * 1024

@@ -13,7 +13,7 @@ import msgspec
 from policy.places import Patterns
 from proxy.dialects.mcp.maps import MAP_BYTES_MAX, MapError, Posture, ToolMap, parse_map
 from proxy.dialects.model.memory_tools import Maps
-from storage.trusted_files import UnfitFile, read_file
+from storage.ground.trusted_files import UnfitFile, read_file
 
 CONTEXT_MAP: Final = "context"
 # The map that store mode uses: its tools are those of the server `server-memory`.

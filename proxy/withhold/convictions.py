@@ -29,7 +29,8 @@ from policy.withheld.pieces import (
 )
 from proxy.seams.recalls import ScreensRows
 from proxy.withhold.texts import strings_of
-from storage.interfaces import MemoryReader, Quarantined
+from storage.features.quarantine.quarantined import Quarantined
+from storage.interfaces import MemoryReader
 
 CLEAN_MAX: Final = 32_768
 _NO_LIMIT: Final = 1 << 62

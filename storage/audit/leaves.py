@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
+from policy.after.case_steps import CaseMode, CaseSignal, CaseStep
 from policy.labels.derive import is_lowered
 from policy.model import (
     Basis,
@@ -29,7 +30,6 @@ from policy.model import (
     Tenant,
 )
 from policy.verdict import InvariantBroken, Reason
-from storage.cases import CaseMode, CaseSignal, CaseStep
 from storage.errors import StoreCorrupt
 from storage.values import VOUCH, Decision, Row
 
@@ -150,7 +150,7 @@ class ResultLeaf(
 class IncidentLeaf(
     msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=5
 ):
-    """One step in the case of a wrong answer (`storage.cases`).
+    """One step in the case of a wrong answer (`storage.features.cases`).
 
     The counts are those of the case so far.
     """
@@ -164,7 +164,7 @@ class IncidentLeaf(
     asks: _Index
     culprits: _Index
     by: PrincipalId
-    # In a fixed word, why a person is needed (`storage.cases.Case.why`).
+    # In a fixed word, why a person is needed (`storage.features.cases.Case.why`).
     why: Annotated[str, Meta(min_length=1, max_length=32)] | None = None
 
 

@@ -24,13 +24,13 @@ from storage.audit import (
     wrongly_lowered,
 )
 from storage.errors import StoreCorrupt
+from storage.features.behind.filing import FORWARDS
+from storage.features.quarantine.hiding import QUARANTINES
 from storage.tables.change import Nodes, leaf_source
 from storage.tables.codec import (
     NO_ORDINAL,
     StoreHeader,
-    decode_forward,
     decode_held,
-    decode_hidden_by,
     decode_id,
     decode_nonce,
     decode_row,
@@ -39,13 +39,11 @@ from storage.tables.codec import (
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import (
     CHILDREN,
-    FORWARDS,
     HELD,
     IDS,
     KEYED,
     LEAVES,
     NONCES,
-    QUARANTINES,
     ROWS,
     TABLES,
     VECTORS,
@@ -287,8 +285,7 @@ class _Walk:
 
     def _check_intents(self) -> set[bytes]:
         waiting: set[bytes] = set()
-        for key, payload in self._view.scan(FORWARDS):
-            record = decode_forward(payload)
+        for key, record in self._view.records(FORWARDS):
             stored = self._view.get(ROWS, ordinal_key(record.ordinal))
             row = None if stored is None else decode_row(stored)
             if row is None or row.candidate_id != key.hex() or row.leaf_index != record.leaf_index:
@@ -319,10 +316,10 @@ class _Walk:
             self._problem(f"{len(filed)} keys name rows that are not filed under them")
 
     def _check_hidden(self) -> None:
-        for key, payload in self._view.scan(QUARANTINES):
+        for key, hidden in self._view.records(QUARANTINES):
             stored = self._view.get(IDS, key)
             status = None if stored is None else decode_id(stored).status
-            if not decode_hidden_by(payload).by or status in {None, MemoryStatus.LIVE}:
+            if not hidden.by or status in {None, MemoryStatus.LIVE}:
                 self._problem(f"memory {key.hex()} is shown, and somebody hides it")
 
     def _check_lineage(self) -> None:

@@ -10,14 +10,14 @@ import numpy as np
 
 from policy.model import Hit, SourceKind
 from storage.audit import VerdictLeaf
+from storage.features.parole import parole_record
 from storage.read.exposure import Origin, Placing
-from storage.tables.change import read_leaf
+from storage.tables.change import LABELS, read_leaf
 from storage.tables.codec import ordinal_key
 from storage.tables.lmdb_store import VECTORS, View
 from storage.tables.rows import read_row
 from storage.values import Row
 from storage.write.engine import Engine
-from storage.write.paroling import parole_record
 
 _KEPT_MAX: Final = 65_536
 
@@ -25,7 +25,7 @@ _KEPT_MAX: Final = 65_536
 class Origins:
     """The origins of rows. An origin never changes, so a bounded number is cached. Any thread.
 
-    A label can rise (`Engine.labels_raised`); then all origins are read anew.
+    A label can rise (`LABELS`); then all origins are read anew.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -95,8 +95,8 @@ class Origins:
 
     def _kept(self) -> dict[int, Origin | None]:
         raised, kept = self._known
-        if raised != self._engine.labels_raised:
-            raised, kept = self._engine.labels_raised, {}
+        if raised != self._engine.moves[LABELS]:
+            raised, kept = self._engine.moves[LABELS], {}
             self._known = (raised, kept)
         return kept
 

@@ -27,13 +27,14 @@ from policy.model import (
 )
 from policy.query import EVERYTHING, Filter, matches
 from storage.derived.catalogue import Ordinals
+from storage.features.lines import denied_lines
+from storage.features.recalls import NEAREST_MAX
+from storage.features.trust.trust_reads import TrustReads
 from storage.read.answer_room import AnswerRoom
 from storage.read.as_of import marks_at, stood, without_memories
 from storage.read.check import check_store
 from storage.read.exposure import EXAMINED_MIN, Exposure, Placing
 from storage.read.origins import Origins
-from storage.read.trust_reads import TrustReads
-from storage.recalls import NEAREST_MAX
 from storage.tables.codec import (
     NO_ORDINAL,
     decode_anchor,
@@ -67,7 +68,6 @@ from storage.values import (
     Turnover,
 )
 from storage.write.engine import Engine
-from storage.write.lines import denied_lines
 from storage.write.wellness import notice, writable
 
 Selected = TypeVar("Selected")
@@ -496,7 +496,7 @@ class EmbeddedReader(TrustReads):
         """
         # The count is read before the anchors: after a change in between, this reading counts as
         # outdated.
-        changes = self._engine.anchor_changes
+        changes = self._engine.moves[ANCHORS]
         known, by_tenant = self._anchors
         if known != changes:
             by_tenant = self._anchors_by_tenant()

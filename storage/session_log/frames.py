@@ -19,7 +19,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from storage.ground.randomness import random_bytes
-from storage.state_directory import FILE_MODE, fsync_directory
+from storage.ground.state_directory import FILE_MODE, fsync_directory
 
 NAME: Final = "log"
 UNFINISHED: Final = ".log.unfinished"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage.errors import StoreUnavailable
+from storage.ground.state_directory import DIRECTORY_MODE, fsync_directory
 from storage.session_log.frames import (
     NAME,
     UNFINISHED,
@@ -25,7 +26,6 @@ from storage.session_log.frames import (
     read_contents,
     write_all,
 )
-from storage.state_directory import DIRECTORY_MODE, fsync_directory
 
 DIRECTORY: Final = "sessions"
 RECORD_LEN_MAX: Final = 16 * 1024 * 1024

@@ -11,7 +11,7 @@ from typing import Final
 import lmdb
 
 from storage.errors import StoreUnavailable
-from storage.state_directory import DIRECTORY_MODE, FILE_MODE, fsync_directory
+from storage.ground.state_directory import DIRECTORY_MODE, FILE_MODE, fsync_directory
 
 _DATA: Final = "data.mdb"
 _MAKING: Final = "making.mdb"

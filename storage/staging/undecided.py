@@ -21,8 +21,8 @@ import lmdb
 
 from policy.model import CandidateId
 from storage.errors import StoreUnavailable
+from storage.ground.state_directory import FILE_MODE
 from storage.staging.sealing import unpacked, unseal
-from storage.state_directory import FILE_MODE
 from storage.values import STAGED_IN_MEMORY, Contents, Sealed
 
 UNLINKED: Final = "unlinked file"

@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from policy.model import CandidateId, Tenant
+from policy.model import CandidateId, PrincipalId, Tenant
+from policy.ruleset import Ruleset
 from policy.verdict import InvariantBroken
-from storage.audit import Leaf, Tree, decode_leaf, encode_leaf, sign_checkpoint
+from storage.audit import (
+    Leaf,
+    OperatorLeaf,
+    Tree,
+    decode_leaf,
+    encode_leaf,
+    sign_checkpoint,
+)
 from storage.errors import StoreCorrupt
 from storage.tables.codec import HeldRow, StoreHeader, ordinal_key
-from storage.tables.lmdb_store import LEAVES, NODES, Draft, View
+from storage.tables.keys import KeyedNames
+from storage.tables.lmdb_store import LEAVES, NODES, Draft, LmdbStore, View
 from storage.values import Contents, HeldCandidate, Outcome, Row
+
+Result = TypeVar("Result")
+Result_co = TypeVar("Result_co", covariant=True)
+
+LABELS: Final = b"labels"
+"""The mark of a change after which the origins of rows have to be read anew."""
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,12 +88,27 @@ class Added(msgspec.Struct, frozen=True, kw_only=True):
     before: Row | None = None
 
 
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a change knows of its store: the rules in force, and how many bytes may be added."""
+
+    names: KeyedNames
+    ruleset: Ruleset
+    room_bytes: int
+    failpoint: Callable[[str], None]
+
+
 class Change:
     """One write transaction under way. Writer thread only; a new one for every attempt."""
 
-    def __init__(self, draft: Draft, generation: Generation, now_ms: int) -> None:
+    def __init__(
+        self, draft: Draft, generation: Generation, now_ms: int, around: Surroundings
+    ) -> None:
         self.draft = draft
         self.now_ms = now_ms
+        self.names = around.names
+        self.ruleset = around.ruleset
+        self.room_bytes = around.room_bytes
+        self.failpoint = around.failpoint
         self.before = generation.header
         self.version = generation.header.version
         self.next_ordinal = generation.header.next_ordinal
@@ -91,13 +122,10 @@ class Change:
         self.superseded: list[tuple[int, Row]] = []
         self.readmitted: list[tuple[int, Row]] = []
         self.erased: list[int] = []
-        # Whether a person raised the label of a row, and the live rows with raised labels.
-        self.relabelled = False
+        # The live rows whose labels a person raised.
         self.raised: list[tuple[int, Row]] = []
-        # Whether a memory was put under quarantine, or is shown again.
-        self.quarantines_moved = False
-        # Whether a key of a server behind was closed, or opened.
-        self.closed_moved = False
+        # Tables, and other marks, whose changes caches follow (`Access.moves`).
+        self.moved: set[bytes] = set()
         # Candidates judged in this transaction, and the data to keep of those that are held.
         self.judged: tuple[CandidateId, ...] = ()
         self.kept: dict[CandidateId, Contents] = {}
@@ -125,6 +153,11 @@ class Change:
         self.draft.append(LEAVES, ordinal_key(index), data)
         return index
 
+    def note(self, action: str, subject: str, by: PrincipalId, detail: str) -> int:
+        """Append the leaf of what a person, or the store by itself, did; returns its index."""
+        leaf = OperatorLeaf(at_ms=self.now_ms, action=action, subject=subject, by=by, detail=detail)
+        return self.log(leaf)
+
     def finish(self, origin: str, signer: Ed25519PrivateKey) -> Generation:
         """Write header and signed checkpoint; returns the store's generation once this commits."""
         header = msgspec.structs.replace(
@@ -147,6 +180,53 @@ class Change:
         note = sign_checkpoint(origin, self._tree.size, root, signer)
         self.draft.put_checkpoint(note)
         return Generation(header=header, tree=self._tree, note=note)
+
+
+class Order(Protocol[Result_co]):
+    """Something that is ordered of the store, as a value; the writer carries it out."""
+
+    def carry_out(self, change: Change) -> Result_co:
+        """Make the change, with its leaf, and return the answer. Writer thread only.
+
+        If an error is raised, nothing of the change is written.
+        """
+        ...
+
+
+class TakesOrders(Protocol):
+    """The writer of a store, as features know it. Any event loop."""
+
+    async def order(self, order: Order[Result]) -> Result:
+        """Carry out an order in one transaction; it is durable when this returns.
+
+        Raises:
+            StorageError: The order's own error, or one of those of `MemoryWriter.submit`; nothing
+                was changed, unless the outcome is unknown.
+        """
+        ...
+
+    async def order_together(self, order: Order[Result]) -> Result:
+        """Carry out an order in one transaction with all others that wait now; else like `order`.
+
+        Without this, each of fifty callers would wait for the commits of all before it.
+        """
+        ...
+
+
+class Access(msgspec.Struct, frozen=True, kw_only=True):
+    """An open store as its features use it. `clock` tells Unix milliseconds.
+
+    `moves` counts, for each table or mark, the durable changes that were marked with it; it moves
+    before such a change is answered.
+    """
+
+    store: LmdbStore
+    names: KeyedNames
+    clock: Callable[[], int]
+    writer: TakesOrders
+    moves: Mapping[bytes, int]
+    # The number of leaves in the log.
+    leaf_count: Callable[[], int]
 
 
 def leaf_source(view: View) -> Callable[[int], bytes]:

@@ -28,16 +28,9 @@ from policy.model import (
     SourceKind,
     Tenant,
 )
-from policy.trust.ladder import TrustLevel
 from policy.verdict import Reason
-from storage.cases import Case
 from storage.errors import StoreCorrupt
-from storage.failures import Failure
-from storage.hidden_behind import HiddenThere
-from storage.incidents import Incident
-from storage.paroles import ParoleRecord
-from storage.trust import TrustEvent
-from storage.values import Anchor, Decision, KeyRecord, Pinned, Row
+from storage.values import Anchor, Decision, KeyRecord, Row
 
 FORMAT: Final = b"\x01"
 STORE_FORMAT: Final = 6
@@ -166,48 +159,6 @@ class NonceRecord(msgspec.Struct, frozen=True, array_like=True):
     outcome: FirstOutcome
 
 
-class TrustRecord(msgspec.Struct, frozen=True, array_like=True):
-    """Trust of one channel principal; the fields are those of `TrustState`."""
-
-    principal_id: PrincipalId
-    level: TrustLevel
-    violations_count: int
-    good: float
-    bad: float
-    cusum: float = 0.0
-    latched_at_ms: int | None = None
-    probation_left: int = 0
-    probation_since_ms: int | None = None
-    good_day: int = 0
-    good_today: int = 0
-    restores_count: int = 0
-
-
-class OriginRecord(msgspec.Struct, frozen=True, array_like=True):
-    """The trust in what one tool of one server brings into the sessions of a tenant.
-
-    `trust.principal_id` is empty. Server and tool have the names that leaves may show.
-    """
-
-    tenant: Tenant
-    server: str
-    tool: str
-    trust: TrustRecord
-
-
-class StandingRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A released memory, which counts as a good outcome if it is still there in due time."""
-
-    tenant: Tenant
-    name: bytes  # the key of the memory in the table of ids
-    ordinal: int
-    leaf_index: int
-    principal_id: PrincipalId
-    origin: bytes = b""  # the key in the table of origins; empty where there is no origin
-    server: str = ""
-    tool: str = ""
-
-
 class HeldRow(msgspec.Struct, frozen=True, array_like=True):
     """One candidate that waits for a person.
 
@@ -233,25 +184,6 @@ class HeldRow(msgspec.Struct, frozen=True, array_like=True):
     # The keys of its lines in `lines`, should they be let in. A candidate with the same is not held
     # beside this one.
     lines: tuple[bytes, ...] = ()
-
-
-class LineRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A person's decision on a line of a place: let in, until it is carried out once, or denied."""
-
-    by: PrincipalId
-    candidate_id: CandidateId
-    at_ms: int
-    restores: int  # how often the store had been restored
-    # Let in: the version of the memory to change that was shown; 0 where there was none.
-    target_version: int = 0
-
-
-class DeniedRecord(msgspec.Struct, frozen=True, array_like=True):
-    """How many acts of denial a group had on its latest day with one, and the latest of them."""
-
-    day: int
-    count: int
-    act: str
 
 
 class SealedIntercept(msgspec.Struct, frozen=True, array_like=True):
@@ -289,35 +221,6 @@ class StagedEvidence(msgspec.Struct, frozen=True, array_like=True):
     repeats_hidden: bool = False
 
 
-class ForwardRecord(msgspec.Struct, frozen=True, array_like=True):
-    """An admitted change that the server behind may not have received.
-
-    `sent` is False if a person released the change and it was not sent yet. `unknown` is True if
-    the log says that the change was sent and its answer was lost.
-    """
-
-    tenant: Tenant
-    target: str
-    name: bytes  # the key of the memory in the table of ids
-    ordinal: int
-    leaf_index: int
-    sent: bool
-    unknown: bool = False
-    # What goes with a released change to its server; b"" once it was settled.
-    blob: bytes = b""
-
-
-class HiddenBy(msgspec.Struct, frozen=True, array_like=True):
-    """Who hides one memory: `OPERATOR` for a command on this memory alone, or incidents by ids.
-
-    The record is there while the memory is quarantined, and stays with a deleted one.
-    """
-
-    by: tuple[str, ...]
-
-
-OPERATOR: Final = "operator"
-
 encode = msgspec.msgpack.Encoder().encode
 
 decode_header = msgspec.msgpack.Decoder(StoreHeader).decode
@@ -326,24 +229,9 @@ decode_brief = msgspec.msgpack.Decoder(RowBrief).decode
 decode_scope = msgspec.msgpack.Decoder(Scope).decode
 decode_id = msgspec.msgpack.Decoder(IdRecord).decode
 decode_nonce = msgspec.msgpack.Decoder(NonceRecord).decode
-decode_trust = msgspec.msgpack.Decoder(TrustRecord).decode
-decode_origin = msgspec.msgpack.Decoder(OriginRecord).decode
-decode_recent = msgspec.msgpack.Decoder(tuple[TrustEvent, ...]).decode
-decode_counted = msgspec.msgpack.Decoder(int).decode
-decode_standing = msgspec.msgpack.Decoder(StandingRecord).decode
 decode_held = msgspec.msgpack.Decoder(HeldRow).decode
 decode_intercept = msgspec.msgpack.Decoder(SealedIntercept).decode
 decode_evidence = msgspec.msgpack.Decoder(HeldEvidence).decode
 decode_staged = msgspec.msgpack.Decoder(StagedEvidence).decode
 decode_key = msgspec.msgpack.Decoder(KeyRecord).decode
 decode_anchor = msgspec.msgpack.Decoder(Anchor).decode
-decode_forward = msgspec.msgpack.Decoder(ForwardRecord).decode
-decode_hidden_by = msgspec.msgpack.Decoder(HiddenBy).decode
-decode_incident = msgspec.msgpack.Decoder(Incident).decode
-decode_case = msgspec.msgpack.Decoder(Case).decode
-decode_failure = msgspec.msgpack.Decoder(Failure).decode
-decode_hidden_there = msgspec.msgpack.Decoder(HiddenThere).decode
-decode_parole = msgspec.msgpack.Decoder(ParoleRecord).decode
-decode_line = msgspec.msgpack.Decoder(LineRecord).decode
-decode_denied = msgspec.msgpack.Decoder(DeniedRecord).decode
-decode_pins = msgspec.msgpack.Decoder(Pinned).decode

@@ -23,77 +23,65 @@ from storage.errors import (
     StoreUnavailable,
 )
 from storage.ground.lease import Lease
-from storage.state_directory import FILE_MODE, fsync_directory
+from storage.ground.state_directory import FILE_MODE, fsync_directory
 from storage.tables.codec import StoreHeader, decode_header, encode, frame, unframe
 from storage.tables.copying import copy_compactly
+from storage.tables.table import Record, RecordTable
 
 META: Final = b"meta"
 ROWS: Final = b"rows"
 VECTORS: Final = b"vectors"
 IDS: Final = b"ids"
 NONCES: Final = b"nonces"
-TRUST: Final = b"trust"
-CHARGES: Final = b"charges"
 TOKENS: Final = b"tokens"
 HELD: Final = b"held"
 LEAVES: Final = b"leaves"
 NODES: Final = b"nodes"
 KEYS: Final = b"keys"
 ANCHORS: Final = b"anchors"
-FORWARDS: Final = b"forwards"
 KEYED: Final = b"keyed"
-PINS: Final = b"pins"
-ORIGINS: Final = b"origins"
-RECENT: Final = b"recent"
-COUNTED: Final = b"counted"
-STANDING: Final = b"standing"
-QUARANTINES: Final = b"quarantines"
-INCIDENTS: Final = b"incidents"
 CHILDREN: Final = b"children"
-CASES: Final = b"cases"
-FAILURES: Final = b"failures"
-PAROLES: Final = b"paroles"
-CLOSED: Final = b"closed"
-HIDDEN_THERE: Final = b"hidden_there"
-FORGOTTEN: Final = b"forgotten"
-LINES: Final = b"lines"
+OF_FEATURES: Final = (
+    b"trust",
+    b"charges",
+    b"forwards",
+    b"pins",
+    b"origins",
+    b"recent",
+    b"counted",
+    b"standing",
+    b"quarantines",
+    b"incidents",
+    b"cases",
+    b"failures",
+    b"paroles",
+    b"closed",
+    b"hidden_there",
+    b"forgotten",
+    b"lines",
+)
+"""The tables that features declare in `storage.features`; none of the core's code reads them."""
 TABLES: Final = (
     META,
     ROWS,
     VECTORS,
     IDS,
     NONCES,
-    TRUST,
-    CHARGES,
     TOKENS,
     HELD,
     LEAVES,
     NODES,
     KEYS,
     ANCHORS,
-    FORWARDS,
     KEYED,
-    PINS,
-    ORIGINS,
-    RECENT,
-    COUNTED,
-    STANDING,
-    QUARANTINES,
-    INCIDENTS,
     CHILDREN,
-    CASES,
-    FAILURES,
-    PAROLES,
-    CLOSED,
-    HIDDEN_THERE,
-    FORGOTTEN,
-    LINES,
+    *OF_FEATURES,
 )
 _HEADER_KEY: Final = b"header"
 _CHECKPOINT_KEY: Final = b"checkpoint"
 _UNERASED_KEY: Final = b"unerased"
 # The map size is address space and not disk: it has room for what purges may use beyond the quota
-# (`storage.write.usage`), and for the pages that a batch copies.
+# (`storage.tables.usage`), and for the pages that a batch copies.
 _MAP_PER_QUOTA: Final = 2.0
 _MAP_SPARE_BYTES: Final = 64 * 1024 * 1024
 _READERS_MAX: Final = 512
@@ -118,6 +106,15 @@ class View:
         value = self._txn.get(key, db=self._tables[table])
         return None if value is None else unframe(table, key, bytes(value))
 
+    def read(self, table: RecordTable[Record], key: bytes) -> Record | None:
+        """The record under a key.
+
+        Raises:
+            StoreCorrupt: The stored value does not match its digest.
+        """
+        payload = self.get(table, key)
+        return None if payload is None else table.decoded(payload)
+
     def has(self, table: bytes, key: bytes) -> bool:
         """Whether a key is there; the value is not read."""
         return self._txn.get(key, db=self._tables[table]) is not None
@@ -131,6 +128,13 @@ class View:
                     yield bytes(key), unframe(table, bytes(key), bytes(value))
         finally:
             cursor.close()
+
+    def records(
+        self, table: RecordTable[Record], start: bytes = b""
+    ) -> Iterator[tuple[bytes, Record]]:
+        """Every key from `start` on, in byte order, with its record."""
+        for key, payload in self.scan(table, start):
+            yield key, table.decoded(payload)
 
     def keys(self, table: bytes, start: bytes = b"") -> Iterator[bytes]:
         """Every key from `start` on, in byte order; the values are not read."""
@@ -176,6 +180,10 @@ class Draft(View):
     def put(self, table: bytes, key: bytes, payload: bytes) -> None:
         """Frame and store a payload, replacing what was there."""
         self._txn.put(key, frame(table, key, payload), db=self._tables[table])
+
+    def write(self, table: RecordTable[Record], key: bytes, record: Record) -> None:
+        """Store a record, replacing what was there."""
+        self.put(table, key, encode(record))
 
     def append(self, table: bytes, key: bytes, payload: bytes) -> None:
         """Like `put`, for a key that is above all others in its table; cheaper."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -16,27 +17,27 @@ from policy.model import (
     Memory,
     MemoryId,
     MemoryStatus,
-    PrincipalId,
     Reads,
     Tenant,
 )
-from policy.trust.ladder import TrustState
-from storage.errors import StoreCorrupt
+from storage.audit import NO_STEP_BEFORE
+from storage.errors import StoreCorrupt, UnknownMemory
 from storage.tables.codec import (
     NO_ORDINAL,
     HeldRow,
     IdRecord,
-    TrustRecord,
     decode_id,
     decode_row,
     ordinal_key,
 )
 from storage.tables.expiry import expiry_ms
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import CHILDREN, IDS, KEYED, ROWS, View
+from storage.tables.lmdb_store import CHILDREN, IDS, KEYED, ROWS, Draft, View
 from storage.values import HeldCandidate, Row
 
 GROUP_LEN: Final = 7
+STANDING: Final = frozenset({MemoryStatus.LIVE, MemoryStatus.QUARANTINED})
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 ENDING: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
 """After such a row a memory begins anew."""
 _CANDIDATE_ID_LEN: Final = 16
@@ -46,6 +47,20 @@ def read_id(view: View, name: bytes) -> IdRecord | None:
     """Where a memory's newest row is; None if the memory never existed."""
     payload = view.get(IDS, name)
     return None if payload is None else decode_id(payload)
+
+
+def read_standing(view: View, name: bytes) -> IdRecord:
+    """Where the newest row of a memory is that is shown, or under quarantine.
+
+    A memory that is still being sent to another server is neither: no read shows it yet.
+
+    Raises:
+        UnknownMemory: There is no such memory, or it was deleted.
+    """
+    known = read_id(view, name)
+    if known is None or known.status not in STANDING:
+        raise UnknownMemory("there is no such memory")
+    return known
 
 
 def read_row(view: View, ordinal: int) -> Row:
@@ -185,20 +200,36 @@ def children_of(
             yield ordinal, row
 
 
+def file_lineage(draft: Draft, names: KeyedNames, ordinal: int, candidate: Candidate) -> None:
+    """File a row under each parent that its candidate names."""
+    for parent in candidate.derived_from:
+        draft.put(CHILDREN, names.children(candidate.tenant, parent) + ordinal_key(ordinal), b"")
+
+
+def step_before(newest: Row | None) -> int:
+    """The index of the leaf of a memory's latest step, which the leaf of its next step will name.
+
+    A purge leaves no step behind, so after one the next step names none.
+    """
+    return NO_STEP_BEFORE if newest is None or newest.erased else newest.leaf_index
+
+
+def subject_of(memory_id: MemoryId, candidate_id: str) -> str:
+    """The name of a memory in leaves: its own id where we made it, else its candidate's id.
+
+    A client's own id could be any text, and a leaf stays after a purge: the candidate's id is ours.
+    """
+    return memory_id if is_uuid(memory_id) else f"candidate {candidate_id}"
+
+
+def is_uuid(memory_id: MemoryId) -> bool:
+    """Whether a memory's id is one that the store could have made, and so no client's own text."""
+    return _UUID.fullmatch(memory_id) is not None
+
+
 def is_expired(row: Row, now_ms: int) -> bool:
     """Whether a memory, given by its newest row, is past its own expiry."""
     return row.expires_at is not None and expiry_ms(row.expires_at) <= now_ms
-
-
-def trust_of(record: TrustRecord) -> TrustState:
-    """The trust state that a stored record describes."""
-    return TrustState(**{name: getattr(record, name) for name in TrustState.__struct_fields__})
-
-
-def trust_record(state: TrustState, principal_id: PrincipalId) -> TrustRecord:
-    """The stored record of a trust state; `principal_id` is empty if the state is an origin's."""
-    fields = {name: getattr(state, name) for name in TrustState.__struct_fields__}
-    return TrustRecord(principal_id=principal_id, **fields)
 
 
 def held_key(candidate_id: CandidateId) -> bytes | None:

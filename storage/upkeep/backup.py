@@ -26,19 +26,19 @@ from msgspec import Meta
 
 from storage.audit import BadCheckpoint, VerifierKey, open_checkpoint
 from storage.errors import BadBackup, StoreUnavailable
-from storage.session_log.frames import NAME
-from storage.session_log.log import DIRECTORY
-from storage.state_directory import (
+from storage.ground.state_directory import (
     DIRECTORY_MODE,
     SECRET_LEN,
     Secrets,
     fsync_directory,
     write_durably,
 )
+from storage.ground.trusted_files import Trust, UnfitFile, read_file, reason, refuse_replaceable
+from storage.session_log.frames import NAME
+from storage.session_log.log import DIRECTORY
 from storage.tables.copying import DATA, copy_compactly
 from storage.tables.formats import refuse_unknown
 from storage.tables.read_only import header_of, hot, read_only
-from storage.trusted_files import Trust, UnfitFile, read_file, reason, refuse_replaceable
 from storage.values import BackupSummary
 from storage.write.checkpoint_copy import NOTE_LEN_MAX
 

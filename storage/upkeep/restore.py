@@ -13,20 +13,20 @@ from policy.ruleset import Ruleset
 from storage.audit import BadCheckpoint, Tree, VerifierKey, open_checkpoint
 from storage.embedded import EmbeddedOptions, open_embedded
 from storage.errors import BadBackup, NoSecrets, StoreRolledBack, StoreUnavailable
-from storage.interfaces import AuditedView
-from storage.session_log.frames import FrameKeys, make, read_contents
-from storage.session_log.log import DIRECTORY
-from storage.state_directory import (
+from storage.ground.state_directory import (
     DIRECTORY_MODE,
     FILE_MODE,
     Secrets,
     fsync_directory,
     write_durably,
 )
+from storage.ground.trusted_files import UnfitFile, read_file
+from storage.interfaces import AuditedView
+from storage.session_log.frames import FrameKeys, make, read_contents
+from storage.session_log.log import DIRECTORY
 from storage.tables.change import Nodes, leaf_source
 from storage.tables.copying import fsync_file
 from storage.tables.read_only import read_only
-from storage.trusted_files import UnfitFile, read_file
 from storage.upkeep.backup import (
     CHECKPOINT,
     SECRET_NAMES,

@@ -13,7 +13,7 @@ from policy.labels.derive import read_candidate
 from policy.model import CandidateId, Digest, Memory, PrincipalId, Provenance, Reading
 from policy.trust.ladder import TrustState
 from policy.verdict import Hold, Reason, Reject
-from storage.deadline import Due
+from storage.ground.deadline import Due
 from storage.tables.codec import (
     FirstOutcome,
     HeldEvidence,

@@ -14,11 +14,11 @@ from storage.audit import (
     open_checkpoint,
 )
 from storage.errors import StoreRolledBack, StoreUnavailable
-from storage.state_directory import DIRECTORY_MODE, write_durably
+from storage.ground.state_directory import DIRECTORY_MODE, write_durably
+from storage.ground.trusted_files import UnfitFile, read_file
 from storage.tables.change import Nodes, leaf_source
 from storage.tables.codec import StoreHeader
 from storage.tables.lmdb_store import View
-from storage.trusted_files import UnfitFile, read_file
 
 NOTE_LEN_MAX: Final = 64 * 1024
 

@@ -6,8 +6,7 @@ The code takes a permit, and checks it once more.
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -15,7 +14,6 @@ import msgspec
 from policy.model import (
     Candidate,
     ChangeKind,
-    Forwarded,
     MemoryId,
     MemoryStatus,
     PrincipalId,
@@ -23,73 +21,31 @@ from policy.model import (
 )
 from policy.verdict import Hold, InvariantBroken, Permit, Reject
 from storage.audit import (
-    NO_STEP_BEFORE,
     OBSERVED_HOLD,
     OBSERVED_REJECT,
-    Culprit,
-    ResultLeaf,
     VerdictLeaf,
 )
 from storage.errors import StalePermit
+from storage.features.follower import Follower, Judged, Landed
 from storage.ground.randomness import random_bytes
 from storage.tables.change import Added, Change
-from storage.tables.closed_keys import close_key
-from storage.tables.codec import NO_ORDINAL, ForwardRecord, IdRecord, encode, ordinal_key
-from storage.tables.forgotten_texts import forget_text
-from storage.tables.keys import KeyedNames, uuid_of
-from storage.tables.lmdb_store import (
-    CHILDREN,
-    FORWARDS,
-    IDS,
-    KEYED,
-    QUARANTINES,
-    ROWS,
-    VECTORS,
-    Draft,
+from storage.tables.codec import NO_ORDINAL, IdRecord, encode, ordinal_key
+from storage.tables.keys import uuid_of
+from storage.tables.lmdb_store import CHILDREN, IDS, ROWS, VECTORS
+from storage.tables.rows import (
+    ENDING,
+    candidate_of,
+    file_lineage,
+    is_expired,
+    is_uuid,
+    read_id,
+    read_row,
+    step_before,
+    text_of,
 )
-from storage.tables.rows import candidate_of, is_expired, read_id, read_row, text_of
 from storage.values import Decision, Kept, Row
-from storage.write.hidden_items import forget_kept
 
 _BORN_AGAIN: Final = (MemoryStatus.DELETED, MemoryStatus.LIVE)
-_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
-
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """An admitted candidate, with everything that its row and its leaf will state."""
-
-    candidate: Candidate
-    canonical: bytes
-    salt: bytes
-    intercepted_index: int
-    trust_level: str
-    vector: bytes
-    embedder_id: str
-    approved_by: PrincipalId | None = None
-    # The objection of an enforcing gate, where a gate that only observes (observe mode) admitted
-    # the candidate.
-    objection: Hold | Reject | None = None
-    # Guard mode (docs/architecture.md#mcp): the row is an intent until the server behind has
-    # answered.
-    guarded_key: str | None = None
-    sent: bool = True
-    blob: bytes = b""
-    # Whether the server behind had the memory before the gate was put in front of it: then nothing
-    # is ever sent.
-    is_there: bool = False
-    culprit: Culprit | None = None
-    session: str | None = None
-    after_reading: bool = False
-    read_origins: tuple[str, ...] = ()
-
-
-class Landed(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the memory of an admitted candidate is stored."""
-
-    ordinal: int
-    leaf_index: int
-    row: Row
-    status: MemoryStatus
 
 
 class Committer:
@@ -98,12 +54,9 @@ class Committer:
     `required` are the steps of the gate in force, and `epoch` is that of the ruleset in force.
     """
 
-    def __init__(
-        self, names: KeyedNames, required: frozenset[int], failpoint: Callable[[str], None]
-    ) -> None:
-        self._names = names
+    def __init__(self, required: frozenset[int], followers: Sequence[Follower]) -> None:
         self._required = required
-        self._failpoint = failpoint
+        self._followers = followers
 
     def commit(self, change: Change, permit: Permit, judged: Judged, epoch: int) -> Landed:
         """Put one admitted candidate into the transaction: leaf, row, vector, id, version.
@@ -120,7 +73,7 @@ class Committer:
         candidate = judged.candidate
         minted = candidate.memory_id is None
         memory_id = candidate.memory_id or _minted()
-        name = self._names.memory(candidate.tenant, memory_id)
+        name = change.names.memory(candidate.tenant, memory_id)
         # No lookup is needed: the id of a new memory is 122 random bits drawn a moment ago.
         known = None if minted else read_id(change.draft, name)
         stored = None if known is None else read_row(change.draft, known.ordinal)
@@ -132,7 +85,7 @@ class Committer:
         permit.spend()
         change.version += 1
         landing = _Landing(
-            names=self._names,
+            followers=self._followers,
             change=change,
             permit=permit,
             judged=judged,
@@ -141,14 +94,14 @@ class Committer:
             stored=stored,
             keyed=b""
             if key is None
-            else self._names.guarded(candidate.tenant, candidate.target, key),
+            else change.names.guarded(candidate.tenant, candidate.target, key),
         )
         leaf_index = landing.log()
         vector, embedder_id = landing.vector()
         row = landing.row(leaf_index, embedder_id)
-        self._failpoint("before_put")
+        change.failpoint("before_put")
         landed = landing.put(name, row, vector)
-        self._failpoint("after_put")
+        change.failpoint("after_put")
         return landed
 
     def _verify(self, permit: Permit, judged: Judged, epoch: int) -> None:
@@ -165,7 +118,7 @@ class Committer:
 class _Landing(msgspec.Struct, frozen=True, kw_only=True):
     """One admitted candidate that is being put into a transaction."""
 
-    names: KeyedNames
+    followers: Sequence[Follower]
     change: Change
     permit: Permit
     judged: Judged
@@ -179,7 +132,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         judged = self.judged
         # A client's own id could contain any text, and a leaf stays after a purge. So the leaf has
         # an id that the store made.
-        plain = _UUID.fullmatch(self.memory_id) is not None
+        plain = is_uuid(self.memory_id)
         return self.change.log(
             VerdictLeaf(
                 candidate_id=self.permit.candidate_id,
@@ -257,8 +210,9 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         if known is not None and stored is not None and known.status is MemoryStatus.LIVE:
             change.superseded.append((known.ordinal, stored))
             change.live_count -= 1
-        if kind in {ChangeKind.DELETE, ChangeKind.PURGE} and not self.keyed:
-            self._hide_what_stays(ordinal)
+        if kind in ENDING and not self.keyed and known is not None:
+            for follower in self.followers:
+                follower.ends(change, known, ordinal)
         if kind is ChangeKind.PURGE:
             self._erase()
         status = self._status(kind)
@@ -268,13 +222,12 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         change.draft.append(ROWS, ordinal_key(ordinal), stored_row)
         change.charges[row.tenant] += len(stored_row) + len(vector)
         change.draft.put(IDS, name, encode(IdRecord(ordinal, status)))
-        file_lineage(change.draft, self.names, ordinal, self.judged.candidate)
+        file_lineage(change.draft, change.names, ordinal, self.judged.candidate)
         if (
             known is not None and (known.status, status) == _BORN_AGAIN
         ) or kind is ChangeKind.PURGE:
-            # An earlier memory with the same id is gone. A person who hid that one has not seen the
-            # new one.
-            change.quarantines_moved |= change.draft.delete(QUARANTINES, name)
+            for follower in self.followers:
+                follower.begins_anew(change, name)
         live = status is MemoryStatus.LIVE
         # The vector of a quarantined memory is indexed as well, for the day when it is shown again.
         if status is not MemoryStatus.DELETED:
@@ -289,39 +242,12 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
                     before=stored if standing else None,
                 )
             )
-        if self.keyed:
-            self._file_behind(name, ordinal, row)
-        return Landed(ordinal=ordinal, leaf_index=row.leaf_index, row=row, status=status)
-
-    def _file_behind(self, name: bytes, ordinal: int, row: Row) -> None:
-        """File the memory under its key on the server behind, in the admitting transaction.
-
-        It is also recorded that the call may be sent, or, for a memory that the server has already,
-        that nothing is left to send.
-        """
-        draft, candidate = self.change.draft, self.judged.candidate
-        draft.put(KEYED, self.keyed + ordinal_key(ordinal), b"")
-        if self.judged.is_there:
-            self.change.log(
-                ResultLeaf(
-                    candidate_id=row.candidate_id,
-                    at_ms=self.change.now_ms,
-                    verdict_index=row.leaf_index,
-                    result=Forwarded.DONE,
-                    by=candidate.principal_id,
-                )
-            )
-            return
-        record = ForwardRecord(
-            tenant=candidate.tenant,
-            target=candidate.target,
-            name=name,
-            ordinal=ordinal,
-            leaf_index=row.leaf_index,
-            sent=self.judged.sent,
-            blob=b"" if self.judged.sent else self.judged.blob,
+        landed = Landed(
+            name=name, ordinal=ordinal, leaf_index=row.leaf_index, row=row, status=status
         )
-        draft.put(FORWARDS, bytes.fromhex(row.candidate_id), encode(record))
+        for follower in self.followers:
+            follower.landed(change, self.judged, landed)
+        return landed
 
     def _status(self, kind: ChangeKind) -> MemoryStatus:
         if self.keyed and not self.judged.is_there:
@@ -349,18 +275,6 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         vector = self.change.draft.get(VECTORS, ordinal_key(self.known.ordinal))
         return (b"", "") if vector is None else (vector, self.stored.embedder_id)
 
-    def _hide_what_stays(self, step: int) -> None:
-        """Keep what its server has of a memory that ends here hidden: nothing is sent to that."""
-        if self.known is None or self.known.status is MemoryStatus.DELETED:
-            return
-        ordinal, change = self.known.ordinal, self.change
-        hidden = self.known.status is MemoryStatus.QUARANTINED
-        while ordinal != NO_ORDINAL:
-            row = read_row(change.draft, ordinal)
-            close_key(change, self.names, ordinal, row, unless_after=ordinal, hidden=hidden)
-            forget_text(change, self.names, step, ordinal, row, hidden=hidden)
-            ordinal = row.prev_ordinal
-
     def _erase(self) -> None:
         """Replace every row of the memory by one without content, and drop its vectors."""
         if self.known is None:
@@ -369,14 +283,13 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         while ordinal != NO_ORDINAL:
             row = read_row(draft, ordinal)
             freed = len(draft.get(VECTORS, ordinal_key(ordinal)) or b"")
-            if row.keyed:
-                draft.delete(KEYED, row.keyed + ordinal_key(ordinal))
-                draft.delete(FORWARDS, bytes.fromhex(row.candidate_id))
-                forget_kept(self.change, row.keyed)
+            for follower in self.followers:
+                follower.erases(self.change, ordinal, row)
             if not row.erased:
                 for parent in candidate_of(row).derived_from:
                     draft.delete(
-                        CHILDREN, self.names.children(row.tenant, parent) + ordinal_key(ordinal)
+                        CHILDREN,
+                        self.change.names.children(row.tenant, parent) + ordinal_key(ordinal),
                     )
                 left = encode(_contentless(row))
                 freed += len(encode(row)) - len(left)
@@ -385,20 +298,6 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             draft.delete(VECTORS, ordinal_key(ordinal))
             self.change.erased.append(ordinal)
             ordinal = row.prev_ordinal
-
-
-def step_before(newest: Row | None) -> int:
-    """The index of the leaf of a memory's latest step, which the leaf of its next step will name.
-
-    A purge leaves no step behind, so after one the next step names none.
-    """
-    return NO_STEP_BEFORE if newest is None or newest.erased else newest.leaf_index
-
-
-def file_lineage(draft: Draft, names: KeyedNames, ordinal: int, candidate: Candidate) -> None:
-    """File a row under each parent that its candidate names."""
-    for parent in candidate.derived_from:
-        draft.put(CHILDREN, names.children(candidate.tenant, parent) + ordinal_key(ordinal), b"")
 
 
 def _approver(judged: Judged) -> PrincipalId | None:

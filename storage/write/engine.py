@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Never, TypeVar
 
@@ -32,7 +33,7 @@ from storage.errors import (
 )
 from storage.interfaces import Failpoint
 from storage.staging.staging import Staging
-from storage.tables.change import Change, Generation
+from storage.tables.change import Change, Generation, Order, Surroundings
 from storage.tables.codec import StoreHeader
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import Draft, LmdbStore, View
@@ -96,19 +97,11 @@ class Engine:
         self.remarks = parts.derived.remarks
         # Whether purged bytes stay in the file until it is rewritten.
         self.unerased = False
-        # A counter of changes of the anchors; it moves before such a change is answered. Evidence
-        # that was read under another count is stale.
-        self.anchor_changes = 0
+        # For each mark of changes (`Change.moved`) how many are durable; it moves before such a
+        # change is answered. What was read under another count is stale.
+        self.moves: Counter[bytes] = Counter()
         # The function that is called for each hold that nobody decided, once its end is durable.
         self.expired: Callable[[HeldCandidate, Outcome], None] = _unheard
-        # A counter of changes of what is under quarantine, which moves before such a change is
-        # answered; 0 while nothing is, and nothing was since the start.
-        self.quarantine_changes = 0
-        # The same of the keys of servers behind that are closed, and opened.
-        self.closings = 0
-        # A counter of labels that persons raised. An origin that was read under another count is
-        # stale.
-        self.labels_raised = 0
         # The interceptor's own records of candidates, kept apart from staging (MWP 3.2, check 7).
         self.register: dict[CandidateId, InterceptRecord] = {}
         # Purged ordinals whose vectors may still be in the index and in the index's files.
@@ -204,11 +197,11 @@ class Engine:
         # take what is kept for deletions. Room that a purge frees is free only in the next
         # transaction.
         taken = max(0, change.charges.total())
-        room = self.parts.store.quota_bytes - self.bytes_used - taken
+        room = change.room_bytes - taken
         refusal = judge.usage.no_room(case.submission.candidate, room, change)
         if refusal is not None:
             return refusal
-        outcome = judge.judge(change, case, self.ruleset)
+        outcome = judge.judge(change, case)
         freed = outcome.decision is Decision.ADMIT or outcome.replayed
         if not freed and self._must_free(case):
             raise QuotaReached("full: a deletion that takes nothing away is not recorded")
@@ -298,6 +291,20 @@ class Engine:
             self.refused = str(error)
             raise
 
+    def carry_out(self, orders: Sequence[Order[Result]]) -> list[Result | StorageError]:
+        """The answer of each order. They share one transaction.
+
+        An order that cannot be carried out must not stop the others: each has one of its own then.
+        """
+        try:
+            return list(self.transact(lambda change: [one.carry_out(change) for one in orders]))
+        except (StoreUnavailable, OutcomeUnknown):
+            raise
+        except StorageError as error:
+            if len(orders) == 1:
+                return [error]
+            return [self.carry_out([one])[0] for one in orders]
+
     def _transacted(
         self, work: Callable[[Change], Result], confirmed: Callable[[View], bool] | None
     ) -> Result:
@@ -325,7 +332,13 @@ class Engine:
         ready = False
         try:
             self._refuse_if_overtaken(draft)
-            change = Change(draft, self.generation, parts.clock())
+            around = Surroundings(
+                names=parts.names,
+                ruleset=self.ruleset,
+                room_bytes=parts.store.quota_bytes - self.bytes_used,
+                failpoint=parts.failpoint,
+            )
+            change = Change(draft, self.generation, parts.clock(), around)
             result = work(change)
             if change.kept:
                 # Staging becomes durable before the store: a hold that survives a crash needs its
@@ -346,6 +359,8 @@ class Engine:
             parts.failpoint("after_commit")
         except lmdb.Error as error:
             draft.abort()
+            # Whatever became of the commit, the next read looks at what the store really has.
+            self.moves.update(change.moved)
             self._find_out(after, confirmed, error)
         self.bytes_used = used
         self._adopt(change, after)
@@ -403,9 +418,7 @@ class Engine:
         self.generation = after
         parts.judge.waiting.adopt(change.held_came.items(), change.held_gone)
         parts.judge.usage.adopt(change)
-        self.quarantine_changes += change.quarantines_moved
-        self.closings += change.closed_moved
-        self.labels_raised += change.relabelled
+        self.moves.update(change.moved)
         parts.staging.forget(change.judged)
         if change.asker_erases:
             parts.staging.condemn(change.held_gone)

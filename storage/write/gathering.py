@@ -15,18 +15,18 @@ from policy.labels.editing import keeps_half, text_after
 from policy.labels.forwarded_call import call_of
 from policy.model import Candidate, ChangeKind, MemoryStatus, Reading, SourceKind, meet
 from policy.trust.ladder import TrustState
+from storage.features.behind.text_behind import NOTHING_THERE, Thing, read_thing, state_of
+from storage.features.lines import Said
+from storage.features.trust.trust_intake import TrustIntake
 from storage.tables.change import Change
 from storage.tables.codec import FirstOutcome, decode_nonce
 from storage.tables.expiry import expiry_ms
 from storage.tables.keys import KeyedNames, named_incarnation
 from storage.tables.lmdb_store import NONCES, TOKENS
 from storage.tables.rows import is_expired, memory_of, read_id, read_row, text_of
+from storage.tables.usage import Usage
 from storage.values import Row, Submission
 from storage.write.case import Case
-from storage.write.lines import Said
-from storage.write.text_behind import NOTHING_THERE, Thing, read_thing, state_of
-from storage.write.trust_intake import TrustIntake
-from storage.write.usage import Usage
 
 _FLAGS_MAX: Final = 4_096
 

@@ -13,10 +13,11 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
+from storage.tables.change import Order
 from storage.values import Sealed
 from storage.write.case import Arrived
 
@@ -25,7 +26,7 @@ class Job:
     """One candidate or task for the writer. Made in the event loop that waits for it.
 
     For a candidate the job holds the ids, and the ciphertext until that is staged; no plain text.
-    A `part` is done by `together` with all other parts of the same kind that wait.
+    An `order` is carried out together with all others that wait.
     """
 
     __slots__ = (
@@ -33,11 +34,10 @@ class Job:
         "arrived",
         "future",
         "loop",
-        "part",
+        "order",
         "queued_ns",
         "sealed",
         "task",
-        "together",
     )
 
     def __init__(
@@ -47,16 +47,14 @@ class Job:
         arrived: Arrived | None = None,
         sealed: Sealed | None = None,
         task: Callable[[], Any] | None = None,
-        together: Callable[[Sequence[Any]], Sequence[Any]] | None = None,
-        part: object = None,
+        order: Order[Any] | None = None,
     ) -> None:
         self.loop = loop
         self.future: asyncio.Future[Any] = loop.create_future()
         self.arrived = arrived
         self.sealed = sealed
         self.task = task
-        self.together = together
-        self.part = part
+        self.order = order
         self.queued_ns = time.perf_counter_ns()
         # The one claim on the job: either the writer that begins it or the caller that gives up
         # takes it; `pop` is atomic.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -13,7 +13,6 @@ from policy.checks import contradicted_anchors
 from policy.facts import Approval, NonceState, TokenState
 from policy.gate import Gate
 from policy.model import Candidate, CandidateId, ChangeKind, PrincipalId
-from policy.ruleset import Ruleset
 from policy.trust.ladder import TrustState
 from policy.trust.outcomes import OutcomeKind
 from policy.verdict import Admit, Hold, InvariantBroken, Reason, Reject, Verdict
@@ -26,6 +25,10 @@ from storage.audit import (
     veiled_target,
 )
 from storage.errors import StalePermit
+from storage.features.behind.intents import overtake
+from storage.features.follower import Follower, Judged, Landed
+from storage.features.lines import LineDecisions, LineRecord
+from storage.features.trust.trust_intake import OutcomeEvent, TrustIntake
 from storage.ground.randomness import random_bytes
 from storage.staging.staging import Staging
 from storage.tables.change import Change
@@ -33,7 +36,6 @@ from storage.tables.codec import (
     NO_ORDINAL,
     FirstOutcome,
     HeldRow,
-    LineRecord,
     NonceRecord,
     SealedIntercept,
     decode_evidence,
@@ -44,14 +46,12 @@ from storage.tables.codec import (
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import HELD, NONCES, TOKENS
 from storage.tables.rows import held_candidate_of, memory_of
+from storage.tables.usage import VERDICT_BYTES, Usage
 from storage.values import ADOPTS, THE_STORE, Contents, Decision, Denial, Outcome, Submission
 from storage.write.case import Case, evidence_of, labelled, not_held, outcome_of
-from storage.write.commit import Committer, Judged, Landed
+from storage.write.commit import Committer
 from storage.write.first_outcomes import FirstOutcomes
 from storage.write.gathering import Gatherer, Known
-from storage.write.lines import LineDecisions
-from storage.write.trust_intake import OutcomeEvent, TrustIntake
-from storage.write.usage import VERDICT_BYTES, Usage
 from storage.write.waiting import HeldQueue, origin_of
 
 _PLAIN_TARGET: Final = "memories"
@@ -79,10 +79,6 @@ class _Docket(msgspec.Struct, kw_only=True):
         return None if approval is None else approval.by
 
 
-def _none_is_sent(_change: Change, _candidate_id: CandidateId) -> None:
-    """Do nothing: the default where no change goes to another server."""
-
-
 class Judge:
     """Decides candidates inside a transaction. Writer thread only."""
 
@@ -91,25 +87,22 @@ class Judge:
         gate: Gate,
         names: KeyedNames,
         staging: Staging,
-        failpoint: Callable[[str], None],
         usage: Usage,
+        followers: Sequence[Follower],
     ) -> None:
         self.usage = usage
         self._gate = gate
         self.observing = gate.observing
         self._names = names
         self._staging = staging
-        self._failpoint = failpoint
         self.waiting = HeldQueue()
         self.lines = LineDecisions(names)
-        # Ends a released change that was not sent, because another call carries its lines out.
-        self.overtake: Callable[[Change, CandidateId], None] = _none_is_sent
-        self._committer = Committer(names, gate.required, failpoint)
+        self._committer = Committer(gate.required, followers)
         self.intake = TrustIntake(names)
         self.gatherer = Gatherer(names, usage, self.intake)
         self.first_outcomes = FirstOutcomes(names, self.intake)
 
-    def judge(self, change: Change, case: Case, ruleset: Ruleset) -> Outcome:
+    def judge(self, change: Change, case: Case) -> Outcome:
         """The outcome of one case; everything that the outcome changes is put into the transaction.
 
         Raises:
@@ -131,24 +124,24 @@ class Judge:
             nonce_state=state,
             trust=self.intake.trust(change.draft, intercepted.principal_id),
         )
-        verdict = self._decide(change, docket, ruleset)
-        self._failpoint("decided")
+        verdict = self._decide(change, docket)
+        change.failpoint("decided")
         if isinstance(verdict, Hold):
             same = self._same(change, intercepted)
             if same is not None:
                 return self._waits_already(change, docket, same)
         if case.held is None:
-            docket.intercepted_index = self._log_intercepted(change, docket, ruleset)
-        return self._apply(change, docket, verdict, ruleset)
+            docket.intercepted_index = self._log_intercepted(change, docket)
+        return self._apply(change, docket, verdict)
 
-    def _decide(self, change: Change, docket: _Docket, ruleset: Ruleset) -> Verdict:
+    def _decide(self, change: Change, docket: _Docket) -> Verdict:
         started = time.perf_counter_ns()
         said = self.lines.said(change, docket.candidate)
         intercept = docket.case.intercept
         if said.let_in and intercept is not None and docket.case.approval is None:
             # The released changes end before the facts are read: this call takes their place.
             for candidate_id in {one.candidate_id for one in said.let_in}:
-                self.overtake(change, candidate_id)
+                overtake(change, candidate_id)
             seen = max(one.target_version for one in said.let_in)
             approval = Approval(by=said.let_in[0].by, digest=intercept.digest, target_version=seen)
             docket.case = msgspec.structs.replace(docket.case, let_in=approval)
@@ -156,22 +149,20 @@ class Judge:
         facts = self.gatherer.facts(change, docket.case, docket.candidate, known)
         docket.case = labelled(docket.case, facts.provenance)
         docket.target_version = 0 if facts.stored is None else facts.stored.version
-        verdict = self._gate.decide(docket.candidate, facts, ruleset)
+        verdict = self._gate.decide(docket.candidate, facts, change.ruleset)
         if isinstance(verdict, Hold):
-            docket.contradicts = contradicted_anchors(docket.candidate, facts, ruleset)
+            docket.contradicts = contradicted_anchors(docket.candidate, facts, change.ruleset)
         docket.gate_us = (time.perf_counter_ns() - started) // 1_000
         return verdict
 
-    def _apply(
-        self, change: Change, docket: _Docket, verdict: Verdict, ruleset: Ruleset
-    ) -> Outcome:
+    def _apply(self, change: Change, docket: _Docket, verdict: Verdict) -> Outcome:
         if docket.case.let_in is not None:
             # Whatever the verdict: what was let in is let in once.
             self.lines.carried_out(change, docket.candidate)
         match verdict:
             case Admit():
                 try:
-                    return self._admit(change, docket, verdict, ruleset)
+                    return self._admit(change, docket, verdict)
                 except StalePermit:
                     # The permit does not fit, so nothing was written. That counts as a gate that
                     # could not decide.
@@ -180,17 +171,17 @@ class Judge:
                         step=0,
                         memory_class=docket.candidate.memory_class,
                     )
-                    return self._reject(change, docket, refusal, ruleset)
+                    return self._reject(change, docket, refusal)
             case Hold():
                 if docket.by is not None:
                     raise InvariantBroken("the gate held a candidate that a person had approved")
-                if not self._has_place(change, docket.case.submission, ruleset):
-                    return self._reject(change, docket, not_held(verdict), ruleset)
-                return self._hold(change, docket, verdict, ruleset)
+                if not self._has_place(change, docket.case.submission):
+                    return self._reject(change, docket, not_held(verdict))
+                return self._hold(change, docket, verdict)
             case Reject():
-                return self._reject(change, docket, verdict, ruleset)
+                return self._reject(change, docket, verdict)
 
-    def _has_place(self, change: Change, submission: Submission, ruleset: Ruleset) -> bool:
+    def _has_place(self, change: Change, submission: Submission) -> bool:
         """Whether there is a place for the candidate among those that wait for a person.
 
         Where all places are taken, the oldest of the largest origin is dropped. Otherwise a sender
@@ -202,10 +193,10 @@ class Judge:
         crowding = self.waiting.crowding(change, principal_id, origin_of(submission))
         if crowding is None:
             return False
-        self.expire(change, crowding, ruleset)
+        self.expire(change, crowding)
         return True
 
-    def expire(self, change: Change, candidate_id: CandidateId, ruleset: Ruleset) -> None:
+    def expire(self, change: Change, candidate_id: CandidateId) -> None:
         """End the wait of a candidate that nobody decided, with a leaf."""
         payload = change.draft.get(HELD, bytes.fromhex(candidate_id))
         if payload is None:
@@ -221,14 +212,12 @@ class Judge:
                 candidate=decode_canonical(contents.canonical),
                 trace_id=decode_evidence(contents.evidence).trace_id,
             )
-        outcome = self.deny(
-            change, candidate_id, row, ruleset, by=THE_STORE, reason=Reason.HOLD_EXPIRED
-        )
+        outcome = self.deny(change, candidate_id, row, by=THE_STORE, reason=Reason.HOLD_EXPIRED)
         change.expired.append((held, outcome))
 
     # ---- putting the answer into the transaction -------------------------------------------------
 
-    def _log_intercepted(self, change: Change, docket: _Docket, ruleset: Ruleset) -> int:
+    def _log_intercepted(self, change: Change, docket: _Docket) -> int:
         submission = docket.case.submission
         candidate = submission.candidate
         plain = candidate.target == _PLAIN_TARGET
@@ -245,12 +234,12 @@ class Judge:
                 claimed_source=candidate.claimed_source,
                 claimed_class=candidate.memory_class,
                 class_named=candidate.class_named,
-                ruleset_digest=ruleset.digest[:_RULESET_DIGEST_LEN],
+                ruleset_digest=change.ruleset.digest[:_RULESET_DIGEST_LEN],
                 trace_id=submission.trace_id,
             )
         )
 
-    def _admit(self, change: Change, docket: _Docket, verdict: Admit, ruleset: Ruleset) -> Outcome:
+    def _admit(self, change: Change, docket: _Docket, verdict: Admit) -> Outcome:
         permit = verdict.permit
         submission = docket.case.submission
         if docket.case.staged is None or permit.candidate_id != submission.candidate_id:
@@ -277,9 +266,9 @@ class Judge:
             after_reading=provenance.after_reading,
             read_origins=provenance.read_origins,
         )
-        landed = self._committer.commit(change, permit, judged, ruleset.epoch)
+        landed = self._committer.commit(change, permit, judged, change.ruleset.epoch)
         if docket.case.held is not None:
-            self.intake.released(change, submission, landed)
+            self.intake.released(change, submission, landed.row, landed.ordinal)
             if submission.guarded_key is not None and docket.by is not None:
                 record = LineRecord(
                     docket.by,
@@ -290,7 +279,7 @@ class Judge:
                 )
                 for before in self.lines.let_in(change, docket.candidate, record):
                     # Two releases must not write one line twice.
-                    self.overtake(change, before)
+                    overtake(change, before)
         if submission.token is TokenState.VALID and submission.token_key is not None:
             change.draft.put(TOKENS, self._names.token(submission.token_key), b"")
         first = FirstOutcome(
@@ -310,22 +299,20 @@ class Judge:
         outcome = self._close(change, docket, first, landed)
         return msgspec.structs.replace(outcome, objection=verdict.objection)
 
-    def _reject(
-        self, change: Change, docket: _Docket, verdict: Reject, ruleset: Ruleset
-    ) -> Outcome:
+    def _reject(self, change: Change, docket: _Docket, verdict: Reject) -> Outcome:
         before = docket.trust
         if verdict.structural:
             docket.trust = self.intake.charge(change, docket.case.submission, before)
-        first = self._refusal(change, docket, verdict, ruleset, Decision.REJECT)
+        first = self._refusal(change, docket, verdict, Decision.REJECT)
         if docket.trust is not before:
             subject = docket.case.submission.candidate_id
             self._happened(
-                change, docket, ruleset, OutcomeKind.STRUCTURAL_REFUSAL, subject, first.leaf_index
+                change, docket, OutcomeKind.STRUCTURAL_REFUSAL, subject, first.leaf_index
             )
         return self._close(change, docket, first, None)
 
-    def _hold(self, change: Change, docket: _Docket, verdict: Hold, ruleset: Ruleset) -> Outcome:
-        first = self._refusal(change, docket, verdict, ruleset, Decision.HOLD)
+    def _hold(self, change: Change, docket: _Docket, verdict: Hold) -> Outcome:
+        first = self._refusal(change, docket, verdict, Decision.HOLD)
         submission = docket.case.submission
         candidate_id, candidate = submission.candidate_id, docket.candidate
         origin = self.intake.origin_of(candidate, submission.provenance)
@@ -379,7 +366,6 @@ class Judge:
         change: Change,
         docket: _Docket,
         verdict: Hold | Reject,
-        ruleset: Ruleset,
         decision: Decision,
     ) -> FirstOutcome:
         """Log a verdict that does not admit the candidate; returns the outcome."""
@@ -401,7 +387,7 @@ class Judge:
                 # becomes no memory.
                 memory_id=None,
                 approved_by=docket.by,
-                ruleset_epoch=ruleset.epoch,
+                ruleset_epoch=change.ruleset.epoch,
                 structural=structural,
                 trust_level=docket.trust.level.value,
                 culprit=culprit_of(submission.provenance.culprits, submission.candidate),
@@ -410,7 +396,7 @@ class Judge:
         )
         for anchor_id in docket.contradicts:
             kind = OutcomeKind.CONTRADICTED_ANCHOR
-            self._happened(change, docket, ruleset, kind, anchor_id, leaf_index)
+            self._happened(change, docket, kind, anchor_id, leaf_index)
         return FirstOutcome(
             candidate_id=submission.candidate_id,
             decision=decision,
@@ -430,7 +416,6 @@ class Judge:
         self,
         change: Change,
         docket: _Docket,
-        ruleset: Ruleset,
         kind: OutcomeKind,
         subject: str,
         cause: int,
@@ -450,7 +435,7 @@ class Judge:
             origin=origin,
             cause=cause,
         )
-        self.intake.take(change, event, ruleset)
+        self.intake.take(change, event)
         docket.trust = self.intake.trust(change.draft, candidate.principal_id)
 
     def _close(
@@ -476,7 +461,6 @@ class Judge:
         change: Change,
         candidate_id: CandidateId,
         row: HeldRow,
-        ruleset: Ruleset,
         *,
         by: PrincipalId,
         reason: Reason = Reason.DENIED_BY_PERSON,
@@ -506,7 +490,7 @@ class Judge:
                 version=change.version,
                 memory_id=None,
                 approved_by=by,
-                ruleset_epoch=ruleset.epoch,
+                ruleset_epoch=change.ruleset.epoch,
                 structural=False,
                 trust_level=trust.level.value,
             )
@@ -526,7 +510,7 @@ class Judge:
             ordinal=NO_ORDINAL,
         )
         if reason is Reason.DENIED_BY_PERSON and by != THE_STORE:
-            self.intake.denied(change, row, ruleset, leaf_index)
+            self.intake.denied(change, row, leaf_index)
             trust = self.intake.trust(change.draft, row.principal_id)
         spent = change.draft.get(NONCES, row.nonce_key)
         if spent is not None:

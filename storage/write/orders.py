@@ -1,4 +1,4 @@
-"""The decisions of people about a store: held candidates, trust, keys, anchors, rules, erasure.
+"""The decisions of people about a store as a whole: held candidates, rules, erasure.
 
 Writer thread only. Each decision adds a leaf; none moves the store's version, except a release that
 is admitted.
@@ -14,30 +14,22 @@ from typing import Final
 import msgspec
 
 from policy.facts import Approval, InterceptRecord
-from policy.model import CandidateId, PrincipalId, Tenant
+from policy.model import CandidateId, PrincipalId
 from policy.ruleset import Ruleset
-from policy.trust.ladder import TrustState
-from policy.trust.outcomes import Reported
-from storage.audit import OperatorLeaf
 from storage.errors import StorageError, StoreCorrupt, UnknownCandidate
 from storage.tables.change import Change
-from storage.tables.codec import HeldRow, decode_held, decode_intercept, encode
-from storage.tables.lmdb_store import ANCHORS, HELD, KEYS, View
+from storage.tables.codec import HeldRow, decode_held, decode_intercept
+from storage.tables.lmdb_store import HELD, View
 from storage.tables.rows import held_key
 from storage.values import (
-    FORGIVE,
     MODE_ENFORCE,
     MODE_OBSERVE,
     THE_STORE,
-    Anchor,
     Denial,
-    KeyRecord,
     Outcome,
 )
 from storage.write.case import Arrived, Case, HeldCase, held_submission
 from storage.write.engine import Engine
-from storage.write.quarantine import Quarantine
-from storage.write.vouching import Vouching
 
 _EXPIRED_AT_ONCE: Final = 256
 # For how many seconds one transaction refuses candidates that a person chose: writes wait for its
@@ -50,8 +42,6 @@ class Operating:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self.quarantine = Quarantine(engine)
-        self.vouching = Vouching(engine)
 
     # ---- decisions on held candidates ------------------------------------------------------------
 
@@ -68,7 +58,7 @@ class Operating:
             return self._lost(candidate_id, row)
 
         def work(change: Change) -> Outcome:
-            return engine.parts.judge.judge(change, case, engine.ruleset)
+            return engine.parts.judge.judge(change, case)
 
         outcome = engine.transact(work)
         engine.erase_if_due()
@@ -84,7 +74,7 @@ class Operating:
         (`Engine.erase_condemned`).
         """
         engine = self._engine
-        judge, ruleset = engine.parts.judge, engine.ruleset
+        judge = engine.parts.judge
 
         def work(change: Change) -> dict[CandidateId, Outcome | None]:
             change.asker_erases = True
@@ -94,7 +84,7 @@ class Operating:
                 row = _held_row(change.draft, one)
                 decided[one] = None
                 if row is not None:
-                    decided[one] = judge.deny(change, one, row, ruleset, by=by, denial=denial)
+                    decided[one] = judge.deny(change, one, row, by=by, denial=denial)
                 if time.monotonic_ns() >= until_ns:
                     break
             return decided
@@ -105,21 +95,9 @@ class Operating:
         engine = self._engine
 
         def work(change: Change) -> Outcome:
-            return engine.parts.judge.deny(change, candidate_id, row, engine.ruleset, by=THE_STORE)
+            return engine.parts.judge.deny(change, candidate_id, row, by=THE_STORE)
 
         return engine.transact(work)
-
-    def forgive(self, candidate_id: CandidateId, by: PrincipalId) -> int:
-        """Forget the denials of a candidate's lines, and that its text is withheld.
-
-        Returns the leaf's index.
-        """
-
-        def work(change: Change) -> int:
-            self._engine.parts.judge.lines.forgive(change, candidate_id)
-            return self._log(change, FORGIVE, candidate_id, by, "")
-
-        return self._engine.transact(work)
 
     def _held(self, candidate_id: CandidateId) -> HeldRow:
         with self._engine.parts.store.reading() as view:
@@ -191,33 +169,11 @@ class Operating:
 
         def work(change: Change) -> None:
             for candidate_id in overdue:
-                judge.expire(change, candidate_id, engine.ruleset)
+                judge.expire(change, candidate_id)
 
         # An error is ignored here: a candidate that is still held is found again the next time.
         with contextlib.suppress(StorageError):
             engine.transact(work)
-
-    # ---- decisions on trust ----------------------------------------------------------------------
-
-    def restore_trust(self, principal_id: PrincipalId, by: PrincipalId) -> TrustState:
-        """Reset a principal's trust to that of a newcomer, as an operator orders."""
-        intake = self._engine.parts.judge.intake
-        return self._engine.transact(lambda change: intake.restore(change, principal_id, by))
-
-    def restore_origin(self, tenant: Tenant, server: str, tool: str, by: PrincipalId) -> TrustState:
-        """Reset the trust of an origin to that of a newcomer, as an operator orders."""
-        intake = self._engine.parts.judge.intake
-
-        def work(change: Change) -> TrustState:
-            return intake.restore_origin(change, tenant, server, tool, by)
-
-        return self._engine.transact(work)
-
-    def record_outcome(self, reported: Reported) -> bool:
-        """Count an outcome for trust that another package reports; returns whether it counted."""
-        engine = self._engine
-        intake = engine.parts.judge.intake
-        return engine.transact(lambda change: intake.report(change, reported, engine.ruleset))
 
     def count_stood(self) -> None:
         """Count releases that nobody took back within seven days, a limited number at a time."""
@@ -229,36 +185,9 @@ class Operating:
             return
         # An error is ignored here: a release that was not counted is found again the next time.
         with contextlib.suppress(StorageError):
-            engine.transact(lambda change: intake.stood(change, engine.ruleset))
+            engine.transact(intake.stood)
 
-    # ---- decisions on keys, anchors, rules and erasure -------------------------------------------
-
-    def put_key(self, record: KeyRecord, by: PrincipalId) -> None:
-        """Add a key or replace its record."""
-        action = "key.put" if record.revoked_at_ms is None else "key.revoke"
-
-        def work(change: Change) -> None:
-            name = self._engine.parts.names.api_key(record.key_id)
-            change.draft.put(KEYS, name, encode(record))
-            self._log(change, action, record.key_id, by, record.principal.channel.value)
-
-        self._engine.transact(work)
-
-    def put_anchor(self, anchor: Anchor, by: PrincipalId) -> None:
-        """Register or replace an anchor."""
-
-        def work(change: Change) -> None:
-            name = self._engine.parts.names.anchor(anchor.tenant, anchor.anchor_id)
-            change.draft.put(ANCHORS, name, encode(anchor))
-            action = "canary.put" if anchor.is_canary else "anchor.put"
-            self._log(change, action, anchor.anchor_id, by, anchor.tenant)
-
-        try:
-            self._engine.transact(work)
-        finally:
-            # The counter is raised after a failure too, so that the next read looks at what the
-            # store really has.
-            self._engine.anchor_changes += 1
+    # ---- decisions on rules and erasure ----------------------------------------------------------
 
     def adopt_ruleset(self, ruleset: Ruleset, by: PrincipalId) -> Ruleset:
         """Put other rules in force; other rules have another epoch.
@@ -277,7 +206,7 @@ class Operating:
 
         def work(change: Change) -> None:
             change.epoch, change.ruleset_digest = adopted.epoch, adopted.digest
-            self._log(change, "ruleset.adopt", ruleset.digest, by, f"epoch {adopted.epoch}")
+            change.note("ruleset.adopt", ruleset.digest, by, f"epoch {adopted.epoch}")
 
         engine.transact(work)
         engine.ruleset = adopted
@@ -287,7 +216,7 @@ class Operating:
         """Rewrite the store without its free pages; returns the bytes saved."""
 
         def work(change: Change) -> None:
-            self._log(change, "store.compact", "store", by, "")
+            change.note("store.compact", "store", by, "")
 
         self._engine.transact(work)
         return self._engine.erase()
@@ -300,7 +229,7 @@ class Operating:
 
         def work(change: Change) -> None:
             change.observing = observing
-            self._log(change, action, "store", THE_STORE, "")
+            change.note(action, "store", THE_STORE, "")
 
         self._engine.transact(work)
 
@@ -308,15 +237,9 @@ class Operating:
         """Append a leaf about an act that concerned the store as a whole."""
 
         def work(change: Change) -> None:
-            self._log(change, action, subject, by, detail)
+            change.note(action, subject, by, detail)
 
         self._engine.transact(work)
-
-    @staticmethod
-    def _log(change: Change, action: str, subject: str, by: PrincipalId, detail: str) -> int:
-        return change.log(
-            OperatorLeaf(at_ms=change.now_ms, action=action, subject=subject, by=by, detail=detail)
-        )
 
 
 def _held_row(view: View, candidate_id: CandidateId) -> HeldRow | None:

@@ -13,10 +13,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from policy.facts import InterceptRecord
-from policy.model import CandidateId, MemoryId, PrincipalId, Tenant
+from policy.model import CandidateId, PrincipalId
 from policy.ruleset import Ruleset
-from policy.trust.ladder import TrustState
-from policy.trust.outcomes import Reported
 from policy.verdict import InvariantBroken
 from storage.errors import (
     OutcomeUnknown,
@@ -26,7 +24,8 @@ from storage.errors import (
     UnknownCandidate,
 )
 from storage.ground.randomness import random_bytes
-from storage.values import THE_STORE, Anchor, Denial, KeyRecord, Outcome, Standing, Submission
+from storage.tables.change import Order
+from storage.values import THE_STORE, Denial, Outcome, Submission
 from storage.write.case import Arrived, contents_of
 from storage.write.checkpoint_copy import CheckpointCopy
 from storage.write.engine import Engine
@@ -34,7 +33,6 @@ from storage.write.jobs import Answer, Gathering, Job, Patience, deliver
 from storage.write.orders import Operating
 from storage.write.wellness import try_again
 
-Part = TypeVar("Part")
 Result = TypeVar("Result")
 
 _CHECKPOINT_EVERY_NS: Final = 200_000_000
@@ -187,61 +185,16 @@ class EmbeddedWriter:
         await asyncio.to_thread(self._engine.erase_condemned)
         return decided
 
-    async def forgive(self, candidate_id: CandidateId, by: PrincipalId) -> int:
-        """Log that a person ended the withholding of a refused text; returns the leaf's index."""
-        return await self._run(lambda: self._operating.forgive(candidate_id, by))
+    async def order(self, order: Order[Result]) -> Result:
+        """Carry out an order in one transaction; it is durable when this returns."""
+        return await self.run(lambda: self._engine.transact(order.carry_out))
 
-    async def quarantine(
-        self,
-        memory_id: MemoryId,
-        tenant: Tenant,
-        by: PrincipalId,
-        reason: str = "",
-        *,
-        with_descendants: bool = False,
-    ) -> Standing:
-        """Take a memory out of every read at once; leaves a leaf."""
-        impose = self._operating.quarantine.impose
-        return await self._run(
-            lambda: impose(memory_id, tenant, by, reason, with_descendants=with_descendants)
-        )
-
-    async def parole(
-        self, memory_id: MemoryId, tenant: Tenant, by: PrincipalId, reason: str = ""
-    ) -> Standing:
-        """Show a quarantined memory again; leaves a leaf."""
-        lift = self._operating.quarantine.lift
-        return await self._run(lambda: lift(memory_id, tenant, by, reason))
-
-    async def vouch(
-        self, memory_id: MemoryId, tenant: Tenant, by: PrincipalId, version: int
-    ) -> Standing:
-        """Label a stored memory as a person's own; leaves a leaf."""
-        vouch = self._operating.vouching.vouch
-        return await self._run(lambda: vouch(memory_id, tenant, by, version))
-
-    async def restore_trust(self, principal_id: PrincipalId, by: PrincipalId) -> TrustState:
-        """Reset a principal's trust to a newcomer's, as an operator orders; leaves a leaf."""
-        return await self._run(lambda: self._operating.restore_trust(principal_id, by))
-
-    async def restore_origin(
-        self, tenant: Tenant, server: str, tool: str, by: PrincipalId
-    ) -> TrustState:
-        """Reset the trust in what a server's tool brings into a tenant to a newcomer's."""
-        restore = self._operating.restore_origin
-        return await self._run(lambda: restore(tenant, server, tool, by))
-
-    async def record_outcome(self, reported: Reported) -> bool:
-        """Count an outcome of the closed list in trust; returns whether it counted."""
-        return await self._run(lambda: self._operating.record_outcome(reported))
-
-    async def put_key(self, record: KeyRecord, by: PrincipalId) -> None:
-        """Add a key, or replace the record of the same key id; leaves a leaf."""
-        await self._run(lambda: self._operating.put_key(record, by))
-
-    async def put_anchor(self, anchor: Anchor, by: PrincipalId) -> None:
-        """Register or replace an anchor; leaves a leaf."""
-        await self._run(lambda: self._operating.put_anchor(anchor, by))
+    async def order_together(self, order: Order[Result]) -> Result:
+        """Carry out an order in one transaction with all others that wait now."""
+        job = Job(asyncio.get_running_loop(), order=order)
+        self._put(job)
+        result: Result = await job.answer(self._patience)
+        return result
 
     async def adopt_ruleset(self, ruleset: Ruleset, by: PrincipalId) -> Ruleset:
         """Put other rules in force for everything judged from here on.
@@ -265,21 +218,6 @@ class EmbeddedWriter:
             StorageError: The task's own error, or one of those of `submit`.
         """
         return await self._run(task)
-
-    async def run_together(
-        self, work: Callable[[Sequence[Part]], Sequence[Result | StorageError]], part: Part
-    ) -> Result:
-        """Have the writer thread do `work` with all of its parts that wait, in one transaction.
-
-        Without this, each of fifty callers would wait for the commits of all before it.
-
-        Raises:
-            StorageError: The part's own error, or one of those of `submit`.
-        """
-        job = Job(asyncio.get_running_loop(), together=work, part=part)
-        self._put(job)
-        result: Result = await job.answer(self._patience)
-        return result
 
     async def _run(self, task: Callable[[], Result], patience: Patience | None = None) -> Result:
         job = Job(asyncio.get_running_loop(), task=task)
@@ -328,10 +266,10 @@ class EmbeddedWriter:
             self._run_task(first)
             return True
         batch, rest, stop = self._fill(first)
-        # Nobody may rely on the order of what waits at the same time, so all parts go first.
-        parts = [job for job in batch if job.arrived is None and job.claim()]
-        for work in dict.fromkeys(job.together for job in parts):
-            self._run_parts([job for job in parts if job.together == work])
+        # Nobody may rely on the order of what waits at the same time, so all orders go first.
+        ordered = [job for job in batch if job.order is not None and job.claim()]
+        if ordered:
+            self._run_orders(ordered)
         submitted = [job for job in batch if job.arrived is not None and job.claim()]
         if submitted:
             self._run_batch(submitted)
@@ -340,7 +278,7 @@ class EmbeddedWriter:
         return not stop
 
     def _fill(self, first: Job) -> tuple[list[Job], Job | None, bool]:
-        """All waiting submissions and parts, up to the limits of a batch; no timer is needed.
+        """All waiting submissions and orders, up to the limits of a batch; no timer is needed.
 
         Also returns the command that ended the batch, and whether the queue is empty.
         """
@@ -388,14 +326,11 @@ class EmbeddedWriter:
             answer = error
         self._answer([(job, answer)])
 
-    def _run_parts(self, jobs: list[Job]) -> None:
-        work = jobs[0].together
-        if work is None:
-            raise InvariantBroken("a job without work was queued")
+    def _run_orders(self, jobs: list[Job]) -> None:
         self._begin(jobs)
         answers: Sequence[object]
         try:
-            answers = work([job.part for job in jobs])
+            answers = self._engine.carry_out([job.order for job in jobs if job.order is not None])
         except StorageError as error:
             answers = [error] * len(jobs)
         self._answer(list(zip(jobs, answers, strict=True)))

@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from policy.after.case_steps import CaseSignal, CaseStep
 from policy.model import PrincipalId, Tenant
 from proxy.embed.embedding import StaticEmbedder
-from storage.cases import CaseSignal, CaseStep, Opening
+from storage.features.cases import Opening
+from storage.features.cases.case_records import MoveCase, OpenCase
 from tests.benchmarks import anchors, model
 from tests.benchmarks.load import WORDS
 from tests.benchmarks.pairs import ratio_of
@@ -170,8 +172,8 @@ async def _opened(place: Path, tables: str, count: int) -> None:
                 failure_id=f"{number:020x}",
             )
             async with room:
-                case = await cases.open(opening)
-                await cases.move(case.case_id, CaseStep.CLOSED, OPERATOR)
+                case = await cases.order(OpenCase(opening))
+                await cases.order(MoveCase(case.case_id, CaseStep.CLOSED, OPERATOR))
 
         async with asyncio.TaskGroup() as group:
             for number in range(count):

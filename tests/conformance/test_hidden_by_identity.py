@@ -18,6 +18,7 @@ from proxy.dialects.mcp.results import filtering
 from proxy.seams.guard import Forwarded
 from proxy.seams.operation import Proposal
 from proxy.settings.tool_maps import shipped_map
+from storage.features.quarantine.hiding import Quarantine
 from tests.unit.proxy.guarded import (
     AGENT,
     BY,
@@ -168,7 +169,7 @@ async def test_a_hidden_memory_is_in_no_answer_and_all_others_are(
         assert await shown(seen.guard, name, answer) is answer, "control: nothing is hidden"
         there = lines_in(answer)
         assert LIE in there
-        await seen.store.writer.quarantine(memory_id, AGENT.tenant, BY)
+        await seen.store.writer.order(Quarantine(memory_id, AGENT.tenant, BY))
         honest = [line for line in there if line != LIE]
         assert lines_in(await shown(seen.guard, name, answer)) == honest
         assert "Zebra" not in json.dumps(await shown(seen.guard, name, answer))
@@ -204,7 +205,7 @@ async def test_the_sentence_inside_a_longer_one_is_another_memory(tmp_path: Path
     with guarded(tmp_path) as seen:
         memory_id = await lands(seen, HONEST[0], "Ada")
         answer = _both(_graph(*HONEST))
-        await seen.store.writer.quarantine(memory_id, AGENT.tenant, BY)
+        await seen.store.writer.order(Quarantine(memory_id, AGENT.tenant, BY))
         left = json.dumps(await shown(seen.guard, "server-memory", answer))
         assert [line for line in HONEST if line in left] == [*HONEST[1:]]
 
@@ -217,9 +218,9 @@ async def test_a_younger_copy_goes_with_it_and_a_proven_or_older_one_shows_it(
         older = await lands(seen, LIE, "Grace")
         memory_id = await lands(seen, LIE, "Ada")
         await lands(seen, LIE, "Joan")
-        await seen.store.writer.quarantine(memory_id, AGENT.tenant, BY)
+        await seen.store.writer.order(Quarantine(memory_id, AGENT.tenant, BY))
         assert await shown(seen.guard, "server-memory", answer) is answer
-        await seen.store.writer.quarantine(older, AGENT.tenant, BY)
+        await seen.store.writer.order(Quarantine(older, AGENT.tenant, BY))
         assert LIE not in lines_in(await shown(seen.guard, "server-memory", answer))
         await lands(seen, LIE, "Olga", PERSON)
         assert await shown(seen.guard, "server-memory", answer) is answer

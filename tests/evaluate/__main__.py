@@ -23,7 +23,7 @@ from proxy.cli.failures import leaf_of
 from proxy.cli.progress import working
 from proxy.cli.terminal import Terminal, inert, silence
 from storage.errors import StorageError
-from storage.trusted_files import reason
+from storage.ground.trusted_files import reason
 from tests.evaluate.attacks import Broken
 from tests.evaluate.book import Book
 from tests.evaluate.report import report

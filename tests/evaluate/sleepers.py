@@ -1,6 +1,6 @@
 """Which agents the trust rules latch: sleepers, on-off attackers and honest agents.
 
-Outcomes are given to `policy.trust.score` directly, as `storage.write.trust_intake` does in a
+Outcomes are given to `policy.trust.score` directly, as `trust_intake` does in a
 running sidecar; there is no network and no store. Outcomes are two hours apart, so that no day is
 full.
 """

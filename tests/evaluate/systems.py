@@ -26,6 +26,7 @@ from proxy.intercept.interceptor import Submits
 from proxy.model.memory_seam import Coupling, UnsafeUncoupled
 from proxy.settings.load import Address, load_settings
 from proxy.transport.auth import bound, mint_key
+from storage.features.registered import PutKey
 from storage.interfaces import Failpoint, Store
 from tests.evaluate.canary import files_below, found_in
 from tests.evaluate.heuristic import heuristic_objection
@@ -104,7 +105,7 @@ class Bench:
     ) -> str:
         """A new key for a new principal."""
         made = mint_key(bound(name, tenant, channel, claims), 0)
-        await self.sidecar.store.writer.put_key(made.record, EVALUATOR)
+        await self.sidecar.store.writer.order(PutKey(made.record, EVALUATOR))
         self.sidecar.keys_changed()
         return made.plain
 
@@ -114,10 +115,10 @@ class Bench:
             mint_key(bound(f"p-{secrets.token_hex(8)}", "default", channel, claims), 0)
             for _ in range(count)
         ]
-        put = self.sidecar.store.writer.put_key
+        writer = self.sidecar.store.writer
         async with asyncio.TaskGroup() as group:
             for one in made:
-                group.create_task(put(one.record, EVALUATOR))
+                group.create_task(writer.order(PutKey(one.record, EVALUATOR)))
         self.sidecar.keys_changed()
         return [one.plain for one in made]
 

@@ -12,6 +12,7 @@ from policy.model import Channel, Claims, PrincipalId
 from proxy.compose.app import Composition, Sidecar, compose
 from proxy.settings.load import load_settings
 from proxy.transport.auth import bound, mint_key
+from storage.features.registered import PutKey
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -59,7 +60,7 @@ class Running:
 
     async def key_for(self, principal: Principal) -> str:
         made = mint_key(principal, 0)
-        await self.sidecar.store.writer.put_key(made.record, PrincipalId("test"))
+        await self.sidecar.store.writer.order(PutKey(made.record, PrincipalId("test")))
         self.sidecar.keys_changed()
         return made.plain
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from policy.labels.forwarded_call import HTTP, target_of
 from policy.model import Tenant
 from proxy.backends.langgraph.adapter import LangGraph
+from storage.features.behind.intents import CloseKeys
 from tests.integration.memory_servers.recorder import recorder
 from tests.integration.operator_line import line
 from tests.integration.running import AGENT_KEY
@@ -101,7 +102,7 @@ async def test_an_answer_is_looked_through_again_once_its_key_is_closed(tmp_path
         assert await gate.texts() == [TRAIN]
         store = gate.sidecar.sidecar.store
         key = '["memories","alice","k2"]'
-        await store.forwards.shut(Tenant("other"), target_of(HTTP, "store"), (key,))
+        await store.forwards.order(CloseKeys(Tenant("other"), target_of(HTTP, "store"), (key,)))
         assert await gate.texts() == []
 
 

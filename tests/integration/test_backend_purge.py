@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from proxy.compose.app import Composition
 from proxy.fronts.backend_writes import LATE_S, TEND_S
-from storage.tables.lmdb_store import CLOSED
+from storage.features.behind.closed_keys import CLOSED
 from tests.integration.memory_servers.recorder import Fault, recorder
 from tests.integration.running import AGENT_KEY
 from tests.integration.test_backend_store import ALICE, guarded
@@ -30,7 +30,8 @@ async def forget_closed_keys(gate: Guarded) -> None:
 
     def work(change: Change) -> None:
         for key in list(change.draft.keys(CLOSED)):
-            change.closed_moved |= change.draft.delete(CLOSED, key)
+            change.draft.delete(CLOSED, key)
+        change.moved.add(CLOSED)
 
     store: EmbeddedStore = gate.sidecar.sidecar.store  # type: ignore[assignment]
     await store.writer.run(lambda: store._engine.transact(work))

@@ -16,6 +16,7 @@ from policy.query import EVERYTHING
 from proxy.compose.app import Composition
 from proxy.fronts.backend_writes import LATE_S, TEND_S
 from proxy.settings.load import SettingsError
+from storage.features.quarantine.hiding import Quarantine
 from tests.integration.memory_servers.recorder import Fault, recorder
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
 from tests.integration.turns import Clock, Turns
@@ -467,7 +468,7 @@ async def test_what_a_run_says_of_a_hidden_memory_is_refused_whole(tmp_path: Pat
             for one in gate.sidecar.sidecar.store.reader.page(TENANT, EVERYTHING, 0, 9).memories
             if lie in one.text
         ]
-        await gate.sidecar.sidecar.store.writer.quarantine(memory.memory_id, TENANT, BY)
+        await gate.sidecar.sidecar.store.writer.order(Quarantine(memory.memory_id, TENANT, BY))
         shapes: list[Json] = [{"text": lie}, {"text": f"Notes.\n{lie.upper()}!"}, {lie: 1}]
         for value in shapes:
             server.put("bad", value)

@@ -8,8 +8,9 @@ import lmdb
 import msgspec
 import pytest
 
+from storage.features.pinned_tools import PINS
 from storage.tables.codec import STORE_FORMAT, encode
-from storage.tables.lmdb_store import PINS, TABLES
+from storage.tables.lmdb_store import TABLES
 from storage.tables.read_only import read_only
 from storage.upkeep.backup import take
 from tests.integration.cli_process import Place

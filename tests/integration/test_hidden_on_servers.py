@@ -14,9 +14,11 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from policy.after.case_steps import CaseMode, CaseSignal
 from policy.model import Memory, Tenant
 from policy.query import EVERYTHING
-from storage.cases import Accused, CaseMode, CaseSignal, Opening, Progress
+from storage.features.cases import Accused, Opening, Progress
+from storage.features.cases.case_records import Convict, OpenCase
 from tests.integration.clients.environments import node_environment
 from tests.integration.mcp_bench import Answer, call, notification, request
 from tests.integration.memory_servers.chroma import chroma_python, chroma_server
@@ -62,9 +64,9 @@ async def convict(live: Running, memory: Memory) -> None:
     opening = Opening(
         tenant=TENANT, signal=CaseSignal.ANCHOR, by=by, anchor_id=str(made["anchor_id"])
     )
-    case = await cases.open(opening)
+    case = await cases.order(OpenCase(opening))
     accused = Accused(memory_id=memory.memory_id, ordinal=memory.ordinal)
-    await cases.convict(case.case_id, (accused,), by, Progress(mode=CaseMode.RETRIEVAL))
+    await cases.order(Convict(case.case_id, (accused,), by, Progress(mode=CaseMode.RETRIEVAL)))
 
 
 class Graph:

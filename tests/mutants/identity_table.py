@@ -58,12 +58,12 @@ IDENTITY: Final = (
         row="files",
         name="a file below another user's directory is taken",
         invariant="nobody else can exchange what an operator names",
-        where="storage.trusted_files:refuse_replaceable",
+        where="storage.ground.trusted_files:refuse_replaceable",
         operator=Operator.DROP,
         at="_refuse_owner(entry, found)",
         tests=(
             at(
-                "tests/unit/storage/test_trusted_files.py",
+                "tests/unit/storage/ground/test_trusted_files.py",
                 "test_a_file_below_another_users_directory_is_refused",
             ),
             at(_PLACES, "test_a_state_below_another_users_directory_is_refused"),
@@ -73,7 +73,7 @@ IDENTITY: Final = (
         row="rules",
         name="a pipe in place of a ruleset is taken",
         invariant="no file that is configured stops a start or a reload for good",
-        where="storage.trusted_files:_refuse_unfit",
+        where="storage.ground.trusted_files:_refuse_unfit",
         operator=Operator.DROP,
         at="raise UnfitFile(f'a regular file, and {path} is none')",
         tests=(at(_PLACES, "test_a_ruleset_that_became_a_pipe_stops_no_reload"),),

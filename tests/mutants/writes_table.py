@@ -52,10 +52,10 @@ WRITES: Final = (
         row="vouched",
         name="a person vouches for what was not shown",
         invariant="a label is raised for the version that a person read",
-        where="storage.write.vouching:Vouching._raised",
+        where="storage.features.vouching:Vouch.carry_out",
         operator=Operator.REPLACE,
-        at="row.version != version",
-        by="row.version < version",
+        at="row.version != self.version",
+        by="row.version < self.version",
         tests=(
             at(
                 "tests/unit/storage/write/test_vouching.py",
@@ -318,7 +318,7 @@ WRITES: Final = (
         row="delete-flood",
         name="refusals of a full tenant go on for ever",
         invariant="refusals end where their leaves would be the flood",
-        where="storage.write.usage:Usage.no_room",
+        where="storage.tables.usage:Usage.no_room",
         operator=Operator.REPLACE,
         at="QuotaReached('the tenant has used up its share of the store')",
         by="None",

@@ -31,7 +31,8 @@ from hypothesis.stateful import (
 from policy.model import ChangeKind, Principal, PrincipalId, Scope
 from policy.query import EVERYTHING
 from storage.embedded import EmbeddedOptions
-from storage.incidents import Past, Reach
+from storage.features.incidents import Past, Reach
+from storage.features.quarantine.hiding import EndQuarantine, Quarantine
 from storage.values import Decision
 from storage.write.writer import WriterOptions
 from tests.conftest import WHOLE
@@ -168,13 +169,13 @@ class RepairMachine(RuleBasedStateMachine):
     @rule(number=PICK)
     def quarantine(self, number: int) -> None:
         if (memory_id := self._pick(number)) is not None:
-            self._runner.run(self._store.writer.quarantine(memory_id, TENANT, BY))
+            self._runner.run(self._store.writer.order(Quarantine(memory_id, TENANT, BY)))
             self.items[memory_id].by.add(_BY_HAND)
 
     @rule(number=PICK)
     def parole(self, number: int) -> None:
         if (memory_id := self._pick(number)) is not None:
-            self._runner.run(self._store.writer.parole(memory_id, TENANT, BY))
+            self._runner.run(self._store.writer.order(EndQuarantine(memory_id, TENANT, BY)))
             self.items[memory_id].by.clear()
 
     @rule(who=st.sampled_from((*WRITERS, OPERATOR)), with_them=st.booleans())

@@ -19,6 +19,7 @@ from policy.query import EVERYTHING, Compare, Field
 from policy.trust.ladder import NEWCOMER
 from policy.verdict import Reason
 from storage.errors import StoreUnavailable
+from storage.features.trust.trust_intake import RestoreTrust
 from storage.values import Decision
 from tests.unit.storage.opening import (
     BY,
@@ -173,7 +174,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def restore_trust(self) -> None:
-        asyncio.run(self._store.writer.restore_trust(VOUCHED.principal_id, BY))
+        asyncio.run(self._store.writer.order(RestoreTrust(VOUCHED.principal_id, BY)))
         self._violations = 0
 
     @rule()

@@ -63,11 +63,9 @@ ALLOWED: dict[str, frozenset[str]] = {
     "proxy": frozenset(sys.stdlib_module_names)
     | {"policy", "proxy", "telemetry", "msgspec", "rfc8785", "aiohttp"}
     # Of the store what no engine changes, and the one place that picks an engine.
-    | {"storage.audit", "storage.clock", "storage.deadline", "storage.errors"}
-    | {"storage.interfaces", "storage.opening", "storage.trusted_files", "storage.values"}
-    | {"storage.failures", "storage.hidden_behind", "storage.incidents"}
-    | {"storage.recalls"}
-    | {"storage.cases", "storage.paroles", "storage.trust"}
+    | {"storage.audit", "storage.ground.clock", "storage.ground.deadline", "storage.errors"}
+    | {"storage.interfaces", "storage.opening", "storage.ground.trusted_files", "storage.values"}
+    | {"storage.features"}
     | {"cryptography", "multidict", "numpy", "tokenizers"},
 }
 

@@ -11,7 +11,7 @@ import msgspec
 
 from policy.canonical import digest_of
 from storage.errors import StorageError
-from storage.state_directory import FILE_MODE
+from storage.ground.state_directory import FILE_MODE
 from tests.fault.crashstates.disk import Said
 from tests.fault.crashstates.workload import OPTIONS, Answer, Line, Picture, answer_of, picture_of
 from tests.unit.storage.opening import Bench, submission_of, write

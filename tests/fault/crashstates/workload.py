@@ -31,6 +31,8 @@ from policy.model import (
 )
 from policy.query import EVERYTHING
 from storage.embedded import EmbeddedOptions
+from storage.features.registered import PutAnchor
+from storage.features.trust.trust_intake import RestoreTrust
 from storage.values import Anchor
 from tests.fault.crashstates.planting import plant
 from tests.unit.storage.opening import (
@@ -270,9 +272,9 @@ class Run:
                 questions=("Is water wet?",),
                 created_at_ms=1,
             )
-            asyncio.run(store.writer.put_anchor(anchor, BY))
+            asyncio.run(store.writer.order(PutAnchor(anchor, BY)))
         elif command == "trust":
-            asyncio.run(store.writer.restore_trust(VOUCHED.principal_id, BY))
+            asyncio.run(store.writer.order(RestoreTrust(VOUCHED.principal_id, BY)))
         elif command == "snapshot":
             store._engine.parts.derived.save()
         elif command == "compact":

@@ -8,6 +8,7 @@ import msgspec
 
 from policy.model import MemoryStatus
 from storage.errors import StoreCorrupt
+from storage.features.trust.trust_tables import TRUST
 from storage.tables import codec
 from storage.tables.rows import history_of, memory_of
 from storage.values import Row
@@ -33,7 +34,7 @@ _DECODERS: tuple[Callable[[bytes], Any], ...] = (
     codec.decode_header,
     codec.decode_id,
     codec.decode_nonce,
-    codec.decode_trust,
+    TRUST.decoded,
     codec.decode_held,
     codec.decode_intercept,
     codec.decode_evidence,

@@ -6,9 +6,9 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, Final
 
+from policy.after.case_steps import CaseStep
 from policy.gate import GATE
 from proxy.fronts.admin import OPENAPI
-from storage.cases import CaseStep
 from tests.integration.model_bench import MODEL_KEY, PATHS, asking, call
 from tests.integration.models.server import scripted_model
 from tests.integration.recorded.lives import composition

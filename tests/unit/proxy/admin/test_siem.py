@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from policy.after.case_steps import CaseMode, CaseSignal, CaseStep
 from policy.model import MemoryClass, Tenant
 from proxy.cli import export
 from proxy.cli.export import exported
-from storage.cases import CaseMode, CaseSignal, CaseStep, Opening, Progress
+from storage.features.cases import Opening, Progress
+from storage.features.cases.case_records import MoveCase, OpenCase
 from storage.opening import offline_store
 from tests.unit.storage.opening import BY, Bench, say
 
@@ -59,9 +61,9 @@ def test_each_step_of_an_incident_is_one_record_without_content(tmp_path: Path) 
     bench = Bench(tmp_path)
     store = bench.open()
     opening = Opening(tenant=Tenant("default"), signal=CaseSignal.PERSON, by=BY)
-    case = asyncio.run(store.cases.open(opening))
+    case = asyncio.run(store.cases.order(OpenCase(opening)))
     progress = Progress(mode=CaseMode.RETRIEVAL, suspects=3, asks=5)
-    asyncio.run(store.cases.move(case.case_id, CaseStep.REPRODUCED, BY, progress))
+    asyncio.run(store.cases.order(MoveCase(case.case_id, CaseStep.REPRODUCED, BY, progress)))
     store.close()
     told = [one for one in records(bench.state) if one["event.dataset"] == "mnemogate.incident"]
     assert [one["event.action"] for one in told] == ["incident-opened", "incident-reproduced"]

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from policy.after.case_steps import CaseStep
 from policy.after.closure import Act
 from policy.after.signals import Grade, SignalKind
 from policy.model import ChangeKind, MemoryId, PrincipalId, Scope, SourceKind
@@ -24,8 +25,8 @@ from proxy.seams.faults import MalformedRequest
 from proxy.seams.surroundings import Surroundings
 from proxy.settings.after import ReplaySettings
 from storage.audit import IncidentLeaf, decode_leaf
-from storage.cases import CaseStep
-from storage.recalls import Recall, Recalled
+from storage.features.recalls import Recall, Recalled
+from storage.features.registered import PutAnchor
 from storage.values import Anchor
 from telemetry.events import IncidentStepped
 from tests.conformance.canary import new_canary
@@ -50,8 +51,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.seams.cases import AsksJudges, ShownMemory
-    from storage.cases import Case
     from storage.embedded import EmbeddedStore
+    from storage.features.cases import Case
     from telemetry.events import Event
 
 QUESTION = vector_of("where is the office")
@@ -434,7 +435,7 @@ def test_an_anchor_judges_without_a_word_from_anybody(store: EmbeddedStore) -> N
         questions=(),
         created_at_ms=1,
     )
-    asyncio.run(store.writer.put_anchor(anchor, BY))
+    asyncio.run(store.writer.order(PutAnchor(anchor, BY)))
     lie(store, "The office door code is 66.")
     assert run(store).step is CaseStep.HEALED
     assert found(store) == set()

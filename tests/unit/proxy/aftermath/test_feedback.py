@@ -16,7 +16,7 @@ from policy.model import ChangeKind, Channel, MemoryId, Principal, PrincipalId, 
 from proxy.aftermath.feedback import PER_DAY_MAX, TakingFeedback
 from proxy.seams.faults import MalformedRequest, NotFound, RateLimited
 from proxy.seams.operation import GiveFeedback, Proposal
-from storage.failures import Failure
+from storage.features.failures import Failure
 from tests.unit.proxy.wired import TRACE, Wired, wired
 from tests.unit.storage.opening import AGENT, OPERATOR
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.seams.cases import Signal
-    from storage.recalls import Reply
+    from storage.features.recalls import Reply
 
 PERSON = Principal(principal_id=PrincipalId("ada"), tenant=AGENT.tenant, channel=Channel.USER)
 SECRET = "the vault code is 7319"

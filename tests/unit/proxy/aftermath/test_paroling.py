@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from policy.after.case_steps import CaseStep
 from policy.after.closure import Act, Relation
 from policy.after.matchers import Applies, Matcher
 from policy.after.parole import PROBATION_RECALLS, Against, TrialStep
@@ -28,8 +29,10 @@ from proxy.seams.cases import RULES
 from proxy.seams.surroundings import Surroundings
 from proxy.settings.after import ReplaySettings
 from storage.audit import OperatorLeaf, decode_leaf
-from storage.cases import CaseStep
 from storage.errors import MemoryMoved
+from storage.features.parole import GrantParole
+from storage.features.quarantine.hiding import EndQuarantine, Quarantine
+from storage.features.registered import PutAnchor
 from storage.values import Anchor
 from tests.unit.proxy.aftermath.test_blaming import (
     HIDES,
@@ -59,8 +62,8 @@ if TYPE_CHECKING:
 
     from policy.model import MemoryId
     from proxy.seams.cases import AsksJudges
-    from storage.cases import Case
     from storage.embedded import EmbeddedStore
+    from storage.features.cases import Case
 
 DAY_MS = 86_400_000
 OLD, NEW = "The office door code is 66.", "The office door code is 11."
@@ -139,7 +142,7 @@ class Way:
         return asyncio.run(self.paroling.parole(TENANT, memory_id, BY))
 
     def hide(self, memory_id: MemoryId) -> None:
-        asyncio.run(self.store.writer.quarantine(memory_id, TENANT, BY))
+        asyncio.run(self.store.writer.order(Quarantine(memory_id, TENANT, BY)))
 
     def turn(self) -> None:
         asyncio.run(self.paroling.end_probations())
@@ -153,7 +156,7 @@ def rule(store: EmbeddedStore, statement: str, **fields: object) -> None:
         anchor_id="code", tenant=TENANT, statement=statement, questions=(), created_at_ms=0
     )
     anchor = msgspec.structs.replace(anchor, **fields)
-    asyncio.run(store.writer.put_anchor(anchor, BY))
+    asyncio.run(store.writer.order(PutAnchor(anchor, BY)))
 
 
 def told(store: EmbeddedStore) -> list[tuple[str, str]]:
@@ -246,7 +249,7 @@ def test_a_third_parole_is_refused_and_an_operator_may_do_without(bench: Bench) 
     assert third.trial is not None
     assert [one.step for one in third.trial.steps] == list(TrialStep)
     assert store.reader.get(TENANT, memory_id) is None
-    asyncio.run(store.writer.parole(memory_id, TENANT, BY, "I read it"))
+    asyncio.run(store.writer.order(EndQuarantine(memory_id, TENANT, BY, "I read it")))
     assert store.reader.get(TENANT, memory_id) is not None
     assert told(store)[-1] == ("parole", "without trial: I read it")
     again = way.parole(memory_id)
@@ -447,7 +450,7 @@ def test_a_memory_that_was_changed_during_its_trial_is_not_shown(bench: Bench) -
     )
     write(store, submission_of(edit, OPERATOR, vector=near(POISON)))
     with pytest.raises(MemoryMoved):
-        asyncio.run(store.paroles.grant(hidden, "trial passed", BY))
+        asyncio.run(store.paroles.order(GrantParole(hidden, "trial passed", BY)))
     assert store.reader.get(TENANT, memory_id) is None
 
 

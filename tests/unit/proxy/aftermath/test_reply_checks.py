@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from policy.after.case_steps import CaseSignal, CaseStep
 from policy.model import Principal, PrincipalId
 from proxy.aftermath.blaming import ON_CONVICTION
 from proxy.aftermath.reply_checks import REPLIES_OF_ONE_MAX, ReplyChecks
@@ -17,9 +18,11 @@ from proxy.aftermath.rule_signals import RULE_DAY_MAX, RuleSignals
 from proxy.aftermath.screening import KnownRules
 from proxy.seams.cases import OnConviction, WrongReply
 from proxy.seams.surroundings import Surroundings
-from storage.cases import CaseSignal, CaseStep, Opening
 from storage.errors import StoreUnavailable
-from storage.recalls import InContext, Reply
+from storage.features.cases import Opening
+from storage.features.cases.case_records import MoveCase, OpenCase
+from storage.features.recalls import InContext, Reply
+from storage.features.registered import PutAnchor
 from tests.unit.proxy.aftermath.test_blaming import blaming, found, lie, truth
 from tests.unit.proxy.aftermath.test_screening import anchor
 from tests.unit.storage.opening import BY, TENANT, Bench
@@ -130,7 +133,7 @@ async def test_a_wrong_reply_hides_the_memory_that_says_so(
         checks.replied(READER, "r1", (LIE,), (false,))
         await checks.settled(READER)
         assert store.cases.all() == (), "control: there is no anchor yet"
-        await store.writer.put_anchor(anchor(), BY)
+        await store.writer.order(PutAnchor(anchor(), BY))
         noted(store, "r2", true)
         checks.replied(READER, "r2", (LIE,), (true,))
         noted(store, "r3", false)
@@ -161,7 +164,7 @@ async def test_what_made_a_reply_wrong_is_hidden_before_it_is_shown(store: Embed
     async with checking(store) as checks:
         assert await wrong(checks, store, false) is None, "control: there is no anchor yet"
         assert not await checks.has_suspects(READER, (false, true))
-        await store.writer.put_anchor(anchor(), BY)
+        await store.writer.order(PutAnchor(anchor(), BY))
         assert await checks.has_suspects(READER, (true, false))
         assert not await checks.has_suspects(READER, (true,))
         assert await wrong(checks, store, false, "The kitchen opens at nine.") is None
@@ -180,7 +183,7 @@ async def test_a_reply_is_not_mended_while_its_memory_waits_for_a_person(
     store: EmbeddedStore,
 ) -> None:
     false = await asyncio.to_thread(lie, store, LIE)
-    await store.writer.put_anchor(anchor(), BY)
+    await store.writer.order(PutAnchor(anchor(), BY))
     async with checking(store, acts=OnConviction(rules_propose=True)) as checks:
         told = await wrong(checks, store, false)
     (case,) = store.cases.all()
@@ -189,7 +192,7 @@ async def test_a_reply_is_not_mended_while_its_memory_waits_for_a_person(
 
 async def test_a_repeated_request_uses_up_no_more_of_an_anchors_day(store: EmbeddedStore) -> None:
     false = await asyncio.to_thread(lie, store, LIE)
-    await store.writer.put_anchor(anchor(), BY)
+    await store.writer.order(PutAnchor(anchor(), BY))
     async with checking(store, acts=OnConviction(rules_propose=True)) as checks:
 
         async def asked(reply_id: str) -> WrongReply | None:
@@ -199,14 +202,14 @@ async def test_a_repeated_request_uses_up_no_more_of_an_anchors_day(store: Embed
         told = [await asked(f"r{number}") for number in range(12)]
         (case,) = store.cases.all()
         assert told == [WrongReply(case_id=case.case_id, why="needs_person")] * 12
-        await store.cases.move(case.case_id, CaseStep.CLOSED, BY)
+        await store.cases.order(MoveCase(case.case_id, CaseStep.CLOSED, BY))
         await asked("later")
     assert len(store.cases.all()) == 2, "control: an ended case stops no other"
 
 
 async def test_lies_that_are_read_use_up_no_day_of_the_replies(store: EmbeddedStore) -> None:
     false = await asyncio.to_thread(lie, store, LIE)
-    await store.writer.put_anchor(anchor(), BY)
+    await store.writer.order(PutAnchor(anchor(), BY))
     async with checking(store) as checks:
         assert day_of_reads(checks) == RULE_DAY_MAX, "control: both keys' lies use up that day"
         told = await wrong(checks, store, false)
@@ -221,7 +224,7 @@ async def test_a_reply_whose_check_failed_is_looked_at_when_it_was_shown(
         raise StoreUnavailable("closed")
 
     false = await asyncio.to_thread(lie, store, LIE)
-    await store.writer.put_anchor(anchor(), BY)
+    await store.writer.order(PutAnchor(anchor(), BY))
     async with checking(store) as checks:
         noted(store, "r1", false)
         with monkeypatch.context() as away:
@@ -236,7 +239,7 @@ async def test_a_reply_whose_check_failed_is_looked_at_when_it_was_shown(
 
 async def test_an_id_that_is_given_twice_covers_no_second_reply(store: EmbeddedStore) -> None:
     false = await asyncio.to_thread(lie, store, LIE)
-    await store.writer.put_anchor(anchor(), BY)
+    await store.writer.order(PutAnchor(anchor(), BY))
     async with checking(store) as checks:
         assert await wrong(checks, store, false, "The kitchen opens at nine.") is None
         checks.replied(READER, "r1", ("The kitchen opens at nine.",), (false,))
@@ -251,7 +254,7 @@ async def test_an_id_that_is_given_twice_covers_no_second_reply(store: EmbeddedS
 
 async def test_a_case_whose_reply_stays_wrong_waits_for_a_person(store: EmbeddedStore) -> None:
     false = await asyncio.to_thread(lie, store, LIE)
-    await store.writer.put_anchor(anchor(), BY)
+    await store.writer.order(PutAnchor(anchor(), BY))
     async with checking(store) as checks:
         told = await wrong(checks, store, false)
         assert told is not None
@@ -264,11 +267,11 @@ async def test_a_case_whose_reply_stays_wrong_waits_for_a_person(store: Embedded
 async def test_a_search_that_goes_on_is_not_left_to_a_person(store: EmbeddedStore) -> None:
     async with checking(store) as checks:
         opening = Opening(tenant=TENANT, signal=CaseSignal.ANCHOR, by=BY, anchor_id="code")
-        case = await store.cases.open(opening)
+        case = await store.cases.order(OpenCase(opening))
         await checks.still_wrong(case.case_id)
         assert store.cases.get(case.case_id).step is CaseStep.OPENED
         for step in (CaseStep.REPRODUCED, CaseStep.CONVICTED, CaseStep.HEALED):
-            await store.cases.move(case.case_id, step, BY)
+            await store.cases.order(MoveCase(case.case_id, step, BY))
         await checks.still_wrong(case.case_id)
         assert store.cases.get(case.case_id).step is CaseStep.NEEDS_PERSON, "control"
 
@@ -278,7 +281,7 @@ async def test_a_reply_waits_for_its_cases_for_a_bounded_time(
 ) -> None:
     monkeypatch.setattr("proxy.aftermath.reply_checks.HEALED_S", 0.01)
     false = await asyncio.to_thread(lie, store, LIE)
-    await store.writer.put_anchor(anchor(), BY)
+    await store.writer.order(PutAnchor(anchor(), BY))
     async with checking(store, ends=asyncio.Event()) as checks:
         told = await wrong(checks, store, false)
     (case,) = store.cases.all()
@@ -290,9 +293,9 @@ async def test_a_slow_search_holds_up_one_request_and_no_other_principal(
 ) -> None:
     false = await asyncio.to_thread(lie, store, LIE)
     other = await asyncio.to_thread(lie, store, "The kitchen of the office opens at 10.")
-    await store.writer.put_anchor(anchor(), BY)
+    await store.writer.order(PutAnchor(anchor(), BY))
     kitchen = anchor("kitchen", "The kitchen of the office opens at 9.")
-    await store.writer.put_anchor(kitchen, BY)
+    await store.writer.order(PutAnchor(kitchen, BY))
     beside = Principal(principal_id=PrincipalId("beside"), tenant=TENANT)
     ends = asyncio.Event()
     async with checking(store, ends=ends) as checks:
@@ -314,7 +317,7 @@ async def test_one_principal_has_a_share_of_the_queue_and_drops_are_counted(
     store: EmbeddedStore,
 ) -> None:
     true = await asyncio.to_thread(truth, store, "The kitchen opens at nine.")
-    await store.writer.put_anchor(anchor(), BY)
+    await store.writer.order(PutAnchor(anchor(), BY))
     async with checking(store) as checks:
         for number in range(REPLIES_OF_ONE_MAX):
             checks.replied(READER, f"r{number}", ("Nine.",), (true,))

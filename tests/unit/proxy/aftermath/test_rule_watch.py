@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from policy.after.case_steps import CaseSignal, CaseStep
 from policy.after.matchers import Matcher
 from policy.model import Principal, PrincipalId, SourceKind
 from policy.query import EVERYTHING
@@ -17,7 +18,7 @@ from proxy.aftermath.rule_watch import LOOK_S, READS_MAX, RuleWatch
 from proxy.aftermath.screening import KnownRules
 from proxy.compose.periodic import every, repeating
 from proxy.seams.surroundings import Surroundings
-from storage.cases import CaseSignal, CaseStep
+from storage.features.registered import PutAnchor
 from storage.values import Anchor
 from tests.unit.proxy.aftermath.test_blaming import (
     QUESTION,
@@ -47,8 +48,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from policy.model import Tenant
-    from storage.cases import Case
     from storage.embedded import EmbeddedStore
+    from storage.features.cases import Case
 
 DAY_MS = 86_400_000
 OTHER = Principal(principal_id=PrincipalId("agent-b"), tenant=TENANT)
@@ -164,7 +165,7 @@ async def test_a_lie_that_is_shown_opens_a_case_and_goes_with_its_copies(
     for number in range(4):
         await asyncio.to_thread(lie, store, f"Note {number}: the office door code is 66.")
     await asyncio.to_thread(truth, store, "The office is in Lisbon.")
-    await store.writer.put_anchor(anchor("code", STATEMENT), BY)
+    await store.writer.order(PutAnchor(anchor("code", STATEMENT), BY))
     async with watching(store) as watched:
         await watched.read(2)
         (case,) = await watched.ended(1)
@@ -177,7 +178,7 @@ async def test_a_lie_that_is_shown_opens_a_case_and_goes_with_its_copies(
 async def test_what_the_ledger_did_not_keep_accuses_one_memory(store: EmbeddedStore) -> None:
     for number in range(2):
         await asyncio.to_thread(lie, store, f"Note {number}: the office door code is 66.")
-    await store.writer.put_anchor(anchor("code", STATEMENT), BY)
+    await store.writer.order(PutAnchor(anchor("code", STATEMENT), BY))
     async with watching(store) as watched:
         for count in (1, 2):
             await watched.read(kept=False)
@@ -192,9 +193,9 @@ async def test_honest_texts_and_what_is_as_trusted_open_nothing(store: EmbeddedS
     for text in ("The office is in Lisbon.", "The kitchen opens at nine."):
         await asyncio.to_thread(truth, store, text)
     await asyncio.to_thread(lie, store, "The boat is in Porto.")
-    await store.writer.put_anchor(anchor("code", STATEMENT), BY)
+    await store.writer.order(PutAnchor(anchor("code", STATEMENT), BY))
     # Two words of content: its denial would be any text that speaks of a boat.
-    await store.writer.put_anchor(anchor("chatty", "The boat is in Lisbon."), BY)
+    await store.writer.order(PutAnchor(anchor("chatty", "The boat is in Lisbon."), BY))
     async with watching(store) as watched:
         await watched.read()
         await asyncio.to_thread(lie, store, "The office door code is 66.")
@@ -208,7 +209,7 @@ async def test_honest_texts_and_what_is_as_trusted_open_nothing(store: EmbeddedS
 async def test_what_waits_for_a_person_opens_no_second_case(store: EmbeddedStore) -> None:
     await asyncio.to_thread(say, store, "The office door code is 68.", OPERATOR)
     await asyncio.to_thread(lie, store, "The office door code is 66.")
-    await store.writer.put_anchor(anchor("code", STATEMENT), BY)
+    await store.writer.order(PutAnchor(anchor("code", STATEMENT), BY))
     async with watching(store) as watched:
         for _ in range(3):
             await watched.read()
@@ -234,7 +235,7 @@ async def test_one_writer_leaves_room_in_a_rules_day_for_others(
 ) -> None:
     await asyncio.to_thread(lies_of, store, AGENT, WRITER_DAY_MAX + 1)
     await asyncio.to_thread(lies_of, store, OTHER, others)
-    await store.writer.put_anchor(anchor("code", STATEMENT), BY)
+    await store.writer.order(PutAnchor(anchor("code", STATEMENT), BY))
     async with watching(store) as watched:
         for number in range(WRITER_DAY_MAX + 3):
             await watched.read(50, kept=False)
@@ -248,7 +249,7 @@ async def test_a_rule_opens_so_many_cases_a_day_and_no_more(store: EmbeddedStore
     clock = Clock()
     for writer in (AGENT, OTHER):
         await asyncio.to_thread(lies_of, store, writer, RULE_DAY_MAX // 2 + 1)
-    await store.writer.put_anchor(anchor("code", STATEMENT), BY)
+    await store.writer.order(PutAnchor(anchor("code", STATEMENT), BY))
     async with watching(store, clock) as watched:
         # A read that the ledger did not keep accuses one memory alone.
         for number in range(RULE_DAY_MAX + 2):
@@ -267,7 +268,7 @@ async def test_a_full_queue_leaves_reads_out_and_a_fault_ends_nothing(
     store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     await asyncio.to_thread(lie, store, "The office door code is 66.")
-    await store.writer.put_anchor(anchor("code", STATEMENT), BY)
+    await store.writer.order(PutAnchor(anchor("code", STATEMENT), BY))
     anchors, broken = store.reader.anchors, [LookupError("a fault")]
 
     def failing(tenant: Tenant) -> tuple[Anchor, ...]:
@@ -291,7 +292,7 @@ async def test_a_full_queue_leaves_reads_out_and_a_fault_ends_nothing(
 async def test_a_canary_is_asked_after_a_commit_that_it_finds_and_hides_the_lie(
     store: EmbeddedStore,
 ) -> None:
-    await store.writer.put_anchor(anchor("office", "", "Porto"), BY)
+    await store.writer.order(PutAnchor(anchor("office", "", "Porto"), BY))
     await asyncio.to_thread(truth, store, "The office is in Lisbon.")
     async with watching(store, canary_seconds=3_600.0) as watched:
         await asyncio.to_thread(lie, store, "The office is in Porto.")
@@ -306,7 +307,7 @@ async def test_a_canary_is_asked_after_a_commit_that_it_finds_and_hides_the_lie(
 async def test_a_canary_that_a_person_has_to_decide_on_opens_one_case(
     store: EmbeddedStore,
 ) -> None:
-    await store.writer.put_anchor(anchor("office", "", "Porto"), BY)
+    await store.writer.order(PutAnchor(anchor("office", "", "Porto"), BY))
     trusted = submission_of(candidate_of("Parcels go to Porto.", OPERATOR), OPERATOR)
     await asyncio.to_thread(write, store, trusted)
     await asyncio.to_thread(lie, store, "The office is in Porto.")
@@ -322,7 +323,7 @@ async def test_a_canary_that_a_person_has_to_decide_on_opens_one_case(
 
 
 async def test_only_by_hand_asks_no_canary(store: EmbeddedStore) -> None:
-    await store.writer.put_anchor(anchor("office", "", "Porto"), BY)
+    await store.writer.order(PutAnchor(anchor("office", "", "Porto"), BY))
     await asyncio.to_thread(lie, store, "The office is in Porto.")
     async with watching(store, canary_seconds=0.0) as watched:
         (outcome,) = await watched.canaries.run(TENANT, BY)

@@ -12,6 +12,7 @@ from policy.after.matchers import Matcher
 from policy.model import Channel, MemoryId, Principal, PrincipalId, Scope, SourceKind, Tenant
 from policy.query import EVERYTHING
 from proxy.aftermath.screening import KnownRules, Screen, Screening
+from storage.features.registered import PutAnchor
 from storage.values import Anchor
 from tests.unit.proxy.aftermath.test_blaming import QUESTION, lie, truth
 from tests.unit.storage.opening import BY, OPERATOR, TENANT, Bench, say
@@ -46,7 +47,7 @@ def anchor(anchor_id: str = "code", statement: str = STATEMENT, *must_not: str) 
 
 
 def put(store: EmbeddedStore, one: Anchor) -> None:
-    asyncio.run(store.writer.put_anchor(one, BY))
+    asyncio.run(store.writer.order(PutAnchor(one, BY)))
 
 
 def screen_of(store: EmbeddedStore, reader: Principal = READER) -> Screen | None:

@@ -13,7 +13,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from policy.model import ChangeKind, MemoryId, Principal, PrincipalId, Scope, SourceKind, Tenant
 from proxy.cli.proven_memories import Checking, Head, ProvenMemory, Wrong, proven
 from storage.audit import VerdictLeaf, VerifierKey, decode_leaf
-from storage.incidents import Past, Reach
+from storage.features.incidents import Past, Reach
+from storage.features.quarantine.hiding import Quarantine
+from storage.features.vouching import Vouch
 from storage.opening import offline_store
 from storage.values import Decision
 from storage.write import commit
@@ -71,10 +73,10 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lines, VerifierKey]:
     )
     _texted(store, edited, "edited at last")
     _change(store, ChangeKind.DELETE, gone)
-    asyncio.run(store.writer.quarantine(hidden, TENANT, BY))
+    asyncio.run(store.writer.order(Quarantine(hidden, TENANT, BY)))
     found = store.reader.get(TENANT, filed)
     assert found is not None
-    asyncio.run(store.writer.vouch(filed, TENANT, BY, found.version))
+    asyncio.run(store.writer.order(Vouch(filed, TENANT, BY, found.version)))
     say(store, "a neighbour's", Principal(principal_id=PrincipalId("n"), tenant=Tenant("other")))
     key = VerifierKey.parse(store.audit.head().verifier_key)
     store.close()

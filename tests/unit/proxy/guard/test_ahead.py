@@ -18,6 +18,7 @@ from proxy.seams.guard import GuardedCall, Join
 from proxy.seams.operation import Proposal
 from proxy.settings.tool_maps import load_map, maps_of_models
 from storage.audit import ResultLeaf, VerdictLeaf, decode_leaf
+from storage.features.trust.trust_intake import RestoreTrust
 from storage.tables.lmdb_store import LEAVES
 from tests.evaluate.unsafe import unsafe_gate_without
 from tests.unit.proxy.guarded import AGENT, BY, GOOD, OTHER, STEERING, Guarded, guarded
@@ -316,7 +317,7 @@ async def _deny(desk: Desk) -> None:
 
 
 async def _restore(desk: Desk) -> None:
-    await desk.seen.store.writer.restore_trust(AGENT.principal_id, BY)
+    await desk.seen.store.writer.order(RestoreTrust(AGENT.principal_id, BY))
 
 
 async def _adopt(desk: Desk) -> None:

@@ -16,9 +16,9 @@ from policy.withheld.pieces import pieces_of
 from proxy.seams.guard import Forwarded
 from proxy.seams.operation import Proposal
 from storage.errors import StoreCorrupt
-from storage.tables.forgotten_texts import forgotten_texts
+from storage.features.behind.forgotten_texts import FORGOTTEN, forgotten_texts
+from storage.features.quarantine.hiding import Quarantine
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import FORGOTTEN
 from tests.evaluate.canary import files_below
 from tests.unit.proxy.guarded import (
     AGENT,
@@ -91,7 +91,7 @@ async def ended(
     seen: Guarded, memory_id: MemoryId, *, hidden: bool = True, change: ChangeKind = PURGE
 ) -> None:
     if hidden:
-        await seen.store.writer.quarantine(memory_id, AGENT.tenant, BY)
+        await seen.store.writer.order(Quarantine(memory_id, AGENT.tenant, BY))
         assert any(await sifted(seen, *TOLD, STEERING)), "control: the quarantine hides it"
     one = Proposal(change=change, memory_id=memory_id)
     (done,) = await seen.wired.writing.judge(OPERATOR, (one,), "admin", TRACE)
@@ -168,7 +168,7 @@ async def test_what_a_person_lets_in_opens_what_was_hidden(seen: Guarded) -> Non
 async def test_a_copy_goes_with_its_original_and_not_the_other_way_round(seen: Guarded) -> None:
     first = await says(seen, LIE, "Ada")
     copy = await says(seen, LIE, "Grace")
-    await seen.store.writer.quarantine(copy, AGENT.tenant, BY)
+    await seen.store.writer.order(Quarantine(copy, AGENT.tenant, BY))
     assert await sifted(seen) == ALL_SHOWN, "a memory that was there before says it"
     purge = Proposal(change=PURGE, memory_id=copy)
     await seen.wired.writing.judge(OPERATOR, (purge,), "admin", TRACE)
@@ -183,7 +183,7 @@ async def test_what_was_shown_is_opened_by_whoever_says_it_again(seen: Guarded) 
     assert await sifted(seen) == LIE_HIDDEN
     later = await says(seen, LIE, "Grace")
     assert await sifted(seen) == ALL_SHOWN
-    await seen.store.writer.quarantine(later, AGENT.tenant, BY)
+    await seen.store.writer.order(Quarantine(later, AGENT.tenant, BY))
     assert await sifted(seen) == LIE_HIDDEN
 
 
@@ -192,7 +192,7 @@ async def test_a_name_is_opened_by_any_memory_of_that_name(seen: Guarded) -> Non
     pieces = (name, "person")
     arguments = '{"entities":[{"entityType":1,"name":0,"observations":[]}]}'
     first = await says(seen, "", name, pieces=pieces, arguments=arguments)
-    await seen.store.writer.quarantine(first, AGENT.tenant, BY)
+    await seen.store.writer.order(Quarantine(first, AGENT.tenant, BY))
     purge = Proposal(change=PURGE, memory_id=first)
     await seen.wired.writing.judge(OPERATOR, (purge,), "admin", TRACE)
     told = (name, "person", f"{name} is a person")

@@ -13,6 +13,8 @@ from proxy.guard.keyed import GuardingKeys
 from proxy.guard.sieve import Sieve
 from proxy.seams.guard import Forwarded
 from proxy.seams.http_backend import ShownMemory
+from storage.features.pinned_tools import ApproveTools
+from storage.features.quarantine.hiding import Quarantine
 from tests.unit.proxy.guarded import (
     AGENT,
     BY,
@@ -185,7 +187,7 @@ async def test_a_memory_is_hidden_by_its_key_and_never_for_its_words(tmp_path: P
         assert not any(await keys.hides(AGENT, SERVER, answer, hides_unknown=False)), "control"
         there = seen.store.reader.page(AGENT.tenant, EVERYTHING, 0, 9).memories
         memory = min(there, key=lambda one: one.ordinal)
-        await seen.store.writer.quarantine(memory.memory_id, AGENT.tenant, BY)
+        await seen.store.writer.order(Quarantine(memory.memory_id, AGENT.tenant, BY))
         found = await keys.hides(AGENT, SERVER, answer, hides_unknown=False)
         # What has no key, as the end of a run of an agent, is known by its words.
         assert found == (True, False, False, True)
@@ -266,7 +268,7 @@ async def test_a_version_is_known_once_an_operator_approved_it(tmp_path: Path) -
     with guarded(tmp_path) as seen:
         _, keys = http(seen)
         assert not await keys.knows_version(AGENT, SERVER, "2.0")
-        await seen.store.pins.approve(AGENT.tenant, "http:memory", BY)
+        await seen.store.pins.order(ApproveTools(AGENT.tenant, "http:memory", BY))
         assert await keys.knows_version(AGENT, SERVER, "2.0")
         assert not await keys.knows_version(AGENT, SERVER, "2.1")
         assert not await keys.knows_version(OTHER, SERVER, "2.0")

@@ -17,6 +17,8 @@ from proxy.seams.guard import Forwarded, PinnedTool, Segment
 from proxy.seams.operation import Proposal
 from storage.audit import Culprit, VerdictLeaf, decode_leaf
 from storage.errors import UnknownCandidate, UnknownPins
+from storage.features.pinned_tools import ApproveTools
+from storage.features.quarantine.hiding import EndQuarantine, Quarantine
 from telemetry.events import VerdictRecorded
 from tests.unit.proxy.guarded import (
     AGENT,
@@ -169,9 +171,9 @@ async def test_quarantine_hides_what_the_server_has_and_parole_shows_it(seen: Gu
     await _lands(seen, item(GOOD))
     (memory,) = seen.store.reader.page(AGENT.tenant, EVERYTHING, 0, 9).memories
     assert await _refused(seen, (GOOD,)) == (False,)
-    await seen.store.writer.quarantine(memory.memory_id, AGENT.tenant, BY)
+    await seen.store.writer.order(Quarantine(memory.memory_id, AGENT.tenant, BY))
     assert await _refused(seen, (GOOD, f"- {GOOD}.")) == (True, True)
-    await seen.store.writer.parole(memory.memory_id, AGENT.tenant, BY)
+    await seen.store.writer.order(EndQuarantine(memory.memory_id, AGENT.tenant, BY))
     assert await _refused(seen, (GOOD,)) == (False,)
 
 
@@ -320,8 +322,8 @@ async def test_the_first_tools_are_approved_and_others_wait(seen: Guarded) -> No
     assert (changed.approved, changed.changed) == (False, ("drop", "write"))
     assert (await seen.guard.pin(OTHER, SERVER, _tools(write="2"))).approved
     with pytest.raises(UnknownPins):
-        await seen.store.pins.approve(AGENT.tenant, SERVER, BY, "0" * 16)
-    await seen.store.pins.approve(AGENT.tenant, SERVER, BY)
+        await seen.store.pins.order(ApproveTools(AGENT.tenant, SERVER, BY, "0" * 16))
+    await seen.store.pins.order(ApproveTools(AGENT.tenant, SERVER, BY))
     assert (await seen.guard.pin(AGENT, SERVER, _tools(drop="3", read="0", write="2"))).approved
     assert not (await seen.guard.pin(AGENT, SERVER, first)).approved
     assert (await seen.guard.pin(AGENT, SERVER, _tools(drop="3", read="0", write="2"))).approved

@@ -10,6 +10,7 @@ from policy.model import PrincipalId
 from proxy.aftermath.screening import KnownRules, Screening
 from proxy.guard.sieve import Sieve
 from proxy.seams.guard import Forwarded
+from storage.features.registered import PutAnchor
 from storage.values import Anchor
 from tests.unit.proxy.guarded import AGENT, SERVER, call, guard_of, guarded, item
 
@@ -46,11 +47,11 @@ async def test_a_server_shows_no_memory_that_contradicts_an_anchor(tmp_path: Pat
             questions=("Which code?",),
             created_at_ms=1,
         )
-        await store.writer.put_anchor(anchor, PrincipalId("ops"))
+        await store.writer.order(PutAnchor(anchor, PrincipalId("ops")))
         assert await guard.sift(AGENT, SERVER, asked) == (True, False, True)
         ((tenant, memory_id),) = heard
         memory = store.reader.get(tenant, memory_id)
         assert memory is not None
         assert LIE in memory.text
-        await store.writer.put_anchor(replace(anchor, statement=LIE), PrincipalId("ops"))
+        await store.writer.order(PutAnchor(replace(anchor, statement=LIE), PrincipalId("ops")))
         assert await guard.sift(AGENT, SERVER, asked) == (False, False, False)

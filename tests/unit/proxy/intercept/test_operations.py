@@ -54,6 +54,7 @@ from proxy.seams.operation import (
     memories_of,
     without_store_numbers,
 )
+from storage.features.quarantine.hiding import Quarantine
 from telemetry.events import ReadServed
 from tests.unit.proxy.wired import TRACE, Wired, wired
 from tests.unit.storage.opening import AGENT
@@ -332,7 +333,7 @@ async def test_a_graph_has_nothing_below_the_floor_and_a_call_finds_nothing_ther
         assert known is not None
         at = hers.items[0].memory
         assert at is not None
-        await talk.live.store.writer.quarantine(known, AGENT.tenant, person.principal_id)
+        await talk.live.store.writer.order(Quarantine(known, AGENT.tenant, person.principal_id))
         assert await names(floored, ReadGraph()) == []
 
 

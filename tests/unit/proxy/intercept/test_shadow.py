@@ -10,6 +10,7 @@ import pytest
 from policy.model import ChangeKind, MemoryClass, Tenant
 from proxy.embed.embedding import resolve_embedder
 from proxy.intercept.shadow import Recallable, Shadow, shown_of
+from storage.features.registered import PutAnchor
 from storage.values import Anchor
 from tests.unit.storage.opening import BY, TENANT, Bench, candidate_of, say
 
@@ -49,7 +50,7 @@ def probes(shadow: Shadow, text: str, tenant: Tenant = TENANT) -> tuple[AnchorPr
 def put(store: EmbeddedStore, *anchors: Anchor) -> None:
     async def all_of_them() -> None:
         for one in anchors:
-            await store.writer.put_anchor(one, BY)
+            await store.writer.order(PutAnchor(one, BY))
 
     asyncio.run(all_of_them())
 

@@ -16,6 +16,7 @@ from proxy.intercept.graphs import Graphs
 from proxy.intercept.operations import SHOWN_PER_UNIT, Window
 from proxy.seams.faults import MalformedRequest, RateLimited
 from proxy.seams.operation import FindInGraph, Proposal, ReadGraph, Write, Written
+from storage.features.registered import PutAnchor
 from storage.values import Anchor
 from tests.unit.proxy.intercept.test_operations import talking
 from tests.unit.proxy.mcp.storing import AGENT, Object, connected, text_of
@@ -280,7 +281,7 @@ async def test_what_contradicts_an_anchor_is_not_shown_and_does_not_stay_behind(
                 questions=("Which code?",),
                 created_at_ms=1,
             )
-            await talk.live.store.writer.put_anchor(anchor, AGENT.principal_id)
+            await talk.live.store.writer.order(PutAnchor(anchor, AGENT.principal_id))
             shown = [entity("office", "opens at nine"), entity("Ada", "lives in Bern")]
             calls: tuple[tuple[str, Object], ...] = (
                 ("read_graph", {}),

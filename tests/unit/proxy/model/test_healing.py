@@ -15,7 +15,7 @@ from proxy.model.healing import ROUNDS_MAX, HealedReply
 from proxy.model.memory_seam import Asked, Prepared
 from proxy.seams.cases import WrongReply
 from storage.errors import StoreUnavailable
-from storage.recalls import InContext
+from storage.features.recalls import InContext
 from telemetry.events import TraceContext
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from proxy.dialects.model.transcript import ModelRequest
 from proxy.model.memory_seam import Asked, Prepared
 from proxy.model.replaying import OF_SESSION_MAX, ModelReplays, meant
 from proxy.settings.after import ReplaySettings
-from storage.recalls import InContext
+from storage.features.recalls import InContext
 from tests.conformance.canary import new_canary
 from tests.unit.storage.opening import AGENT
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
+from policy.after.case_steps import CaseMode, CaseSignal, CaseStep
 from policy.model import PrincipalId
 from proxy.reporting.incident_notice import incident_event, incident_of, incidents_event
 from storage.audit import IncidentLeaf, OperatorLeaf, encode_leaf
-from storage.cases import CaseMode, CaseSignal, CaseStep
 
 STEP = IncidentLeaf(
     case_id="0123456789abcdef",

@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from policy.after.case_steps import CaseMode, CaseSignal, CaseStep
 from policy.model import PrincipalId
 from proxy.admin.wire.wrong_answers import CaseView
 from proxy.cli.export import _told
 from proxy.cli.incident import _finding
 from proxy.reporting.ocsf import finding_of
 from storage.audit import IncidentLeaf, OperatorLeaf
-from storage.cases import CaseMode, CaseSignal, CaseStep
 
 # pyright: reportPrivateUsage=false
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import pytest
 
+from policy.after.case_steps import CaseSignal, CaseStep
 from policy.model import Basis, CandidateId, MemoryClass, PrincipalId, SourceKind
 from policy.verdict import Reason
 from proxy.compose.telling import Tellers
@@ -17,7 +18,6 @@ from proxy.reporting.review_notice import hold_of, review_event
 from proxy.seams.faults import UpstreamError
 from proxy.seams.surroundings import Surroundings
 from storage.audit import IncidentLeaf, OperatorLeaf, VerdictLeaf, encode_leaf
-from storage.cases import CaseSignal, CaseStep
 from storage.errors import StoreUnavailable
 from storage.values import Decision
 

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from policy.after.case_steps import CaseMode, CaseSignal, CaseStep
 from policy.after.closure import Act, Relation
 from policy.model import Basis, CandidateId, MemoryClass, PrincipalId, SourceKind, Tenant
 from proxy.reporting.sentry import Sentry, sentry_events
@@ -19,7 +20,7 @@ from proxy.seams.faults import UpstreamError
 from proxy.settings.after import SentryReceiver, after_table, incident_sentry
 from proxy.settings.values import BadValue, Secret
 from storage.audit import IncidentLeaf
-from storage.cases import Case, CaseMode, CaseSignal, CaseStep, Named
+from storage.features.cases import Case, Named
 from tests.unit.proxy.reporting.test_webhook import Receiver, receiving
 
 STEP = IncidentLeaf(

@@ -15,7 +15,7 @@ from proxy.settings.after import (
     recall_options,
 )
 from proxy.settings.load import SettingsError, load_settings
-from storage.recalls import RecallOptions
+from storage.features.recalls import RecallOptions
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,6 +14,7 @@ from policy.verdict import Reason
 from proxy.compose.agent_memory import convictions_of
 from proxy.seams.guard import Forwarded
 from proxy.seams.operation import Proposal
+from storage.features.quarantine.hiding import EndQuarantine, Quarantine
 from tests.unit.proxy.guarded import SERVER, call, guard_of, guarded, item
 from tests.unit.proxy.wired import TRACE, wired
 from tests.unit.storage.opening import AGENT, OPERATOR
@@ -50,7 +51,7 @@ async def test_what_was_hidden_is_repeated_by_no_agent_and_by_a_person(tmp_path:
         first = await said(live, LIE)
         assert (await said(live, f"Control. {LIE}")).decision == "admit"
         assert first.memory is not None
-        await live.store.writer.quarantine(first.memory.memory_id, AGENT.tenant, BY)
+        await live.store.writer.order(Quarantine(first.memory.memory_id, AGENT.tenant, BY))
         for text in (LIE, LIE.upper(), f"A note. {LIE}", f"1. Tea\n2. {LIE}"):
             again = await said(live, text)
             assert (again.decision, again.reason, again.step) == (
@@ -71,11 +72,11 @@ async def test_a_copy_that_was_there_before_is_still_said_and_a_parole_ends_it(
         first, copy = await said(live, LIE), await said(live, LIE)
         assert first.memory is not None
         assert copy.memory is not None
-        await live.store.writer.quarantine(copy.memory.memory_id, AGENT.tenant, BY)
+        await live.store.writer.order(Quarantine(copy.memory.memory_id, AGENT.tenant, BY))
         assert (await said(live, LIE)).decision == "admit", "an older memory shows it"
-        await live.store.writer.quarantine(first.memory.memory_id, AGENT.tenant, BY)
+        await live.store.writer.order(Quarantine(first.memory.memory_id, AGENT.tenant, BY))
         assert (await said(live, LIE)).reason is Reason.REPEATS_HIDDEN
-        await live.store.writer.parole(first.memory.memory_id, AGENT.tenant, BY, "")
+        await live.store.writer.order(EndQuarantine(first.memory.memory_id, AGENT.tenant, BY, ""))
         assert (await said(live, LIE)).decision == "admit"
 
 
@@ -89,7 +90,7 @@ async def test_no_server_is_sent_a_copy_of_what_was_hidden_also_after_a_purge(
         assert first.candidate_id is not None
         await guard.settle(AGENT, SERVER, ((first.candidate_id, Forwarded.DONE),))
         (memory,) = seen.store.reader.page(AGENT.tenant, EVERYTHING, 0, 9).memories
-        await seen.store.writer.quarantine(memory.memory_id, AGENT.tenant, BY)
+        await seen.store.writer.order(Quarantine(memory.memory_id, AGENT.tenant, BY))
         (again,) = await guard.judge(AGENT, call(item(LIE, key="k2")))
         assert (again.decision, again.reason) == ("reject", Reason.REPEATS_HIDDEN)
         (other,) = await guard.judge(AGENT, call(item("Ada keeps bees.", key="k1")))

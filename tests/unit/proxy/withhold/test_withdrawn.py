@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from policy.after.case_steps import CaseMode, CaseSignal
 from policy.after.matchers import Matcher
 from policy.model import ChangeKind, PrincipalId
 from proxy.dialects.model.withheld import Leave
@@ -16,7 +17,10 @@ from proxy.dialects.strict_json.tolerant import write_body
 from proxy.seams.observations import NOTICE
 from proxy.seams.operation import Proposal
 from proxy.withhold.asking import Conversation
-from storage.cases import Accused, CaseMode, CaseSignal, Opening, Progress
+from storage.features.cases import Accused, Opening, Progress
+from storage.features.cases.case_records import Convict, OpenCase
+from storage.features.quarantine.hiding import EndQuarantine, Quarantine
+from storage.features.registered import PutAnchor
 from storage.values import Anchor
 from tests.unit.proxy.wired import TRACE
 from tests.unit.proxy.withheld import REQUESTS, Rig, anthropic, rig
@@ -50,7 +54,7 @@ async def stored(one: Rig, text: str) -> Memory:
 
 
 async def hide(one: Rig, memory: Memory) -> None:
-    await one.live.store.writer.quarantine(memory.memory_id, memory.tenant, BY, "a lie")
+    await one.live.store.writer.order(Quarantine(memory.memory_id, memory.tenant, BY, "a lie"))
 
 
 async def sent(
@@ -78,7 +82,7 @@ async def test_a_quarantined_memory_leaves_the_next_request_and_parole_brings_it
     again = write_body(await sent(one.withholding, body, api)).decode()
     assert again == made, "the same request gives the same bytes"
 
-    await one.live.store.writer.parole(lie.memory_id, lie.tenant, BY, "a mistake")
+    await one.live.store.writer.order(EndQuarantine(lie.memory_id, lie.tenant, BY, "a mistake"))
     assert await sent(one.withholding, body, api) is body
     await hide(one, honest)
     assert b"accountant in Lisbon" not in write_body(await sent(one.withholding, body, api))
@@ -111,7 +115,7 @@ async def test_every_principal_of_the_tenant_is_spared_it_and_a_restart_changes_
     assert "Porto" not in json.dumps(await sent(again, body))
     # What was withheld once stays so under a compacted log as well, and parole ends that too.
     third = one.again(list(again.snapshot()))
-    await one.live.store.writer.parole(lie.memory_id, lie.tenant, BY, "a mistake")
+    await one.live.store.writer.order(EndQuarantine(lie.memory_id, lie.tenant, BY, "a mistake"))
     assert await sent(third, body) is body
     assert await sent(one.again(), body) is body
 
@@ -253,16 +257,18 @@ async def test_of_a_handbook_with_a_lie_only_the_lie_that_a_rule_convicts_leaves
         matcher=Matcher(must_not=("Porto",)),
         created_at_ms=1,
     )
-    await store.writer.put_anchor(anchor, BY)
+    await store.writer.order(PutAnchor(anchor, BY))
     lie = "The office of the company stands in Porto."
     page = joint.join((handbook[0], lie, *handbook[1:]))
     memory = await stored(one, page)
     opening = Opening(tenant=AGENT.tenant, signal=CaseSignal.ANCHOR, by=BY, anchor_id="office")
-    case = await store.cases.open(opening)
+    case = await store.cases.order(OpenCase(opening))
     accused = Accused(memory_id=memory.memory_id, ordinal=memory.ordinal)
     body = REQUESTS[api](f"# Handbook\n\n{page}\n\nThe end.")
     assert await sent(one.withholding, body, api) is body, "control: nobody hides it"
-    await store.cases.convict(case.case_id, (accused,), BY, Progress(mode=CaseMode.RETRIEVAL))
+    await store.cases.order(
+        Convict(case.case_id, (accused,), BY, Progress(mode=CaseMode.RETRIEVAL))
+    )
     assert store.reader.get(AGENT.tenant, memory.memory_id) is None, "a read leaves it out whole"
     made = write_body(await sent(one.withholding, body, api)).decode()
     assert [line for line in handbook if line in made] == [*handbook]
@@ -279,7 +285,7 @@ async def test_requests_at_once_end_with_the_newest_state(one: Rig) -> None:
     async def change() -> None:
         for _ in range(3):
             await hide(one, lie)
-            await one.live.store.writer.parole(lie.memory_id, lie.tenant, BY, "")
+            await one.live.store.writer.order(EndQuarantine(lie.memory_id, lie.tenant, BY, ""))
         await hide(one, lie)
 
     async def ask() -> None:

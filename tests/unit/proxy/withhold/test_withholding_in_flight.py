@@ -9,8 +9,8 @@ import pytest
 
 from policy.model import PrincipalId
 from policy.verdict import Reason
-from storage.deadline import Due
 from storage.errors import StoreUnavailable
+from storage.ground.deadline import Due
 from tests.unit.proxy.withheld import NOTE, POISON, Rig, rig
 from tests.unit.storage.opening import AGENT
 

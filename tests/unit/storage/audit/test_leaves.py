@@ -8,6 +8,7 @@ import uuid
 import msgspec
 import pytest
 
+from policy.after.case_steps import CaseMode, CaseSignal, CaseStep
 from policy.model import (
     Basis,
     CandidateId,
@@ -38,7 +39,6 @@ from storage.audit import (
     veiled_target,
     wrongly_lowered,
 )
-from storage.cases import CaseMode, CaseSignal, CaseStep
 from storage.errors import StoreCorrupt
 from storage.values import Decision
 from tests.unit.storage.opening import candidate_of

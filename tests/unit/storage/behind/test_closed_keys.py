@@ -12,7 +12,9 @@ import pytest
 
 from policy.labels.forwarded_call import ForwardedCall, texts_of
 from policy.model import ChangeKind, Forwarded, Tenant
-from storage.tables.lmdb_store import CLOSED, TABLES
+from storage.features.behind.closed_keys import CLOSED
+from storage.features.quarantine.hiding import Quarantine
+from storage.tables.lmdb_store import TABLES
 from storage.values import ClosedKey
 from tests.unit.storage.behind.test_intents import TARGET, end, intend, settle
 from tests.unit.storage.opening import (
@@ -62,7 +64,7 @@ def take_away(store: EmbeddedStore, *pieces: str) -> None:
 
 def quarantine(store: EmbeddedStore, outcome: Outcome) -> None:
     assert outcome.memory is not None
-    asyncio.run(store.writer.quarantine(outcome.memory.memory_id, TENANT, BY))
+    asyncio.run(store.writer.order(Quarantine(outcome.memory.memory_id, TENANT, BY)))
 
 
 @pytest.mark.parametrize("change", [ChangeKind.PURGE, ChangeKind.DELETE])

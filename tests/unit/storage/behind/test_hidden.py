@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from policy.model import ChangeKind, Forwarded, Hiding, Scope
 from storage.errors import UnknownMemory
-from storage.hidden_behind import HiddenThere
-from storage.tables.lmdb_store import HIDDEN_THERE
+from storage.features.behind.hidden import HIDDEN_THERE, HiddenThere, RecordHiding
+from storage.features.quarantine.hiding import EndQuarantine, Quarantine
 from storage.values import Decision
 from tests.unit.storage.behind.test_closed_keys import take_away
 from tests.unit.storage.behind.test_intents import TARGET, intend, listed, settle
@@ -26,7 +26,7 @@ from tests.unit.storage.opening import (
 if TYPE_CHECKING:
     from policy.model import MemoryId
     from storage.embedded import EmbeddedStore
-    from storage.hidden_behind import HidingDue
+    from storage.features.behind.hidden import HidingDue
 
 OTHER = "mcp/another"
 
@@ -40,11 +40,11 @@ def put(store: EmbeddedStore, text: str, key: str = "Ada") -> MemoryId:
 
 
 def hide(store: EmbeddedStore, memory_id: MemoryId) -> None:
-    asyncio.run(store.writer.quarantine(memory_id, TENANT, BY))
+    asyncio.run(store.writer.order(Quarantine(memory_id, TENANT, BY)))
 
 
 def show(store: EmbeddedStore, memory_id: MemoryId) -> None:
-    asyncio.run(store.writer.parole(memory_id, TENANT, BY))
+    asyncio.run(store.writer.order(EndQuarantine(memory_id, TENANT, BY)))
 
 
 def due(store: EmbeddedStore, hiding: Hiding = Hiding.TAG) -> list[tuple[str, Hiding, bool]]:
@@ -61,7 +61,7 @@ def record(
     gone: bool = False,
 ) -> None:
     said = None if gone else HiddenThere(TENANT, TARGET, one.hiding, done, kept)
-    asyncio.run(store.hidden_behind.record(((one.keyed, TENANT, said),)))
+    asyncio.run(store.hidden_behind.order(RecordHiding(((one.keyed, TENANT, said),))))
 
 
 def only(store: EmbeddedStore, hiding: Hiding = Hiding.TAG) -> HidingDue:

@@ -16,9 +16,12 @@ from policy.query import EVERYTHING
 from proxy.cli.verification import Verifier
 from storage.audit import ResultLeaf, decode_leaf
 from storage.errors import UnknownCandidate
+from storage.features.behind.filing import FORWARDS
+from storage.features.behind.intents import Settle
+from storage.features.quarantine.hiding import Quarantine
 from storage.opening import offline_store
-from storage.tables.codec import IdRecord, decode_forward, decode_id, encode
-from storage.tables.lmdb_store import FORWARDS, IDS, KEYED, LEAVES
+from storage.tables.codec import IdRecord, decode_id, encode
+from storage.tables.lmdb_store import IDS, KEYED, LEAVES
 from storage.values import Behind, Stands
 from tests.unit.storage.opening import (
     AGENT,
@@ -162,7 +165,7 @@ def test_a_key_that_stands_here_already_is_given_to_no_other_memory(
         file_under(store, BEHIND, first, "id-1")
     assert first.memory is not None
     if stands == "quarantined":
-        asyncio.run(store.writer.quarantine(first.memory.memory_id, TENANT, BY))
+        asyncio.run(store.writer.order(Quarantine(first.memory.memory_id, TENANT, BY)))
     if stands == "purged":
         end(store, first, ChangeKind.PURGE)
     theirs = Behind(tenant=tenant, target=TARGET, by=BY)
@@ -193,7 +196,7 @@ def test_the_strings_under_a_key_are_those_of_its_live_memories(store: EmbeddedS
     first, second, _ = (one.memory for one in outcomes)
     assert first is not None
     assert second is not None
-    asyncio.run(store.writer.quarantine(first.memory_id, TENANT, BY))
+    asyncio.run(store.writer.order(Quarantine(first.memory_id, TENANT, BY)))
     end(store, outcomes[1], ChangeKind.PURGE)
     assert texts() == {"Ada swims"}
     assert store.forwards.live_strings(Tenant("another"), TARGET, "Ada") == frozenset()
@@ -227,7 +230,7 @@ async def test_outcomes_that_wait_together_are_one_commit_and_a_wrong_one_stops_
     first = asyncio.ensure_future(store.forwards.settle(BEHIND, ((ids[0], Forwarded.DONE),)))
     await asyncio.to_thread(turnstile.reached.wait, 30)
     waiting = [
-        asyncio.ensure_future(store.forwards.settle(BEHIND, ((one, Forwarded.DONE),)))
+        asyncio.ensure_future(store.writer.order_together(Settle(BEHIND, ((one, Forwarded.DONE),))))
         for one in (*ids[1:3], *wrong, *ids[3:])
     ]
     submitted = asyncio.ensure_future(store.writer.submit(submission_of(candidate_of("beside"))))
@@ -271,7 +274,7 @@ def _forget(change: Change) -> None:
 
 def _lose(change: Change) -> None:
     for key, payload in list(change.draft.scan(FORWARDS)):
-        lost = msgspec.structs.replace(decode_forward(payload), unknown=True)
+        lost = msgspec.structs.replace(FORWARDS.decoded(payload), unknown=True)
         change.draft.put(FORWARDS, key, encode(lost))
 
 
@@ -283,7 +286,7 @@ def _show(change: Change) -> None:
 
 def _log_twice(change: Change) -> None:
     for key, payload in list(change.draft.scan(FORWARDS)):
-        record = decode_forward(payload)
+        record = FORWARDS.decoded(payload)
         for _ in range(2):
             change.log(
                 ResultLeaf(

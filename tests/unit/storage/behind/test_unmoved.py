@@ -11,7 +11,7 @@ import pytest
 from policy.labels.editing import Effect, How
 from policy.labels.forwarded_call import MCP, ForwardedCall, target_of, texts_of
 from policy.model import CandidateId, ChangeKind, Forwarded
-from storage.behind import unmoved as module
+from storage.features.behind import unmoved as module
 from storage.values import Behind
 from tests.unit.storage.opening import (
     AGENT,

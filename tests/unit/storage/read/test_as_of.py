@@ -9,7 +9,8 @@ import numpy as np
 
 from policy.model import ChangeKind, MemoryId
 from policy.query import EVERYTHING
-from storage.recalls import NEAREST_MAX
+from storage.features.quarantine.hiding import Quarantine
+from storage.features.recalls import NEAREST_MAX
 from tests.unit.storage.opening import (
     BY,
     DIMENSION,
@@ -75,7 +76,7 @@ def test_what_is_quarantined_or_purged_today_is_in_no_past(store: EmbeddedStore)
     # Its row of that version is no longer the newest: the past alone would show it.
     change(store, ChangeKind.UPDATE, id_of(train), "the train is on time")
     assert texts(store, bell.version) == {"the train is late", "the bell rings"}
-    asyncio.run(store.writer.quarantine(id_of(train), TENANT, BY))
+    asyncio.run(store.writer.order(Quarantine(id_of(train), TENANT, BY)))
     assert texts(store, bell.version) == {"the bell rings"}
 
 

@@ -23,6 +23,8 @@ from policy.model import (
 from policy.query import EVERYTHING, Compare, Field
 from policy.query import Test as Compared
 from policy.ruleset import ReadRules
+from storage.features.trust.trust_intake import RestoreTrust
+from storage.features.vouching import Vouch
 from storage.read.exposure import places
 from storage.tables.rows import read_row
 from tests.unit.storage.opening import (
@@ -319,7 +321,7 @@ def test_a_label_that_a_person_raised_is_capped_no_longer(bench: Bench) -> None:
         ids.append((outcome.memory.memory_id, outcome.memory.version))
     _said(store, "fact", 0.1, 0)
     assert _texts(store)[3] == "fact"
-    asyncio.run(store.writer.vouch(ids[0][0], TENANT, BY, ids[0][1]))
+    asyncio.run(store.writer.order(Vouch(ids[0][0], TENANT, BY, ids[0][1])))
     assert _texts(store)[4] == "fact"
 
 
@@ -371,5 +373,5 @@ def test_a_latched_principal_or_tool_shows_one_whatever_its_session_had_read(
         asyncio.run(store.writer.deny(held.candidate_id, BY))
     # Not one for each tool: its history may name as many as it likes.
     assert [text[:4] for text in _texts(store)] == ["page"]
-    asyncio.run(store.writer.restore_trust(AGENT.principal_id, BY))
+    asyncio.run(store.writer.order(RestoreTrust(AGENT.principal_id, BY)))
     assert sorted(text[:4] for text in _texts(store)) == ["note", "note", "note", "page"]

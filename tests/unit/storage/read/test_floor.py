@@ -13,6 +13,8 @@ from policy.model import Basis, ChangeKind, MemoryId, Provenance, Reads, Scope, 
 from policy.query import EVERYTHING, Compare, Field
 from policy.query import Test as Condition
 from storage.derived import catalogue
+from storage.features.quarantine.hiding import EndQuarantine, Quarantine
+from storage.features.vouching import Vouch
 from storage.values import Decision
 from tests.unit.storage.opening import (
     BY,
@@ -199,14 +201,14 @@ def act(store: EmbeddedStore, chance: random.Random, known: list[MemoryId], text
         put(store, None, label, one, ChangeKind.DELETE)
         put(store, text, chance.choice((HERS, NOBODYS)), one)
     elif kind == 5:
-        asyncio.run(store.writer.quarantine(one, TENANT, BY))
+        asyncio.run(store.writer.order(Quarantine(one, TENANT, BY)))
         assert [reader.get(TENANT, one) for reader in map(store.reader.at, Reads)] == [None] * 3
         for change in range(chance.randrange(3)):
             put(store, f"{text}, hidden {change}", label, one)
         if chance.random() < 0.8:
-            asyncio.run(store.writer.parole(one, TENANT, BY))
+            asyncio.run(store.writer.order(EndQuarantine(one, TENANT, BY)))
     else:
-        asyncio.run(store.writer.vouch(one, TENANT, BY, live.version))
+        asyncio.run(store.writer.order(Vouch(one, TENANT, BY, live.version)))
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -14,8 +14,17 @@ from policy import query
 from policy.model import ChangeKind, MemoryId, Tenant
 from policy.query import EVERYTHING, Compare, Field
 from storage.embedded import EmbeddedOptions
-from storage.recall_log import ledger, sealed_segments
-from storage.recalls import InContext, LaterHits, Recall, Recalled, RecallOptions, Reply, Span
+from storage.features.recalls import (
+    InContext,
+    LaterHits,
+    Recall,
+    Recalled,
+    RecallOptions,
+    Reply,
+    Span,
+    ledger,
+    sealed_segments,
+)
 from tests.unit.storage.opening import (
     AGENT,
     OPERATOR,

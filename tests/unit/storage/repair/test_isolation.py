@@ -28,10 +28,15 @@ from policy.query import EVERYTHING
 from storage.audit import OperatorLeaf, decode_leaf
 from storage.embedded import EmbeddedOptions
 from storage.errors import UnknownIncident
-from storage.incidents import Kind, Reach, Stage
-from storage.tables.lmdb_store import CHILDREN, QUARANTINES
-from storage.write.incident_records import IncidentRecords
-from storage.write.quarantine import Paroled, Quarantine
+from storage.features.incidents import Kind, Reach, Stage
+from storage.features.incidents.incident_orders import (
+    BeginIncident,
+    HideBatch,
+    MoveIncident,
+    ShownAgain,
+)
+from storage.features.quarantine.hiding import QUARANTINES, EndQuarantine, Quarantine
+from storage.tables.lmdb_store import CHILDREN
 from tests.conftest import HEAVY
 from tests.unit.storage.opening import (
     AGENT,
@@ -123,9 +128,9 @@ def test_undo_shows_nothing_that_somebody_else_hides(bench: Bench) -> None:
     before_it, after_it, twice, mine, gone = (
         id_of(say(store, f"lie {n}", LEAKED)) for n in range(5)
     )
-    asyncio.run(store.writer.quarantine(before_it, TENANT, BY))
+    asyncio.run(store.writer.order(Quarantine(before_it, TENANT, BY)))
     first = asyncio.run(store.incidents.isolate(OF_LEAKED, BY)).incident
-    asyncio.run(store.writer.quarantine(after_it, TENANT, BY))
+    asyncio.run(store.writer.order(Quarantine(after_it, TENANT, BY)))
     second = asyncio.run(
         store.incidents.isolate(
             Reach(tenant=TENANT, principal_id=LEAKED.principal_id, under="memories"), BY
@@ -143,12 +148,12 @@ def test_undo_shows_nothing_that_somebody_else_hides(bench: Bench) -> None:
     back = asyncio.run(store.incidents.undo(first.incident_id, BY))
     assert (back.changed, back.kept) == (0, 4)
     assert shown(store) == {}
-    asyncio.run(store.writer.parole(twice, TENANT, BY))
+    asyncio.run(store.writer.order(EndQuarantine(twice, TENANT, BY)))
     assert set(shown(store)) == {twice}  # an operator's word for one memory ends every hiding
     asyncio.run(store.incidents.undo(second.incident.incident_id, BY))
     assert set(shown(store)) == {twice, mine}
-    asyncio.run(store.writer.parole(before_it, TENANT, BY))
-    asyncio.run(store.writer.parole(after_it, TENANT, BY))
+    asyncio.run(store.writer.order(EndQuarantine(before_it, TENANT, BY)))
+    asyncio.run(store.writer.order(EndQuarantine(after_it, TENANT, BY)))
     assert set(shown(store)) == {twice, mine, before_it, after_it}
     store.close()
 
@@ -159,17 +164,10 @@ def test_a_batch_behind_the_undoing_of_its_incident_hides_nothing(bench: Bench) 
     begun = asyncio.run(store.incidents.isolate(OF_LEAKED, BY)).incident
     undone = asyncio.run(store.incidents.undo(begun.incident_id, BY)).incident
     name = store._engine.parts.names.memory(TENANT, memory_id)
-    late = Quarantine(store._engine)
-    assert asyncio.run(
-        store.writer.run(lambda: late.impose_all(begun, [name], Paroled(begun)))
-    ) == (
-        0,
-        0,
-    )
-    records = IncidentRecords(store._engine)
-    stays = asyncio.run(
-        store.writer.run(lambda: records.move(begun.incident_id, Stage.DONE, BY, "1 hidden"))
-    )
+    late = HideBatch(begun, [name], ShownAgain(begun))
+    assert asyncio.run(store.writer.order(late)) == (0, 0)
+    done = MoveIncident(begun.incident_id, Stage.DONE, BY, "1 hidden")
+    stays = asyncio.run(store.writer.order(done))
     assert stays == undone
     assert store.incidents.all() == (undone,)
     assert shown(store) == {memory_id: "poison"}
@@ -339,19 +337,17 @@ def test_what_a_person_paroled_meanwhile_stays_shown_when_an_isolation_is_finish
     plain = id_of(say(store, "plain", LEAKED))
     named = id_of(say(store, "named by a client", LEAKED, memory_id=MemoryId("notes/1")))
     regretted, undone, other = (id_of(say(store, f"lie {n}", LEAKED)) for n in range(3))
-    records = IncidentRecords(store._engine)
     # What a crash leaves after the last batch, and before the record of it.
-    begun = asyncio.run(store.writer.run(lambda: records.begin(Kind.ISOLATE, OF_LEAKED, BY, "")))
+    begun = asyncio.run(store.writer.order(BeginIncident(Kind.ISOLATE, OF_LEAKED, BY, "")))
     names = [store._engine.parts.names.memory(TENANT, one) for one in (plain, named, regretted)]
-    hide = Quarantine(store._engine)
-    asyncio.run(store.writer.run(lambda: hide.impose_all(begun, names, Paroled(begun))))
+    asyncio.run(store.writer.order(HideBatch(begun, names, ShownAgain(begun))))
     for one in (plain, named, regretted):
-        asyncio.run(store.writer.parole(one, TENANT, BY, "read it: it is true"))
+        asyncio.run(store.writer.order(EndQuarantine(one, TENANT, BY, "read it: it is true")))
     edit = candidate_of("edited", OPERATOR, change=ChangeKind.UPDATE, memory_id=named)
     write(store, submission_of(edit, OPERATOR))
-    asyncio.run(store.writer.quarantine(regretted, TENANT, BY))
-    asyncio.run(store.writer.parole(regretted, TENANT, BY))
-    asyncio.run(store.writer.quarantine(regretted, TENANT, BY))
+    asyncio.run(store.writer.order(Quarantine(regretted, TENANT, BY)))
+    asyncio.run(store.writer.order(EndQuarantine(regretted, TENANT, BY)))
+    asyncio.run(store.writer.order(Quarantine(regretted, TENANT, BY)))
     # Control: what another undoing shows is nobody's word for it.
     second = asyncio.run(store.incidents.isolate(Reach(tenant=TENANT, under="memories"), BY))
     asyncio.run(store.incidents.undo(second.incident.incident_id, BY))
@@ -398,7 +394,7 @@ def test_a_memory_hidden_before_there_were_incidents_was_hidden_by_an_operator(
 ) -> None:
     store = bench.open()
     memory_id = id_of(say(store, "lie", LEAKED))
-    asyncio.run(store.writer.quarantine(memory_id, TENANT, BY))
+    asyncio.run(store.writer.order(Quarantine(memory_id, TENANT, BY)))
     draft = store.lmdb.begin()
     for key in list(draft.keys(QUARANTINES)):
         draft.delete(QUARANTINES, key)

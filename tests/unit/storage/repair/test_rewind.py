@@ -12,7 +12,11 @@ from policy.query import EVERYTHING
 from policy.verdict import Reason
 from storage.embedded import EmbeddedOptions
 from storage.errors import NoSuchPast
-from storage.incidents import Past, Reach, Stage
+from storage.features.incidents import Past, Reach, Stage
+from storage.features.quarantine.hiding import EndQuarantine, Quarantine
+from storage.features.registered import PutAnchor
+from storage.features.trust.trust_intake import RestoreTrust
+from storage.features.vouching import Vouch
 from storage.values import Anchor, Decision
 from tests.unit.storage.opening import (
     BY,
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from storage.embedded import EmbeddedStore
-    from storage.incidents import Contained, Incident, Rewound
+    from storage.features.incidents import Contained, Incident, Rewound
     from storage.values import Outcome
 
 SMALL = EmbeddedOptions(quota_bytes=1 << 28, staging_quota_bytes=1 << 26, incident_batch_len=2)
@@ -107,7 +111,7 @@ def test_texts_and_deletions_are_as_they_were_and_so_is_a_rewind_of_it(
 def test_an_undo_is_undone_as_well_though_the_version_never_moved(bench: Bench) -> None:
     store = bench.open(options=SMALL)
     kept, hidden, isolated = (id_of(say(store, text)) for text in ("one", "two", "three"))
-    asyncio.run(store.writer.quarantine(isolated, TENANT, BY))
+    asyncio.run(store.writer.order(Quarantine(isolated, TENANT, BY)))
     everything, version = shown(store), store.reader.status().version
 
     done = rewind(store, 1)
@@ -152,8 +156,8 @@ def test_trust_nonces_keys_anchors_and_what_is_held_go_on(bench: Bench) -> None:
     memory_id = id_of(say(store, "one"))
     at = store.reader.status().version
     anchor = Anchor(anchor_id="a", tenant=TENANT, statement="s", questions=("q",), created_at_ms=1)
-    asyncio.run(store.writer.put_anchor(anchor, BY))
-    asyncio.run(store.writer.restore_trust(LEAKED.principal_id, BY))
+    asyncio.run(store.writer.order(PutAnchor(anchor, BY)))
+    asyncio.run(store.writer.order(RestoreTrust(LEAKED.principal_id, BY)))
     held = write(store, submission_of(candidate_of("wait", instructions=True)))[0]
     assert held.decision is Decision.HOLD
     spent = candidate_of("spent", OPERATOR, change=ChangeKind.UPDATE, memory_id=memory_id)
@@ -177,7 +181,7 @@ def test_what_a_person_or_an_isolation_hid_stays_hidden(bench: Bench) -> None:
     by_hand, isolated, gone = (id_of(say(store, f"lie {n}", LEAKED)) for n in range(3))
     at = store.reader.status().version
     change(store, ChangeKind.UPDATE, by_hand, "lie, edited")
-    asyncio.run(store.writer.quarantine(by_hand, TENANT, BY))
+    asyncio.run(store.writer.order(Quarantine(by_hand, TENANT, BY)))
     asyncio.run(store.incidents.isolate(OF_LEAKED, BY))
     change(store, ChangeKind.DELETE, gone)
     done = rewind(store, at)
@@ -195,10 +199,10 @@ def test_what_a_person_or_an_isolation_hid_stays_hidden(bench: Bench) -> None:
 def test_what_was_hidden_then_and_shown_since_is_hidden_again(bench: Bench) -> None:
     store = bench.open()
     memory_id = id_of(say(store, "doubtful"))
-    asyncio.run(store.writer.quarantine(memory_id, TENANT, BY))
+    asyncio.run(store.writer.order(Quarantine(memory_id, TENANT, BY)))
     at = id_of(say(store, "other"))
     version = store.reader.status().version
-    asyncio.run(store.writer.parole(memory_id, TENANT, BY))
+    asyncio.run(store.writer.order(EndQuarantine(memory_id, TENANT, BY)))
     assert set(shown(store)) == {memory_id, at}
     assert rewind(store, version).hidden == 1
     assert set(shown(store)) == {at}
@@ -225,7 +229,7 @@ def test_a_label_that_a_person_gave_since_stays_and_nothing_else_is_raised(bench
     rewind(store, at)
     assert labelled(store) == low  # not the label of the operator who asked for the rewind
     version = store.reader.status().version
-    asyncio.run(store.writer.vouch(memory_id, TENANT, BY, version))
+    asyncio.run(store.writer.order(Vouch(memory_id, TENANT, BY, version)))
     vouched = labelled(store)
     change(store, ChangeKind.UPDATE, memory_id, "more words")
     rewind(store, version)

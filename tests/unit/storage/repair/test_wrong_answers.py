@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import lmdb
 import pytest
 
+from policy.after.case_steps import CaseMode, CaseSignal, CaseStep
 from policy.after.closure import Act, Relation
 from policy.model import (
     Basis,
@@ -23,8 +24,11 @@ from policy.model import (
 )
 from policy.query import EVERYTHING
 from storage.audit import IncidentLeaf, OperatorLeaf, decode_leaf
-from storage.cases import Accused, CaseMode, CaseSignal, CaseStep, Opening, Progress
 from storage.errors import UnknownIncident
+from storage.features.cases import Accused, Opening, Progress
+from storage.features.cases.case_records import Convict, MoveCase, NameRelated, OpenCase
+from storage.features.quarantine.hiding import Quarantine
+from storage.features.registered import PutAnchor
 from storage.tables.rows import read_id
 from storage.values import Anchor
 from tests.unit.storage.opening import (
@@ -42,8 +46,8 @@ from tests.unit.storage.repair.test_isolation import SMALL, Copies, derived, id_
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from storage.cases import Case
     from storage.embedded import EmbeddedStore
+    from storage.features.cases import Case
     from storage.values import Outcome
 
 OPENING = Opening(tenant=TENANT, signal=CaseSignal.PERSON, by=BY, recall_id="00ff" * 4)
@@ -56,8 +60,8 @@ FETCHED = Provenance(
 
 
 def opened(store: EmbeddedStore) -> Case:
-    case = asyncio.run(store.cases.open(OPENING))
-    return asyncio.run(store.cases.move(case.case_id, CaseStep.REPRODUCED, BY, ASKED))
+    case = asyncio.run(store.cases.order(OpenCase(OPENING)))
+    return asyncio.run(store.cases.order(MoveCase(case.case_id, CaseStep.REPRODUCED, BY, ASKED)))
 
 
 def ordinal_of(store: EmbeddedStore, memory_id: MemoryId) -> int:
@@ -79,7 +83,7 @@ def convict(
     store: EmbeddedStore, case: Case, *memory_ids: MemoryId, outdated: bool = False
 ) -> Case:
     who = accused(store, *memory_ids, outdated=outdated)
-    return asyncio.run(store.cases.convict(case.case_id, who, BY, ASKED))
+    return asyncio.run(store.cases.order(Convict(case.case_id, who, BY, ASKED)))
 
 
 def fetched(store: EmbeddedStore, text: str) -> Outcome:
@@ -214,7 +218,7 @@ def test_another_edit_of_no_more_trusted_source_saves_nothing(bench: Bench, edit
     change = candidate_of(edit, change=ChangeKind.UPDATE, memory_id=chain[0], scope=Scope())
     write(store, submission_of(change, provenance=FETCHED))
     assert shown(store)[chain[0]] == edit  # control: the edit is what reads show
-    done = asyncio.run(store.cases.convict(opened(store).case_id, blamed, BY, ASKED))
+    done = asyncio.run(store.cases.order(Convict(opened(store).case_id, blamed, BY, ASKED)))
     assert {one.act for one in done.culprits} == {Act.QUARANTINE}
     assert set(shown(store)) == {honest}
     store.close()
@@ -231,7 +235,7 @@ def test_what_a_more_trusted_source_mended_stays_and_what_came_of_the_lie_goes(
     )
     write(store, submission_of(mend, OPERATOR))
     of_truth = derived(store, "derived from the truth", lie)
-    done = asyncio.run(store.cases.convict(opened(store).case_id, blamed, BY, ASKED))
+    done = asyncio.run(store.cases.order(Convict(opened(store).case_id, blamed, BY, ASKED)))
     assert {one.memory: one.act for one in done.culprits} == {
         lie: Act.NOTHING,
         of_lie: Act.QUARANTINE,
@@ -250,7 +254,7 @@ def test_a_step_that_was_taken_back_is_not_taken_back_again(bench: Bench) -> Non
     for _ in range(2):
         convict(store, opened(store), memory_id)
     assert shown(store) == {memory_id: "the door code is 11"}
-    done = asyncio.run(store.cases.convict(opened(store).case_id, blamed, BY, ASKED))
+    done = asyncio.run(store.cases.order(Convict(opened(store).case_id, blamed, BY, ASKED)))
     assert [one.act for one in done.culprits] == [Act.NOTHING]
     assert shown(store) == {memory_id: "the door code is 11"}
     store.close()
@@ -294,7 +298,7 @@ def test_a_persons_words_and_anchors_are_left_to_a_person(bench: Bench) -> None:
     anchor = Anchor(
         anchor_id="a1", tenant=TENANT, statement="the lie", questions=(), created_at_ms=1
     )
-    asyncio.run(store.writer.put_anchor(anchor, BY))
+    asyncio.run(store.writer.order(PutAnchor(anchor, BY)))
     done = convict(store, opened(store), lie)
     assert (done.step, done.why) == (CaseStep.NEEDS_PERSON, "anchor")
     assert shown(store) == before
@@ -318,11 +322,11 @@ def test_a_step_that_cannot_follow_changes_nothing(bench: Bench) -> None:
     store = bench.open()
     lie = id_of(fetched(store, "the lie"))
     case = opened(store)
-    closed = asyncio.run(store.cases.move(case.case_id, CaseStep.CLOSED, BY))
+    closed = asyncio.run(store.cases.order(MoveCase(case.case_id, CaseStep.CLOSED, BY)))
     assert closed.step is CaseStep.CLOSED
     size = store.reader.status().leaf_count
     assert convict(store, case, lie) == closed
-    assert asyncio.run(store.cases.move(case.case_id, CaseStep.HEALED, BY)) == closed
+    assert asyncio.run(store.cases.order(MoveCase(case.case_id, CaseStep.HEALED, BY))) == closed
     assert store.reader.status().leaf_count == size
     assert store.reader.get(TENANT, lie) is not None
     for nothing in ("", "zz", "0" * 16, "ab"):
@@ -341,7 +345,7 @@ def test_what_was_of_the_same_origin_or_says_the_same_is_listed_and_left(bench: 
         copy: Relation.NEAR_COPY,
     }
     done = convict(store, opened(store), lie)
-    kept = asyncio.run(store.cases.name_related(done.case_id, listed))
+    kept = asyncio.run(store.cases.order(NameRelated(done.case_id, listed)))
     assert (kept.listed, kept.listed_count) == (listed, 2)
     assert {other, copy, honest} == set(shown(store))
     store.close()
@@ -360,13 +364,13 @@ def test_what_would_follow_is_named_without_doing_it(bench: Bench) -> None:
 def test_an_operator_hides_a_memory_with_all_that_was_derived_from_it(bench: Bench) -> None:
     store = bench.open()
     chain, honest = chain_of_five(store), id_of(say(store, "honest"))
-    alone = asyncio.run(store.writer.quarantine(chain[3], TENANT, BY))
+    alone = asyncio.run(store.writer.order(Quarantine(chain[3], TENANT, BY)))
     assert (alone.changed, alone.descendants) == (True, 0)
     assert set(shown(store)) == {*chain, honest} - {chain[3]}  # control: without it they stay
-    done = asyncio.run(store.writer.quarantine(chain[0], TENANT, BY, with_descendants=True))
+    done = asyncio.run(store.writer.order(Quarantine(chain[0], TENANT, BY, with_descendants=True)))
     assert (done.changed, done.descendants) == (True, 4)
     assert set(shown(store)) == {honest}
-    again = asyncio.run(store.writer.quarantine(chain[0], TENANT, BY, with_descendants=True))
+    again = asyncio.run(store.writer.order(Quarantine(chain[0], TENANT, BY, with_descendants=True)))
     assert (again.changed, again.descendants) == (False, 0)
     told = store.reader.trust_history(PrincipalId("agent-1"))
     # Those that the operator named count, and what was derived from them does not.

@@ -15,11 +15,12 @@ from policy.ruleset import parse_ruleset
 from policy.verdict import Admit, InvariantBroken, Permit
 from storage.audit import SALT_LEN, Tree
 from storage.errors import StalePermit
-from storage.tables.change import Change, Generation
+from storage.features.follower import Judged
+from storage.tables.change import Change, Generation, Surroundings
 from storage.tables.codec import StoreHeader
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import IDS, LEAVES, ROWS, VECTORS, LmdbStore
-from storage.write.commit import Committer, Judged
+from storage.write.commit import Committer
 from tests.property.gate_cases import Labels, case_of
 from tests.unit.storage.opening import EMBEDDER, RULESET_TEXT, vector_of
 
@@ -52,7 +53,13 @@ def change(tmp_path: Path) -> Iterator[Change]:
     store = LmdbStore(tmp_path / "store", 1 << 26)
     store.open(bootstrapped=False)
     draft = store.begin()
-    yield Change(draft, Generation(header=HEADER, tree=Tree()), NOW_MS)
+    around = Surroundings(
+        names=KeyedNames(b"secret"),
+        ruleset=RULESET,
+        room_bytes=1 << 26,
+        failpoint=lambda name: None,
+    )
+    yield Change(draft, Generation(header=HEADER, tree=Tree()), NOW_MS, around)
     draft.abort()
     store.close()
 
@@ -74,7 +81,7 @@ def admitted(labels: Labels) -> tuple[Permit, Judged]:
 
 
 def committer(required: frozenset[int] = GATE.required) -> Committer:
-    return Committer(KeyedNames(b"secret"), required, lambda name: None)
+    return Committer(required, ())
 
 
 def put(change: Change) -> dict[bytes, int]:

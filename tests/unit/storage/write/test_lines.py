@@ -13,6 +13,7 @@ import pytest
 from policy.labels.forwarded_call import ForwardedCall, target_of, texts_of
 from policy.model import Basis, Forwarded, MemoryClass, Principal
 from policy.verdict import Reason
+from storage.features.lines import Forgive
 from storage.values import Behind, Decision, Denial
 from tests.unit.storage.opening import AGENT, BY, candidate_of, submission_of, write
 
@@ -118,7 +119,7 @@ def test_a_denied_line_is_refused_until_it_is_forgiven(store: EmbeddedStore) -> 
     assert propose(store, RULES[2]).decision is Decision.HOLD
     assert propose(store, RULES[0], place="/home/ada/AGENTS.md").decision is Decision.HOLD
     assert propose(store, RULES[0], principal=other).decision is Decision.HOLD
-    asyncio.run(store.writer.forgive(held.candidate_id, BY))
+    asyncio.run(store.writer.order(Forgive(held.candidate_id, BY)))
     assert propose(store, RULES[0]).decision is Decision.HOLD
     assert store.reader.check().problems == ()
 

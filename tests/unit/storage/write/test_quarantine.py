@@ -13,6 +13,8 @@ from policy.query import EVERYTHING, Compare, Field
 from policy.query import Test as Condition
 from storage.audit import OperatorLeaf, decode_leaf
 from storage.errors import UnknownMemory
+from storage.features.quarantine.hiding import EndQuarantine, Quarantine
+from storage.features.trust.trust_intake import RestoreTrust
 from storage.tables.lmdb_store import LEAVES
 from tests.unit.storage.opening import (
     BY,
@@ -39,11 +41,11 @@ def _id(outcome: Outcome) -> MemoryId:
 
 
 def _quarantine(store: EmbeddedStore, memory_id: MemoryId, reason: str = "") -> Standing:
-    return asyncio.run(store.writer.quarantine(memory_id, TENANT, BY, reason))
+    return asyncio.run(store.writer.order(Quarantine(memory_id, TENANT, BY, reason)))
 
 
 def _parole(store: EmbeddedStore, memory_id: MemoryId) -> Standing:
-    return asyncio.run(store.writer.parole(memory_id, TENANT, BY))
+    return asyncio.run(store.writer.order(EndQuarantine(memory_id, TENANT, BY)))
 
 
 def _seen(store: EmbeddedStore, memory_id: MemoryId, text: str) -> dict[str, bool]:
@@ -109,7 +111,7 @@ def test_a_memory_comes_back_although_its_place_in_the_lists_was_given_up(
     assert found == ids[::-1]
     (writer, state), *_ = store.reader.all_trust()
     assert state.latched, "so many were quarantined by hand"
-    asyncio.run(store.writer.restore_trust(writer, BY))
+    asyncio.run(store.writer.order(RestoreTrust(writer, BY)))
     assert all(_id(say(store, "one more")) for _ in range(2))
     assert store.reader.page(TENANT, ADA, 0, 100).total == 42
 
@@ -151,7 +153,7 @@ def test_what_is_not_there_cannot_be_quarantined(store: EmbeddedStore) -> None:
     with pytest.raises(UnknownMemory):
         _quarantine(store, MemoryId("00000000-0000-4000-8000-000000000000"))
     with pytest.raises(UnknownMemory):
-        asyncio.run(store.writer.quarantine(memory_id, Tenant("other"), BY))
+        asyncio.run(store.writer.order(Quarantine(memory_id, Tenant("other"), BY)))
     gone = candidate_of(None, OPERATOR, change=ChangeKind.DELETE, memory_id=memory_id)
     write(store, submission_of(gone, OPERATOR))
     with pytest.raises(UnknownMemory):

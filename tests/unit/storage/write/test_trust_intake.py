@@ -29,9 +29,12 @@ from policy.trust.outcomes import STANDS_AFTER_MS, OutcomeKind, Reported
 from policy.verdict import Reason
 from storage.audit import OperatorLeaf, decode_leaf
 from storage.errors import StoreUnavailable
+from storage.features.quarantine.hiding import Quarantine
+from storage.features.trust import RESTORED
+from storage.features.trust.trust_intake import RecordOutcome, RestoreOrigin, RestoreTrust
+from storage.features.trust.trust_tables import STANDING
 from storage.tables.codec import ordinal_key
-from storage.tables.lmdb_store import LEAVES, STANDING
-from storage.trust import RESTORED
+from storage.tables.lmdb_store import LEAVES
 from storage.values import Decision
 from tests.unit.storage.opening import (
     AGENT,
@@ -148,7 +151,7 @@ def test_a_latched_writer_fills_one_place_of_ten_until_it_is_restored(
     for number in range(6):
         deny(store, f"Ada likes tea {number}")
     assert shown() == 1
-    asyncio.run(store.writer.restore_trust(WHO, BY))
+    asyncio.run(store.writer.order(RestoreTrust(WHO, BY)))
     assert shown() == 4
 
 
@@ -162,7 +165,7 @@ def _near(vector: bytes, number: int) -> bytes:
 def test_a_latched_origin_holds_what_comes_from_it_and_nothing_else(store: EmbeddedStore) -> None:
     for number in range(6):
         deny(store, f"Ada likes tea {number}", provenance=TOLD)
-    asyncio.run(store.writer.restore_trust(WHO, BY))
+    asyncio.run(store.writer.order(RestoreTrust(WHO, BY)))
     (origin,) = store.reader.all_origins()
     assert (origin.tenant, origin.server, origin.tool) == (TENANT, "web", "fetch")
     assert origin.state.latched
@@ -170,7 +173,7 @@ def test_a_latched_origin_holds_what_comes_from_it_and_nothing_else(store: Embed
     assert write(store, page)[0].reason is Reason.TRUST_LATCHED
     assert say(store, "the ferry leaves at nine").decision is Decision.ADMIT
     assert store.reader.origin_trust(TENANT, "web", "search") == NEWCOMER
-    asyncio.run(store.writer.restore_origin(TENANT, "web", "fetch", BY))
+    asyncio.run(store.writer.order(RestoreOrigin(TENANT, "web", "fetch", BY)))
     again = submission_of(candidate_of("the ferry leaves at ten"), provenance=TOLD)
     assert write(store, again)[0].decision is Decision.ADMIT
     assert store.reader.origin_history(TENANT, "web", "fetch")[-1].kind == RESTORED
@@ -190,7 +193,7 @@ def test_a_release_that_stood_seven_days_is_good_and_one_taken_back_is_nothing(
 ) -> None:
     release(store, "Ada likes tea")
     hidden = release(store, "Ada likes coffee")
-    asyncio.run(store.writer.quarantine(hidden, TENANT, BY))
+    asyncio.run(store.writer.order(Quarantine(hidden, TENANT, BY)))
     bad = store.reader.trust(WHO).bad
     bench.clock.now_ms += STANDS_AFTER_MS - 1
     count_stood(store)
@@ -255,7 +258,7 @@ def test_two_memories_of_one_origin_in_one_conviction_are_one_outcome(store: Emb
             server="web",
             tool="fetch",
         )
-        asyncio.run(store.writer.record_outcome(reported))
+        asyncio.run(store.writer.order(RecordOutcome(reported)))
     assert store.reader.origin_trust(TENANT, "web", "fetch").bad == 5.0
     assert [state.bad for _, state in store.reader.all_trust()] == [5.0, 5.0]
 
@@ -263,7 +266,7 @@ def test_two_memories_of_one_origin_in_one_conviction_are_one_outcome(store: Emb
 def test_an_operator_restores_and_it_is_counted(store: EmbeddedStore) -> None:
     for number in range(6):
         deny(store, f"Ada likes tea {number}")
-    asyncio.run(store.writer.restore_trust(WHO, BY))
+    asyncio.run(store.writer.order(RestoreTrust(WHO, BY)))
     assert last_leaf(store).action == "trust.restore"
     state = store.reader.trust(WHO)
     assert (state.latched, state.restores_count) == (False, 1)

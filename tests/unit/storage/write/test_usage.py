@@ -12,8 +12,8 @@ from policy.verdict import Reason
 from storage.embedded import EmbeddedOptions, EmbeddedStore
 from storage.errors import QuotaReached
 from storage.tables.lmdb_store import META
+from storage.tables.usage import VERDICT_BYTES
 from storage.values import Decision, Outcome, Submission
-from storage.write.usage import VERDICT_BYTES
 from tests.unit.storage.opening import (
     AGENT,
     DIMENSION,

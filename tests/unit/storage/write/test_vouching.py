@@ -18,6 +18,7 @@ from policy.model import (
 )
 from storage.audit import OperatorLeaf, decode_leaf
 from storage.errors import MemoryMoved, UnknownMemory
+from storage.features.vouching import Vouch
 from storage.tables.codec import encode, ordinal_key
 from storage.tables.lmdb_store import ROWS
 from storage.tables.rows import read_row
@@ -66,7 +67,7 @@ def test_a_memory_that_a_person_vouched_for_is_hers_and_the_log_says_so(
     store: EmbeddedStore, bench: Bench
 ) -> None:
     memory = noted(store)
-    done = asyncio.run(store.writer.vouch(memory.memory_id, TENANT, BY, memory.version))
+    done = asyncio.run(store.writer.order(Vouch(memory.memory_id, TENANT, BY, memory.version)))
     assert done.changed
     after = store.reader.get(TENANT, memory.memory_id)
     assert label_of(after) == HERS
@@ -91,11 +92,13 @@ def test_a_memory_that_a_person_vouched_for_is_hers_and_the_log_says_so(
 def test_to_vouch_again_changes_nothing(store: EmbeddedStore) -> None:
     memory = noted(store)
     for changed in (True, False):
-        done = asyncio.run(store.writer.vouch(memory.memory_id, TENANT, BY, memory.version))
+        done = asyncio.run(store.writer.order(Vouch(memory.memory_id, TENANT, BY, memory.version)))
         assert done.changed is changed
     operators = say(store, "Refunds take a day.", OPERATOR).memory
     assert operators is not None
-    done = asyncio.run(store.writer.vouch(operators.memory_id, TENANT, BY, operators.version))
+    done = asyncio.run(
+        store.writer.order(Vouch(operators.memory_id, TENANT, BY, operators.version))
+    )
     assert not done.changed
     assert label_of(store.reader.get(TENANT, operators.memory_id))[0] is SourceKind.OPERATOR
 
@@ -108,19 +111,19 @@ def test_nobody_vouches_for_what_was_not_shown(store: EmbeddedStore) -> None:
     assert outcome.decision is Decision.ADMIT
     leaves = store.audit.head().size
     with pytest.raises(MemoryMoved):
-        asyncio.run(store.writer.vouch(memory.memory_id, TENANT, BY, memory.version))
+        asyncio.run(store.writer.order(Vouch(memory.memory_id, TENANT, BY, memory.version)))
     for memory_id, tenant in (
         (MemoryId("0" * 8 + "-0000-4000-8000-" + "0" * 12), TENANT),
         (memory.memory_id, Tenant("other")),
     ):
         with pytest.raises(UnknownMemory):
-            asyncio.run(store.writer.vouch(memory_id, tenant, BY, memory.version))
+            asyncio.run(store.writer.order(Vouch(memory_id, tenant, BY, memory.version)))
     assert store.audit.head().size == leaves
 
 
 def test_what_is_made_of_a_memory_later_is_vouched_for_by_nobody(store: EmbeddedStore) -> None:
     memory = noted(store)
-    asyncio.run(store.writer.vouch(memory.memory_id, TENANT, BY, memory.version))
+    asyncio.run(store.writer.order(Vouch(memory.memory_id, TENANT, BY, memory.version)))
     change = {"change": ChangeKind.UPDATE, "memory_id": memory.memory_id, "scope": Scope()}
     (held,) = write(store, submission_of(candidate_of("Ada flies from Rome.", **change)))  # type: ignore[arg-type]
     assert held.decision is Decision.HOLD

@@ -20,6 +20,8 @@ from policy.trust.outcomes import OutcomeKind, Reported
 from storage.derived.vectors.faiss_index import BadVector
 from storage.embedded import EmbeddedOptions
 from storage.errors import OutcomeUnknown, StoreLocked, StoreUnavailable
+from storage.features.registered import PutAnchor, PutKey
+from storage.features.trust.trust_intake import RecordOutcome, RestoreTrust
 from storage.values import Anchor, Decision, KeyRecord, Outcome
 from storage.write.writer import WriterOptions
 from tests.unit.storage.opening import (
@@ -212,19 +214,19 @@ async def test_operator_commands_leave_leaves_and_no_version(store: EmbeddedStor
         created_at_ms=1,
     )
     anchor = Anchor(anchor_id="a1", tenant=TENANT, statement="s", questions=("q",), created_at_ms=1)
-    await store.writer.put_key(key, BY)
-    await store.writer.put_anchor(anchor, BY)
+    await store.writer.order(PutKey(key, BY))
+    await store.writer.order(PutAnchor(anchor, BY))
     burst = Reported(
         kind=OutcomeKind.SUSTAINED_BURST, principal_id=PrincipalId("agent-1"), tenant=TENANT
     )
-    assert await store.writer.record_outcome(burst)
-    assert not await store.writer.record_outcome(burst), "once a day"
+    assert await store.writer.order(RecordOutcome(burst))
+    assert not await store.writer.order(RecordOutcome(burst)), "once a day"
     assert store.reader.keys() == (key,)
     assert store.reader.anchors(TENANT) == (anchor,)
     soured = store.reader.trust(PrincipalId("agent-1"))
     assert (soured.level, soured.bad > 0) == (TrustLevel.TRUSTED, True)
     assert dict(store.reader.all_trust()) == {PrincipalId("agent-1"): soured}
-    restored = await store.writer.restore_trust(PrincipalId("agent-1"), BY)
+    restored = await store.writer.order(RestoreTrust(PrincipalId("agent-1"), BY))
     assert restored == TrustState(restores_count=1)
     after = store.reader.status()
     assert (after.version, after.leaf_count) == (before.version, before.leaf_count + 4)

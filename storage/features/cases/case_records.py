@@ -1,0 +1,237 @@
+"""The orders about one wrong answer: each sets the case one step further, with its leaf."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from policy.after.case_steps import CaseStep
+from policy.after.closure import BLAST_MAX, Act, Relation
+from policy.model import MemoryStatus, PrincipalId
+from storage.audit import IncidentLeaf
+from storage.errors import UnknownIncident
+from storage.features.cases import (
+    CASES,
+    NAMED_MAX,
+    Accused,
+    Case,
+    Named,
+    Opening,
+    Progress,
+    may_follow,
+)
+from storage.features.cases.following import Enforcing, Following, named
+from storage.features.parole import end_probation, parole_record
+from storage.features.quarantine.hiding import OPERATOR, hidden_by, log_standing, place
+from storage.features.trust.trust_intake import TrustIntake
+from storage.ground.randomness import random_bytes
+from storage.tables.change import Change
+from storage.tables.codec import IdRecord
+from storage.tables.lmdb_store import View
+from storage.tables.rows import read_id, read_row
+
+_ID_LEN: Final = 8
+_BYTES: Final = 2_048
+"""How many bytes of a tenant's share the record of a case and its leaves take."""
+
+
+class OpenCase(msgspec.Struct, frozen=True):
+    """The order to record a new case, durably, before any memory is changed for it."""
+
+    opening: Opening
+
+    def carry_out(self, change: Change) -> Case:
+        """The new case; the memories on probation that it is about are hidden with it."""
+        opening, case_id = self.opening, random_bytes(_ID_LEN).hex()
+        case = Case(
+            case_id=case_id,
+            tenant=opening.tenant,
+            signal=opening.signal,
+            step=CaseStep.OPENED,
+            opened_at_ms=change.now_ms,
+            at_ms=change.now_ms,
+            by=opening.by,
+            failure_id=opening.failure_id,
+            recall_id=opening.recall_id,
+            reply_id=opening.reply_id,
+            anchor_id=opening.anchor_id,
+            judge=opening.judge,
+            own_words=opening.own_words,
+            culprits=self._implicated(change, case_id),
+        )
+        change.charges[case.tenant] += _BYTES
+        return _stepped(change, case, opening.by)
+
+    def _implicated(self, change: Change, case_id: str) -> tuple[Named, ...]:
+        """Hide the memories on probation that a new case is about, and name them."""
+        opening = self.opening
+        named_: list[Named] = []
+        detail = f"{opening.tenant}: incident {case_id}"
+        for memory_id in opening.implicated[:NAMED_MAX]:
+            name = change.names.memory(opening.tenant, memory_id)
+            record = parole_record(change.draft, name)
+            known = read_id(change.draft, name)
+            on_probation = record.until_ms > change.now_ms
+            if known is None or known.status is not MemoryStatus.LIVE or not on_probation:
+                continue
+            row = read_row(change.draft, known.ordinal)
+            place(change, name, known, row, hidden_by(change.draft, name, known) | {case_id})
+            log_standing(change, memory_id, row, opening.by, detail, hidden=True)
+            end_probation(change, name, record)
+            named_.append(named(change.draft, row, Relation.PAROLED, Act.QUARANTINE))
+        return tuple(named_)
+
+
+class MoveCase(msgspec.Struct, frozen=True):
+    """The order to set how far a case is; nothing changes if this step cannot follow."""
+
+    case_id: str
+    step: CaseStep
+    by: PrincipalId
+    progress: Progress | None = None
+
+    def carry_out(self, change: Change) -> Case:
+        """The case as it is now.
+
+        Raises:
+            UnknownIncident: No case has that id.
+        """
+        case = read_case(change.draft, self.case_id)
+        if not may_follow(self.step, case.step):
+            return case
+        return _stepped(change, _grown(case, self.step, self.progress), self.by)
+
+
+class Convict(msgspec.Struct, frozen=True):
+    """The order to hide accused memories and what was derived from them.
+
+    With `proposes` the memories are only named, and a person has to hide them. The same holds if
+    the case, with its earlier rounds, would hide more than `blast_max` memories in all. An accused
+    memory that is gone is left out.
+    """
+
+    case_id: str
+    accused: Sequence[Accused]
+    by: PrincipalId
+    progress: Progress
+    proposes: bool = False
+    blast_max: int = BLAST_MAX
+
+    def carry_out(self, change: Change) -> Case:
+        """The case at `CONVICTED` or at `NEEDS_PERSON`; one that cannot go on is not changed.
+
+        With it: the acts, a leaf for each memory that names the case, the outcome for each origin.
+        When it is durable, no read that begins later shows any of these memories.
+
+        Raises:
+            UnknownIncident: No case has that id.
+            QuotaReached: There is no room for an earlier text; nothing was changed.
+        """
+        case = read_case(change.draft, self.case_id)
+        if not may_follow(CaseStep.CONVICTED, case.step):
+            return case
+        following = Following(change.draft, change.names, case.tenant, change.now_ms)
+        # The bound is for the whole case: all of its rounds together hide no more memories than
+        # one may.
+        hidden = sum(one.act is not Act.NOTHING for one in case.culprits)
+        closure = following.closure(
+            self.accused, proposes=self.proposes, blast_max=max(0, self.blast_max - hidden)
+        )
+        said = tuple(map(following.named, closure.consequences))
+        enforcing = Enforcing(change, case.tenant)
+        detail = f"{case.tenant}: incident {case.case_id}"
+        for found in closure.consequences:
+            leaf_index = enforcing.enforce(found, case.case_id, self.by, detail)
+            guilty = found.relation is Relation.CULPRIT and found.act is not Act.EXPIRE
+            if leaf_index is not None and guilty:
+                row = read_row(change.draft, found.fact.step)
+                TrustIntake(change.names).convicted(change, row, case.case_id, leaf_index)
+        step, progress = CaseStep.CONVICTED, self.progress
+        if closure.for_person is not None:
+            step = CaseStep.NEEDS_PERSON
+            progress = msgspec.structs.replace(progress, why=closure.for_person.value)
+        case = _grown(case, step, progress)
+        case = msgspec.structs.replace(case, culprits=(*case.culprits, *said)[:NAMED_MAX])
+        return _stepped(change, case, self.by)
+
+
+class NameRelated(msgspec.Struct, frozen=True):
+    """The order to store the first of these memories with a case, and how many there are."""
+
+    case_id: str
+    related: Sequence[Named]
+
+    def carry_out(self, change: Change) -> Case:
+        """The case with them. The log gets no leaf."""
+        case = msgspec.structs.replace(
+            read_case(change.draft, self.case_id),
+            listed=tuple(self.related)[:NAMED_MAX],
+            listed_count=len(self.related),
+        )
+        change.draft.write(CASES, bytes.fromhex(case.case_id), case)
+        return case
+
+
+def convicted_by(view: View, name: bytes, known: IdRecord) -> tuple[str, ...]:
+    """The rules for which alone a memory is hidden; () if somebody hides it for another reason."""
+    rule_ids: list[str] = []
+    for by in sorted(hidden_by(view, name, known)):
+        case = None if by == OPERATOR else view.read(CASES, bytes.fromhex(by))
+        if case is None or not case.anchor_id:
+            return ()
+        rule_ids.append(case.anchor_id)
+    return tuple(rule_ids)
+
+
+def _stepped(change: Change, case: Case, by: PrincipalId) -> Case:
+    """Store the case in its present state, with the leaf of its latest step."""
+    case = msgspec.structs.replace(case, at_ms=change.now_ms)
+    change.draft.write(CASES, bytes.fromhex(case.case_id), case)
+    change.log(
+        IncidentLeaf(
+            case_id=case.case_id,
+            at_ms=change.now_ms,
+            step=case.step,
+            signal=case.signal,
+            mode=case.mode,
+            suspects=case.suspects,
+            asks=case.asks,
+            culprits=sum(one.relation is Relation.CULPRIT for one in case.culprits),
+            by=by,
+            why=case.why or None,
+        )
+    )
+    return case
+
+
+def read_case(view: View, case_id: str) -> Case:
+    """One case by its id.
+
+    Raises:
+        UnknownIncident: No case has that id.
+    """
+    try:
+        key = bytes.fromhex(case_id)
+    except ValueError:
+        key = b""
+    case = view.read(CASES, key) if len(key) == _ID_LEN else None
+    if case is None:
+        raise UnknownIncident("there is no incident of that id")
+    return case
+
+
+def _grown(case: Case, step: CaseStep, progress: Progress | None) -> Case:
+    case = msgspec.structs.replace(case, step=step)
+    if progress is None:
+        return case
+    return msgspec.structs.replace(
+        case,
+        mode=progress.mode,
+        suspects=max(case.suspects, progress.suspects),
+        asks=case.asks + progress.asks,
+        rounds=case.rounds + progress.rounds,
+        controls=progress.controls or case.controls,
+        why=progress.why or case.why,
+    )

@@ -1,0 +1,119 @@
+"""The reads of wrong answers that are looked into, and of the memories that one is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from policy.after.closure import BLAST_MAX, Act, Relation
+from policy.model import Hit, MemoryId, MemoryStatus, SourceKind, Tenant
+from storage.audit import VerdictLeaf
+from storage.features.cases import CASES, Accused, Case, Named
+from storage.features.cases.case_records import read_case
+from storage.features.cases.following import Following, named
+from storage.features.incidents import Reach
+from storage.features.incidents.reaching import reached
+from storage.tables.change import Access, read_leaf
+from storage.tables.codec import ordinal_key
+from storage.tables.lmdb_store import VECTORS, View
+from storage.tables.rows import read_id, read_row
+from storage.values import Row
+
+NEAR_MIN: Final = 0.9
+"""The cosine from which on two memories count as near copies."""
+NEAR_LEN: Final = 100
+
+
+class Cases:
+    """The cases of one store. Coroutines on any loop; other calls on any thread, blocking.
+
+    Coroutines raise as `MemoryWriter.submit`; each is one transaction with its leaves.
+    """
+
+    def __init__(self, access: Access, near: Callable[[Tenant, bytes], Sequence[Hit]]) -> None:
+        """`near` returns the live memories nearest to a vector: `NEAR_LEN`, from `NEAR_MIN` on."""
+        self.order = access.writer.order
+        self._store = access.store
+        self._names = access.names
+        self._clock = access.clock
+        self._near_copies = near
+
+    def all(self) -> tuple[Case, ...]:
+        """Every case, oldest first."""
+        with self._store.reading() as view:
+            found = [case for _, case in view.records(CASES)]
+        return tuple(sorted(found, key=lambda one: (one.opened_at_ms, one.case_id)))
+
+    def get(self, case_id: str) -> Case:
+        """One case by its id.
+
+        Raises:
+            UnknownIncident: No case has that id.
+        """
+        with self._store.reading() as view:
+            return read_case(view, case_id)
+
+    def preview(
+        self, tenant: Tenant, accused: Sequence[Accused], *, blast_max: int = BLAST_MAX
+    ) -> tuple[Named, ...]:
+        """The memories that `convict` would name, with what it would do to each."""
+        with self._store.reading() as view:
+            following = Following(view, self._names, tenant, self._clock())
+            closure = following.closure(accused, blast_max=blast_max)
+            return tuple(map(following.named, closure.consequences))
+
+    def related(self, tenant: Tenant, accused: Sequence[Accused]) -> tuple[Named, ...]:
+        """Memories of the same session or origin, and near copies.
+
+        It walks every row.
+        """
+        found: dict[MemoryId, Relation] = {}
+        vectors: list[tuple[bytes, SourceKind]] = []
+        with self._store.reading() as view:
+            following = Following(view, self._names, tenant, self._clock())
+            closed = following.closure(accused).consequences
+            for one in closed:
+                if one.relation is not Relation.CULPRIT:
+                    continue
+                row = read_row(view, one.fact.step)
+                for memory_id, relation in self._beside(view, tenant, row):
+                    found.setdefault(memory_id, relation)
+                vector = view.get(VECTORS, ordinal_key(one.fact.step))
+                if vector:
+                    vectors.append((vector, row.source))
+        for vector, label in vectors:
+            for memory_id in self._near(tenant, vector, label):
+                found.setdefault(memory_id, Relation.NEAR_COPY)
+        for known in closed:
+            found.pop(known.fact.memory_id, None)
+        with self._store.reading() as view:
+            return tuple(self._named(view, tenant, found))
+
+    def _beside(self, view: View, tenant: Tenant, row: Row) -> Iterator[tuple[MemoryId, Relation]]:
+        leaf = read_leaf(view, row.leaf_index)
+        if isinstance(leaf, VerdictLeaf):
+            if leaf.culprit is not None:
+                origin = Reach(tenant=tenant, server=leaf.culprit.server, tool=leaf.culprit.tool)
+                for memory_id in reached(view, self._names, origin).own.values():
+                    yield memory_id, Relation.ORIGIN
+            if leaf.session is not None:
+                session = Reach(tenant=tenant, session=leaf.session)
+                for memory_id in reached(view, self._names, session).own.values():
+                    yield memory_id, Relation.SESSION
+
+    def _near(self, tenant: Tenant, vector: bytes, label: SourceKind) -> Iterator[MemoryId]:
+        """Live memories with nearly the same text, except those that are trusted more."""
+        for hit in self._near_copies(tenant, vector):
+            if hit.memory.source.trust <= label.trust:
+                yield hit.memory.memory_id
+
+    def _named(
+        self, view: View, tenant: Tenant, found: dict[MemoryId, Relation]
+    ) -> Iterator[Named]:
+        for memory_id, relation in found.items():
+            known = read_id(view, self._names.memory(tenant, memory_id))
+            if known is None or known.status is MemoryStatus.DELETED:
+                continue
+            row = read_row(view, known.ordinal)
+            if not row.erased:
+                yield named(view, row, relation, Act.NOTHING)

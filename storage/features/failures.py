@@ -1,0 +1,135 @@
+"""Failures: reports by somebody, or by a rule, that an answer was wrong. They have no content."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Final
+
+import msgspec
+
+from policy.after.signals import Grade, SignalKind
+from policy.model import PrincipalId, Tenant
+from storage.tables.change import Access, Change
+from storage.tables.lmdb_store import View
+from storage.tables.table import RecordTable
+
+FAILURES_MAX: Final = 10_000
+"""How many failures are kept of all tenants together; the oldest goes first."""
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One report about one answer. `at_ms`: Unix milliseconds.
+
+    `failure_id`: 20 hex digits, of which the first 12 are the time, so ids sort by time. `case_id`
+    is the case that the report opened or joined; "" where none was. What the answer should have
+    said, or should not have, is in no field.
+    """
+
+    failure_id: str
+    kind: SignalKind
+    grade: Grade
+    tenant: Tenant
+    by: PrincipalId
+    at_ms: int
+    reply_id: str = ""
+    recall_id: str = ""
+    memory_id: str = ""
+    rule_id: str = ""
+    judge: str = ""
+    case_id: str = ""
+
+
+FAILURES: Final = RecordTable(b"failures", Failure)
+_DAY_MS: Final = 86_400_000
+_TIME_BYTES: Final = 6
+_ID_LEN: Final = 10
+
+
+class RecordFailure(msgspec.Struct, frozen=True):
+    """The order to store a failure. The log gets no leaf.
+
+    It is not stored where its principal reported `of_principal_max` failures in its tenant in the
+    last 24 hours.
+    """
+
+    failure: Failure
+    of_principal_max: int | None
+
+    def is_too_many(self, view: View) -> bool:
+        """Whether the principal reported as many as it may."""
+        if self.of_principal_max is None:
+            return False
+        failure = self.failure
+        since = max(0, failure.at_ms - _DAY_MS).to_bytes(_TIME_BYTES, "big")
+        said_by = (failure.tenant, failure.by)
+        found = (one for _, one in view.records(FAILURES, since))
+        return sum((one.tenant, one.by) == said_by for one in found) >= self.of_principal_max
+
+    def carry_out(self, change: Change) -> bool:
+        """Store the failure in place of the oldest, where too many are kept; True if stored."""
+        if self.is_too_many(change.draft):
+            return False
+        change.draft.write(FAILURES, _key(self.failure.failure_id), self.failure)
+        excess = change.draft.count(FAILURES) - FAILURES_MAX
+        if excess > 0:
+            for key in list(itertools.islice(change.draft.keys(FAILURES), excess)):
+                change.draft.delete(FAILURES, key)
+        return True
+
+
+class JoinCase(msgspec.Struct, frozen=True):
+    """The order to note the case to which a stored failure led."""
+
+    failure_id: str
+    case_id: str
+
+    def carry_out(self, change: Change) -> None:
+        """Note the case; nothing is done if the failure is gone."""
+        key = _key(self.failure_id)
+        failure = change.draft.read(FAILURES, key)
+        if failure is not None:
+            joined = msgspec.structs.replace(failure, case_id=self.case_id)
+            change.draft.write(FAILURES, key, joined)
+
+
+class Failures:
+    """The failures that a store keeps. Reads on any thread; each may read files."""
+
+    def __init__(self, access: Access) -> None:
+        self.order = access.writer.order
+        self._store = access.store
+
+    async def record(self, failure: Failure, *, of_principal_max: int | None) -> bool:
+        """Store a failure durably; returns whether it was stored (`RecordFailure`).
+
+        Raises:
+            StorageError: Nothing was stored.
+        """
+        order = RecordFailure(failure, of_principal_max)
+        # One that is refused costs no flush.
+        with self._store.reading() as view:
+            if order.is_too_many(view):
+                return False
+        return await self.order(order)
+
+    def get(self, failure_id: str) -> Failure | None:
+        """One failure; None where none has that id."""
+        key = _key(failure_id)
+        if len(key) != _ID_LEN:
+            return None
+        with self._store.reading() as view:
+            return view.read(FAILURES, key)
+
+    def newest(self, tenant: Tenant, limit: int) -> tuple[Failure, ...]:
+        """Failures of a tenant, newest first."""
+        with self._store.reading() as view:
+            found = [one for _, one in view.records(FAILURES)]
+        of_tenant = [one for one in reversed(found) if one.tenant == tenant]
+        return tuple(of_tenant[:limit])
+
+
+def _key(failure_id: str) -> bytes:
+    try:
+        return bytes.fromhex(failure_id)
+    except ValueError:
+        return b""

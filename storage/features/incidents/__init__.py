@@ -1,0 +1,156 @@
+"""Isolation and rewind of many memories: what an engine promises, and the values it returns.
+
+Isolation hides many memories, rewind puts them back into an earlier state; each works in batches
+that are one transaction each. An incident is the record of one such act: it is durable before the
+first batch and says when the last one is done, so that an act which a crash cut short is taken up
+again under the same id.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+import msgspec
+
+from policy.model import MemoryClass, MemoryId, MemoryStatus, PrincipalId, SourceKind, Tenant
+from storage.tables.table import RecordTable
+
+
+class Reach(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A filter for memories: it reaches those of which one step fits every field that is given.
+
+    `server` and `tool` are those that the verdict's leaf names as the origin. `under`: a target,
+    and all targets that continue it after a slash. `since_ms`: steps from then on, Unix
+    milliseconds.
+    """
+
+    tenant: Tenant
+    principal_id: PrincipalId | None = None
+    server: str | None = None
+    tool: str | None = None
+    session: str | None = None
+    under: str | None = None
+    since_ms: int | None = None
+    # Whether memories are reached too that name a reached one as a parent (`derived_from`), and
+    # memories derived from those, without limit.
+    with_descendants: bool = False
+
+    @property
+    def whole_tenant(self) -> bool:
+        """Whether the filter reaches every memory of the tenant, because no field is set."""
+        asked = (self.principal_id, self.server, self.session, self.under, self.since_ms)
+        return all(one is None for one in asked)
+
+
+class Kind(enum.Enum):
+    """The two kinds of incidents: hide many memories, or put them back into an earlier state."""
+
+    ISOLATE = "isolate"
+    REWIND = "rewind"
+
+
+class Stage(enum.Enum):
+    """The stages of an incident.
+
+    Incidents that are `OPEN` or `UNDOING` are continued after a crash.
+    """
+
+    OPEN = "open"
+    DONE = "done"
+    UNDOING = "undoing"
+    UNDONE = "undone"
+
+
+class Incident(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """One isolation or rewind; `incident_id` is 16 random hex digits."""
+
+    incident_id: str
+    kind: Kind
+    stage: Stage
+    reach: Reach
+    by: PrincipalId
+    at_ms: int
+    reason: str
+    # The rewind leads to the state before the leaf `point`. Leaves from `leaf_count` on were
+    # written while the rewind ran, and stay as they are.
+    point: int = 0
+    leaf_count: int = 0
+
+    @property
+    def detail(self) -> str:
+        """The detail of the leaf of a memory that is hidden or shown again for this incident."""
+        return f"{self.reach.tenant}: incident {self.incident_id}"
+
+
+INCIDENTS: Final = RecordTable(b"incidents", Incident)
+"""Every incident by its id."""
+
+
+class Caught(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory that an isolation reaches.
+
+    `descendant` says that the memory is reached only because it names a reached one as a parent.
+    """
+
+    memory_id: MemoryId
+    principal_id: PrincipalId
+    memory_class: MemoryClass
+    source: SourceKind
+    status: MemoryStatus
+    descendant: bool
+
+
+class Contained(msgspec.Struct, frozen=True, kw_only=True):
+    """What an isolation, or its undoing, did: counts of memories.
+
+    `changed` counts memories that were hidden, or shown again. `kept` counts those that are hidden
+    for another reason too, and that reads therefore show neither before nor after.
+    """
+
+    incident: Incident
+    changed: int
+    kept: int
+
+
+class Past(msgspec.Struct, frozen=True, kw_only=True):
+    """An earlier state to go back to: right after the commit of a version, or at a time.
+
+    Exactly one of the two is given; `at_ms` in Unix milliseconds.
+    """
+
+    version: int | None = None
+    at_ms: int | None = None
+
+
+class Touched(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rewind did to one memory, in the names of the counts of `Rewound`."""
+
+    memory_id: MemoryId
+    became: tuple[str, ...]
+
+
+class Rewound(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rewind did, or what it would do (then it has no incident): counts of memories.
+
+    `put_back`: have the text again that they had, deleted ones too. `hidden`: written later, or
+    hidden at that time. `shown`: hidden by an earlier rewind alone. `kept_hidden`: a person or an
+    isolation hid them, so no read shows them, whatever else was done to them. `behind`: another
+    server has the text, so it stays as it is. `moved`: changed while the rewind ran, and left
+    alone. `touched` names each memory that one of these counts has.
+    """
+
+    incident: Incident | None
+    version: int  # the version whose state the rewind restores
+    newest: int  # the store's version when the rewind was planned
+    reached: int = 0  # all memories in reach, also those about which nothing is done
+    put_back: int = 0
+    hidden: int = 0
+    shown: int = 0
+    kept_hidden: int = 0
+    behind: int = 0
+    moved: int = 0
+    touched: tuple[Touched, ...] = ()
+    # Memories that existed in that state and are purged since: memory ids, or candidate ids where
+    # a client chose the memory's id.
+    lost: tuple[str, ...] = ()

@@ -1,0 +1,230 @@
+"""Isolations and rewinds of many memories, in batches; each batch is one transaction."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from policy.model import PrincipalId
+from storage.errors import UnknownIncident
+from storage.features.incidents import (
+    INCIDENTS,
+    Caught,
+    Contained,
+    Incident,
+    Kind,
+    Past,
+    Reach,
+    Rewound,
+    Stage,
+    Touched,
+)
+from storage.features.incidents.incident_orders import (
+    BeginIncident,
+    HideBatch,
+    MoveIncident,
+    ShowBatch,
+    ShownAgain,
+    read_incident,
+)
+from storage.features.incidents.past import Plan, planned, point_at, point_of
+from storage.features.incidents.reaching import caught, reached
+from storage.features.incidents.rewinding import BatchRewound, RewindBatch
+from storage.features.quarantine.hiding import QUARANTINES
+from storage.tables.change import Access, Order
+
+_CHANGED: Final = frozenset({"put_back", "hidden", "shown"})
+BATCH_LEN: Final = 1_000
+"""How many memories one transaction changes: other writes wait for its end."""
+
+
+class Incidents:
+    """Isolates and rewinds memories. Coroutines on any loop; other calls on any thread, blocking.
+
+    Coroutines raise as `MemoryWriter.submit`; batches before a failure stay done.
+    """
+
+    def __init__(self, access: Access, batch_len: int = BATCH_LEN) -> None:
+        self._store = access.store
+        self._names = access.names
+        self._clock = access.clock
+        self._order = access.writer.order
+        self._batch_len = batch_len
+
+    def all(self) -> tuple[Incident, ...]:
+        """Every incident, oldest first."""
+        with self._store.reading() as view:
+            found = [incident for _, incident in view.records(INCIDENTS)]
+        return tuple(sorted(found, key=lambda one: (one.at_ms, one.leaf_count)))
+
+    def reached(self, reach: Reach) -> tuple[Caught, ...]:
+        """The stored memories in reach, quarantined ones too. Walks every row of the store."""
+        with self._store.reading() as view:
+            return tuple(caught(view, reached(view, self._names, reach)))
+
+    async def isolate(self, reach: Reach, by: PrincipalId, reason: str = "") -> Contained:
+        """Hide all that is in reach from every read, with a leaf for each memory."""
+        incident = await self._order(BeginIncident(Kind.ISOLATE, reach, by, reason))
+        return await self._isolated(incident, by)
+
+    async def undo(self, incident_id: str, by: PrincipalId) -> Contained:
+        """Show the memories again that an isolation hid and that nobody else hides.
+
+        A rewind is undone by another rewind, an incident of its own, which puts the same memories
+        back into the state in which they were when the first rewind began. That state has no
+        version number of its own, because memories are hidden and shown without a new version.
+
+        Raises:
+            UnknownIncident: No incident has that id, or it is a rewind that is not finished.
+            NoSuchPast, QuotaReached: As for a rewind.
+        """
+        incident = self._found(incident_id)
+        if incident.kind is Kind.REWIND:
+            return await self._taken_back(incident, by)
+        if incident.stage is Stage.UNDONE:
+            return Contained(incident=incident, changed=0, kept=0)
+        return await self._undone(incident, by)
+
+    def planned(self, reach: Reach, to: Past) -> Rewound:
+        """What a rewind would do. Walks every row and every leaf.
+
+        Raises:
+            NoSuchPast: The store has no such state to go back to; see `rewind`.
+        """
+        return self._plan(reach, to).told
+
+    async def rewind(self, reach: Reach, to: Past, by: PrincipalId, reason: str = "") -> Rewound:
+        """Put each memory in reach into the state that it had, by new commits.
+
+        Memories that were written later are hidden, and those that were deleted later are there
+        again. Trust, nonces, keys, anchors, held candidates and the log stay as they are. A memory
+        that a person or an isolation hid since then stays hidden.
+
+        Raises:
+            NoSuchPast: The version or the time is in the future or in an earlier incarnation of the
+                store, or all memories of that time are purged; nothing was changed.
+            QuotaReached: No room for the texts; the batches before stay done.
+        """
+        plan = await asyncio.to_thread(self._plan, reach, to)
+        incident = await self._order(BeginIncident(Kind.REWIND, reach, by, reason, plan.point))
+        return await self._rewound(incident, by, plan)
+
+    async def resume(self, incident_id: str, by: PrincipalId) -> Contained:
+        """Finish an incident that was cut short; one that is done changes nothing.
+
+        A memory that a person paroled since an isolation began stays shown.
+
+        Raises:
+            UnknownIncident: No incident has that id.
+        """
+        incident = self._found(incident_id)
+        match incident.stage:
+            case Stage.DONE | Stage.UNDONE:
+                return Contained(incident=incident, changed=0, kept=0)
+            case Stage.UNDOING:
+                return await self._undone(incident, by)
+            case Stage.OPEN if incident.kind is Kind.REWIND:
+                plan = await asyncio.to_thread(self._plan_again, incident)
+                done = await self._rewound(incident, by, plan)
+                changed = done.put_back + done.hidden + done.shown
+                return Contained(incident=done.incident or incident, changed=changed, kept=0)
+            case Stage.OPEN:
+                return await self._isolated(incident, by)
+
+    def _found(self, incident_id: str) -> Incident:
+        with self._store.reading() as view:
+            return read_incident(view, incident_id)
+
+    async def _isolated(self, incident: Incident, by: PrincipalId) -> Contained:
+        names = await asyncio.to_thread(self._names_in, incident.reach)
+        shown_again = ShownAgain(incident)
+        changed, kept = await self._batches(
+            names, lambda batch: HideBatch(incident, batch, shown_again)
+        )
+        done = await self._moved(incident, Stage.DONE, by, f"{changed} hidden, {kept} were")
+        return Contained(incident=done, changed=changed, kept=kept)
+
+    async def _undone(self, incident: Incident, by: PrincipalId) -> Contained:
+        # From here on the incident is `UNDOING`: if the process crashes, the next start goes on
+        # undoing it.
+        incident = await self._moved(incident, Stage.UNDOING, by)
+        names = await asyncio.to_thread(self._hidden_by, incident.incident_id)
+        changed, kept = await self._batches(names, lambda batch: ShowBatch(incident, batch, by))
+        done = await self._moved(incident, Stage.UNDONE, by, f"{changed} shown, {kept} stay hidden")
+        return Contained(incident=done, changed=changed, kept=kept)
+
+    async def _taken_back(self, incident: Incident, by: PrincipalId) -> Contained:
+        if incident.stage is not Stage.DONE:
+            raise UnknownIncident("this rewind was cut short: resume it before you undo it")
+        reason = f"undo of {incident.incident_id}"
+        plan = await asyncio.to_thread(self._plan_before, incident)
+        begin = BeginIncident(Kind.REWIND, incident.reach, by, reason, plan.point)
+        begun = await self._order(begin)
+        done = await self._rewound(begun, by, plan)
+        changed = sum(not _CHANGED.isdisjoint(one.became) for one in done.touched)
+        kept = len(done.touched) - changed
+        return Contained(incident=done.incident or begun, changed=changed, kept=kept)
+
+    async def _rewound(self, incident: Incident, by: PrincipalId, plan: Plan) -> Rewound:
+        done, steps = BatchRewound(), plan.steps
+        for at in range(0, len(steps), self._batch_len):
+            batch = steps[at : at + self._batch_len]
+            done = done.plus(await self._order(RewindBatch(incident, by, batch)))
+        detail = f"{done.put_back} put back, {done.hidden} hidden, {done.shown} shown"
+        left = plan.touched | {
+            name: Touched(memory_id=plan.touched[name].memory_id, became=("moved",))
+            for name in done.moved
+            if name in plan.touched
+        }
+        return msgspec.structs.replace(
+            plan.told,
+            incident=await self._moved(incident, Stage.DONE, by, detail),
+            put_back=done.put_back,
+            hidden=done.hidden,
+            shown=done.shown,
+            moved=len(done.moved),
+            touched=tuple(left.values()),
+        )
+
+    def _plan(self, reach: Reach, to: Past) -> Plan:
+        with self._store.reading() as view:
+            return planned(view, self._names, reach, point_of(view, to, self._clock()))
+
+    def _plan_before(self, incident: Incident) -> Plan:
+        """The plan that leads to the state right before a rewind began."""
+        with self._store.reading() as view:
+            point = point_at(view, incident.leaf_count)
+            return planned(view, self._names, incident.reach, point)
+
+    def _plan_again(self, incident: Incident) -> Plan:
+        with self._store.reading() as view:
+            point = point_at(view, incident.point)
+            return planned(view, self._names, incident.reach, point, incident.leaf_count)
+
+    def _names_in(self, reach: Reach) -> tuple[bytes, ...]:
+        with self._store.reading() as view:
+            return reached(view, self._names, reach).names
+
+    def _hidden_by(self, incident_id: str) -> tuple[bytes, ...]:
+        with self._store.reading() as view:
+            return tuple(
+                name for name, hidden in view.records(QUARANTINES) if incident_id in hidden.by
+            )
+
+    async def _batches(
+        self, names: Sequence[bytes], batch_of: Callable[[Sequence[bytes]], Order[tuple[int, int]]]
+    ) -> tuple[int, int]:
+        changed = kept = 0
+        for at in range(0, len(names), self._batch_len):
+            batch = names[at : at + self._batch_len]
+            more = await self._order(batch_of(batch))
+            changed, kept = changed + more[0], kept + more[1]
+        return changed, kept
+
+    async def _moved(
+        self, incident: Incident, stage: Stage, by: PrincipalId, detail: str = ""
+    ) -> Incident:
+        return await self._order(MoveIncident(incident.incident_id, stage, by, detail))

@@ -1,0 +1,310 @@
+"""What each memory was at an earlier point of the log, and which steps bring it back there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+import msgspec
+
+from policy.model import ChangeKind, MemoryId, MemoryStatus, Tenant
+from storage.audit import InterceptedLeaf, OperatorLeaf, VerdictLeaf, decode_leaf
+from storage.errors import NoSuchPast
+from storage.features.incidents import INCIDENTS, Kind, Past, Reach, Rewound, Touched
+from storage.features.incidents.reaching import fits
+from storage.features.incidents.rewinding import PutBack
+from storage.features.quarantine.hiding import hidden_by
+from storage.tables.change import read_leaf
+from storage.tables.codec import NO_ORDINAL, decode_row
+from storage.tables.keys import KeyedNames
+from storage.tables.lmdb_store import LEAVES, ROWS, View
+from storage.tables.rows import read_id, read_row, subject_of
+from storage.values import QUARANTINE, QUARANTINE_END, Decision, Row
+
+_BIRTHS: Final = frozenset({"store.create", "store.restore"})
+_GONE: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """The state before leaf `index`, which is the state of `version`.
+
+    `hidden`: by tenant and subject, the earlier leaves that hid a memory or showed it again, each
+    with its index and whether it hid.
+    """
+
+    index: int
+    version: int
+    newest: int
+    hidden: dict[tuple[str, str], list[tuple[int, bool]]]
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rewind does to each memory, and the report about it.
+
+    The report counts memories by what happens to them; `touched` has the id of each of these
+    memories, and which counts it is in.
+    """
+
+    point: int
+    steps: tuple[PutBack, ...]
+    touched: dict[bytes, Touched]
+    told: Rewound
+
+
+class _Life(msgspec.Struct):
+    """The rows of one memory: those from before the point to rewind to, and the newest."""
+
+    # for each row its ordinal, the index of its leaf, and the kind of the change
+    before: list[tuple[int, int, ChangeKind]]
+    subjects: list[str]
+    memory_id: MemoryId
+    reached: bool = False
+    newest_leaf: int = 0
+
+
+def point_of(view: View, to: Past, now_ms: int) -> Point:
+    """The point of the log at which the store had the state to rewind to.
+
+    Raises:
+        NoSuchPast: There is no such point; the error names the nearest one.
+    """
+    walk = _Walk(to)
+    for key, data in view.scan(LEAVES):
+        walk.take(int.from_bytes(key, "big"), data)
+    return walk.found(now_ms)
+
+
+def point_at(view: View, index: int) -> Point:
+    """The point of a rewind that was cut short, found anew by its leaf."""
+    walk = _Walk(None)
+    for key, data in view.scan(LEAVES):
+        at = int.from_bytes(key, "big")
+        if at >= index:
+            break
+        walk.take(at, data)
+    return Point(index=index, version=walk.version, newest=walk.version, hidden=walk.hidden)
+
+
+class _Walk:
+    """Reads the leaves of the log once, in order, to find the point to rewind to."""
+
+    def __init__(self, to: Past | None) -> None:
+        self._to = to
+        self.version = 0
+        self.hidden: dict[tuple[str, str], list[tuple[int, bool]]] = {}
+        # The version and the time with which this incarnation of the store began.
+        self._birth = (0, 0)
+        # Index and version of the point to rewind to; None until its leaf was read.
+        self._point: tuple[int, int] | None = None
+
+    def take(self, index: int, data: bytes) -> None:
+        """Read the next leaf, and note whether it is the point to rewind to, or hides a memory."""
+        leaf = decode_leaf(data)
+        if isinstance(leaf, InterceptedLeaf):
+            return
+        if isinstance(leaf, VerdictLeaf) and leaf.decision is Decision.ADMIT:
+            self.version = leaf.version
+        if isinstance(leaf, OperatorLeaf):
+            self._operator(index, leaf)
+        to = self._to
+        if to is None:
+            return
+        if to.at_ms is not None:
+            if leaf.at_ms <= to.at_ms:
+                self._point = index + 1, self.version
+        # The first leaf of a version belongs to its commit; the point is the state that the commit
+        # left.
+        elif self.version == to.version and (
+            self._point is None or self._point[0] <= self._birth[0]
+        ):
+            self._point = index + 1, self.version
+
+    def _operator(self, index: int, leaf: OperatorLeaf) -> None:
+        if leaf.action in _BIRTHS:
+            self._birth = self.version, leaf.at_ms
+            self._point = None
+        elif leaf.action in {QUARANTINE, QUARANTINE_END}:
+            tenant = leaf.detail.partition(":")[0]
+            hid = leaf.action == QUARANTINE
+            self.hidden.setdefault((tenant, leaf.subject), []).append((index, hid))
+
+    def found(self, now_ms: int) -> Point:
+        """The point to rewind to, after all leaves were read.
+
+        Raises:
+            NoSuchPast: The point is in the future, or in an earlier incarnation of the store.
+        """
+        to = self._to
+        first, since_ms = self._birth
+        version = None if to is None else to.version
+        at_ms = None if to is None else to.at_ms
+        newest = f"the newest is version {self.version}"
+        if version is not None and version > self.version:
+            raise NoSuchPast(f"version {version} is in the future: {newest}")
+        if at_ms is not None and at_ms > now_ms:
+            raise NoSuchPast(f"that time is in the future: {newest}")
+        earlier = (version is not None and version < first) or (
+            at_ms is not None and at_ms < since_ms
+        )
+        if earlier or self._point is None:
+            raise NoSuchPast(
+                f"that is before this life of the store: its earliest state is version {first}"
+            )
+        index, reached = self._point
+        return Point(index=index, version=reached, newest=self.version, hidden=self.hidden)
+
+
+def planned(
+    view: View, names: KeyedNames, reach: Reach, point: Point, until: int | None = None
+) -> Plan:
+    """The steps that bring the memories in reach to a point; rows from `until` on stay as they are.
+
+    Raises:
+        NoSuchPast: All memories that were there then are purged.
+    """
+    rows = _Rows(view, names, reach, point)
+    for key, payload in view.scan(ROWS):
+        rows.take(int.from_bytes(key, "big"), decode_row(payload))
+    gone = tuple(name for name, stood in rows.lost.items() if stood)
+    mine = {name: life for name, life in rows.lives.items() if life.reached}
+    if gone and not any(life.before for life in mine.values()):
+        near = rows.nearest
+        there = "there is no later one" if near is None else f"the nearest is version {near}"
+        raise NoSuchPast(f"all that was there at version {point.version} is purged: {there}")
+    rewinds = _rewinds(view)
+    counts: Counter[str] = Counter()
+    steps: list[PutBack] = []
+    touched: dict[bytes, Touched] = {}
+    for name, life in mine.items():
+        if until is not None and life.newest_leaf >= until:
+            continue
+        step, under = _step(view, reach.tenant, name, life, point, rewinds=rewinds)
+        counts.update(under)
+        if step is not None:
+            steps.append(step)
+        if under:
+            touched[name] = Touched(memory_id=life.memory_id, became=tuple(under))
+    told = Rewound(
+        incident=None,
+        version=point.version,
+        newest=point.newest,
+        reached=len(mine) + len(gone),
+        lost=gone,
+        touched=tuple(touched.values()),
+        **counts,
+    )
+    return Plan(point=point.index, steps=tuple(steps), touched=touched, told=told)
+
+
+class _Rows:
+    """Reads the rows of a tenant once, in order, and sorts them by memory."""
+
+    def __init__(self, view: View, names: KeyedNames, reach: Reach, point: Point) -> None:
+        self._view = view
+        self._names = names
+        self._reach = reach
+        self._point = point
+        self.lives: dict[bytes, _Life] = {}
+        # The purged memories, and whether each existed at the point to rewind to.
+        self.lost: dict[str, bool] = {}
+        # The first version after the point to rewind to of which some text is left.
+        self.nearest: int | None = None
+
+    def take(self, ordinal: int, row: Row) -> None:
+        """Read the next row, and note it with the other rows of its memory."""
+        if row.tenant != self._reach.tenant:
+            return
+        meant = fits(self._view, self._reach, row)
+        before = row.leaf_index < self._point.index
+        if row.erased:
+            if meant and before:
+                self.lost[_name_in_log(self._view, row)] = row.change not in _GONE
+            return
+        name = self._names.memory(row.tenant, row.memory_id)
+        born = _Life(before=[], subjects=[], memory_id=row.memory_id)
+        life = self.lives.setdefault(name, born)
+        life.reached |= meant
+        life.newest_leaf = row.leaf_index
+        if not before:
+            if meant and self.nearest is None:
+                self.nearest = row.version
+            return
+        life.before.append((ordinal, row.leaf_index, row.change))
+        subject = subject_of(row.memory_id, row.candidate_id)
+        if subject not in life.subjects:
+            life.subjects.append(subject)
+
+
+def _step(
+    view: View, tenant: Tenant, name: bytes, life: _Life, point: Point, *, rewinds: frozenset[str]
+) -> tuple[PutBack | None, list[str]]:
+    """What a rewind does to one memory, and the counts that name the memory.
+
+    None if it does nothing.
+    """
+    known = read_id(view, name)
+    if known is None or known.status is MemoryStatus.FORWARDING:
+        return None, []
+    newest = read_row(view, known.ordinal)
+    by = hidden_by(view, name, known)
+    deleted = known.status is MemoryStatus.DELETED
+    if not life.before or life.before[-1][2] in _GONE:
+        if deleted:
+            return None, []
+        step = PutBack(name=name, seen=known.ordinal, put_back=NO_ORDINAL, hide=True, release=())
+        return step, [*_kept_hidden(by - rewinds), *([] if by else ["hidden"])]
+    then = life.before[-1][0]
+    changed = deleted or not _same(read_row(view, then), newest)
+    if changed and newest.keyed:
+        return None, ["behind"]
+    was_hidden = _was_hidden(tenant, life, point)
+    hide = was_hidden and not by
+    release = () if was_hidden else tuple(sorted(by & rewinds))
+    counts = ["put_back"] if changed else []
+    counts += ["hidden"] if hide else []
+    counts += ["shown"] if release and not by - rewinds and not deleted else []
+    counts += [] if deleted and not changed else _kept_hidden(by - rewinds)
+    if not (changed or hide or release):
+        return None, counts
+    put_back = then if changed else NO_ORDINAL
+    step = PutBack(name=name, seen=known.ordinal, put_back=put_back, hide=hide, release=release)
+    return step, counts
+
+
+def _kept_hidden(others: frozenset[str]) -> list[str]:
+    """The count of a memory that others than rewinds hide: a person, or an isolation."""
+    return ["kept_hidden"] if others else []
+
+
+def _was_hidden(tenant: Tenant, life: _Life, point: Point) -> bool:
+    """Whether the memory was quarantined at the point to rewind to, by the last leaf about it."""
+    deleted = max((leaf for _, leaf, kind in life.before if kind in _GONE), default=-1)
+    said = [
+        one
+        for subject in life.subjects
+        for one in point.hidden.get((tenant, subject), ())
+        if deleted < one[0] < point.index
+    ]
+    return max(said)[1] if said else False
+
+
+def _same(one: Row, other: Row) -> bool:
+    """Whether two rows of one memory have the same content, as after one was put back."""
+    return (
+        one.canonical == other.canonical
+        and one.salt == other.salt
+        and one.kept == other.kept
+        and one.scope == other.scope
+        and one.expires_at == other.expires_at
+    )
+
+
+def _name_in_log(view: View, row: Row) -> str:
+    leaf = read_leaf(view, row.leaf_index)
+    known = leaf.memory_id if isinstance(leaf, VerdictLeaf) else None
+    return known or f"candidate {row.candidate_id}"
+
+
+def _rewinds(view: View) -> frozenset[str]:
+    found = (one for _, one in view.records(INCIDENTS))
+    return frozenset(one.incident_id for one in found if one.kind is Kind.REWIND)

@@ -1,0 +1,317 @@
+"""Parole: a hidden memory is shown again after a trial, one class lower and on probation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from policy.after.closure import Act
+from policy.after.parole import PAROLES_MAX, PROBATION_DAYS, lowered
+from policy.model import Memory, MemoryId, MemoryStatus, PrincipalId, Tenant
+from storage.audit import InterceptedLeaf, VerdictLeaf
+from storage.errors import MemoryMoved, StoreCorrupt
+from storage.features.cases import CASES, Case
+from storage.features.incidents.rewinding import put_back
+from storage.features.quarantine.hiding import hidden_by, log_standing, place
+from storage.tables.change import LABELS, Access, Change, read_leaf
+from storage.tables.codec import NO_ORDINAL, IdRecord
+from storage.tables.lmdb_store import View
+from storage.tables.rows import (
+    chain,
+    is_expired,
+    memory_of,
+    read_id,
+    read_row,
+    read_standing,
+    subject_of,
+)
+from storage.tables.table import RecordTable
+from storage.values import Row, Standing
+
+_PROBATION_MS: Final = PROBATION_DAYS * 86_400_000
+_BYTES: Final = 64
+"""How many bytes of a tenant's share the first record of a memory's paroles takes."""
+PAROLE_REFUSED = "memory.parole_refused"
+"""The action in the leaf of a trial that a memory did not pass."""
+
+
+class ParoleRecord(msgspec.Struct, frozen=True, array_like=True):
+    """What is kept of the paroles of one memory. Times are Unix milliseconds, 0 for never.
+
+    `paroles` counts those after a trial. The memory is on probation from `since_ms` to `until_ms`;
+    an `until_ms` of 0 says that the probation was ended.
+    """
+
+    paroles: int = 0
+    since_ms: int = 0
+    until_ms: int = 0
+
+
+PAROLES: Final = RecordTable(b"paroles", ParoleRecord)
+"""What is kept of the paroles of memories, by their keys in the table of ids."""
+
+
+class Hidden(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory that reads do not show, as it was at one moment, with what its trial needs.
+
+    `memory` is the version that a parole shows again, and `newest` the ordinal of the newest row.
+    `outlived` is true for a memory that an incident let expire because it was true once, `expired`
+    for one that is past an expiry of its own. `cases` are the wrong answers that name the memory,
+    oldest first. `structural`: a step was let in although its program broke a rule that only a
+    program can break. `claimed_more`: a client claimed a more trusted source than the gate found.
+    `writers` wrote any version of the memory.
+    """
+
+    memory: Memory
+    newest: int
+    by: frozenset[str]
+    record: ParoleRecord
+    cases: tuple[Case, ...]
+    outlived: bool
+    expired: bool
+    structural: bool
+    claimed_more: bool
+    writers: frozenset[PrincipalId]
+
+
+class OnProbation(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory on probation, since when and until when (Unix milliseconds).
+
+    `writers` wrote any version of the memory.
+    """
+
+    tenant: Tenant
+    memory_id: MemoryId
+    since_ms: int
+    until_ms: int
+    writers: frozenset[PrincipalId]
+
+
+class GrantParole(msgspec.Struct, frozen=True):
+    """The order to show a memory again, one class lower and on probation; `said` is in the leaf."""
+
+    hidden: Hidden
+    said: str
+    by: PrincipalId
+
+    def carry_out(self, change: Change) -> Standing:
+        """Show the memory, with its leaf.
+
+        Raises:
+            MemoryMoved: The memory is not as it was during the trial; nothing was changed.
+            QuotaReached: There is no room for the new row; nothing was changed.
+        """
+        hidden, memory = self.hidden, self.hidden.memory
+        name = change.names.memory(memory.tenant, memory.memory_id)
+        known = _as_tried(change, name, hidden)
+        if hidden.record.paroles >= PAROLES_MAX:
+            raise MemoryMoved("the memory came back as often as it may")
+        row = read_row(change.draft, known.ordinal)
+        to = lowered(memory.memory_class)
+        if memory.ordinal != known.ordinal or to is not memory.memory_class:
+            known, row = put_back(
+                change,
+                self.by,
+                name,
+                known,
+                earlier=memory.ordinal,
+                status=MemoryStatus.LIVE,
+                memory_class=to,
+            )
+        place(change, name, known, row, frozenset())
+        # The origin of a memory on probation is counted apart, so origins are read anew.
+        change.moved.add(LABELS)
+        record = ParoleRecord(
+            paroles=hidden.record.paroles + 1,
+            since_ms=change.now_ms,
+            until_ms=change.now_ms + _PROBATION_MS,
+        )
+        _keep(change, name, memory.tenant, record)
+        detail = f"{memory.tenant}: {self.said}, {memory.memory_class.value} to {to.value}"
+        leaf_index = log_standing(change, memory.memory_id, row, self.by, detail, hidden=False)
+        return Standing(
+            memory_id=memory.memory_id,
+            tenant=memory.tenant,
+            status=MemoryStatus.LIVE,
+            changed=True,
+            leaf_index=leaf_index,
+        )
+
+
+class RefuseParole(msgspec.Struct, frozen=True):
+    """The order to record that a memory did not pass its trial; no read shows it."""
+
+    hidden: Hidden
+    said: str
+    by: PrincipalId
+
+    def carry_out(self, change: Change) -> Standing:
+        """The memory's standing, which is as before, with the leaf of the trial."""
+        memory = self.hidden.memory
+        subject = subject_of(memory.memory_id, memory.candidate_id)
+        leaf_index = change.note(PAROLE_REFUSED, subject, self.by, f"{memory.tenant}: {self.said}")
+        return Standing(
+            memory_id=memory.memory_id,
+            tenant=memory.tenant,
+            status=memory.status,
+            leaf_index=leaf_index,
+        )
+
+
+class EndProbations(msgspec.Struct, frozen=True):
+    """The order to end probations; one that has begun anew since stays. The log gets no leaf."""
+
+    ended: Sequence[OnProbation]
+
+    def carry_out(self, change: Change) -> None:
+        """End those that are still the same."""
+        for one in self.ended:
+            name = change.names.memory(one.tenant, one.memory_id)
+            record = parole_record(change.draft, name)
+            if record.since_ms == one.since_ms:
+                end_probation(change, name, record)
+
+
+def parole_record(view: View, name: bytes) -> ParoleRecord:
+    """What is kept of the paroles of a memory; an empty record if it never was tried."""
+    return view.read(PAROLES, name) or ParoleRecord()
+
+
+def end_probation(change: Change, name: bytes, record: ParoleRecord) -> None:
+    """End a memory's probation: the memory counts to its own origin again."""
+    change.moved.add(LABELS)
+    change.draft.write(PAROLES, name, msgspec.structs.replace(record, until_ms=0))
+
+
+def _as_tried(change: Change, name: bytes, hidden: Hidden) -> IdRecord:
+    """The present id record of a memory, if the memory still is as it was during its trial."""
+    known = read_id(change.draft, name)
+    if (
+        known is None
+        or known.status is MemoryStatus.DELETED
+        or known.ordinal != hidden.newest
+        or hidden_by(change.draft, name, known) != hidden.by
+        or parole_record(change.draft, name) != hidden.record
+    ):
+        raise MemoryMoved("the memory was changed during its trial")
+    return known
+
+
+def _keep(change: Change, name: bytes, tenant: Tenant, record: ParoleRecord) -> None:
+    if not change.draft.has(PAROLES, name):
+        change.charges[tenant] += _BYTES
+    change.draft.write(PAROLES, name, record)
+
+
+class Paroles:
+    """Hidden memories and their way back. Coroutines on any loop; other calls on any thread.
+
+    Coroutines raise as `MemoryWriter.submit`; each is one transaction with its leaf.
+    """
+
+    def __init__(self, access: Access) -> None:
+        self.order = access.writer.order
+        self._store = access.store
+        self._names = access.names
+        self._clock = access.clock
+
+    def hidden(self, tenant: Tenant, memory_id: MemoryId) -> Hidden | None:
+        """A memory with what its trial needs; None if reads show it. Walks the memory's rows.
+
+        A memory that is past an expiry of its own counts as shown: nobody hides it.
+
+        Raises:
+            UnknownMemory: The tenant has no such memory, or it was deleted.
+        """
+        name = self._names.memory(tenant, memory_id)
+        with self._store.reading() as view:
+            known = read_standing(view, name)
+            rows = chain(view, known.ordinal)
+            cases = _naming(view, tenant, rows)
+            back = _outlived(known, rows, cases)
+            by = hidden_by(view, name, known)
+            if back == known.ordinal and not by:
+                return None
+            row = read_row(view, back)
+            return Hidden(
+                memory=memory_of(row, known.status, ordinal=back),
+                newest=known.ordinal,
+                by=by,
+                record=parole_record(view, name),
+                cases=cases,
+                outlived=back != known.ordinal,
+                expired=is_expired(row, self._clock()),
+                structural=any(_verdict(view, one).structural for one in rows),
+                claimed_more=any(_claims_more(view, one) for one in rows),
+                writers=_writers(rows),
+            )
+
+    def on_probation(self, tenant: Tenant | None = None) -> tuple[OnProbation, ...]:
+        """The memories whose probation was not ended yet, of one tenant or of all."""
+        found: list[OnProbation] = []
+        with self._store.reading() as view:
+            for name, record in view.records(PAROLES):
+                known = read_id(view, name) if record.until_ms else None
+                if known is None or known.status is not MemoryStatus.LIVE:
+                    continue
+                row = read_row(view, known.ordinal)
+                if tenant in {None, row.tenant}:
+                    found.append(
+                        OnProbation(
+                            tenant=row.tenant,
+                            memory_id=row.memory_id,
+                            since_ms=record.since_ms,
+                            until_ms=record.until_ms,
+                            writers=_writers(chain(view, known.ordinal)),
+                        )
+                    )
+        return tuple(found)
+
+
+def _naming(view: View, tenant: Tenant, rows: Sequence[Row]) -> tuple[Case, ...]:
+    """The wrong answers that name a memory, given by all of its rows, as one to act on."""
+    subjects = {subject_of(one.memory_id, one.candidate_id) for one in rows}
+    named = [
+        case
+        for _, case in view.records(CASES)
+        if case.tenant == tenant and any(one.memory in subjects for one in case.culprits)
+    ]
+    return tuple(sorted(named, key=lambda one: (one.opened_at_ms, one.case_id)))
+
+
+def _outlived(known: IdRecord, rows: Sequence[Row], cases: Sequence[Case]) -> int:
+    """The ordinal of the version that a parole shows: before an incident let the memory expire."""
+    newest = rows[-1]
+    subjects = {subject_of(one.memory_id, one.candidate_id) for one in rows}
+    expired = any(
+        one.memory in subjects and one.act is Act.EXPIRE for case in cases for one in case.culprits
+    )
+    if not expired or newest.prev_ordinal == NO_ORDINAL:
+        return known.ordinal
+    before = rows[-2]
+    # What an incident lets expire is a copy of the row before, which differs in the expiry alone.
+    is_copy = before.salt == newest.salt and before.expires_at != newest.expires_at
+    return newest.prev_ordinal if is_copy else known.ordinal
+
+
+def _writers(rows: Sequence[Row]) -> frozenset[PrincipalId]:
+    return frozenset(one.principal_id for one in rows)
+
+
+def _verdict(view: View, row: Row) -> VerdictLeaf:
+    leaf = read_leaf(view, row.leaf_index)
+    if not isinstance(leaf, VerdictLeaf):
+        raise StoreCorrupt(f"leaf {row.leaf_index} is no verdict")
+    return leaf
+
+
+def _claims_more(view: View, row: Row) -> bool:
+    """Whether the client of one step claimed a more trusted source than the gate found."""
+    seen = read_leaf(view, _verdict(view, row).intercepted_index)
+    if not isinstance(seen, InterceptedLeaf):
+        raise StoreCorrupt("a verdict's leaf names no interception")
+    claimed = seen.claimed_source
+    # The row's label counts, because a person may have vouched for the text since.
+    return claimed is not None and claimed.trust > row.source.trust

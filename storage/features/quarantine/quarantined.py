@@ -1,0 +1,158 @@
+"""Memories under quarantine: kept as evidence, and shown to an operator alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from policy.model import HistoryEntry, Memory, MemoryId, MemoryStatus, PrincipalId, Tenant
+from policy.withheld.pieces import Piece
+from storage.audit import OperatorLeaf, decode_leaf
+from storage.features.behind.forgotten_texts import forgotten_texts
+from storage.features.cases.case_records import convicted_by
+from storage.features.incidents import INCIDENTS
+from storage.features.quarantine.hiding import QUARANTINES, hidden_by
+from storage.tables.change import Access
+from storage.tables.codec import IdRecord, decode_id, ordinal_key
+from storage.tables.lmdb_store import IDS, LEAVES, View
+from storage.tables.rows import chain, history_of, memory_of, read_id, read_row, subject_of, text_of
+from storage.values import QUARANTINE, QUARANTINE_END, Hand, QuarantinedText
+
+_INCIDENT: Final = re.compile(r"incident ([0-9a-f]{16})")
+_HISTORY_BYTES: Final = 8 * 1024 * 1024
+TEXTS_MAX: Final = 10_000
+"""How many memories under quarantine have their texts withheld, those that were written last."""
+_TEXT_BYTES: Final = 64 * 1024
+
+
+class Quarantined:
+    """Memories under quarantine, which only an operator may read. Any thread."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._store = access.store
+        self._names = access.names
+
+    @property
+    def changes(self) -> int:
+        """A counter of quarantines, and of ends of them.
+
+        It moves before the caller of one hears that it is done.
+
+        0 as long as nothing is under quarantine, and nothing was since the start.
+        """
+        return self._access.moves[QUARANTINES]
+
+    def texts(self, tenant: Tenant) -> tuple[QuarantinedText, ...]:
+        """What a tenant's memories under quarantine say, and said in earlier versions.
+
+        The newest memories first, a bounded number of them. A memory that was deleted while
+        somebody hid it counts, and one that was purged does not. Its cost grows with what is under
+        quarantine.
+        """
+        with self._store.reading() as view:
+            hidden = ((name, read_id(view, name)) for name in view.keys(QUARANTINES))
+            known = [(one.ordinal, name, one) for name, one in hidden if one is not None]
+            newest_first = sorted(known, key=lambda one: one[0], reverse=True)
+            own = (one for one in newest_first if read_row(view, one[0]).tenant == tenant)
+            return tuple(
+                text
+                for _, name, one in islice(own, TEXTS_MAX)
+                for text in _said(view, one.ordinal, convicted_by(view, name, one))
+            )
+
+    def purged(self, tenant: Tenant) -> dict[Piece, int]:
+        """Pieces of MCP servers' memories that were purged (`storage.values.Forgotten`)."""
+        found: dict[Piece, int] = {}
+        with self._store.reading() as view:
+            for one in forgotten_texts(view, self._names):
+                for piece, until in one.pieces.items() if one.tenant == tenant else ():
+                    found[piece] = min(until, found.get(piece, until))
+        return found
+
+    def find(self, tenant: Tenant) -> tuple[Memory, ...]:
+        """All quarantined memories of a tenant, oldest first; walks every id of the store."""
+        found: list[Memory] = []
+        with self._store.reading() as view:
+            for _, payload in view.scan(IDS):
+                known = decode_id(payload)
+                if known.status is not MemoryStatus.QUARANTINED:
+                    continue
+                row = read_row(view, known.ordinal)
+                if row.tenant == tenant:
+                    found.append(memory_of(row, known.status))
+        return tuple(sorted(found, key=lambda memory: memory.updated_at_ms))
+
+    def get(self, tenant: Tenant, memory_id: MemoryId) -> Memory | None:
+        """One quarantined memory; None if the tenant has no quarantined memory with this id."""
+        with self._store.reading() as view:
+            known = self._known(view, tenant, memory_id)
+            return None if known is None else memory_of(read_row(view, known.ordinal), known.status)
+
+    def history(self, tenant: Tenant, memory_id: MemoryId) -> tuple[HistoryEntry, ...]:
+        """The committed steps of a quarantined memory, oldest first; () where there is none."""
+        with self._store.reading() as view:
+            known = self._known(view, tenant, memory_id)
+            return () if known is None else history_of(chain(view, known.ordinal, _HISTORY_BYTES))
+
+    def hands(self, tenant: Tenant, memory_id: MemoryId) -> tuple[Hand, ...]:
+        """Who hides a quarantined memory, oldest first; walks the log. () where there is none."""
+        with self._store.reading() as view:
+            name = self._names.memory(tenant, memory_id)
+            known = self._known(view, tenant, memory_id)
+            if known is None:
+                return ()
+            rows = chain(view, known.ordinal, _HISTORY_BYTES)
+            subjects = {subject_of(row.memory_id, row.candidate_id) for row in rows}
+            first = min(row.leaf_index for row in rows)
+            by = hidden_by(view, name, known)
+            found: dict[tuple[PrincipalId, str], Hand] = {}
+            for _, data in view.scan(LEAVES, ordinal_key(first)):
+                leaf = decode_leaf(data)
+                if not isinstance(leaf, OperatorLeaf) or leaf.subject not in subjects:
+                    continue
+                of, _, why = leaf.detail.partition(": ")
+                if of != tenant or leaf.action not in {QUARANTINE, QUARANTINE_END}:
+                    continue
+                if leaf.action == QUARANTINE_END:
+                    found.clear()
+                    continue
+                found[leaf.by, why] = Hand(
+                    by=leaf.by, at_ms=leaf.at_ms, why=why, incident_id=_incident_of(view, why)
+                )
+        # An isolation that was undone leaves no leaf where somebody else hides the memory too.
+        return tuple(
+            one for one in found.values() if one.incident_id is None or one.incident_id in by
+        )
+
+    def _known(self, view: View, tenant: Tenant, memory_id: MemoryId) -> IdRecord | None:
+        known = read_id(view, self._names.memory(tenant, memory_id))
+        return known if known and known.status is MemoryStatus.QUARANTINED else None
+
+
+def _incident_of(view: View, why: str) -> str | None:
+    """The isolation or rewind that a leaf names; a wrong answer's incident is none of these."""
+    named = _INCIDENT.fullmatch(why)
+    known = named is not None and view.has(INCIDENTS, bytes.fromhex(named[1]))
+    return named[1] if named is not None and known else None
+
+
+def _said(view: View, ordinal: int, rule_ids: tuple[str, ...]) -> Iterator[QuarantinedText]:
+    """What each version of a memory says, newest first."""
+    for row in reversed(chain(view, ordinal, _TEXT_BYTES)):
+        if not row.erased:
+            text, metadata_json, candidate = text_of(row)
+            yield QuarantinedText(
+                candidate_id=row.candidate_id,
+                memory_class=row.memory_class,
+                candidate=msgspec.structs.replace(
+                    candidate, text=text, metadata_json=metadata_json
+                ),
+                ordinal=ordinal,
+                rule_ids=rule_ids,
+            )
+        ordinal = row.prev_ordinal

@@ -1,0 +1,41 @@
+"""What an operator registers: API keys, and the statements that are sources of truth."""
+
+from __future__ import annotations
+
+import msgspec
+
+from policy.model import PrincipalId
+from storage.tables.change import Change
+from storage.tables.codec import encode
+from storage.tables.lmdb_store import ANCHORS, KEYS
+from storage.values import Anchor, KeyRecord
+
+
+class PutKey(msgspec.Struct, frozen=True):
+    """The order to add a key, or to replace the record of the same key id (revocation)."""
+
+    record: KeyRecord
+    by: PrincipalId
+
+    def carry_out(self, change: Change) -> None:
+        """Store the record, with a leaf."""
+        record = self.record
+        change.draft.put(KEYS, change.names.api_key(record.key_id), encode(record))
+        action = "key.put" if record.revoked_at_ms is None else "key.revoke"
+        change.note(action, record.key_id, self.by, record.principal.channel.value)
+
+
+class PutAnchor(msgspec.Struct, frozen=True):
+    """The order to register or replace an anchor, or a canary."""
+
+    anchor: Anchor
+    by: PrincipalId
+
+    def carry_out(self, change: Change) -> None:
+        """Store the anchor, with a leaf."""
+        anchor = self.anchor
+        name = change.names.anchor(anchor.tenant, anchor.anchor_id)
+        change.draft.put(ANCHORS, name, encode(anchor))
+        change.moved.add(ANCHORS)
+        action = "canary.put" if anchor.is_canary else "anchor.put"
+        change.note(action, anchor.anchor_id, self.by, anchor.tenant)

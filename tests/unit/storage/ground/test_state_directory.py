@@ -1,0 +1,93 @@
+"""The state directory: private, held by one gate, its secrets made once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from storage.errors import StoreCorrupt, StoreLocked
+from storage.ground.state_directory import StateDirectory, write_durably
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[StateDirectory]:
+    opened = StateDirectory(tmp_path / "state")
+    yield opened
+    opened.close()
+
+
+def test_everything_below_is_for_the_owner_alone(directory: StateDirectory) -> None:
+    directory.secrets()
+    directory.mark_bootstrapped()
+    for path in (directory.root, *directory.root.rglob("*")):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_an_open_directory_is_narrowed(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir(mode=0o755)
+    directory = StateDirectory(tmp_path / "state")
+    assert directory.root.stat().st_mode & 0o777 == 0o700
+    directory.close()
+
+
+def test_a_second_gate_is_turned_away_until_the_first_is_gone(directory: StateDirectory) -> None:
+    with pytest.raises(StoreLocked):
+        StateDirectory(directory.root)
+    directory.close()
+    StateDirectory(directory.root).close()
+
+
+def test_secrets_are_made_once_and_never_shown(directory: StateDirectory) -> None:
+    first = directory.secrets()
+    assert directory.secrets() == first
+    assert len({first.store_key, first.log_key, first.token_key}) == 3
+    assert first.store_key.hex() not in repr(first)
+    assert repr(first.store_key) not in repr(first)
+
+
+@pytest.mark.parametrize("name", ["store.key", "log.key", "token.key"])
+def test_a_secret_missing_from_a_store_in_use_is_not_replaced(
+    directory: StateDirectory, name: str
+) -> None:
+    directory.secrets()
+    directory.mark_bootstrapped()
+    (directory.root / "secrets" / name).unlink()
+    with pytest.raises(StoreCorrupt, match=name):
+        directory.secrets()
+
+
+def test_a_truncated_secret_is_refused(directory: StateDirectory) -> None:
+    directory.secrets()
+    (directory.root / "secrets" / "store.key").write_bytes(b"short")
+    with pytest.raises(StoreCorrupt):
+        directory.secrets()
+
+
+def test_a_file_is_replaced_whole_and_leaves_no_other(tmp_path: Path) -> None:
+    target = tmp_path / "file"
+    write_durably(target, b"one")
+    write_durably(target, b"two")
+    assert target.read_bytes() == b"two"
+    assert list(tmp_path.iterdir()) == [target]
+    assert target.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_write_that_fails_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "file"
+    write_durably(target, b"one")
+
+    def refused(_handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("storage.ground.state_directory.os.fsync", refused)
+    with pytest.raises(OSError, match="No space"):
+        write_durably(target, b"two")
+    assert target.read_bytes() == b"one"
+    assert list(tmp_path.iterdir()) == [target]
