@@ -4,7 +4,7 @@ One example draws a text, a door that it is written through, a history of turns 
 ledger reads first, a catalogue of tools, and what the client claims. `MNEMOGATE_DOORS` sets how
 many examples are drawn:
 
-    MNEMOGATE_DOORS=20000 .venv/bin/pytest -n0 --timeout 0 tests/property/test_never_above_floor.py
+    MNEMOGATE_DOORS=20000 .venv/bin/pytest -n0 tests/property/test_never_above_floor.py
 """
 
 from __future__ import annotations
@@ -59,9 +59,10 @@ if TYPE_CHECKING:
     from proxy.seams.operation import WrittenItem
     from tests.unit.proxy.editing import Desk
 
-pytestmark = pytest.mark.timeout(1_800)
-
 EXAMPLES: Final = int(os.environ.get("MNEMOGATE_DOORS", "2000" if HEAVY else "400"))
+# A mark counts over `--timeout`, so the time is given by the number of examples.
+pytestmark = pytest.mark.timeout(max(1_800, EXAMPLES))
+
 TENANT: Final = Tenant("harbour")
 MAPS: Final = maps_of_models(None)
 NOTES: Final = "/home/ada/.claude/projects/-srv-shop/memory/MEMORY.md"
