@@ -45,7 +45,7 @@ class Compare(enum.Enum):
     CONTAINS = "contains"
     ICONTAINS = "icontains"
     PRESENT = "present"  # Matches any value at all (written "*" in Mem0).
-    UNDER = "under"  # Matches a name, and every name that goes on with a full stop after it.
+    UNDER = "under"  # Matches a name, and every name that continues with a full stop after it.
 
 
 Scalar = str | int | float | bool | None
@@ -236,7 +236,7 @@ def _member(value: object, path: tuple[str, ...]) -> object:
 
 
 def is_under(value: object, root: object) -> bool:
-    """Whether a name is `root`, or goes on with a full stop after it."""
+    """Whether a name is `root`, or continues with a full stop after it."""
     if not isinstance(value, str) or not isinstance(root, str):
         return False
     return value == root or value.startswith(f"{root}.")

@@ -40,7 +40,7 @@ _METADATA: Final = msgspec.json.Decoder()
 _METADATA_DEPTH_MAX: Final = 32
 _NAMES_KEPT_MAX: Final = 1_024
 _NAME_KEPT_LEN_MAX: Final = 64
-# The last so many characters of a text are enough to complete a sentence that goes on in the
+# The last so many characters of a text are enough to complete a sentence that continues in the
 # metadata.
 _TAIL_LEN: Final = 200
 

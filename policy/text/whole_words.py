@@ -35,7 +35,7 @@ _GROUP_STEP: Final = 6
 # takes less than twenty milliseconds.
 _PIECE_LEN: Final = 1_024
 
-# The number of characters after a match that have to be known, to see whether a number goes on: a
+# The number of characters after a match that have to be known, to see whether a number continues: a
 # point or comma, and a digit after it.
 _BEHIND_LEN: Final = 2
 

@@ -48,7 +48,7 @@ class Flow:
         self._singles = ""  # Single letters in a row: together they may spell a word.
         self._held: list[_Atom] = []
         # How many of the first held words are already left out: they belong to a refused stretch
-        # that goes on behind them.
+        # that continues behind them.
         self._gone = 0
         # The last words that were shown, so far as they came after something was left out.
         self._shown: list[int] = []

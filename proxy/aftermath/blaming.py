@@ -153,7 +153,7 @@ class Blaming:
     async def still_wrong(self, case_id: str) -> None:
         """Leave a healed case to a person, because what it hid did not make the answer right.
 
-        A case whose search goes on, or that ended otherwise, stays as it is.
+        A case whose search continues, or that ended otherwise, stays as it is.
 
         Raises:
             StorageError: The case could not be written to disk.
@@ -163,7 +163,7 @@ class Blaming:
             await self._moved(case, CaseStep.NEEDS_PERSON, _open("still_wrong"))
 
     async def unfinished(self, case_id: str) -> bool:
-        """Whether a case goes on or waits for a person; False also if it is not known any more."""
+        """Whether a case continues or waits for a person; False also if it is unknown."""
         try:
             case = await asyncio.to_thread(self._cases.get, case_id)
         except UnknownIncident:

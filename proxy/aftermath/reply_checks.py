@@ -48,7 +48,7 @@ class SeesCasesThrough(Protocol):
         ...
 
     async def unfinished(self, case_id: str) -> bool:
-        """Whether a case goes on or waits for a person."""
+        """Whether a case continues or waits for a person."""
         ...
 
 

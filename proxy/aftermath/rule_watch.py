@@ -165,5 +165,5 @@ async def going_on(work: Coroutine[None, None, object]) -> None:
         await work
     except InvariantBroken:
         raise
-    except Exception as error:  # noqa: BLE001 - nothing is opened, and the watch goes on
+    except Exception as error:  # noqa: BLE001 - nothing is opened, and the watch continues
         _LOG.error("a rule could not be tried", exc_info=error)

@@ -1,4 +1,4 @@
-"""Where a walk goes on in a list that changes while it is read page by page.
+"""Where a walk continues in a list that changes while it is read page by page.
 
 A page is asked for by the number of its first entry. Where entries before it were deleted since the
 page before was read, the rest has moved towards the beginning, and a page that begins behind the

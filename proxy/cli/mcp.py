@@ -139,7 +139,7 @@ async def _stored(settings: Settings) -> int:
 async def _served(settings: Settings, server: Server, front: StdioFront) -> int:
     """Relay until the server ends.
 
-    If this process is the gate, it goes on afterwards only to settle changes.
+    If this process is the gate, it runs on afterwards only to settle changes.
     """
     surroundings = Surroundings(
         clock_ns=time.time_ns, random_hex=RandomPool(), record=lambda _event: None

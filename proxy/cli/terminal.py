@@ -204,7 +204,7 @@ class Terminal:
     def pairs(self, rows: Sequence[tuple[str, str]]) -> None:
         """Print names and values in two columns; values are made inert, and never cut.
 
-        On a terminal, a value that does not fit goes on under its beginning. One without a blank,
+        On a terminal, a value that does not fit continues under its beginning. One without a blank,
         such as a link, stays in one piece.
         """
         width = max((len(name) for name, _ in rows), default=0)

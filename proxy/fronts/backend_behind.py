@@ -1,7 +1,7 @@
 """The connection to one memory server behind the gate: its requests, and the version it says.
 
-Nothing of an agent's request goes on but what the adapter made of it: no header, no credential. The
-credential of the sidecar is added here.
+Nothing of an agent's request is forwarded but what the adapter made of it: no header, no
+credential. The credential of the sidecar is added here.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class TaggedPlaces:
         self._without: OrderedDict[str, float] = OrderedDict()
 
     async def untagged(self, outgoing: HttpRequest) -> HttpRequest:
-        """A read that goes on, with the filter where a tagged item may stand.
+        """A read that is forwarded, with the filter where a tagged item may stand.
 
         Raises:
             UpstreamError: The server does not answer.

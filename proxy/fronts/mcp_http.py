@@ -299,7 +299,7 @@ def _over(asked: _KnownRequest, line: Line, exchange: Exchange) -> None:
         asked.hub.give_back(asked.principal, line)
     elif exchange.era is Era.STATELESS and exchange.request_id is not None:
         line.spawn(_taken_back(line, exchange.request_id, exchange))
-    # An older client's call goes on after the client left. No other client gets the call's line
+    # An older client's call continues after the client left. No other client gets the call's line
     # (its relay); the line ends when it has been idle.
 
 

@@ -108,7 +108,7 @@ class Budgets:
     def is_full(self, principal_id: PrincipalId, limit: int, now_ms: int) -> bool:
         """Whether the window has no room for another write.
 
-        With `over_rate = "hold"` the write goes on, and is held.
+        With `over_rate = "hold"` the write continues, and is held.
         """
         window = _current(self._account(principal_id), now_ms - self._window_ms())
         return len(window) >= limit

@@ -394,7 +394,7 @@ class Writing:
         If the client sent a nonce, the gate answers instead: a retried delete must get its first
         verdict again, and not hear that the memory is gone.
         """
-        # A purge goes on for a deleted memory, whose bytes may still have to be erased.
+        # A purge continues for a deleted memory, whose bytes may still have to be erased.
         elsewhere = proposal.change in {ChangeKind.CREATE, ChangeKind.PURGE}
         if elsewhere or proposal.nonce is not None or proposal.guarded_key is not None:
             return False

@@ -24,7 +24,7 @@ _NOTHING_KNOWN = ToolMap(format=FORMAT, name="none", read_from="nothing")
 
 
 class Calls:
-    """Decides whether each tool call goes on, and with which items. Event loop only."""
+    """Decides whether each tool call is forwarded, and with which items. Event loop only."""
 
     def __init__(self, connection: Connection, catalogue: Catalogue, people: People) -> None:
         self._connection = connection

@@ -406,8 +406,8 @@ class Relay:
         if pending.cancelled.is_set():
             self.counts.late += 1
             return
-        # Over HTTP an answer may come on another stream than its request did. Then it goes on by
-        # that stream.
+        # Over HTTP an answer may come on another stream than its request did. Then it is forwarded
+        # by that stream.
         via = pending.via if arrival.via is None else arrival.via
         if side is Side.SERVER:
             self._answered.remember(pending)

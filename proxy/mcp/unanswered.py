@@ -42,7 +42,8 @@ class Unanswered:
     async def unreadable(self, pending: Pending, refusal: NotRelayed) -> None:
         """End a request whose answer was ambiguous and cannot be passed on.
 
-        A request that was not sent yet goes on, because the message cannot have been its answer.
+        A request that was not sent yet is forwarded, because the message cannot have been its
+        answer.
         """
         if pending.stage is Stage.SENT:
             text = f"the server's answer cannot be relayed: {refusal.detail}"

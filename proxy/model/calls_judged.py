@@ -2,8 +2,8 @@
 
 The write itself may never pass the sidecar: the agent may write a file in its folder, or a block in
 its database. So a refused call never reaches the agent, and an admitted one is an intent on disk
-before it goes on. A relay that gets the call settles it, or else the call's result in the agent's
-next request.
+before it is forwarded. A relay that gets the call settles it, or else the call's result in the
+agent's next request.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Veto:
         traceparent: str | None = None,
         files: ConversationFiles | None = None,
     ) -> tuple[str | None, ...]:
-        """For each call: None if it goes on, else the text that replaces it.
+        """For each call: None if it is forwarded, else the text that replaces it.
 
         The items of admitted calls are intents on disk when this returns. `files` knows the agent's
         own file tools; without it, calls of file tools are not judged.

@@ -2,8 +2,8 @@
 
 A reply that contradicts an anchor is held back. The memories that made it wrong are hidden, so the
 same request goes out without their text, and the model's new reply takes the place of the first.
-The sidecar writes no word of either: where no reply is right, the last one goes on as it came, and
-a header says so.
+The sidecar writes no word of either: where no reply is right, the last one is forwarded as it came,
+and a header says so.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class HealedReply:
             return False
         self._case_id = done.case_id or self._case_id
         if done.why == "too_late":
-            # The search for the cause goes on, and may still hide what made the reply wrong.
+            # The search for the cause continues, and may still hide what made the reply wrong.
             self._why = done.why
         elif not done.mended:
             # What was hidden in earlier rounds did not make the reply right.
@@ -97,7 +97,7 @@ class HealedReply:
         return False
 
     async def gives_up(self, why: str) -> None:
-        """Note why the reply goes on as it came; its case, if any, is left to a person."""
+        """Note why the reply is forwarded as it came; its case, if any, is left to a person."""
         self._why = why
         if self._case_id:
             await attempt(self._heals.still_wrong(self._case_id), self._halt)

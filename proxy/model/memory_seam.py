@@ -103,7 +103,7 @@ class Coupling(Protocol):
     async def judge(
         self, prepared: Prepared, calls: tuple[ModelCall, ...]
     ) -> tuple[str | None, ...]:
-        """For each complete call: None if it goes on, or the text that the agent gets instead."""
+        """For each complete call: None to forward it, or the text that the agent gets instead."""
         ...
 
     async def replied(self, prepared: Prepared, reply: ModelReply) -> None:

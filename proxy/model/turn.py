@@ -390,7 +390,7 @@ class StreamedReply:
             yield events
 
     async def _edited(self, events: Sequence[Event | None], clean: Filter) -> AsyncGenerator[bytes]:
-        """The events that go on; no event after a call goes on before the call is judged.
+        """The events to forward; no event after a call is forwarded before the call is judged.
 
         None marks the end of the stream. Texts that a verdict refuses are withheld from the next
         event on.

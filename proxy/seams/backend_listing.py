@@ -1,7 +1,7 @@
 """What an operator's commands ask of the adapter of a memory server: all that the server has.
 
 A walk over a server is a chain of reads. Each answer gives some memories, and the reads that the
-walk goes on with, so that nobody ever holds more than a page of memories.
+walk continues with, so that nobody ever holds more than a page of memories.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ListPart(NamedTuple):
 
 
 class WalkedPage(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer of a walk: some memories, and the reads that the walk goes on with."""
+    """One answer of a walk: some memories, and the reads that the walk continues with."""
 
     memories: tuple[ListedMemory, ...] = ()
     further: tuple[HttpRequest, ...] = ()

@@ -104,7 +104,7 @@ class ChecksReplies(Protocol):
     async def settled(self, principal: Principal) -> None:
         """Wait until this principal's replies are looked at, and who made one wrong is hidden.
 
-        The wait is bounded: what takes longer goes on afterwards.
+        The wait is bounded: what takes longer continues afterwards.
         """
         ...
 
@@ -142,7 +142,7 @@ class HealsReplies(Protocol):
         """Hold a reply against the anchors; None where it contradicts none.
 
         `note` tells the ledger of the reply, before a case about it is opened. The search for what
-        made it wrong is over when this returns, or goes on without it after a bounded time.
+        made it wrong is over when this returns, or continues without it after a bounded time.
 
         Raises:
             StorageError: The reply could not be looked at, or no case could be opened.

@@ -39,7 +39,7 @@ class Does(enum.Enum):
     WRITE = "write"
     REMOVE = "remove"
     OTHER = "other"  # concerns no memory; passes as it is
-    MAKE = "make"  # makes a place for memories; goes on to a server of a known version
+    MAKE = "make"  # makes a place for memories; is forwarded to a server of a known version
     ADMIN = "admin"  # administers the server; refused
 
 
@@ -50,8 +50,8 @@ class Routed(msgspec.Struct, frozen=True, kw_only=True):
     # A word of a closed list, such as "add": it names the request in spans and verdicts, and is
     # the `tool` of every candidate.
     operation: str
-    # Whether the answer is always made anew by `without`, because the read goes on as another one:
-    # as a count does, which is made of a list.
+    # Whether the answer is always made anew by `without`, because the read is forwarded as another
+    # one: as a count does, which is made of a list.
     remade: bool = False
     # Whether a write leaves alone what is not there, as an update by id does. What the writer must
     # not see is then not there.
@@ -59,8 +59,8 @@ class Routed(msgspec.Struct, frozen=True, kw_only=True):
     # Whether it concerns all that the server has, whoever's, and no part of its answer can be left
     # out. It is served where one tenant has the server for itself.
     whole: bool = False
-    # Whether each memory of a write or deletion goes on in a request of its own, because the server
-    # has no request for some of them, or no name for each of several.
+    # Whether each memory of a write or deletion is forwarded in a request of its own, because the
+    # server has no request for some of them, or no name for each of several.
     singly: bool = False
 
 
@@ -151,14 +151,14 @@ class HidesItems(Protocol):
         ...
 
     def tagged(self, request: HttpRequest) -> HttpRequest | None:
-        """A read that shows an item with `OWN_FIELD` at the place of a read that goes on, if any.
+        """A read that shows an item with `OWN_FIELD` in place of one that is forwarded, if any.
 
         None where the server has no tags.
         """
         ...
 
     def untagged(self, request: HttpRequest) -> HttpRequest:
-        """A read that goes on, asked for items without `OWN_FIELD` only."""
+        """A read that is forwarded, asked for items without `OWN_FIELD` only."""
         ...
 
     def standing(self, items: tuple[Unsettled, ...]) -> HttpRequest:
@@ -290,7 +290,7 @@ class HttpBackend(ListsAll, Protocol):
         ...
 
     def asking(self, request: HttpRequest) -> HttpRequest:
-        """A read, or a request that concerns no memory, as it goes on: checked, encoded anew.
+        """A read, or a request that concerns no memory, as it is forwarded: checked, encoded anew.
 
         It is called before anything is sent, so a client's mistake is told apart from an answer of
         the server that cannot be read. It has no header but the content type.

@@ -98,7 +98,7 @@ class Sliced(Generic[_T]):
             self._go.acquire()
 
     def apart(self, call: Callable[[str], _R], text: str) -> _R:
-        """The value of a pure function, computed while the loop goes on."""
+        """The value of a pure function, computed while the loop runs."""
         self._state = State.APART
         self._back.release()
         try:
@@ -146,7 +146,7 @@ def _resting(items: Iterable[_R]) -> Iterator[_R]:
 def apart(call: Callable[[str], _R], text: str) -> _R:
     """The value of a pure function of one text.
 
-    While a long text is read, the event loop goes on.
+    While a long text is read, the event loop runs.
     """
     work = _HERE.work
     return call(text) if work is None or len(text) <= LARGE else work.apart(call, text)

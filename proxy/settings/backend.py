@@ -49,7 +49,7 @@ MEANINGS: Final[dict[str, str]] = {
     "the paths of its own API.",
     "url": "Where it is: this one place, whatever a client says.",
     "headers_file": "File with `Name: value` lines, closed to others: the credential that only the "
-    "sidecar has. The agent's own never goes on.",
+    "sidecar has. The agent's own is never forwarded.",
     "before": "`show` or `hide` memories that no verdict of this gate let in, such as those from "
     "before it; all tenants see them.",
     "quarantine": "How a quarantined memory is hidden: `sift` leaves it out of answers here; "

@@ -112,7 +112,7 @@ class _At(Enum):
     HEAD = "a head is awaited, or its beginning is there"
     PARSED = "a head is with aiohttp, which will hand the request over"
     HELD = "a request is answered, and nobody has asked for its body"
-    BODY = "the body goes on as it comes"
+    BODY = "the body is forwarded as it comes"
     FED = "all of the request is with aiohttp"
     PAST = "what comes belongs to nothing and is dropped"
 
@@ -288,8 +288,8 @@ class Connection(asyncio.BufferedProtocol):
             self._raw, self._last = 0, b""
             self._at = _At.HEAD
         elif self._at is _At.HELD and request is not None:
-            # aiohttp goes on reading for a moment, because the answer could be lost if it closed at
-            # once.
+            # aiohttp continues to read for a moment, because the answer could be lost if it closed
+            # at once.
             request.body_bytes_max = self._limits.body_bytes_max
             self._at = _At.BODY
         self._pump()

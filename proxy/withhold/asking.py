@@ -157,7 +157,7 @@ class Asking:
 
     @property
     def records(self) -> list[Record]:
-        """The records to be written before the request goes on."""
+        """The records to be written before the request is forwarded."""
         return self._shared.records
 
     # ---- searching texts for refused ones --------------------------------------------------------

@@ -135,8 +135,8 @@ class FirstSpeakers:
         """Note the words of a request; `fresh` are those of its unread parts.
 
         Texts above the turns count as said before the turns of a new conversation, and after the
-        new turns of one that goes on. `refused` tells which sentences of a text share words with a
-        refused one.
+        new turns of one that continues. `refused` tells which sentences of a text share words with
+        a refused one.
         """
         users = (user for one in fresh.turns.values() for user in one.users)
         goes_on = len(fresh.turns) < len(request.turns) or any(

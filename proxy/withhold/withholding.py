@@ -224,7 +224,8 @@ class Withholding:
             # The candidate has no text, or was given up: then its text is withheld already.
             return
         elif result is None:
-            # The writer goes on with it, and the next model request asks the store for the outcome.
+            # The writer continues with it, and the next model request asks the store for the
+            # outcome.
             early = submission.due is not None and submission.due.expire()
             told = _undecided(candidate.memory_class)
             waits = Waits(kept.principal, submission.candidate_id)
@@ -441,7 +442,7 @@ class Withholding:
         self._seen_leaves[kept.principal] = leaves
 
     async def _look_at(self, kept: Kept, candidate_id: str) -> None:
-        """Apply the decision on a held candidate; without one, the candidate goes on waiting."""
+        """Apply the decision on a held candidate; without one, the candidate waits on."""
         if candidate_id not in kept.waiting:
             return
         ruling = await asyncio.to_thread(self._verdicts.decided, candidate_id)

@@ -88,7 +88,7 @@ class DerivedState:
                 self._read(view, header)
             return
         self.remarks[_SUBJECT] = WARMING
-        # The view is taken before the writer goes on: what is committed later comes through
+        # The view is taken before the writer continues: what is committed later comes through
         # `follow`.
         with ExitStack() as stack:
             view = stack.enter_context(store.reading())

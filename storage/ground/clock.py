@@ -1,8 +1,8 @@
 """A clock that cannot go back: an expired memory or a revoked key must not become valid again.
 
 The store has the time of its last transaction. Where the wall clock is behind that (a dead battery,
-a wrong server, manipulation), the wall clock is not trusted: time goes on from the stored time with
-the monotonic clock.
+a wrong server, manipulation), the wall clock is not trusted: time advances from the stored time
+with the monotonic clock.
 """
 
 from __future__ import annotations

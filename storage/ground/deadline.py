@@ -1,8 +1,8 @@
 """A deadline for deciding a candidate, on which the waiting request and the writer agree.
 
-A model request waits for its principal's candidates. After the deadline it goes on as if they were
-refused, so they have to be refused: the writer asks this object during the decision, and tells the
-gate. A decision that has begun is not taken back.
+A model request waits for its principal's candidates. After the deadline it is forwarded as if they
+were refused, so they have to be refused: the writer asks this object during the decision, and tells
+the gate. A decision that has begun is not taken back.
 """
 
 from __future__ import annotations

@@ -347,7 +347,7 @@ class EmbeddedReader(TrustReads):
                 found = self._derived.index.search(vector, wanted, mask, exact=exact)
                 near = [one for one in found if one[1] >= threshold]
                 placed, left = self._placed(asked, near)
-                # The search goes on with more rows until it has as many hits as asked for, has
+                # The search continues with more rows until it has as many hits as asked for, has
                 # scored all allowed rows, or meets a score below the threshold.
                 exhausted = len(found) < wanted or len(near) < len(found)
                 if not placed.full and not exhausted and (not left or wanted < EXAMINED_MIN):

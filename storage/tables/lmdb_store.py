@@ -387,7 +387,7 @@ class LmdbStore:
             Bytes saved.
 
         Raises:
-            StoreUnavailable: No space for the copy; the store goes on with the old file.
+            StoreUnavailable: No space for the copy; the store continues with the old file.
             OutcomeUnknown: The copy is in place, but its name may not be durable, or it cannot be
                 opened. Nothing more may be written: after a power cut the old file could be back,
                 without what was committed since.

@@ -85,7 +85,7 @@ def read_again(request: HttpRequest, body: GetBody | QueryBody) -> HttpRequest:
 
 
 def asking(request: HttpRequest) -> HttpRequest:
-    """A read as it goes on: checked, encoded anew.
+    """A read as it is forwarded: checked, encoded anew.
 
     A count is made of the ids that there are, because the server counts hidden records too.
     """

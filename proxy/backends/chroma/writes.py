@@ -151,8 +151,8 @@ def forwarded(
         return to(place, DELETE, {"ids": [*ids]})
     kept = frozenset(ids)
     records = [one for one in written_records(request) if one.record_id in kept]
-    # An `upsert` of new records goes on as an `add`. Were one of them made meanwhile by somebody
-    # else, an `upsert` would merge into a text that nobody judged together with this one.
+    # An `upsert` of new records is forwarded as an `add`. Were one of them made meanwhile by
+    # somebody else, an `upsert` would merge into a text that nobody judged together with this one.
     if all(sendings[at].item.change is ChangeKind.CREATE for at in admitted):
         return to(place, ADD, _columns([_new(one) for one in records]))
     return to(place, route_of(request) or UPDATE, _columns(records))

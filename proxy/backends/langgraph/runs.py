@@ -28,7 +28,7 @@ class _Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The body of a run.
 
     Without `webhook`, `if_not_exists` and checkpoints: a run tells nobody else, makes no thread
-    and goes on where its thread stands.
+    and continues where its thread is.
     """
 
     assistant_id: str

@@ -85,7 +85,7 @@ class StoredItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def put_of(request: HttpRequest) -> tuple[ItemPut, dict[str, JsonValue]]:
-    """The body of a put, checked, and as it goes on.
+    """The body of a put, checked, and as it is forwarded.
 
     Raises:
         MalformedRequest: The body has another form.
@@ -117,9 +117,10 @@ def deletion_of(request: HttpRequest) -> ItemPlace:
 def list_of(
     request: HttpRequest, shape: type[ItemsSearch | NamespacesSearch]
 ) -> tuple[ItemsSearch | NamespacesSearch, dict[str, JsonValue]]:
-    """The body of a search, or of a listing of namespaces, checked, and as it goes on.
+    """The body of a search, or of a listing of namespaces, checked, and as it is forwarded.
 
-    It goes on without the wish that reading an item prolongs its life, which would be a change.
+    It is forwarded without the wish that reading an item prolongs its life, which would be a
+    change.
 
     Raises:
         MalformedRequest: The body has another form.
@@ -226,7 +227,7 @@ def _body(request: HttpRequest) -> dict[str, JsonValue]:
 
 
 def get_of(request: HttpRequest) -> HttpRequest:
-    """The read of one item as it goes on: without the wish that reading prolongs the item's life.
+    """The read of one item to forward: without the wish that reading prolongs the item's life.
 
     Raises:
         MalformedRequest: A parameter is missing, unknown or repeated, so that another reader could

@@ -91,7 +91,7 @@ def listed_in(reply: HttpReply) -> list[Found]:
 
 
 def asking(request: HttpRequest) -> HttpRequest:
-    """A read as it goes on: checked, encoded anew. Entities are made of a list."""
+    """A read as it is forwarded: checked, encoded anew. Entities are made of a list."""
     route = route_of(request)
     if route is SEARCH:
         return json_request("POST", request.path, search_of(request))

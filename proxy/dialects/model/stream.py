@@ -24,7 +24,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
-    """The decision on one tool call: the call goes on, or the text `refusal` takes its place."""
+    """The decision on one tool call: to forward it, or to put the text `refusal` in its place."""
 
     key: int
     refusal: str | None = None

@@ -115,7 +115,7 @@ class Child:
             self._process.stdin.close()
 
     async def end(self) -> None:
-        """Close the server's input, and end it by force if it goes on."""
+        """Close the server's input, and end it by force if it does not end."""
         self.close_input()
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(TimeoutError):

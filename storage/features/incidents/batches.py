@@ -148,7 +148,7 @@ class Incidents:
         return Contained(incident=done, changed=changed, kept=kept)
 
     async def _undone(self, incident: Incident, by: PrincipalId) -> Contained:
-        # From here on the incident is `UNDOING`: if the process crashes, the next start goes on
+        # From here on the incident is `UNDOING`: if the process crashes, the next start continues
         # undoing it.
         incident = await self._moved(incident, Stage.UNDOING, by)
         names = await asyncio.to_thread(self._hidden_by, incident.incident_id)

@@ -1,8 +1,8 @@
 """The stream of Anthropic's Messages API, edited: tool calls wait, everything else passes.
 
-A refused call does not reach the agent, which gets a text in its place. If no other call goes on,
-the model is asked again with the refusal as the call's result, and its new words continue the same
-message. The agent sees one reply, and goes on working.
+A refused call does not reach the agent, which gets a text in its place. If no other call is
+forwarded, the model is asked again with the refusal as the call's result, and its new words
+continue the same message. The agent sees one reply, and continues to work.
 """
 
 from __future__ import annotations

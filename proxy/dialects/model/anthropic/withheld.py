@@ -4,7 +4,7 @@ Thinking blocks are signed. A block that contains withheld words is left out. Ne
 refuse a block whose prefix was changed after it was made, so blocks made after a text that is
 withheld now are left out as well. A removed block stays out, because the blocks that follow were
 made without it. In the older, manual mode blocks are not bound to their prefix, but a turn that
-goes on after a tool's result has to begin with one: where that block is left out, thinking is
+continues after a tool's result has to begin with one: where that block is left out, thinking is
 switched off for this request.
 """
 

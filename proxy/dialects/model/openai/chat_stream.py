@@ -239,7 +239,7 @@ class ChatEditor:
     def _choice(
         self, event: Event, body: dict[str, Json], choice: dict[str, Json], *, alone: bool
     ) -> Json:
-        """A choice's part of a chunk, as it goes on now; the same object if all of it does."""
+        """A choice's part of a chunk, as it is forwarded now; the same object if all of it does."""
         state = self._choices.setdefault(_index(choice), _Choice())
         delta = object_of(choice.get("delta"))
         text = text_of(delta.get("content")) or text_of(choice.get("text")) or ""
@@ -257,7 +257,7 @@ class ChatEditor:
         if not pieces and not (ends and state.calls and not state.ended):
             return choice
         if text or not alone:
-            # Text that comes together with a piece of a call goes on at once.
+            # Text that comes together with a piece of a call is forwarded at once.
             rest: dict[str, Json] = {**choice, "delta": _calls_of(delta)}
             state.kept.append(_WaitingChoice(event.name, body, rest, None))
             if not text:
