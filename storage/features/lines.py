@@ -168,7 +168,7 @@ class LineDecisions:
         )
 
     def _group(self, candidate: Candidate) -> bytes:
-        return self._names.group(candidate, place_of(candidate))
+        return self._names.group(candidate.tenant, candidate.principal_id, place_of(candidate))
 
     def _acts(self, change: Change, group: bytes) -> DeniedRecord:
         found = change.draft.read(_DENIALS, self._names.line(group, _ACTS, b""))

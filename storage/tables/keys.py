@@ -24,7 +24,7 @@ class KeyedNames:
     Without the secret they cannot be guessed.
     """
 
-    __slots__ = ("_inner", "_outer", "_seal_secret", "principal", "tenant")
+    __slots__ = ("_inner", "_outer", "_seal_secret", "group", "principal", "tenant")
 
     def __init__(self, secret: bytes) -> None:
         # HMAC-SHA256 (RFC 2104) with both padded keys precomputed.
@@ -34,6 +34,7 @@ class KeyedNames:
         # Keys are cached, because every transaction needs the same ones again.
         self.principal = lru_cache(maxsize=_KEPT_MAX)(self._principal)
         self.tenant = lru_cache(maxsize=_KEPT_MAX)(self._tenant)
+        self.group = lru_cache(maxsize=_KEPT_MAX)(self._group)
         self._seal_secret = sha256(self._name(b"seals") + secret).digest()
 
     def _name(self, purpose: bytes, *parts: bytes) -> bytes:
@@ -109,9 +110,9 @@ class KeyedNames:
         """The prefix of all rows that name this memory as a parent; an ordinal follows."""
         return self._name(b"children", tenant.encode(), parent.encode())[:_KEYED_LEN]
 
-    def group(self, candidate: Candidate, place: str) -> bytes:
+    def _group(self, tenant: Tenant, principal_id: PrincipalId, place: str) -> bytes:
         """The prefix, of 7 bytes, of what persons decided for a principal in a place."""
-        parts = (candidate.tenant, candidate.principal_id, place)
+        parts = (tenant, principal_id, place)
         return self._name(b"group", *(one.encode("utf-8", "surrogatepass") for one in parts))[:7]
 
     def line(self, group: bytes, kind: bytes, said: bytes) -> bytes:
