@@ -7,10 +7,11 @@ records durable.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -51,6 +52,7 @@ from proxy.ledger.state import (
     State,
 )
 from proxy.ledger.texts import strings_in
+from proxy.seams.by_identity import ByPast, past_of
 from proxy.seams.guard import Segment
 from proxy.seams.operation import EarlierText
 
@@ -64,12 +66,18 @@ FOREIGN_METHODS: Final = frozenset({"resources/read", "prompts/get"})
 """Methods of MCP whose answers a host puts into a conversation without a call of the model."""
 
 
+Spans: TypeAlias = tuple[RecalledSpan, ...]
+
+
 class Entered(NamedTuple):
-    """What reading a request found: its session, and the served memories in each of its turns."""
+    """What reading a request found: its session, and the served memories in its turns.
+
+    `turns` has the place of each turn that contains a served memory.
+    """
 
     session: str
-    system: tuple[RecalledSpan, ...] = ()
-    turns: tuple[tuple[RecalledSpan, ...], ...] = ()
+    system: Spans = ()
+    turns: Mapping[int, Spans] = {}
 
 
 class Moment(NamedTuple):
@@ -99,7 +107,9 @@ class Core:
         self._numbering = Numbering(self.reader)
         self._rings: OrderedDict[str, Ring] = OrderedDict()
         # The memories that were found in a turn of a session. A turn is the same in each request.
-        self._reads: OrderedDict[tuple[str, int], tuple[RecalledSpan, ...]] = OrderedDict()
+        self._reads: OrderedDict[tuple[str, int], Spans] = OrderedDict()
+        # The session that last read a past, and what it found.
+        self._pasts: ByPast[Turn, Entered] = ByPast()
         # For each indexed text (principal, session, fingerprint) its key in the principal's ring.
         self._indexed: OrderedDict[tuple[str, str, int], int] = OrderedDict()
         self._records: list[Record] = []
@@ -138,8 +148,15 @@ class Core:
         known = () if book is None else (book.keys.get(history.chain[at]) for at in history.models)
         session = next((one for one in known if one), "")
         above = sum(len(said.text) for said in request.system)
-        fresh = [at for at, one in enumerate(history.digests) if (session, one) not in self._reads]
-        return (above if above > ABOVE_MAX else 0) + sum(history.lengths[at] for at in fresh)
+        read, _ = self._before(request, session)
+        fresh = zip(history.digests[read:], history.lengths[read:], strict=True)
+        unread = sum(length for one, length in fresh if (session, one) not in self._reads)
+        return (above if above > ABOVE_MAX else 0) + unread
+
+    def _before(self, request: ModelRequest, session: str) -> tuple[int, Entered]:
+        """How many of the first turns this session has read before, and what was found in them."""
+        read, entered = self._pasts.longest(request.turns, Entered(session))
+        return (read, entered) if entered.session == session else (0, Entered(session))
 
     def entered(
         self,
@@ -158,34 +175,40 @@ class Core:
             parent = self._parent(book, history, moment.now_ms) or (earlier or ("",))[0]
         session = self._one(book, place.sessions, parent, moment)
         book.sessions.move_to_end(session.session)
-        calls = {call.call_id: call for turn in request.turns for call in turn.calls}
+        read, before = self._before(request, session.session)
+        models = history.models[bisect_left(history.models, read) :]
         unseen = place.astray or any(
             history.digests[at] not in session.turns
             and not self.reader.saw_reply(request.turns[at], session, book)
-            for at in history.models
+            for at in models
         )
-        self._key(book, session, history)
+        self._key(book, session, [history.chain[at] for at in models])
         found = _Brought(session.session, moment.now_ms)
         if unseen:
             found.row(Row("history", 0, reads=True))
         if request.searches and not session.has_read:
             # Results of a search by the model's provider show nowhere but in the model's words.
             found.row(Row("provider", 0, reads=True))
+        told = (book, session, history.calls, found)
         system = self._turn(
             Turn(said=request.system),
             self.reader.digest(["system", *(said.text for said in request.system)]),
-            *(book, session, calls, found),
+            *told,
             reads_foreign=False,
         )
-        turns = tuple(
-            self._turn(
-                *(turn, digest, book, session, calls, found), reads_foreign=moment.reads_foreign
-            )
-            for turn, digest in zip(request.turns, history.digests, strict=True)
-        )
+        turns = {**before.turns}
+        for at in range(read, len(request.turns)):
+            turn, digest = request.turns[at], history.digests[at]
+            spans = self._turn(turn, digest, *told, reads_foreign=moment.reads_foreign)
+            if spans:
+                turns[at] = spans
         if history.root not in session.roots:
             found.roots.append(history.root)
         self._note(found)
+        past = past_of(request.turns)
+        if past is not None and read < len(past.values):
+            inside = {at: spans for at, spans in turns.items() if at < len(past.values)}
+            self._pasts[past] = Entered(session.session, turns=inside)
         return Entered(session.session, system, turns)
 
     def _turn(
@@ -198,7 +221,7 @@ class Core:
         found: _Brought,
         *,
         reads_foreign: bool,
-    ) -> tuple[RecalledSpan, ...]:
+    ) -> Spans:
         name = (session.session, digest)
         known = self._reads.get(name)
         if known is not None:
@@ -248,8 +271,7 @@ class Core:
             other = next(one for one in self.state.books.values() if one.sessions)
             self.do(Dropped(other.principal, next(iter(other.sessions)), now_ms))
 
-    def _key(self, book: Book, session: Session, history: History) -> None:
-        keys = [history.chain[at] for at in history.models]
+    def _key(self, book: Book, session: Session, keys: list[int]) -> None:
         unknown = [key for key in keys if book.keys.get(key) != session.session]
         if unknown:
             self.do(Keyed(session.session, packed(unknown)))

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
-
-import msgspec
 
 from proxy.dialects.model.transcript import ModelCall, ModelRequest, Said, Turn, Voice
 from proxy.ledger.reading import Reader
 from proxy.ledger.state import Book, Session
 from proxy.ledger.texts import strings_in
-from proxy.seams.by_identity import ByIdentity
+from proxy.seams.by_identity import ByIdentity, ByPast, past_of
 
 _SPOKEN_LOOKED_AT: Final = 64
-NUMBERED_MAX: Final = 50_000
-_SPELLING: Final = msgspec.msgpack.Encoder()
 
 
 class History(NamedTuple):
@@ -25,15 +20,20 @@ class History(NamedTuple):
     Turns of the agent's program in between do not count.
     """
 
-    digests: tuple[int, ...]
-    chain: tuple[int, ...]
-    models: tuple[int, ...]
-    # The hash of the history up to the first user turn, which identifies a conversation.
-    root: int
+    digests: tuple[int, ...] = ()
+    chain: tuple[int, ...] = ()
+    models: tuple[int, ...] = ()
+    # The hash of the history up to the first user turn, which identifies a conversation; without
+    # such a turn, that of the whole history.
+    root: int = 0
+    has_root: bool = False
     # The ids of calls that have a result in the request, or that its conversation went on without.
-    answered: frozenset[int]
+    answered: frozenset[int] = frozenset()
+    # The ids of calls of the last turn.
+    made: tuple[int, ...] = ()
     # The number of characters of each turn.
     lengths: tuple[int, ...] = ()
+    calls: Mapping[str, ModelCall] = {}
 
 
 class SessionMatch(NamedTuple):
@@ -57,79 +57,58 @@ class _Numbered(NamedTuple):
 
 
 class Numbering:
-    """Computes hashes of turns. Most are in its cache: a request repeats the turns before it."""
+    """Computes hashes of turns. Most are kept: a request repeats the turns before it."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        # The cache is keyed by the interpreter's own hash, which is salted, so that nobody can
-        # cause collisions.
-        self._known: OrderedDict[int, _Numbered] = OrderedDict()
-        # An object that was seen before needs no hash at all.
         self._same: ByIdentity[Turn, _Numbered] = ByIdentity()
-        self._chains: dict[tuple[int, int], int] = {}
+        self._pasts: ByPast[Turn, History] = ByPast()
 
     def history(self, request: ModelRequest) -> History:
         """The hashes of a request's turns."""
+        at, begun = self._pasts.longest(request.turns, History())
+        past = past_of(request.turns)
+        if past is not None and at < len(past.values):
+            begun = self._pasts[past] = self._more(begun, past.values[at:])
+        return self._more(begun, request.turns[len(begun.digests) :])
+
+    def _more(self, begun: History, turns: tuple[Turn, ...]) -> History:
+        """The history that goes on with these turns."""
         digests: list[int] = []
         lengths: list[int] = []
         chain: list[int] = []
         models: list[int] = []
         answered: set[int] = set()
-        root: int | None = None
-        above = 0
-        chains = self._chains
-        if len(chains) > NUMBERED_MAX:
-            chains.clear()
-        for at, known in enumerate(self._same.each(request.turns)):
-            numbered = known or self._first_numbered(request.turns[at])
+        made = begun.made
+        root, has_root = begun.root, begun.has_root
+        above = begun.chain[-1] if begun.chain else 0
+        for at, turn in enumerate(turns, len(begun.digests)):
+            numbered = self._same.get(turn)
+            if numbered is None:
+                numbered = self._same[turn] = self._number(turn)
             if not numbered.by_host:
                 # The system prompt is left out: many programs write it anew for each request.
-                step: tuple[int, int] = (above, numbered.digest)
-                above = chains.get(step) or chains.setdefault(step, self._reader.chained(*step))
+                above = self._reader.chained(above, numbered.digest)
             digests.append(numbered.digest)
             lengths.append(numbered.length)
             chain.append(above)
             if numbered.by_model:
                 models.append(at)
-            if numbered.answers:
-                answered.update(numbered.answers)
-            if numbered.made and at + 1 < len(request.turns):
-                answered.update(numbered.made)
-            if root is None and numbered.by_user:
-                root = above
+            answered.update(made, numbered.answers)
+            made = numbered.made
+            if not has_root:
+                root, has_root = above, numbered.by_user
         return History(
-            tuple(digests),
-            tuple(chain),
-            tuple(models),
-            above if root is None else root,
-            frozenset(answered),
-            tuple(lengths),
+            digests=(*begun.digests, *digests),
+            chain=(*begun.chain, *chain),
+            models=(*begun.models, *models),
+            root=root,
+            has_root=has_root,
+            answered=begun.answered | answered,
+            made=made,
+            lengths=(*begun.lengths, *lengths),
+            calls={**begun.calls, **{call.call_id: call for turn in turns for call in turn.calls}},
         )
-
-    def _first_numbered(self, turn: Turn) -> _Numbered:
-        numbered = self._same[turn] = self._numbered(turn)
-        return numbered
-
-    def _numbered(self, turn: Turn) -> _Numbered:
-        said = tuple([(one.text, one.call_id, id(one.voice), one.sealed) for one in turn.said])
-        try:
-            calls = tuple(
-                [
-                    (one.call_id, one.name, one.server, _SPELLING.encode(one.arguments))
-                    for one in turn.calls
-                ]
-            )
-        except (UnicodeEncodeError, OverflowError):
-            # The arguments of this call cannot be written as JSON (halves of surrogate pairs,
-            # numbers beyond any double), so the cache is not used.
-            return self._number(turn)
-        key = hash((said, calls))
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = self._number(turn)
-            if len(self._known) > NUMBERED_MAX:
-                self._known.popitem(last=False)
-        return known
 
     def _number(self, turn: Turn) -> _Numbered:
         voices = {said.voice for said in turn.said}

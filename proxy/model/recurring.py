@@ -1,8 +1,9 @@
 """A cache of a conversation's parts, which every request repeats.
 
 An agent sends its whole history each time. A list element with the same bytes as before is decoded
-to the same object, and values parsed from the object are kept with it, so that a request costs only
-its new turns. Decoded bodies are never modified in place.
+to the same object, and values parsed from the object are kept with it. All elements but the last
+few are also known together, by their bytes as they came, so that a request costs only its new
+turns. Decoded bodies are never modified in place.
 """
 
 from __future__ import annotations
@@ -15,13 +16,19 @@ import msgspec
 from policy.model import PrincipalId
 from proxy.dialects.model.reading import object_of
 from proxy.dialects.strict_json.tolerant import Json, check_depth, read_body
+from proxy.seams.by_identity import Past, Repeated
 
 _R = TypeVar("_R")
 
 BYTES_MAX: Final = 16 * 1024 * 1024
 """Of the elements as they came, of all principals; decoded they take a few times as much."""
 COUNT_MAX: Final = 50_000
-_LISTS: Final = frozenset({"input", "messages", "system", "tools"})
+BEGINNINGS_MAX: Final = 64
+"""Conversations whose beginning is known together, of all principals; the last used."""
+# Clients still change the newest elements, such as the marks of a provider's cache.
+_UNSETTLED: Final = 4
+_CONVERSATIONS: Final = frozenset({"input", "messages"})
+_LISTS: Final = _CONVERSATIONS | {"system", "tools"}
 _PARTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _VALUE: Final = msgspec.json.Decoder()
@@ -35,6 +42,31 @@ class _Element:
     def __init__(self, value: dict[str, Json]) -> None:
         self.value = value
         self.read: dict[object, Any] = {}
+
+
+class _Conversation(list[Json]):
+    """A decoded list that begins with the elements of `begun`."""
+
+    begun: _Beginning | None = None
+
+
+class _Beginning:
+    """The first elements of a principal's conversation, and the values that readers made of them.
+
+    `raw` are the bytes up to the last of them.
+    """
+
+    def __init__(self, whose: PrincipalId, raw: bytes, elements: _Conversation) -> None:
+        self.whose = whose
+        self.raw = raw
+        self.elements = elements
+        self.read: dict[object, Past[Any]] = {}
+
+    def forget_shorter(self) -> None:
+        """Let go of the beginning by which this one was made."""
+        self.elements.begun = None
+        for past in self.read.values():
+            past.values.past = None
 
 
 _Elements: TypeAlias = dict[bytes, _Element]
@@ -52,11 +84,12 @@ class Recurring:
         self._young: dict[PrincipalId, _Elements] = {}
         self._old: dict[PrincipalId, _Elements] = {}
         self._of: dict[int, _Element] = {}
+        self._beginnings: list[_Beginning] = []
 
     @property
     def count(self) -> int:
         """The number of parts of conversations that this cache keeps."""
-        return len(self._of)
+        return len(self._of) + sum(len(begun.elements) for begun in self._beginnings)
 
     def body(self, principal_id: PrincipalId, raw: bytes) -> dict[str, Json]:
         """The object of a request, decoded as by `read_body`.
@@ -81,10 +114,17 @@ class Recurring:
         found: _R = element.read[name]
         return found
 
-    def each(self, parts: list[Json], read: Callable[[dict[str, Json]], _R]) -> list[_R]:
+    def each(self, parts: list[Json], read: Callable[[dict[str, Json]], _R]) -> tuple[_R, ...]:
         """Implements `Readings.each`: the value of `read` for each element of a list."""
+        begun = parts.begun if isinstance(parts, _Conversation) else None
+        past: Past[_R] | None = None
+        if begun is not None:
+            past = begun.read.get(read)
+            if past is None:
+                past = begun.read[read] = Past(Repeated(self.each(begun.elements, read)))
+        before = () if past is None else past.values
         known, found = self._of, list[_R]()
-        for part in parts:
+        for part in parts[len(before) :]:
             element = known.get(id(part))
             if element is None:
                 found.append(read(object_of(part)))
@@ -93,7 +133,9 @@ class Recurring:
             if made is None:
                 made = element.read[read] = read(element.value)
             found.append(made)
-        return found
+        values = Repeated((*before, *found))
+        values.past = past
+        return values
 
     def _value(self, principal_id: PrincipalId, key: str, part: msgspec.Raw) -> Json:
         raw = bytes(part)
@@ -101,17 +143,55 @@ class Recurring:
             value: Json = _VALUE.decode(raw)
             check_depth(value, raw)
             return value
+        begun = self._begun(principal_id, raw) if key in _CONVERSATIONS else None
+        found, rest = _Conversation(), raw
+        if begun is not None:
+            found, rest = _Conversation(begun.elements), b"[" + _after(begun, raw)[1:]
+            found.begun = begun
+        names = list(map(bytes, _ELEMENTS.decode(rest)))
         young = self._young.get(principal_id)
-        found: list[Json] = []
-        for piece in _ELEMENTS.decode(raw):
-            name = bytes(piece)
+        for name in names:
             element = None if young is None else young.get(name)
             if element is None:
                 found.append(self._other(principal_id, name))
                 young = self._young.get(principal_id)
             else:
                 found.append(element.value)
+        if key in _CONVERSATIONS and len(names) > 2 * _UNSETTLED:
+            self._begin(principal_id, raw, names[:-_UNSETTLED], found)
         return found
+
+    def _begun(self, principal_id: PrincipalId, raw: bytes) -> _Beginning | None:
+        """The known beginning of a conversation; None if there is none."""
+        for begun in self._beginnings:
+            mine = begun.whose == principal_id and raw.startswith(begun.raw)
+            # Only a comma shows that the last element is at its end, and that another one follows.
+            if mine and _after(begun, raw).startswith(b","):
+                self._beginnings.remove(begun)
+                self._beginnings.insert(0, begun)
+                return begun
+        return None
+
+    def _begin(
+        self, principal_id: PrincipalId, raw: bytes, names: list[bytes], found: _Conversation
+    ) -> None:
+        """Know the elements of `names`, and those before them, together from now on."""
+        shorter = found.begun
+        at = 1 if shorter is None else len(shorter.raw)
+        for name in names:
+            at = raw.index(name, at) + len(name)
+        elements = _Conversation(found[:-_UNSETTLED])
+        elements.begun = shorter
+        if shorter is not None:
+            shorter.forget_shorter()
+            self._beginnings.remove(shorter)
+        found.begun = _Beginning(principal_id, raw[:at], elements)
+        self._beginnings.insert(0, found.begun)
+        while (
+            len(self._beginnings) > BEGINNINGS_MAX
+            or sum(len(one.raw) for one in self._beginnings) > self._bytes_max
+        ):
+            self._beginnings.pop()
 
     def _other(self, principal_id: PrincipalId, name: bytes) -> Json:
         element = self._old.get(principal_id, {}).get(name)
@@ -130,3 +210,7 @@ class Recurring:
         self._size += len(name)
         self._count += 1
         return element.value
+
+
+def _after(begun: _Beginning, raw: bytes) -> bytes:
+    return raw[len(begun.raw) :].lstrip()

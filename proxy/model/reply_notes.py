@@ -84,7 +84,7 @@ def _standing(request: ModelRequest, entered: Entered) -> Iterator[tuple[MemoryI
 
     The newest turns first.
     """
-    for at in range(len(entered.turns) - 1, -1, -1):
+    for at in sorted(entered.turns, reverse=True):
         yield from _spans(entered.turns[at], request.turns[at].said, (*request.prefix, at))
     yield from _spans(entered.system, request.system, ())
 

@@ -6,6 +6,7 @@ texts. The model's words are noted before the agent can act on them.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 import msgspec
@@ -66,10 +67,12 @@ class Coupled:
         # Wait for candidates in flight; one that is not decided in time is withheld until its
         # verdict is known.
         await self._withholding.quiet(principal_id, QUIET_S)
+        # What both note is written together.
+        heard, noted = await self._withholding.entered(principal_id, request)
         entered = await self._sessions.entered(
             principal, request, reads_foreign=asked.reads_foreign
         )
-        heard = await self._withholding.entered(principal_id, request)
+        await asyncio.shield(noted)
         # This waits again, for candidates that arrived while the ledger wrote to disk.
         await self._withholding.quiet(principal_id, QUIET_S)
         conversation = self._conversation(principal_id, entered, heard)
@@ -113,7 +116,8 @@ class Coupled:
 
         came = prepared.body
         went = await withholding.apply(
-            asked.principal, asked.api.name, came, left, conversation=conversation
+            *(asked.principal, asked.api.name, came, left, conversation),
+            thinks=request.thinks,
         )
         for then, clean in looked_at:
             if then == stamp():
@@ -136,8 +140,9 @@ class Coupled:
     async def replied(self, prepared: Prepared, reply: ModelReply) -> None:
         """Note what the model said and called, before the agent can act on it."""
         principal = prepared.asked.principal
+        noted = await self._withholding.speakers.replied(principal.principal_id, reply)
         await self._sessions.replied(principal, prepared.session, reply, _recalls(prepared, reply))
-        await self._withholding.speakers.replied(principal.principal_id, reply)
+        await asyncio.shield(noted)
         self._replies.replied(prepared, reply)
         self._replays.keep(prepared, reply.reply_id or "")
         if self._checks is not None and prepared.memories and reply.reply_id:

@@ -10,6 +10,25 @@ _K = TypeVar("_K")
 _V = TypeVar("_V")
 
 
+class Past(Generic[_V]):
+    """The beginning of a list of which more comes again and again; the same object each time."""
+
+    def __init__(self, values: Repeated[_V]) -> None:
+        """`values` may have a past themselves, as long as requests still need that one."""
+        self.values = values
+
+
+class Repeated(tuple[_V, ...]):  # noqa: SLOT001 - `past` is set once it is known
+    """The values of a list. Those of its `past` came before; each past is shorter than its list."""
+
+    past: Past[_V] | None = None
+
+
+def past_of(values: tuple[_V, ...]) -> Past[_V] | None:
+    """The past of a list; None if it has none."""
+    return values.past if isinstance(values, Repeated) else None
+
+
 class ByIdentity(Generic[_K, _V]):
     """Values kept by object, and dropped with it; equal objects do not share a value.
 
@@ -45,3 +64,15 @@ def _forget(kept: dict[int, tuple[weakref.ref[_K], _V]], name: int, gone: weakre
     found = kept.get(name)
     if found is not None and found[0] is gone:
         del kept[name]
+
+
+class ByPast(ByIdentity[Past[_K], _V]):
+    """Values kept by the past of a list, so that only what follows the past is looked at."""
+
+    def longest(self, values: tuple[_K, ...], nothing: _V) -> tuple[int, _V]:
+        """The length of the longest past of a list that has a value, and its value."""
+        while (past := past_of(values)) is not None:
+            known, values = self.get(past), past.values
+            if known is not None:
+                return len(values), known
+        return 0, nothing

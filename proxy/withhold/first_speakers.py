@@ -7,14 +7,15 @@ sentence that was not used for longest is forgotten, and then it is no one's.
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 from policy.withheld.words import packed, unpacked
 from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said, Turn, Voice, Where
 from proxy.dialects.model.withheld import Leave
-from proxy.seams.by_identity import ByIdentity
+from proxy.seams.by_identity import ByIdentity, ByPast, past_of
 from proxy.seams.slices import RunsAside
 from proxy.withhold.state import Spoke, put
 from proxy.withhold.voices import HostSentence, Listener, TurnWords, UserString
@@ -22,6 +23,8 @@ from proxy.withhold.voices import HostSentence, Listener, TurnWords, UserString
 Refused = Callable[[Sequence[str]], frozenset[int]]
 
 
+Durable: TypeAlias = "asyncio.Future[None]"
+"""Done once records are on disk; waited for under `asyncio.shield`, because others wait for it."""
 OWN, OTHER, MODEL = 0, 1, 2
 """Marks of sentences: first said by host or person, by others, by a model."""
 SENTENCES_MAX: Final = 120_000
@@ -70,6 +73,7 @@ class FirstSpeakers:
         self._marks: dict[int, int] = {}
         self._fresh: dict[int, int] = {}
         self._turns: ByIdentity[Turn, TurnWords] = ByIdentity()
+        self._pasts: ByPast[Turn, tuple[TurnWords, ...]] = ByPast()
         self._texts: OrderedDict[int, tuple[HostSentence, ...]] = OrderedDict()
         self._served: OrderedDict[int, None] = OrderedDict()
 
@@ -124,7 +128,9 @@ class FirstSpeakers:
 
     def unread(self, request: ModelRequest) -> Unread:
         """The parts of a request that were not cut into sentences yet."""
-        turns = zip(request.turns, self._turns.each(request.turns), strict=True)
+        heard, _ = self._pasts.longest(request.turns, ())
+        fresh = request.turns[heard:]
+        turns = zip(fresh, self._turns.each(fresh), strict=True)
         texts = (said.text for said in _beside(request))
         return Unread(
             tuple(turn for turn, words in turns if words is None),
@@ -152,7 +158,12 @@ class FirstSpeakers:
         above = tuple([self._text(said.text) for said in _beside(request)])
         while len(self._texts) > TEXTS_MAX:
             self._texts.popitem(last=False)
-        read = tuple([one for one in self._turns.each(request.turns) if one is not None])
+        heard, before = self._pasts.longest(request.turns, ())
+        after = self._turns.each(request.turns[heard:])
+        read = (*before, *[one for one in after if one is not None])
+        past = past_of(request.turns)
+        if past is not None and heard < len(past.values):
+            self._pasts[past] = read[: len(past.values)]
         if self._crowded:
             # What a request uses is not forgotten.
             inside = (parts for one in read for parts in _hosts_in(one))
@@ -169,8 +180,9 @@ class FirstSpeakers:
         self, request: ModelRequest, fresh: dict[int, TurnWords], refused: Refused
     ) -> None:
         """Note what is said in the turns of a request that were not read before."""
-        begins = True
-        for turn in request.turns:
+        heard, before = self._pasts.longest(request.turns, ())
+        begins = not any(words.by_model for words in before)
+        for turn in request.turns[heard:]:
             words = self._turns.get(turn)
             if words is None:
                 words = fresh[id(turn)]
@@ -237,9 +249,9 @@ class AllSpeakers:
     """The first speakers of all principals. Event loop only."""
 
     def __init__(
-        self, listener: Listener, pace: RunsAside, keep: Callable[[list[Spoke]], Awaitable[None]]
+        self, listener: Listener, pace: RunsAside, keep: Callable[[list[Spoke]], Durable]
     ) -> None:
-        """`keep` makes records durable."""
+        """`keep` queues records at once."""
         self._listener = listener
         self._pace = pace
         self._keep = keep
@@ -276,8 +288,10 @@ class AllSpeakers:
 
     async def entered(
         self, principal: str, request: ModelRequest, refused: Refused
-    ) -> RequestWords:
-        """Note who says what in a model request (`FirstSpeakers.hear`); durable when this returns.
+    ) -> tuple[RequestWords, Durable]:
+        """Note who says what in a model request (`FirstSpeakers.hear`), and when that is durable.
+
+        The caller may queue more records before it waits: all of them are written together.
 
         Raises:
             StorageError: The record could not be written.
@@ -285,12 +299,10 @@ class AllSpeakers:
         speakers = self.of(principal)
         unread = speakers.unread(request)
         fresh = await self._pace.aside(principal, unread.size, unread.read, self._listener)
-        heard = speakers.hear(request, fresh, refused)
-        await self._kept(principal)
-        return heard
+        return speakers.hear(request, fresh, refused), self._kept(principal)
 
-    async def replied(self, principal: str, reply: ModelReply) -> None:
-        """Note what a model says and calls; durable when this returns.
+    async def replied(self, principal: str, reply: ModelReply) -> Durable:
+        """Note what a model says and calls, and return when that is durable, as `entered` does.
 
         Raises:
             StorageError: The record could not be written.
@@ -299,7 +311,7 @@ class AllSpeakers:
         words = await self._pace.aside(principal, size, self._listener.reply, reply)
         self.of(principal).note(words.models, MODEL)
         self.of(principal).note(words.others)
-        await self._kept(principal)
+        return self._kept(principal)
 
     async def saw(self, principal: str, texts: Iterable[str]) -> None:
         """Note texts that an agent was shown outside of model requests, as another's words.
@@ -311,17 +323,20 @@ class AllSpeakers:
         size = sum(map(len, fresh))
         found = await self._pace.aside(principal, size, self._listener.others, fresh)
         self.of(principal).note(found)
-        await self._kept(principal)
+        await asyncio.shield(self._kept(principal))
 
     def served(self, principal: str, texts: Iterable[str]) -> None:
         """Note the texts of a memory that is served, as another's words."""
         speakers = self.of(principal)
         speakers.note(self._listener.others(speakers.unserved(texts)))
 
-    async def _kept(self, principal: str) -> None:
+    def _kept(self, principal: str) -> Durable:
         records = self.take(principal)
         if records:
-            await self._keep(records)
+            return self._keep(records)
+        nothing: Durable = asyncio.get_running_loop().create_future()
+        nothing.set_result(None)
+        return nothing
 
 
 class RequestWords:
@@ -387,8 +402,9 @@ class RequestWords:
         prefix = self._request.prefix
         for at, (turn, words) in enumerate(zip(self._request.turns, self._turns, strict=True)):
             for said, user, host in zip(turn.said, words.users, words.hosts, strict=True):
-                # If the conversation is a bare string in the body, its place has no index.
-                yield at, (*prefix, at, *said.where) if prefix else said.where, said, user, host
+                if user is not None or host:
+                    # If the conversation is a bare string in the body, its place has no index.
+                    yield at, (*prefix, at, *said.where) if prefix else said.where, said, user, host
 
 
 def _beside(request: ModelRequest) -> list[Said]:

@@ -25,7 +25,7 @@ from policy.model import Memory, MemoryClass, Principal, PrincipalId, Tenant
 from policy.verdict import Reason
 from policy.withheld.matching import Sight, StoredText
 from policy.withheld.words import Printer, orders_of, unpacked
-from proxy.dialects.model.anthropic.withheld import thinks, withhold
+from proxy.dialects.model.anthropic.withheld import withhold
 from proxy.dialects.model.bodies import bare_of_tokens
 from proxy.dialects.model.openai.withheld import withhold_chat, withhold_responses
 from proxy.dialects.model.reading import object_of
@@ -37,7 +37,7 @@ from proxy.seams.faults import NotFound
 from proxy.seams.observations import ReviewPage
 from proxy.seams.pace import Pace
 from proxy.withhold.asking import NOWHERE, Asking, Conversation, Replies
-from proxy.withhold.first_speakers import AllSpeakers, RequestWords
+from proxy.withhold.first_speakers import AllSpeakers, Durable, RequestWords
 from proxy.withhold.state import (
     Begun,
     Cleared,
@@ -294,8 +294,8 @@ class Withholding:
         with contextlib.suppress(StorageError):
             self._log.add(map(encode, self.speakers.take(principal_id)))
 
-    async def _keep_spoken(self, records: list[Spoke]) -> None:
-        await self._log.append(map(encode, records))
+    def _keep_spoken(self, records: list[Spoke]) -> Durable:
+        return self._log.add(map(encode, records))
 
     def refused(self) -> tuple[str, ...]:
         """The candidates whose texts are withheld, and that a person may forgive."""
@@ -370,8 +370,10 @@ class Withholding:
 
     # ---- hearing who said what first -------------------------------------------------------------
 
-    async def entered(self, principal_id: PrincipalId, request: ModelRequest) -> RequestWords:
-        """Note who says what in a model request; durable when this returns.
+    async def entered(
+        self, principal_id: PrincipalId, request: ModelRequest
+    ) -> tuple[RequestWords, Durable]:
+        """Note who says what in a model request, and return when that is durable.
 
         Raises:
             StorageError: The record could not be written.
@@ -392,11 +394,14 @@ class Withholding:
         body: dict[str, Json],
         left: Callable[[], Leave],
         conversation: Conversation = NOWHERE,
+        *,
+        thinks: bool = False,
     ) -> dict[str, Json]:
         """The body of a model request without withheld texts; the same object if it has none.
 
         `left` tells which texts stay as they are; it is called only where something might be
-        removed. New withholdings are durable when this returns.
+        removed. `thinks`: the conversation has blocks that fit only what was sent before them. New
+        withholdings are durable when this returns.
 
         Raises:
             StorageError: It is unknown what may be shown, or the record could not be written.
@@ -406,7 +411,7 @@ class Withholding:
         sight = Sight(conversation.sessions, by_model=True)
         told = bool(kept.withheld.any_in(sight) or kept.texts or kept.results)
         told = told or bool(kept.convicted or kept.spared)
-        if not told and not (api == "anthropic" and thinks(body)):
+        if not told and not thinks:
             return body
         asking = Asking(kept, self._printer, conversation)
         made = WITHHOLD.get(api, sieved_body)(body, left(), asking)

@@ -86,7 +86,8 @@ class SealedLog:
         if batch.bytes > QUEUE_LEN_MAX:
             raise StoreUnavailable("the session ledger cannot keep up")
         if self._writing is None:
-            self._start()
+            # What is queued in the same turn of the loop is written together.
+            asyncio.get_running_loop().call_soon(self._start)
         return batch.done
 
     async def append(self, records: Iterable[bytes] = ()) -> None:
@@ -96,10 +97,10 @@ class SealedLog:
         await asyncio.shield(self.add(records))
 
     def _start(self) -> None:
-        batch = self._writing = self._open
-        self._open = None
-        if batch is None:
+        batch = self._open
+        if batch is None or self._writing is not None:
             return
+        self._writing, self._open = batch, None
         loop = asyncio.get_running_loop()
         loop.run_in_executor(self._pool, self._write, batch.records).add_done_callback(self._settle)
 

@@ -23,10 +23,11 @@ class Readings(Protocol):
         """
         ...
 
-    def each(self, parts: list[Json], read: Callable[[dict[str, Json]], _R]) -> list[_R]:
+    def each(self, parts: list[Json], read: Callable[[dict[str, Json]], _R]) -> tuple[_R, ...]:
         """The value of `read` for each element of a list.
 
-        An element that is no object counts as empty.
+        An element that is no object counts as empty. The values are `Repeated` ones if the list
+        begins as an earlier one did.
         """
         ...
 
@@ -35,8 +36,8 @@ class _Afresh:
     def of(self, part: dict[str, Json], read: Callable[..., _R], *args: object) -> _R:
         return read(part, *args)
 
-    def each(self, parts: list[Json], read: Callable[[dict[str, Json]], _R]) -> list[_R]:
-        return [read(object_of(part)) for part in parts]
+    def each(self, parts: list[Json], read: Callable[[dict[str, Json]], _R]) -> tuple[_R, ...]:
+        return tuple([read(object_of(part)) for part in parts])
 
 
 AFRESH: Final[Readings] = _Afresh()

@@ -78,6 +78,8 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     # Whether the provider may run a search of its own without showing what it found.
     searches: bool = False
+    # Whether the conversation has blocks that the provider signed, so that a change unbinds them.
+    thinks: bool = False
 
 
 class ModelReply(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from proxy.dialects.model.reading import (
     AFRESH,
     Readings,
     call_of,
+    kind_of,
     list_of,
     object_of,
     result_in,
@@ -52,16 +53,22 @@ def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelReq
 
     Parts that are not understood count as unplaced, and are never refused.
     """
-    thread = object_of(body.get("thread"))
+    thread, messages = object_of(body.get("thread")), list_of(body.get("messages"))
     return ModelRequest(
         system=said_in(body.get("system"), ("system",), Voice.SYSTEM),
         prefix=("messages",),
-        turns=tuple(readings.each(list_of(body.get("messages")), read_turn)),
+        turns=readings.each(messages, read_turn),
         catalogue=tuple([readings.of(object_of(tool), _tool, at) for at, tool in _tools(body)]),
         continues=text_of(thread.get("previous_message_id")),
         streams=body.get("stream") is True,
         model=text_of(body.get("model")) or "",
+        thinks=any(readings.each(messages, _thinks)),
     )
+
+
+def _thinks(message: dict[str, Json]) -> bool:
+    """Whether a message has signed blocks."""
+    return any(kind_of(block) in _SIGNED for block in list_of(message.get("content")))
 
 
 def read_turn(message: dict[str, Json]) -> Turn:

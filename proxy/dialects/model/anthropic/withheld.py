@@ -37,7 +37,6 @@ from proxy.dialects.strict_json.tolerant import Json
 _CALLS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 _RESULTS: Final = frozenset({"tool_result", "mcp_tool_result"})
 _THINKING: Final = frozenset({"thinking", "redacted_thinking"})
-_THOUGHTS: Final = (*_THINKING,)
 _CLEARS_THINKING: Final = "clear_thinking"
 _TURNS: Final = "messages"
 
@@ -180,20 +179,6 @@ def _emptied(
     if kind in _RESULTS:
         return {**block, "content": said, "is_error": True}
     return block
-
-
-def thinks(body: dict[str, Json]) -> bool:
-    """Whether the conversation has signed thinking blocks."""
-    # The function runs over the whole history of each request, so it must not call a function for
-    # each block.
-    for message in list_of(body.get(_TURNS)):
-        blocks = message.get("content") if isinstance(message, dict) else None
-        for block in blocks if isinstance(blocks, list) else ():
-            # `in` a tuple compares and hashes nothing: a client may send an array as a block's
-            # type.
-            if isinstance(block, dict) and block.get("type") in _THOUGHTS:
-                return True
-    return False
 
 
 def _without_thinking(

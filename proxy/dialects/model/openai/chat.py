@@ -64,7 +64,7 @@ def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelReq
     return ModelRequest(
         system=(),
         prefix=("messages",),
-        turns=tuple(readings.each(list_of(body.get("messages")), read_turn)),
+        turns=readings.each(list_of(body.get("messages")), read_turn),
         catalogue=tuple(catalogue),
         streams=body.get("stream") is True,
         model=text_of(body.get("model")) or "",

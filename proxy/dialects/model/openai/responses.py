@@ -66,7 +66,8 @@ def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelReq
     given = body.get("input")
     whole = isinstance(given, str)
     turns = (
-        [Turn(said=said_in(given, (), Voice.USER))]
+        # A bare string is the whole value of `input`, so the place of its text has no index.
+        (Turn(said=said_in(given, ("input",), Voice.USER)),)
         if whole
         else readings.each(list_of(given), read_turn)
     )
@@ -76,9 +77,8 @@ def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelReq
     )
     return ModelRequest(
         system=said_in(body.get("instructions"), ("instructions",), Voice.SYSTEM),
-        # A bare string is the whole value of `input`, so the place of its text has no index.
         prefix=() if whole else ("input",),
-        turns=tuple(_whole(turn) for turn in turns) if whole else tuple(turns),
+        turns=turns,
         catalogue=tuple(_catalogue(body, readings)),
         continues=continues,
         streams=body.get("stream") is True,
@@ -145,12 +145,6 @@ def _elsewhere(item: dict[str, Json], kind: str) -> tuple[Said, ...]:
         return ()
     text = text_of(item.get(key)) or ""
     return (Said(where=(key,), text=text, voice=Voice.UNPLACED, sealed=True),)
-
-
-def _whole(turn: Turn) -> Turn:
-    return Turn(
-        said=tuple(Said(where=("input",), text=one.text, voice=one.voice) for one in turn.said)
-    )
 
 
 def _call(item: dict[str, Json], kind: str) -> ModelCall:

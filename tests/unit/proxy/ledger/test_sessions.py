@@ -218,4 +218,4 @@ async def test_a_served_memory_is_known_again_in_json_of_any_style(
     for value, known in ((found, ["m1"]), (other, [])):
         text = json.dumps(value, separators=separators)
         entered = await ledger.ask(user(ASKED), assistant("", call("c1")), result("c1", text))
-        assert [one.memory_id for turn in entered.turns for one in turn] == known
+        assert [one.memory_id for turn in entered.turns.values() for one in turn] == known

@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.model import PrincipalId
-from proxy.dialects.model.api import APIS, CHAT, of_program
+from proxy.dialects.model.api import ANTHROPIC, APIS, CHAT, of_program
+from proxy.dialects.model.transcript import Turn
 from proxy.dialects.strict_json.tolerant import read_body
-from proxy.model.recurring import Recurring
+from proxy.model.recurring import BEGINNINGS_MAX, Recurring
+from proxy.seams.by_identity import Past, past_of
 from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
@@ -48,6 +50,53 @@ def test_a_body_says_what_it_says_without_memory(bodies: list[dict[str, Any]]) -
             read = kept.body(ADA, raw)
             assert read == read_body(raw)
             assert api.read_request(read, kept) == api.read_request(read_body(raw))
+
+
+_SAID = st.sampled_from([
+    {"role": "user", "content": "Compare chairs."},
+    {"role": "assistant", "content": [{"type": "text", "text": "This one."}]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "1"}]},
+    *(1, 12, "1", "12", [1], [[1]], None),
+])  # fmt: skip
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 40), st.lists(_SAID, min_size=1, max_size=24), st.booleans()),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_a_history_that_goes_on_forks_or_changes_says_what_it_says_without_memory(
+    steps: list[tuple[int, list[Any], bool]],
+) -> None:
+    """Each request keeps so many messages of the one before it, and adds others."""
+    kept = Recurring()
+    messages: list[Any] = []
+    for keeps, more, compact in steps:
+        messages = [*messages[:keeps], *more]
+        spaces = (",", ":") if compact else (", ", ": ")
+        raw = json.dumps({"messages": messages, "input": messages}, separators=spaces).encode()
+        for api in APIS:
+            read = kept.body(ADA, raw)
+            assert read == read_body(raw)
+            assert api.read_request(read, kept) == api.read_request(read_body(raw))
+
+
+def test_of_a_history_that_goes_on_all_but_the_newest_is_one_object() -> None:
+    kept = Recurring()
+    pasts: list[Past[Turn] | None] = []
+    for turns in (40, 42, 44, 46, 60):
+        for whose in (ADA, GRACE):
+            body = kept.body(whose, json.dumps(conversation(turns)).encode())
+            read = CHAT.read_request(body, kept)
+            pasts.append(past_of(read.turns))
+            assert past_of(read.turns) is not past_of(ANTHROPIC.read_request(body, kept).turns)
+    lengths = [0 if past is None else len(past.values) for past in pasts]
+    assert lengths == [36, 36, 36, 36, 36, 36, 42, 42, 56, 56]
+    mine = pasts[::2]
+    assert mine[0] is mine[1] is mine[2] is not None
+    assert all(a is not b for a, b in zip(mine, pasts[1::2], strict=True)), "others have their own"
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
@@ -86,6 +135,16 @@ def test_what_is_kept_has_an_end() -> None:
         body = {"messages": [{"role": "user", "content": f"{number} {at}"} for at in range(7)]}
         kept.body(ADA, json.dumps(body).encode())
     assert kept.count <= 2 * 10
+
+
+def test_the_beginnings_that_are_kept_have_an_end() -> None:
+    kept = Recurring(count_max=0)
+    for number in range(3 * BEGINNINGS_MAX):
+        kept.body(PrincipalId(f"key:{number}"), json.dumps(conversation(20)).encode())
+    assert kept.count <= BEGINNINGS_MAX * 16 + 44, "of each 16, and one request's parts"
+    small = Recurring(bytes_max=2_000, count_max=0)
+    small.body(ADA, json.dumps(conversation(20)).encode())
+    assert small.count <= 16 + 44
 
 
 @pytest.mark.parametrize("raw", [b"", b"[]", b'{"messages": [}', b'{"messages": ["\xff"]}', b"7"])

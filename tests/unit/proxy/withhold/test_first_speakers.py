@@ -50,7 +50,8 @@ async def heard(
     withholding: Withholding, *messages: Json, system: str = GUARD, who: Principal = AGENT
 ) -> RequestWords:
     request = ANTHROPIC.read_request({"system": system, "messages": [*messages]})
-    return await withholding.entered(who.principal_id, request)
+    words, _ = await withholding.entered(who.principal_id, request)
+    return words
 
 
 def user(text: Json) -> Json:
@@ -77,7 +78,7 @@ async def sent(withholding: Withholding, *messages: Json, system: str = GUARD) -
 async def test_her_words_and_those_of_her_program_are_left_alone(one: Rig, api: ModelApi) -> None:
     text = f"{ASKED}\n\n<recall>Chairs are firm.</recall>"
     request = api.read_request(body(api, text))
-    leave = (await one.withholding.entered(AGENT.principal_id, request)).leave()
+    leave = (await one.withholding.entered(AGENT.principal_id, request))[0].leave()
     at = 1 if api is CHAT else 0
     key = "input" if api is RESPONSES else "messages"
     assert leave.typed == {(key, at, "content"): ((0, len(f"{ASKED}\n\n")),)}
@@ -95,7 +96,7 @@ async def test_her_words_and_those_of_her_program_are_left_alone(one: Rig, api: 
     more[key].append(told)
     await one.withholding.entered(AGENT.principal_id, api.read_request(more))
     later = api.read_request(body(api, text, system=ORDER, tool=ORDER))
-    leave = (await one.withholding.entered(AGENT.principal_id, later)).leave()
+    leave = (await one.withholding.entered(AGENT.principal_id, later))[0].leave()
     assert leave.trusted == frozenset(place for place in leave.trusted if place[-1] == "name")
     assert ORDER not in leave.stands
 
