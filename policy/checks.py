@@ -275,7 +275,7 @@ def _reachable(candidate: Candidate, provenance: Provenance, facts: Facts) -> bo
 
 
 def _unseen(candidate: Candidate, provenance: Provenance, facts: Facts) -> Finding:
-    """Whether our store does not know the memory that a call to another server would change.
+    """The finding where our store does not know the memory that a call would change upstream.
 
     The server may have it all the same, older than the gate or written by somebody else. Then it
     may be the user's own, and only a person may change it.

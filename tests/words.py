@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SHIPPED = ("policy", "proxy", "storage", "telemetry")
 DRAWN = 60
 _PRAGMA = re.compile(r"#!|#\s*(?:noqa|type:|pyright:|fmt:|pragma)")
+# Words that this project used where its field has others (docs/glossary.md).
+PRIVATE = ("goes on", "stands", "told", "says", "behind", "nobody")
 Documented: TypeAlias = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -95,6 +97,14 @@ def wordings(packages: tuple[str, ...] = SHIPPED) -> tuple[Wording, ...]:
         file, tree = path.relative_to(ROOT).as_posix(), ast.parse(source)
         found += [*_docstrings(file, tree), *_comments(file, source, tree)]
     return tuple(found)
+
+
+def private_words() -> dict[str, int]:
+    """How often each private word is in comments, docstrings and pages, records left out."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    texts = [one.text for one in wordings()] + [page.read_text("utf-8") for page in pages]
+    everything = re.sub(r"\s+", " ", "\n".join(texts)).lower()
+    return {word: len(re.findall(rf"\b{word}\b", everything)) for word in PRIVATE}
 
 
 def drawn(seed: str, count: int = DRAWN) -> list[Wording]:

@@ -129,7 +129,7 @@ def _language_within(text: str) -> Language:
 
 
 def _language_of_strings(value: object, tail: str) -> Language:
-    """Whether JSON reads as an order or an attack; JSON that is nested too deep counts as one.
+    """The kind of text that JSON reads as; JSON that is nested too deep counts as an attack.
 
     Each string is read by itself, and all of them in a row behind the text, as a recall shows them.
     """

@@ -52,7 +52,7 @@ _PART: Final = re.compile(r"[\s\S]{128,}?(?:[.!?]\s|\n)|[\s\S]++")
 
 
 def language_of(shape: str) -> Language:
-    """Whether a text is plain, a directive or an injection; `shape` is its skeleton."""
+    """The kind of a text: plain, a directive or an injection; `shape` is its skeleton."""
     found = _spoken(shape)
     if _LEET_SIGN.search(shape):
         for letters in _LEET:

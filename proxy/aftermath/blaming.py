@@ -213,7 +213,7 @@ class Blaming:
     # ---- handling one case after the other -------------------------------------------------------
 
     async def check(self, signal: Signal) -> None:
-        """Whether anything is kept of the answer, and the words can be looked for.
+        """Check that a record is kept of the answer, and that the words can be looked for.
 
         Raises:
             NothingKept: There is no record of what was shown, or of what the model was asked.
@@ -465,7 +465,7 @@ class Blaming:
     async def _said_again(
         self, case_id: str, signal: Signal, judge: RuleJudge, evidence: Evidence, ask: Ask
     ) -> bool | None:
-        """Whether the model is wrong again, by the rules, where it reads these memories alone."""
+        """True if the model, reading these memories alone, is wrong again; None if unknown."""
         started_ns = self._out.clock_ns()
         shown = [one.memory for one in evidence.shown]
         # What was hidden or changed since is in no question, so that it is never sent again.

@@ -190,7 +190,7 @@ class Trials:
 
 
 def _outcome(judge: RuleJudge, found: Sequence[tuple[float, Memory]]) -> tuple[bool, bool, bool]:
-    """Whether what a search found fails a rule, contradicts a trusted memory, or lacks a word."""
+    """Three truths on a finding: it fails a rule, contradicts a trusted memory, lacks a word."""
     judged = judge.judged(judged_memory(memory) for _, memory in found)
     lacking = judge.lacking(memory.text for _, memory in found)
     return bool(judged.failing), bool(judged.doubted), bool(lacking)

@@ -87,7 +87,7 @@ def _created(probe_id: str, directory: Path) -> Finding:
 
 
 def _replaceable(probe_id: str, what: str, path: Path) -> Finding:
-    """Whether the agent could replace some directory on the path to a file."""
+    """The finding on whether the agent could replace a directory on the path to a file."""
     attempt = Attempt(probe_id, f"rename {what} or a directory above it", REFUSED)
     resolved = Path(os.path.realpath(path))
     hole = next((above for above in resolved.parents if _may_rename(above, resolved)), None)

@@ -37,7 +37,7 @@ FILES: Final = "isolation.files"
 
 
 def probe_isolation(root: Path = Path("/")) -> Iterator[Finding]:
-    """Whether no gate's process and no gate's files are visible to this process."""
+    """The findings on whether no gate's process and no gate's files are visible to this process."""
     alone = _processes()
     yield alone
     if alone.verdict is ProbeResult.OK:

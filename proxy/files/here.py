@@ -55,7 +55,7 @@ async def place_of(
 
 
 def _resolved(path: str) -> tuple[bool, str | None]:
-    """Whether the file is a link, and its real path; None if this machine cannot tell."""
+    """A truth (the file is a link) and its real path; None if this machine cannot tell."""
     try:
         file = Path(path)
         if not file.is_absolute():

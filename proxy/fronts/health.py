@@ -89,7 +89,7 @@ class Health:
                 return None
 
     def _readiness(self, query: tuple[tuple[str, str], ...]) -> HttpReply:
-        """Whether the sidecar is ready, as an answer.
+        """The answer to `/readyz`.
 
         A degraded sidecar counts as ready, unless `strict` is asked (decision 008).
 

@@ -35,7 +35,7 @@ class Origins:
         self._names: dict[int, str] = {}
 
     def known(self, ordinal: int) -> tuple[bool, Origin | None]:
-        """Whether the origin of a row was read before, and if so, that origin."""
+        """A truth (the origin of a row was read before) and, if so, that origin."""
         kept = self._kept()
         return ordinal in kept, kept.get(ordinal)
 
@@ -69,7 +69,7 @@ class Origins:
         return _origin(view, row) if _is_low(row) else None
 
     def restricted(self, view: View) -> Callable[[Origin], bool]:
-        """Whether an origin or its principal is latched; read once for each in one search."""
+        """A predicate: an origin or its principal is latched; read once for each in one search."""
         intake = self._engine.parts.judge.intake
 
         @cache

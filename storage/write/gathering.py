@@ -203,7 +203,7 @@ class Gatherer:
         )
 
     def _flags_of(self, text: str | None, metadata_json: str | None) -> tuple[bool, bool]:
-        """Whether a stored text reads as a directive or an injection.
+        """Two truths about a stored text: it reads as a directive, and as an injection.
 
         The answer is cached, because one change after the other leaves the same text.
         """

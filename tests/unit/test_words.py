@@ -7,13 +7,14 @@ are what white space separates; the address of a link is none.
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
 
 from policy.model import Basis, MemoryClass, SourceKind
-from tests.words import DRAWN, drawn, wordings
+from tests.words import DRAWN, drawn, private_words, wordings
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted(
@@ -165,6 +166,38 @@ def test_comments_cite_pages_that_are_there_and_no_design() -> None:
         path, _, place = page.partition("#")
         assert (ROOT / path).is_file(), f"{file}: {page}"
         assert not place or place in _addresses(_text(path)), f"{file}: {page}"
+
+
+# They may only fall, and by rewriting a sentence: the word of the field with its own subject.
+PRIVATE_WORDS_MAX = {
+    "goes on": 0,
+    "stands": 173,
+    "told": 99,
+    "says": 335,
+    "behind": 274,
+    "nobody": 184,
+}
+
+
+def test_the_words_that_are_this_projects_alone_become_fewer() -> None:
+    counted = private_words()
+    assert {
+        word: counted[word] for word in counted if counted[word] > PRIVATE_WORDS_MAX[word]
+    } == {}
+
+
+def test_a_docstring_that_begins_with_whether_is_of_a_truth() -> None:
+    """A first word that promises yes or no, on what returns something else, misleads."""
+    wrong = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for package in ("policy", "proxy", "storage", "telemetry")
+        for path in (ROOT / package).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (ast.get_docstring(node) or "").startswith("Whether ")
+        and ("" if node.returns is None else ast.unparse(node.returns)) != "bool"
+    ]
+    assert wrong == []
 
 
 def test_a_seed_draws_the_same_places_again_and_another_seed_others() -> None:

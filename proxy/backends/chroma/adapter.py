@@ -166,7 +166,7 @@ class Chroma:
         return writes.question(item)
 
     def told(self, item: Unsettled, reply: HttpReply) -> Outcome | None:
-        """Whether the record has what was sent, or for a deletion is gone."""
+        """The outcome that a record shows: it has what was sent, or was deleted."""
         return writes.told(item, reply)
 
     # ---- reads -----------------------------------------------------------------------------------

@@ -191,7 +191,7 @@ def question(item: Unsettled) -> HttpRequest:
 
 
 def told(item: Unsettled, reply: HttpReply) -> Outcome | None:
-    """Whether the record has every part of the write; for a deletion, whether it is gone.
+    """The outcome that a record shows: it has every part of the write, or was deleted.
 
     A change did not arrive where the record is still what it was when the change was judged. None
     where another write may have come since: then nobody can tell whether this one arrived.

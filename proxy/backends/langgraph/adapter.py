@@ -195,7 +195,7 @@ class LangGraph:
         return item_question(*place_of(body))
 
     def told(self, item: Unsettled, reply: HttpReply) -> Outcome | None:
-        """Whether the sent value stands under the key, or for a deletion nothing.
+        """The outcome that a key shows: it has the sent value, or for a deletion none.
 
         None where a new item was sent and another value stands there: the server may have changed
         the value that was sent.

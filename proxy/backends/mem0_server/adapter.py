@@ -134,7 +134,7 @@ class Mem0Server:
         return writes.question(item)
 
     def told(self, item: Unsettled, reply: HttpReply) -> Outcome | None:
-        """Whether the mark is there; for a deletion, whether the memory is gone."""
+        """The outcome that the mark of a memory shows; for a deletion, that its absence shows."""
         return writes.told(item, reply)
 
     # ---- reads -----------------------------------------------------------------------------------

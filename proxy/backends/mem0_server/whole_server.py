@@ -1,7 +1,7 @@
 """A walk over all memories of the server, for an operator's commands.
 
-The server lists a thousand memories at once, and knows no pages. Where it has more, the walk goes
-on with each user, agent and run, and leaves out what it has found under another id.
+The server lists a thousand memories at once, and knows no pages. Where it has more, the walk
+continues with each user, agent and run, and leaves out what it found under another id.
 """
 
 from __future__ import annotations

@@ -196,7 +196,7 @@ def question(item: Unsettled) -> HttpRequest:
 
 
 def told(item: Unsettled, reply: HttpReply) -> Outcome | None:
-    """Whether the memory has the mark; for a deletion, whether it is gone.
+    """The outcome that the mark of a memory shows; for a deletion, that its absence shows.
 
     None where the server did not say.
     """
