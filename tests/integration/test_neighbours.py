@@ -1,6 +1,6 @@
 """What one tenant can read says nothing of how much its neighbours wrote.
 
-The recorded lives are lived twice, alone and beside a tenant that writes between their steps. All
+Each life is lived twice, alone and beside a tenant that writes between their steps. All
 that the life's own clients see, what servers behind are sent, and the spans of its verdicts and
 reads are the same, but for what is random. What an operator sees is not: that is the control.
 """

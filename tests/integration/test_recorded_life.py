@@ -1,12 +1,13 @@
-"""Lives of the sidecar with seeded random bytes and a clock in the test's hand, as once recorded.
+"""A life of the sidecar with seeded random bytes and a clock in the test's hand, as once recorded.
 
-Every answer, everything that went upstream, the audit log and the counters are what they were. What
-changes them on purpose records them anew: `python -m tests.integration.recorded`.
+Every answer, the audit log and the counters are what they were. What changes them on purpose
+records them anew: `python -m tests.integration.recorded`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from policy.checks import STEPS
 from policy.gate import Gate
 from policy.verdict import Reason, Reject
-from tests.integration.recorded.lives import LIVES, recorded
+from tests.integration.recorded.lives import KEPT, LIVES, recorded
 from tests.integration.recorded.recording import Sent, differences, read
 
 if TYPE_CHECKING:
@@ -28,25 +29,122 @@ if TYPE_CHECKING:
     from tests.integration.recorded.recording import Recording, Step
 
 
-# Those that have a server behind them.
-BEHIND = ("mcp", "model")
-
-
-@pytest.mark.parametrize("name", LIVES)
-def test_a_life_is_the_one_that_was_recorded(tmp_path: Path, name: str) -> None:
-    told = differences(read(name), recorded(name, tmp_path))
+def test_the_life_is_the_one_that_was_recorded(tmp_path: Path) -> None:
+    told = differences(read(), recorded(KEPT, tmp_path))
     assert told == [], "\n".join(told)
 
 
-@pytest.mark.parametrize("name", LIVES)
-def test_a_recording_holds_what_was_admitted_held_and_refused(name: str) -> None:
-    kept = read(name)
+def test_the_recording_holds_what_was_admitted_held_and_refused() -> None:
+    kept = read()
     decided = {leaf.fields.get("decision") for leaf in kept.leaves}
     assert {"admit", "hold", "reject"} <= decided
     assert len(kept.steps) >= 20
     assert kept.checkpoint.splitlines()[1] == str(len(kept.leaves))
-    if name in BEHIND:
-        assert sum(len(step.upstream) for step in kept.steps) >= 20
+
+
+FORBIDDEN: Final = "this route configures or empties the store: an operator's act, not an agent's"
+
+
+class Outline(NamedTuple):
+    """What became of a life: verdicts by reason, requests upstream, and words in some answers."""
+
+    decided: dict[str, int]
+    upstream: int
+    told: dict[str, tuple[str, str]]
+
+
+# Of the other lives: what is in no unit test's words. They are compared whole with themselves,
+# beside a neighbour, in `test_neighbours.py`.
+OTHERS: Final = {
+    "mem0": Outline(
+        {"admit": 17, "class_floor": 3, "source_class_forbidden": 2},
+        upstream=0,
+        told={
+            "mem0.bare.reset": (f"403 {FORBIDDEN}", FORBIDDEN),
+            "mem0.bare.configure": (f"403 {FORBIDDEN}", FORBIDDEN),
+            "mem0.bare.delete": ("200", '{"message":"Memory deleted successfully"}'),
+            "mem0.platform.delete": ("200", '{"message":"Memory deleted successfully!"}'),
+            "mem0.bare.delete_where": ("200", '{"message":"All relevant memories deleted"}'),
+            "mem0.platform.malformed.no_id": (
+                "400 One of the filters: app_id, user_id, agent_id, run_id is required!",
+                "One of the filters: app_id, user_id, agent_id, run_id is required!",
+            ),
+            "mem0.platform.malformed.field": (
+                "422 immutable: not a field of this route",
+                "immutable: not a field of this route",
+            ),
+            "mem0.platform.malformed.image": (
+                "422 messages[0].content: only parts of type text are kept",
+                "messages[0].content: only parts of type text are kept",
+            ),
+            "mem0.platform.batch.update": ("200", "1 were not, see results"),
+        },
+    ),
+    "mcp": Outline(
+        {"admit": 12, "class_floor": 7, "denied_by_person": 3, "person_required": 1},
+        upstream=33,
+        told={
+            "mcp.write.hold": ("200", "1 of 2 items were not stored.\\nNot stored yet (class_fl"),
+            "mcp.write.lost": ("200", "Whether it stored this is not known yet"),
+            "mcp.delete.entities": ("200", "Not deleted yet (person_required, L3)"),
+            "mcp.unknown_tool": ("200", "Not done (unknown_tool)."),
+            "mcp.malformed.arguments": ("200", "(arguments: entities[].entityType: missing)"),
+            "mcp.malformed.array": ("400", '"message":"batches of messages are not relayed"'),
+            "mcp.malformed.nan": ("400", '"message":"body: NaN and Infinity are not JSON"'),
+            "mcp.session.unknown": ("404", '{"code":-32001,"message":"no such session: send i'),
+            "mcp.stateless.contradiction": ("400", '{"code":-32020,"message":"mcp-name: not the'),
+            "mcp.person": (
+                "200",
+                '"method":"elicitation/create","params":{"mode":"url","url":"htt',
+            ),
+            "mcp.person.deny.came_back": ("200", "Not stored (denied_by_person, L1)."),
+            "mcp.tools.changed.write": ("200", "Not done (tools_changed)."),
+        },
+    ),
+    "store": Outline(
+        {"admit": 16, "class_floor": 3, "denied_by_person": 1},
+        upstream=0,
+        told={
+            "store.remove": ("", '{"success":true,"message":"Entities deleted successfully"}'),
+            "store.hold": ("", "1 of 4 items were not stored.\\nNot stored yet (class_floor, L1)"),
+            "store.unknown_tool": ("", "params.name: there is no such tool"),
+            "store.malformed.arguments": ("", "arguments: entities[]: not of the expected type"),
+            "store.malformed.array": ("", '"message":"batches of messages are not relayed"'),
+            "store.method.unknown": ("", '{"code":-32601,"message":"this method is not served"}'),
+        },
+    ),
+    "model": Outline(
+        {"admit": 9, "class_floor": 6, "source_class_forbidden": 1},
+        upstream=51,
+        told={
+            "model.chat.page.withheld": ("200", "I read: This result was withheld: it repeats a"),
+            "model.file.withheld": ("403", "Mnemogate: withheld: the body of this request carries"),
+            "model.hosted.vector_stores": ("403", "Mnemogate: unknown_write: this route would"),
+            "model.anthropic.thread": ("400", '"error_code":"thread_unsupported_request"'),
+            "model.anthropic.key.wrong": ("401", '{"type":"authentication_error","message":"Mn'),
+            "model.chat.malformed": ("400", '"param":null,"code":"bad_request"'),
+            "model.responses.conversation": ("400", "what came before is not known here; send"),
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_life_has_the_verdicts_and_the_answers_that_it_had(
+    tmp_path: Path, name: str
+) -> None:
+    lived = recorded(name, tmp_path)
+    verdicts = [leaf.fields for leaf in lived.leaves if "decision" in leaf.fields]
+    expected = OTHERS[name]
+    assert Counter(one.get("reason") or one["decision"] for one in verdicts) == expected.decided
+    assert sum(len(step.upstream) for step in lived.steps) == expected.upstream
+    steps = {step.name: step for step in lived.steps}
+    for step, (status, words) in expected.told.items():
+        assert (steps[step].status, words in steps[step].body) == (status, True), steps[step].body
+
+
+def test_each_life_is_recorded_or_outlined() -> None:
+    assert {KEPT, *OTHERS} == set(LIVES)
 
 
 class Mistaken(Gate):
@@ -60,8 +158,8 @@ class Mistaken(Gate):
 
 
 def test_one_changed_reason_is_told_with_its_step_its_leaf_and_its_counter(tmp_path: Path) -> None:
-    kept = read("native")
-    told = differences(kept, recorded("native", tmp_path, Mistaken(STEPS)))
+    kept = read()
+    told = differences(kept, recorded(KEPT, tmp_path, Mistaken(STEPS)))
     (step,) = [one for one in told if one.startswith("step native.reject: body differs")]
     assert "source_class_forbidden" in step
     assert "class_floor" in step
@@ -75,17 +173,6 @@ def _step(kept: Recording, **changed: object) -> Recording:
     steps: tuple[Step, ...] = kept.steps
     other = msgspec.structs.replace(steps[3], **changed)
     return msgspec.structs.replace(kept, steps=(*steps[:3], other, *steps[4:]))
-
-
-def test_comparing_names_the_request_upstream_that_differs() -> None:
-    kept = read("mcp")
-    for part in ("request", "headers", "body"):
-        at, step = next((at, step) for at, step in enumerate(kept.steps) if step.upstream)
-        sent = msgspec.structs.replace(step.upstream[0], **{part: "another"})
-        other = msgspec.structs.replace(step, upstream=(sent, *step.upstream[1:]))
-        steps = (*kept.steps[:at], other, *kept.steps[at + 1 :])
-        (told,) = differences(kept, msgspec.structs.replace(kept, steps=steps))
-        assert told.startswith(f"step {step.name}: upstream 0: {part} differs")
 
 
 def _leaf(kept: Recording, **changed: object) -> Recording:
@@ -124,7 +211,7 @@ CHANGES: dict[str, Callable[[Recording], Recording]] = {
 
 @pytest.mark.parametrize("place", CHANGES)
 def test_comparing_names_the_one_place_that_differs(place: str) -> None:
-    kept = read("native")
+    kept = read()
     assert differences(kept, kept) == []
     (told,) = differences(kept, CHANGES[place](kept))
     assert told.startswith(f"{place} differs")
@@ -141,7 +228,7 @@ GAPS: dict[str, Callable[[Recording], Recording]] = {
 
 @pytest.mark.parametrize("expected", GAPS)
 def test_comparing_tells_what_is_missing(expected: str) -> None:
-    kept = read("native")
+    kept = read()
     for one, other in ((kept, GAPS[expected](kept)), (GAPS[expected](kept), kept)):
         (told,) = differences(one, other)
         assert told.startswith(expected)

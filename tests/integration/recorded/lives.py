@@ -1,4 +1,4 @@
-"""The recorded lives by name, and how each is lived."""
+"""Lives by name, and how each is lived; one of them is recorded."""
 
 from __future__ import annotations
 
@@ -134,6 +134,8 @@ async def _model(base: Path, world: World, gate: Gate) -> Recording:
             return await recorder.recording()
 
 
+# The one that is kept: it has every call of the agent's API and of the operator's.
+KEPT: Final = "native"
 LIVES: Final[dict[str, Life]] = {
     "native": _without_servers(native_life),
     "mem0": _without_servers(mem0_life),
