@@ -23,10 +23,10 @@ from policy.after.case_steps import CaseMode, CaseSignal, CaseStep
 from policy.after.matchers import Matcher, check_matcher
 from policy.after.rule_judge import RuleJudge
 from policy.after.signals import SignalKind
-from policy.model import MemoryId, PrincipalId
+from policy.model import Hit, MemoryId, PrincipalId
 from policy.text.whole_words import EntryError
 from policy.verdict import InvariantBroken
-from proxy.aftermath.replay import Evidence, NothingKept, Place, Replays
+from proxy.aftermath.replay import Evidence, NothingKept, Replays
 from proxy.aftermath.rounds import Round, judged_alone, nobody_judges, planned, suspects_among
 from proxy.aftermath.rules import Spoken, accused, fit_texts, rules_for
 from proxy.seams.cases import AsksJudges, OnConviction, ReplaysModels, ShownMemory, Signal
@@ -386,7 +386,7 @@ class Blaming:
             case = await self._cases.order(NameRelated(case.case_id, related))
         return case
 
-    def _accused(self, found: Round, places: tuple[Place, ...]) -> list[Accused]:
+    def _accused(self, found: Round, places: tuple[Hit, ...]) -> list[Accused]:
         """The culprits of a round, with the earlier texts that may be shown in their place."""
         return accused(
             found.culprits, places, lambda memory: fit_texts(self._reader, found.judge, memory)
@@ -433,7 +433,7 @@ class Blaming:
         case_id: str,
         signal: Signal,
         evidence: Evidence,
-        places: tuple[Place, ...],
+        places: tuple[Hit, ...],
         *,
         whole_cause: bool,
     ) -> Round:
@@ -479,7 +479,7 @@ class Blaming:
         return fails
 
     async def _fails(
-        self, case_id: str, signal: Signal, evidence: Evidence, places: tuple[Place, ...]
+        self, case_id: str, signal: Signal, evidence: Evidence, places: tuple[Hit, ...]
     ) -> bool:
         """Whether the memories that a search finds now still make the answer wrong.
 
@@ -497,7 +497,7 @@ class Blaming:
         case_id: str,
         signal: Signal,
         evidence: Evidence,
-        places: tuple[Place, ...],
+        places: tuple[Hit, ...],
         present: frozenset[str],
         *,
         repeat: int = 0,
@@ -530,7 +530,7 @@ class Blaming:
             )
         )
 
-    def _plan(self, signal: Signal, places: Iterable[Place], *, whole_cause: bool) -> Plan:
+    def _plan(self, signal: Signal, places: Iterable[Hit], *, whole_cause: bool) -> Plan:
         suspects, trusted = suspects_among(places)
         if signal.judge is None:
             limits = Limits(asks_max=self._models.asks_left())

@@ -12,19 +12,12 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from policy.model import Memory, MemoryId, Tenant
+from policy.model import Hit, Memory, MemoryId, Tenant
 from proxy.seams.cases import Signal
 from storage.features.recalls import Recall, Recalled, Recalls
 from storage.interfaces import MemoryReader
 
 _LISTED_MAX: Final = 50
-
-
-class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory as an answer showed it: its version then, and the cosine by which it ranked."""
-
-    memory: Memory
-    score: float
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +28,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     tenant: Tenant
-    shown: tuple[Place, ...]
+    shown: tuple[Hit, ...]
     searches: tuple[Recall, ...]
     lost: bool = False
     question: str = ""
@@ -86,18 +79,18 @@ class Replays:
         memory = self._reader.get(signal.tenant, MemoryId(signal.memory_id or ""))
         if memory is None:
             raise NothingKept("there is no such memory")
-        return Evidence(tenant=signal.tenant, shown=(Place(memory=memory, score=1.0),), searches=())
+        return Evidence(tenant=signal.tenant, shown=(Hit(memory=memory, score=1.0),), searches=())
 
-    def still_shown(self, evidence: Evidence) -> tuple[Place, ...]:
+    def still_shown(self, evidence: Evidence) -> tuple[Hit, ...]:
         """Those of the shown memories that a read could still show, and show unchanged."""
         return tuple(one for one in evidence.shown if self._stands(one.memory))
 
-    def fresh(self, evidence: Evidence) -> tuple[Place, ...]:
+    def fresh(self, evidence: Evidence) -> tuple[Hit, ...]:
         """The memories that the same searches find now, each once.
 
         Memories that were shown without a search are included.
         """
-        found: dict[MemoryId, Place] = {}
+        found: dict[MemoryId, Hit] = {}
         searched: set[int] = set()
         for search in evidence.searches:
             if search.vector is None or search.where is None:
@@ -112,13 +105,13 @@ class Replays:
                 exact=True,
             )
             for hit in hits:
-                found.setdefault(hit.memory.memory_id, Place(memory=hit.memory, score=hit.score))
+                found.setdefault(hit.memory.memory_id, hit)
         for place in evidence.shown:
             if place.memory.ordinal in searched:
                 continue
             now = self._reader.get(evidence.tenant, place.memory.memory_id)
             if now is not None:
-                found.setdefault(now.memory_id, Place(memory=now, score=place.score))
+                found.setdefault(now.memory_id, Hit(memory=now, score=place.score))
         return tuple(found.values())
 
     def _of(
@@ -131,13 +124,13 @@ class Replays:
     ) -> Evidence:
         hits = tuple(hits)
         rows = self._recalls.memories(tenant, [one.ordinal for one in hits])
-        shown: dict[MemoryId, Place] = {}
+        shown: dict[MemoryId, Hit] = {}
         for one in hits:
             memory = rows.get(one.ordinal)
             if memory is None:
                 lost = True
                 continue
-            shown.setdefault(memory.memory_id, Place(memory=memory, score=one.score or 0.0))
+            shown.setdefault(memory.memory_id, Hit(memory=memory, score=one.score or 0.0))
         question = next((one.query for one in searches if one.query), "")
         return Evidence(
             tenant=tenant,

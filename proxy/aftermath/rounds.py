@@ -8,8 +8,7 @@ import msgspec
 
 from policy.after.attribution import Control, Done, Ending, Open, Suspect, believed_first
 from policy.after.rule_judge import RuleJudge
-from policy.model import SourceKind
-from proxy.aftermath.replay import Place
+from policy.model import Hit, SourceKind
 from proxy.aftermath.rule_signals import judged_memory
 
 
@@ -20,8 +19,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     ending: Ending
-    places: tuple[Place, ...]
-    culprits: tuple[Place, ...]
+    places: tuple[Hit, ...]
+    culprits: tuple[Hit, ...]
     suspects: int
     asks: int
     controls: dict[str, bool]
@@ -30,7 +29,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     judge: RuleJudge | None = None
 
 
-def judged_alone(judge: RuleJudge, places: tuple[Place, ...]) -> Round:
+def judged_alone(judge: RuleJudge, places: tuple[Hit, ...]) -> Round:
     """Judge each memory alone. The answer is wrong if one memory is, so no set is replayed.
 
     If a rule contradicts a memory that is trusted as much as the rule itself, that rule blames
@@ -58,7 +57,7 @@ def judged_alone(judge: RuleJudge, places: tuple[Place, ...]) -> Round:
     )
 
 
-def planned(done: Done, places: tuple[Place, ...]) -> Round:
+def planned(done: Done, places: tuple[Hit, ...]) -> Round:
     """The result of a plan of replays."""
     named = frozenset((*done.culprits, *done.accomplices))
     return Round(
@@ -72,7 +71,7 @@ def planned(done: Done, places: tuple[Place, ...]) -> Round:
     )
 
 
-def suspects_among(places: Iterable[Place]) -> tuple[tuple[Suspect, ...], frozenset[str]]:
+def suspects_among(places: Iterable[Hit]) -> tuple[tuple[Suspect, ...], frozenset[str]]:
     """The memories that are trusted less than an operator's word, the most believed first.
 
     And all others.

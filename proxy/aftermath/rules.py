@@ -10,10 +10,9 @@ from policy.after.matchers import Matcher
 from policy.after.rule_judge import RegisteredRule, RuleJudge
 from policy.after.signals import SignalKind
 from policy.anchors import Statements
-from policy.model import Memory, SourceKind
+from policy.model import Hit, Memory, SourceKind
 from policy.text.skeleton import skeleton
 from policy.text.whole_words import words_of
-from proxy.aftermath.replay import Place
 from proxy.aftermath.rule_signals import judged_step, rules_of
 from proxy.seams.cases import Signal
 from storage.features.cases import Accused
@@ -82,8 +81,8 @@ class Spoken:
 
 
 def accused(
-    culprits: Iterable[Place],
-    beside: Iterable[Place],
+    culprits: Iterable[Hit],
+    beside: Iterable[Hit],
     fit: Callable[[Memory], frozenset[str] | None] = lambda _: None,
 ) -> list[Accused]:
     """The culprits, and which of them were true once: a newer, more trusted memory denies those.

@@ -15,12 +15,12 @@ from policy.after.case_steps import CaseMode
 from policy.after.parole import PAROLES_MAX, Against, StepDone, Trial, TrialStep
 from policy.after.rule_judge import RegisteredRule, RuleJudge
 from policy.after.signals import Grade, SignalKind
-from policy.model import Memory, Tenant
+from policy.model import Hit, Memory, Tenant
 from policy.query import EVERYTHING
 from policy.text.whole_words import EntryError
 from policy.trust.ladder import TrustLevel
 from proxy.aftermath.canaries import FOUND_MAX
-from proxy.aftermath.replay import Evidence, NothingKept, Place, Replays
+from proxy.aftermath.replay import Evidence, NothingKept, Replays
 from proxy.aftermath.rule_signals import judged_memory
 from proxy.aftermath.rules import Spoken, accused, rules_for
 from proxy.seams.cases import AsksJudges, ShownMemory, Signal
@@ -107,11 +107,11 @@ class Trials:
             return Against.GONE
         return await self._by_judge(signal.judge, case, question, places)
 
-    def _with(self, memory: Memory, signal: Signal) -> tuple[tuple[Place, ...], bool, str]:
+    def _with(self, memory: Memory, signal: Signal) -> tuple[tuple[Hit, ...], bool, str]:
         """What is still shown of one wrong answer, behind the memory that is tried."""
         if signal.recall_id is None and signal.reply_id is None:
             # The signal was about memories alone, and not about an answer.
-            return (Place(memory=memory, score=1.0),), False, ""
+            return (Hit(memory=memory, score=1.0),), False, ""
         evidence: Evidence = self._replays.evidence(signal)
         places = [
             one
@@ -119,10 +119,10 @@ class Trials:
             if one.memory.memory_id != memory.memory_id
         ]
         scores = {one.memory.memory_id: one.score for one in evidence.shown}
-        mine = Place(memory=memory, score=scores.get(memory.memory_id, 0.0))
+        mine = Hit(memory=memory, score=scores.get(memory.memory_id, 0.0))
         return (mine, *places), evidence.lost, evidence.question
 
-    def _by_rules(self, signal: Signal, places: Sequence[Place]) -> Against | None:
+    def _by_rules(self, signal: Signal, places: Sequence[Hit]) -> Against | None:
         rules = rules_for(signal, self._reader)
         if not rules:
             return Against.GONE
@@ -133,7 +133,7 @@ class Trials:
         return Against.FAILS if found.failing or found.doubted else None
 
     async def _by_judge(
-        self, name: str, case: Case, question: str, places: Sequence[Place]
+        self, name: str, case: Case, question: str, places: Sequence[Hit]
     ) -> Against | None:
         """Ask a caller's judge about all of them, as often as it takes to be sure."""
         shown = tuple(ShownMemory(id=one.memory.memory_id, text=one.memory.text) for one in places)
