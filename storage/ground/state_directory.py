@@ -16,13 +16,14 @@ from typing import Final
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from storage.errors import StoreCorrupt, StoreLocked, StoreUnavailable
+from storage.errors import StoreCorrupt, StoreLocked, StoreUnavailable, UnknownFormat
 from storage.ground.trusted_files import Trust, UnfitFile, read_file
 
 SECRET_LEN: Final = 32
 DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
 LOG_KEY: Final = "log.key"
+_MARK: Final = b"mnemogate state directory, format 1\n"
 _CURSOR_BYTES_MAX: Final = 4_096
 
 
@@ -163,13 +164,24 @@ class StateDirectory:
 
     @property
     def bootstrapped(self) -> bool:
-        """Whether a first commit was ever durable here: then no missing file may be made anew."""
-        return self._marker.exists()
+        """Whether a first commit was ever durable here: then no missing file may be made anew.
+
+        Raises:
+            UnknownFormat: Another version of this program began this directory.
+        """
+        if not self._marker.exists():
+            return False
+        if self._marker.read_bytes() != _MARK:
+            raise UnknownFormat(
+                "the state directory has another format than this version's: run the version that "
+                "began it, or start with another state directory"
+            )
+        return True
 
     def mark_bootstrapped(self) -> None:
         """Record that the first commit is durable. Idempotent."""
         if not self.bootstrapped:
-            write_durably(self._marker, b"mnemogate state directory, format 1\n")
+            write_durably(self._marker, _MARK)
 
     def secrets(self) -> Secrets:
         """Load the secrets, or make them on the first start.

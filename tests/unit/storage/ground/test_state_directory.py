@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from storage.errors import StoreCorrupt, StoreLocked
+from storage.errors import StoreCorrupt, StoreLocked, UnknownFormat
 from storage.ground.state_directory import StateDirectory, write_durably
 
 if TYPE_CHECKING:
@@ -58,6 +58,16 @@ def test_a_secret_missing_from_a_store_in_use_is_not_replaced(
     directory.mark_bootstrapped()
     (directory.root / "secrets" / name).unlink()
     with pytest.raises(StoreCorrupt, match=name):
+        directory.secrets()
+
+
+def test_a_directory_of_another_format_is_refused(directory: StateDirectory) -> None:
+    directory.mark_bootstrapped()
+    assert directory.bootstrapped, "control"
+    (directory.root / "marker").write_bytes(b"mnemogate state directory, format 0\n")
+    with pytest.raises(UnknownFormat, match="another format"):
+        _ = directory.bootstrapped
+    with pytest.raises(UnknownFormat):
         directory.secrets()
 
 
