@@ -183,7 +183,7 @@ class Core:
             for at in models
         )
         self._key(book, session, [history.chain[at] for at in models])
-        found = _Brought(session.session, moment.now_ms)
+        found = _Brought(session, moment.now_ms)
         if unseen:
             found.row(Row("history", 0, reads=True))
         if request.searches and not session.has_read:
@@ -229,7 +229,7 @@ class Core:
             return known
         read = self.reader.turn(turn, book, session.session, calls, reads_foreign=reads_foreign)
         if digest not in session.turns:
-            found.turn(digest, read, len(session.turns))
+            found.turn(digest, read)
         self._index(book.principal, session.session, read.texts)
         self._reads[name] = read.recalled
         if len(self._reads) > READS_MAX:
@@ -299,14 +299,14 @@ class Core:
         session = self.state.session(session_id)
         if book is None or session is None or session.principal != principal_id:
             return
-        found = _Brought(session.session, now_ms)
+        found = _Brought(session, now_ms)
         if reply.heard:
             # What the provider's own tools told the model is indexed before the model's words,
             # because the origins of these words are searched in the index.
             read = self.reader.turn(
                 Turn(said=reply.heard), book, session.session, {}, reads_foreign=True
             )
-            found.turn(None, read, len(session.turns))
+            found.turn(None, read)
             found.row(Row("provider", 0, reads=True))
             self._index(book.principal, session.session, read.texts)
         texts = [*reply.said]
@@ -375,7 +375,7 @@ class Core:
             self.do(Fetched(principal_id, now_ms + LIVE_MS))
             for session in book.sessions.values():
                 if not session.has_read and session.used_ms + LIVE_MS >= now_ms:
-                    found = _Brought(session.session, session.used_ms)
+                    found = _Brought(session, session.used_ms)
                     found.row(msgspec.structs.replace(row, channel="resource"))
                     self._note(found)
 
@@ -441,14 +441,14 @@ class Core:
 class _Brought:
     """What a request or a reply brings into a session, built up while it is read."""
 
-    def __init__(self, session: str, now_ms: int) -> None:
-        self._session = session
+    def __init__(self, session: Session, now_ms: int) -> None:
+        self._session = session.session
         self._now_ms = now_ms
         self._turns: list[int] = []
         self._answers: list[int] = []
         self._rows: list[Row] = []
         self._read: set[str] | None = None
-        self._turn_count = 0
+        self._turn_count = len(session.turns)
         self.roots: list[int] = []
         self.spoken: list[int] = []
         self.calls: list[CallRow] = []
@@ -458,11 +458,11 @@ class _Brought:
         if row.reads:
             self._read = self._read or set()
 
-    def turn(self, digest: int | None, read: TurnRead, before: int) -> None:
-        """Add a turn that is new in its session, which had `before` turns."""
+    def turn(self, digest: int | None, read: TurnRead) -> None:
+        """Add a turn that is new in its session, or with no digest what a reply says there."""
         if digest is not None:
             self._turns.append(digest)
-        self._turn_count = before + len(self._turns)
+            self._turn_count += 1
         for row in read.rows:
             self.row(row)
         self._answers += read.answers

@@ -59,6 +59,12 @@ async def test_a_result_of_a_tool_sets_it_and_names_the_tool_and_the_host() -> N
     assert view is not None
     assert (view.has_read, set(view.read_origins)) == (True, {"fetch", "//harbour.example"})
     assert [one.channel for one in view.segments if one.reads] == ["tool"]
+    # What a model said is of the turn that it answered.
+    await ledger.answer(session, reply("The office opens at nine."))
+    view = ledger.sessions.shown(session.session)
+    assert view is not None
+    turns = 1 + len(session.turns)  # the system text counts as one
+    assert [one.turn for one in view.segments if one.channel == "model"] == [turns]
 
 
 async def test_many_tools_leave_a_host_its_name() -> None:
