@@ -76,6 +76,21 @@ MCP: Final = (
         tests=(at(_CALLS, "test_a_gate_that_cannot_answer_refuses_writes_and_withholds_reads"),),
     ),
     Mutant(
+        row="mcp-hiding",
+        name="the name of a method brings what is withheld",
+        invariant="a quarantined text is in no byte of a server's message",
+        where="proxy.mcp.answers:Answers.shown_unasked",
+        operator=Operator.REPLACE,
+        at="await self._names_what_is_withheld(message)",
+        by="False",
+        tests=(
+            at(
+                "tests/unit/proxy/mcp/test_listings.py",
+                "test_a_method_or_an_id_that_holds_what_is_withheld_brings_nothing",
+            ),
+        ),
+    ),
+    Mutant(
         row="mcp-lost",
         name="an intent is shown",
         invariant="what another server does not have for sure is in no read",

@@ -102,3 +102,16 @@ async def test_an_error_in_place_of_a_listing_passes_the_whole_filter(method: st
         (answer,) = await ends.client_has(1)
     assert answer["error"]["message"] == "not now"
     assert "quiet secret" not in json.dumps(answer)
+
+
+async def test_a_method_or_an_id_that_holds_what_is_withheld_brings_nothing() -> None:
+    guard = MemoryGuard()
+    guard.withheld.add("quiet secret")
+    asked: dict[str, Any] = {"jsonrpc": "2.0", "method": "roots/list", "id": "a quiet secret"}
+    told: dict[str, Any] = {"jsonrpc": "2.0", "method": "notifications/a quiet secret"}
+    plain: dict[str, Any] = {"jsonrpc": "2.0", "method": "notifications/a plain word"}
+    async with relayed(guard, memory()) as ends:
+        await ends.server(asked, told, plain)
+        got = await ends.client_has(1)
+    assert [one["method"] for one in got] == ["notifications/a plain word"]
+    assert b"quiet secret" not in b"".join(ends.to_client)
