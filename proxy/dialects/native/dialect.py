@@ -296,5 +296,6 @@ def _who(result: Identity) -> WhoOut:
         tenant=result.principal.tenant,
         channel=result.principal.channel.value,
         claims=result.principal.claims.value,
+        reads=result.principal.reads.value,
         incarnation=result.incarnation,
     )

@@ -278,6 +278,7 @@ class WhoOut(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str
     channel: str
     claims: str
+    reads: str
     incarnation: str
 
 
