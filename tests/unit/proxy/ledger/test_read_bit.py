@@ -63,8 +63,8 @@ async def test_a_result_of_a_tool_sets_it_and_names_the_tool_and_the_host() -> N
     await ledger.answer(session, reply("The office opens at nine."))
     view = ledger.sessions.shown(session.session)
     assert view is not None
-    turns = 1 + len(session.turns)  # the system text counts as one
-    assert [one.turn for one in view.segments if one.channel == "model"] == [turns]
+    # The system text, her turn, the call, its result.
+    assert [one.turn for one in view.segments if one.channel == "model"] == [4]
 
 
 async def test_many_tools_leave_a_host_its_name() -> None:
