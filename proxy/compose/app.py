@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ctypes
 import logging
 import os
+import resource
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +27,6 @@ from proxy.compose.dialects import dialects_of, unhidden
 from proxy.compose.listening import ADMIN_SOCKET, Fronts, Listening
 from proxy.compose.mcp import McpServing
 from proxy.compose.periodic import repeating
-from proxy.compose.process import no_core_dumps
 from proxy.compose.scrape import Scrape
 from proxy.compose.services import Foundation, Services
 from proxy.compose.telling import tellers
@@ -55,6 +57,23 @@ from storage.interfaces import Failpoint, Store
 from storage.opening import open_store
 from storage.values import StoreStatus
 from telemetry.facade import Telemetry
+
+_PR_SET_DUMPABLE: Final = 4  # The constant PR_SET_DUMPABLE of prctl(2).
+
+
+def no_core_dumps() -> None:
+    """Forbid core dumps of this process, and attaching to it by its user's other processes.
+
+    A dump would write undecided candidates, and the keys that decrypt them, to disk. Programs that
+    the process starts are unaffected: the kernel resets the prctl(2) flag at execve(2). The
+    resource limit is for systems where that call is refused; a program in `core_pattern` ignores
+    it.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
 
 _LOG: Final = logging.getLogger("mnemogate.app")
 START: Final = PrincipalId("mnemogate:start")

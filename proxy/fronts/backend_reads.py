@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
+from sys import getsizeof
 from typing import Final
 
-from policy.model import Principal, Reads, SourceKind
-from proxy.fronts.answers_before import AnswersBefore, LookedThrough, asked
+import msgspec
+
+from policy.model import Hiding, Principal, Reads, SourceKind
 from proxy.fronts.backend_behind import BackendBehind
-from proxy.fronts.backend_tags import TaggedPlaces
 from proxy.guard.keyed import GuardingKeys
 from proxy.seams.faults import MalformedRequest, UpstreamError
 from proxy.seams.guard import Guard, Segment
@@ -16,6 +17,132 @@ from proxy.seams.http_backend import Page, Routed, ShownMemory
 from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.settings.backend import Before
 from storage.errors import StorageError
+
+AGAIN_S: Final = 30.0
+"""How long a place without a tag counts as one; a server may be begun anew from a backup."""
+_PLACES_MAX: Final = 4_096
+
+
+class TaggedPlaces:
+    """The places of one server that have items with the sidecar's tag. Event loop only.
+
+    Agents are shown no tagged item in any mode. A store that was begun anew does not know what was
+    quarantined, and an answer may leave out the metadata by which a tag is seen, so the server is
+    asked for items without the tag. Its filter is slow (at 100,000 records 200 ms instead of 3): it
+    is sent where an item has a tag, or may get one at any moment.
+    """
+
+    def __init__(self, behind: BackendBehind) -> None:
+        self._behind = behind
+        # By the question about a place: until when it counts as a place without a tag.
+        self._without: OrderedDict[str, float] = OrderedDict()
+
+    async def untagged(self, outgoing: HttpRequest) -> HttpRequest:
+        """A read that is forwarded, with the filter where a tagged item may stand.
+
+        Raises:
+            UpstreamError: The server does not answer.
+            Busy: Too many requests to it are under way.
+        """
+        hiding = self._behind.adapter.hiding
+        question = None if hiding is None else hiding.tagged(outgoing)
+        if hiding is None or question is None:
+            return outgoing
+        tags = self._behind.settings.quarantine is Hiding.TAG
+        return hiding.untagged(outgoing) if tags or await self._has_tag(question) else outgoing
+
+    async def _has_tag(self, question: HttpRequest) -> bool:
+        now_s = self._behind.now_s()
+        if now_s < self._without.get(question.path, 0.0):
+            return False
+        reply = await self._behind.ask(question)
+        try:
+            none = reply.status in _ANSWERED and not self._behind.adapter.shown(question, reply)
+        except MalformedRequest:
+            none = False
+        if none:
+            self._without[question.path] = now_s + AGAIN_S
+            self._without.move_to_end(question.path)
+            if len(self._without) > _PLACES_MAX:
+                self._without.popitem(last=False)
+        return not none
+
+
+KEPT_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Bytes that the answers of one server take in memory, those of all readers together."""
+_ENTRY_SIZE: Final = 1_024
+"""What an entry takes beside its strings."""
+
+
+class LookedThrough(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer of the server as the agent gets it.
+
+    `texts` are the strings of memories in it. `is_whole` False: a wider read has to take its place.
+    """
+
+    reply: HttpReply
+    texts: tuple[str, ...]
+    is_whole: bool = True
+
+
+_Asked = tuple[object, ...]
+
+
+def asked(
+    principal: Principal, request: HttpRequest, count: int | None, reply: HttpReply
+) -> _Asked:
+    """All that the finding about an answer depends on, beside what hides memories.
+
+    `count` is for how many memories the server was asked.
+    """
+    reader = (principal.tenant, principal.reads)
+    said = (reply.status, reply.content_type, reply.headers, reply.body)
+    return (*reader, request.method, request.path, request.query, request.body, count, *said)
+
+
+class AnswersBefore:
+    """Answers that were looked through before: an agent reads its whole memory again and again.
+
+    Bounded; the answer that was asked for last is kept longest. Event loop only.
+
+    All that is kept is dropped at the first question after something changed. So a purged text is
+    here no longer than until the next read of its server.
+    """
+
+    def __init__(self) -> None:
+        self._standing: object = None
+        self._kept: OrderedDict[_Asked, LookedThrough] = OrderedDict()
+        self._bytes = 0
+
+    def find(self, standing: object, key: _Asked) -> LookedThrough | None:
+        """What was found in this answer, if nothing that hides memories has changed since."""
+        if standing != self._standing:
+            self._standing = standing
+            self._kept.clear()
+            self._bytes = 0
+        found = self._kept.get(key)
+        if found is not None:
+            self._kept.move_to_end(key)
+        return found
+
+    def keep(self, standing: object, key: _Asked, found: LookedThrough) -> None:
+        """Keep a finding; `standing` is how things stood before the answer was looked through."""
+        size = _size(key, found)
+        if standing != self._standing or size > KEPT_BYTES_MAX or key in self._kept:
+            return
+        self._kept[key] = found
+        self._bytes += size
+        while self._bytes > KEPT_BYTES_MAX:
+            self._bytes -= _size(*self._kept.popitem(last=False))
+
+
+def _size(key: _Asked, found: LookedThrough) -> int:
+    """What one entry takes in memory, however little the server answered."""
+    named = (pair for part in key if isinstance(part, tuple) for pair in part)
+    words = (word for pair in named for word in pair)
+    kept = (key, *key, *words, found.reply.body, *found.texts)
+    return _ENTRY_SIZE + sum(map(getsizeof, kept))
+
 
 # How much wider a read is asked again, where something in its answer is hidden.
 _TIMES: Final = 4

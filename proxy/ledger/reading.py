@@ -6,18 +6,41 @@ blocks that no API places. What a text says decides nothing. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Final, NamedTuple
 
+from policy.labels.seen import HOST
 from policy.model import MemoryId, Origin, SourceKind
 from proxy.dialects.model.transcript import ModelCall, Said, Turn, Voice
 from proxy.dialects.strict_json.in_text import read_container
-from proxy.ledger.hosts import hosts_in
 from proxy.ledger.printing import Printer
 from proxy.ledger.records import Row
 from proxy.ledger.state import Book, Call, Session
 from proxy.ledger.texts import paragraphs, strings_in
 from proxy.seams.slices import resting
+
+HOSTS_MAX: Final = 8
+"""So many hosts of one call are named; a call that reads more hosts is rare."""
+_LEN_MAX: Final = 2_048
+# A scheme, two slashes, a user name at most, then the host (RFC 3986, 3.2).
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://(?:[^\s/?#@]{0,256}@)?([^\s/?#@:\"'<>]+)")
+
+
+def hosts_in(strings: Iterable[str]) -> tuple[str, ...]:
+    """The hosts of the URLs in a call's strings, each as `//name`, the first ones first.
+
+    A longer string is a text that the call writes and no address that it reads.
+    """
+    return tuple(islice(dict.fromkeys(_hosts(strings)), HOSTS_MAX))
+
+
+def _hosts(strings: Iterable[str]) -> Iterator[str]:
+    for text in strings:
+        for found in _URL.finditer(text) if len(text) <= _LEN_MAX else ():
+            yield HOST + found[1].rstrip(".").casefold()
+
 
 NAME_LEN_MAX: Final = 128
 _CHANNELS: Final = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Final, NamedTuple
 
-from policy.model import SourceKind
+from policy.model import SourceKind, Tenant
 from proxy.dialects.mcp.known_members import METHODS
 from proxy.dialects.mcp.maps import Shown
 from proxy.dialects.mcp.message import (
@@ -15,6 +15,7 @@ from proxy.dialects.mcp.message import (
     Era,
     Kind,
     Message,
+    RequestId,
     error_answer,
     made,
     result_answer,
@@ -32,11 +33,49 @@ from proxy.dialects.mcp.results import (
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.mcp.catalogue import Catalogue
 from proxy.mcp.connection import Connection
-from proxy.mcp.naming import call_of, method_of, tool_of
 from proxy.mcp.pending import Pending, join_of
+from proxy.mcp.server import Server
 from proxy.seams.guard import Join, Segment
 from proxy.seams.observations import observation_of_call
 from proxy.settle.forwarding import UNDECIDED
+
+OTHER: Final = "other"
+# Methods whose names may be logged. By each of them a server's text may reach a model.
+_METHODS: Final = frozenset(
+    {"completion/complete", "elicitation/create", "initialize", "ping", "prompts/get"}
+    | {"prompts/list", "resources/list", "resources/read", "resources/subscribe"}
+    | {"resources/templates/list", "resources/unsubscribe", "roots/list"}
+    | {"sampling/createMessage", "server/discover", "subscriptions/listen", "tasks/cancel"}
+    | {"tasks/get", "tasks/list", "tasks/result", "tasks/update", "tools/list"}
+)
+# Clients number their requests. A text, or a longer number, could contain anything.
+_ID_MAX: Final = 2**31
+
+
+# The name of a culprit stays in the log for good, so it must be one that no model or page could
+# choose: otherwise a refused text could get into the log as a name.
+def tool_of(pending: Pending, server: Server, tenant: Tenant) -> str:
+    """The name of the called tool, or the method's where no tool was called.
+
+    A tool that neither the map nor the server's list has is called "other".
+    """
+    if not pending.tool:
+        return method_of(pending.method)
+    listed = server.tools(tenant) or ()
+    known = pending.rule is not None or any(tool.name == pending.tool for tool in listed)
+    return pending.tool if known else OTHER
+
+
+def method_of(method: str | None) -> str:
+    """The method's name, if the protocol has it."""
+    return method if method is not None and method in _METHODS else OTHER
+
+
+def call_of(request_id: RequestId) -> str:
+    """A JSON-RPC id as the log may keep it: a small number as text, "other" for any other id."""
+    counted = isinstance(request_id, int) and 0 <= request_id < _ID_MAX
+    return str(request_id) if counted else OTHER
+
 
 NOT_SHOWN: Final = (
     "The gate could not tell which of it may be shown, so nothing of it is. Try again later."

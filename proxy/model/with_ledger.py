@@ -13,20 +13,60 @@ import msgspec
 
 from policy.model import Principal, PrincipalId, Reads
 from proxy.dialects.model.memory_tools import OfferedTools, keeps_memory
+from proxy.dialects.model.reading import list_of
 from proxy.dialects.model.tools import tools_of
-from proxy.dialects.model.transcript import ModelCall, ModelReply
+from proxy.dialects.model.transcript import ModelCall, ModelReply, ModelRequest, Turn
 from proxy.dialects.model.withheld import Leave
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.ledger.sessions import Entered, Sessions
 from proxy.model.above_floor import AboveFloor
-from proxy.model.clean_turns import CleanTurns
 from proxy.model.memory_seam import Asked, Coupling, Filter, Prepared
 from proxy.model.replaying import ModelReplays
 from proxy.model.reply_notes import ReplyNotes
+from proxy.seams.by_identity import ByIdentity
 from proxy.seams.cases import ChecksReplies
 from proxy.withhold.asking import Conversation
 from proxy.withhold.first_speakers import RequestWords
 from proxy.withhold.withholding import Withholding
+
+
+class CleanTurns:
+    """Remembers turns of a conversation in which no text had to be withheld.
+
+    A turn counts as clean while it is the same object under the same `stamp`, which changes when
+    another text may have to be withheld. Event loop only.
+    """
+
+    def __init__(self) -> None:
+        self._kept: ByIdentity[Turn, tuple[int, ...]] = ByIdentity()
+
+    def of(self, stamp: tuple[int, ...], request: ModelRequest) -> frozenset[int]:
+        """The indexes of a request's turns that need no new search for withheld text."""
+        known = self._kept.each(request.turns)
+        return frozenset(at for at, kept in enumerate(known) if kept == stamp)
+
+    def note(
+        self,
+        stamp: tuple[int, ...],
+        request: ModelRequest,
+        *,
+        clean: frozenset[int],
+        body: dict[str, Json],
+        edited: dict[str, Json],
+    ) -> None:
+        """Note the turns that are equal in `body` and `edited`, so that they need no new search.
+
+        `clean` are the indexes of turns that needed no search this time.
+        """
+        if len(request.prefix) != 1:
+            return
+        (key,) = request.prefix
+        came, went = (list_of(one.get(str(key))) for one in (body, edited))
+        stayed = {id(part) for part in went}
+        for at, turn in enumerate(request.turns):
+            if at < len(came) and at not in clean and id(came[at]) in stayed:
+                self._kept[turn] = stamp
+
 
 QUIET_S: Final = 20.0
 """How long a request waits for candidates in flight; then they are refused."""

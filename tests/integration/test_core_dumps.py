@@ -7,7 +7,7 @@ import sys
 
 _ASK = """
 import ctypes, resource
-from proxy.compose.process import no_core_dumps
+from proxy.compose.app import no_core_dumps
 library = ctypes.CDLL(None)
 def told():
     print(library.prctl(3, 0, 0, 0, 0), resource.getrlimit(resource.RLIMIT_CORE)[0])

@@ -38,14 +38,14 @@ _AS_AGENT = """
 import codecs, contextlib, io, os, sys
 from proxy.cli.entry import main
 import proxy.doctor.files
-from proxy.doctor import isolation
+from proxy.doctor import examine
 for name in ("ascii", "idna", "latin-1"):
     codecs.lookup(name)
 proxy.doctor.files._program_files = lambda: iter(())
-looks_at, isolation.DIRECTORIES_MAX = isolation.DIRECTORIES_MAX, 1
+looks_at, examine.DIRECTORIES_MAX = examine.DIRECTORIES_MAX, 1
 with contextlib.redirect_stdout(io.StringIO()):
     main(["doctor", "--json", "--data", "http://127.0.0.1:9", "--admin", "http://127.0.0.1:9"])
-isolation.DIRECTORIES_MAX = looks_at
+examine.DIRECTORIES_MAX = looks_at
 os.chroot(sys.argv[1])
 os.chdir("/")
 os.setgroups([])

@@ -28,7 +28,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     # What was read of a long text is kept, and long texts are read on threads as well. Its
     # word lists come with the package.
     "policy": PURE
-    | {"policy", "msgspec", "threading.Lock", "tomllib", "urllib.parse", "importlib.resources"},
+    | {"policy", "msgspec", "threading.Lock", "tomllib", "urllib.parse", "importlib.resources"}
+    | {"sys"},
     "proxy/dialects": PURE
     | {"policy", "msgspec", "rfc8785", "proxy.dialects", "proxy.seams"}
     # Parsing only: a test below refuses the calls that read the clock.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from policy.model import Principal, PrincipalId, Reads, Tenant
-from proxy.fronts.answers_before import KEPT_BYTES_MAX, AnswersBefore, LookedThrough, asked
+from proxy.fronts.backend_reads import KEPT_BYTES_MAX, AnswersBefore, LookedThrough, asked
 from proxy.seams.operation import HttpReply, HttpRequest
 
 ADA = Principal(principal_id=PrincipalId("agent"), tenant=Tenant("ada"))

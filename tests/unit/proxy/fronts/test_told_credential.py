@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from proxy.fronts.told_credential import ToldCredential
+from proxy.fronts.backend_behind import ToldCredential
 
 PLAIN = 'a-long-"credential"/0123?~>'
 PASSWORD = "the-password-of-the-sidecar"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from policy.model import PrincipalId
-from proxy.mcp import handles
-from proxy.mcp.handles import Handles
+from proxy.mcp import server
 from proxy.mcp.relay import Server
+from proxy.mcp.server import Handles
 from proxy.settings.tool_maps import shipped_map
 from tests.unit.proxy.mcp.guarding import MemoryGuard
 from tests.unit.proxy.mcp.wire import call, line, relayed, request, result
@@ -42,8 +42,8 @@ def test_a_string_has_one_handle_and_no_other_principal_has_it() -> None:
 
 
 def test_handles_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handles, "HANDLES_MAX", 2)
-    monkeypatch.setattr(handles, "CHARS_MAX", 100)
+    monkeypatch.setattr(server, "HANDLES_MAX", 2)
+    monkeypatch.setattr(server, "CHARS_MAX", 100)
     given, random_hex = Handles(), numbers()
     first, second, third = (given.give(ANN, text, random_hex) for text in ("a", "b", "c"))
     assert [given.find(ANN, one) for one in (first, second, third)] == [None, "b", "c"]

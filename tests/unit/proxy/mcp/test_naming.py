@@ -6,7 +6,7 @@ import pytest
 
 from policy.model import Tenant
 from proxy.dialects.mcp.message import parse
-from proxy.mcp.naming import call_of, method_of, tool_of
+from proxy.mcp.answers import call_of, method_of, tool_of
 from proxy.mcp.pending import Pending
 from proxy.mcp.relay import Server
 from proxy.seams.guard import PinnedTool

@@ -9,7 +9,7 @@ import pytest
 
 from policy.model import CandidateId
 from proxy.dialects.mcp.calls import read_call
-from proxy.mcp.reconciling import question_of, told
+from proxy.mcp.backend import question_of, told
 from proxy.seams.guard import Forwarded, Unsettled
 from proxy.settings.tool_maps import shipped_map
 

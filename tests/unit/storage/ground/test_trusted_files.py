@@ -212,7 +212,7 @@ _NO_OPERATORS_FILES = {
     "proxy/settings/load.py",  # the packaged ruleset
     "proxy/settings/tool_maps.py",  # the shipped maps
     "proxy/settings/wider.py",  # the packaged ruleset
-    "proxy/doctor/isolation.py",  # /proc
+    "proxy/doctor/examine.py",  # /proc
     "proxy/doctor/locate.py",
     "proxy/doctor/processes.py",
     "proxy/embed/weights.py",  # an installed package's

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.dialects.model.bodies import sifted
-from proxy.dialects.model.vectors import vectors_apart, vectors_back
+from proxy.dialects.model.bodies import sifted, vectors_apart, vectors_back
 
 if TYPE_CHECKING:
     from proxy.dialects.strict_json.tolerant import Json
