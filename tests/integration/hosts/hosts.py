@@ -22,6 +22,7 @@ CLAUDE_CODE = "2.1.332"
 CODEX = "0.171.0"
 # The first of the catalogue that this Codex has in it.
 CODEX_OWN_MODEL = "gpt-6.2-sol"
+UNSAFE_SHELL = "--dangerously-bypass-approvals-and-sandbox"
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +109,7 @@ class ClaudeCode:
     async def run(self, prompt: str, home: Path, model: str, settings: Settings) -> Printed:
         words = ("-p", prompt, "--output-format", "json", *self._configured(home, settings))
         code, out, err = await run_client(
-            _claude(),
+            claude_program(),
             *words,
             home=home,
             environment=self._environment(model, settings),
@@ -121,7 +122,7 @@ class ClaudeCode:
     ) -> list[str]:
         """One conversation in one process, turn by turn; the last words of each turn."""
         stream = ("--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
-        words = (_claude(), "-p", *stream, *self._configured(home, settings))
+        words = (claude_program(), "-p", *stream, *self._configured(home, settings))
         environment = self._environment(model, settings)
         said: list[str] = []
         async with conversing(*words, home=home, environment=environment) as process:
@@ -152,8 +153,9 @@ class ClaudeCode:
 class Codex:
     """`codex exec`. `model`: one of its catalogue calls tools from inside programs alone."""
 
-    def __init__(self, model: str = "gpt-5") -> None:
+    def __init__(self, model: str = "gpt-5", *, sandboxed: bool = True) -> None:
         self._model = model
+        self._flags = () if sandboxed else (UNSAFE_SHELL,)
 
     def model(self) -> ResponsesModel:
         return ResponsesModel()
@@ -164,7 +166,6 @@ class Codex:
     async def run(self, prompt: str, home: Path, model: str, settings: Settings) -> Printed:
         config = CODEX_MODEL.format(model=self._model, url=model) + settings.text
         (home / ".codex" / "config.toml").write_text(config, encoding="utf-8")
-        environment = node_environment("@openai/codex", CODEX)
         # Nobody is there to approve a call, and the one prompt waits for every server.
         given = ('default_tools_approval_mode="approve"', "required=true")
         approve = [
@@ -174,13 +175,18 @@ class Codex:
             for word in ("-c", f"mcp_servers.{name}.{setting}")
         ]
         code, out, err = await run_client(
-            environment / "node_modules" / ".bin" / "codex",
-            *("exec", "--skip-git-repo-check", "--json", *approve, prompt),
+            codex_program(),
+            *("exec", "--skip-git-repo-check", "--json", *self._flags, *approve, prompt),
             home=home,
             environment={"SCRIPTED_KEY": "nothing", **settings.environment},
         )
         assert code == 0, (out, err[-2_000:])
         return Printed(out, err)
+
+
+def codex_program() -> Path:
+    """Its launcher."""
+    return node_environment("@openai/codex", CODEX) / "node_modules" / ".bin" / "codex"
 
 
 CODEX_MODEL = """\
@@ -240,7 +246,7 @@ async def _ended(process: Conversed) -> str:
     raise AssertionError(f"the conversation ended: {await process.complaints()}")
 
 
-def _claude() -> Path:
+def claude_program() -> Path:
     """The program itself: its npm package is a launcher around one file per platform."""
     environment = node_environment("@anthropic-ai/claude-code", CLAUDE_CODE)
     folder = environment / "node_modules" / "@anthropic-ai"
