@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from proxy.settings.mcp import McpServer
 from proxy.settings.model import Api, ModelUpstream
 
 _COMMAND: Final = "mnemogate"
@@ -49,13 +50,31 @@ def first_write(data: str) -> str:
     )
 
 
-def mcp_entry(state: Path) -> str:
-    """An entry for the configuration of an MCP host: a memory server behind this gate."""
+def mcp_entries(servers: tuple[McpServer, ...], data: str, state: Path) -> list[str]:
+    """Entries for the configuration of an MCP host: the servers that are served here, with a key.
+
+    With no such server, a memory server that the host runs behind this gate. What it writes is its
+    user's, because its calls come in with no key.
+    """
+    if not servers:
+        return [_entry("memory", _wrapped(state))]
+    headers = {"X-Api-Key": "${MNEMOGATE_AGENT_KEY}"}
+    return [
+        _entry(one.name, {"type": "http", "url": f"{data}/mcp/{one.name}", "headers": headers})
+        for one in servers
+    ]
+
+
+def _entry(name: str, server: dict[str, object]) -> str:
+    return json.dumps({"mcpServers": {name: server}})
+
+
+def _wrapped(state: Path) -> dict[str, object]:
     own = Path(sys.argv[0]).absolute()
     command = str(own) if own.name == _COMMAND and os.access(own, os.X_OK) else _COMMAND
     server = ["npx", "-y", "@modelcontextprotocol/server-memory"]
     arguments = ["mcp", "--state", str(state), "--server", "memory", "--", *server]
-    return json.dumps({"mcpServers": {"memory": {"command": command, "args": arguments}}})
+    return {"command": command, "args": arguments}
 
 
 def pointed(model: ModelUpstream, data: str, key: str) -> str:

@@ -21,7 +21,7 @@ from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import opening
 from proxy.cli.hardening import Shielding, shield
 from proxy.cli.neighbours import foreign
-from proxy.cli.pointing import first_write, for_the_agent, for_the_operator, mcp_entry, pointed
+from proxy.cli.pointing import first_write, for_the_agent, for_the_operator, mcp_entries, pointed
 from proxy.cli.terminal import Terminal, now_ms, waiting
 from proxy.compose.observe_mode import BANNER
 from proxy.guard.client import asked_to_hand_over
@@ -246,7 +246,13 @@ def _announce(
     terminal.say(
         f'  mem0ai: MemoryClient(api_key=os.environ["MNEMOGATE_AGENT_KEY"], host="{data}")'
     )
-    terminal.say(f"  MCP:    {mcp_entry(settings.state)}")
+    for entry in mcp_entries(settings.mcp, data, settings.state):
+        terminal.say(f"  MCP:    {entry}")
+    if not settings.mcp:
+        terminal.say(
+            f"          writes as uid:{os.geteuid()}; with the agent's key: an [[mcp]] table, "
+            f"served at {data}/mcp/NAME"
+        )
     for model in settings.models:
         terminal.say(f"  {pointed(model, data, '$MNEMOGATE_AGENT_KEY')}")
     for one in (*wider_settings(settings), *wider_rules(sidecar.rules.in_force())):

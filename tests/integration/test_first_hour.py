@@ -107,6 +107,7 @@ def test_the_lines_that_the_first_start_prints_work_as_they_stand(place: Place) 
     assert "_AGENT_KEY" not in "".join(mine)
     assert json.loads(told.stdout)["decision"] == "admit"
     assert json.loads(bare.stdout)["status"] == 401
+    assert any(f"writes as uid:{os.geteuid()}; with the agent's key" in line for line in lines)
     arguments = json.loads(entry.partition(":")[2])["mcpServers"]["memory"]["args"]
     assert arguments[:3] == ["mcp", "--state", str(place.state)]
 

@@ -1,12 +1,14 @@
-"""What `mnemogate run` prints for each model API."""
+"""What `mnemogate run` prints for each model API and each MCP server."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from proxy.cli.pointing import pointed
+from proxy.cli.pointing import mcp_entries, pointed
+from proxy.settings.mcp import mcp_servers
 from proxy.settings.model import model_upstreams
 
 if TYPE_CHECKING:
@@ -55,3 +57,16 @@ def test_with_a_credential_of_ours_our_key_stands_in_its_place(
     headers.chmod(0o600)
     table = {"name": "there", "api": api, "url": "https://model.example"}
     assert said({**table, "headers_file": str(headers)}) == expected
+
+
+def test_an_mcp_server_that_is_served_here_is_used_with_the_agent_s_key(tmp_path: Path) -> None:
+    tables: list[object] = [{"name": "notes", "url": "https://mcp.example", "map": "context"}]
+    (entry,) = mcp_entries(mcp_servers(tables, {}), URL, tmp_path)
+    assert json.loads(entry)["mcpServers"]["notes"] == {
+        "type": "http",
+        "url": f"{URL}/mcp/notes",
+        "headers": {"X-Api-Key": "${MNEMOGATE_AGENT_KEY}"},
+    }
+    # With none, the host runs the server itself, and has no key.
+    (entry,) = mcp_entries((), URL, tmp_path)
+    assert json.loads(entry)["mcpServers"]["memory"]["args"][:2] == ["mcp", "--state"]
