@@ -29,29 +29,27 @@ from storage.features.behind.kept_here import KeptHere
 from storage.features.cases.wrong_answers import NEAR_LEN, NEAR_MIN, Cases
 from storage.features.failures import Failures
 from storage.features.incidents.batches import BATCH_LEN, Incidents
+from storage.features.objections import Objections
+from storage.features.order import Access
 from storage.features.parole import Paroles
 from storage.features.pinned_tools import Pins
 from storage.features.quarantine.hiding import QUARANTINES, ForgetsHands
 from storage.features.quarantine.quarantined import Quarantined
 from storage.features.recalls import RecallOptions, Recalls
 from storage.features.recalls.ledger import RecallLedger
+from storage.features.retained import Retained
 from storage.ground.state_directory import Secrets, StateDirectory, holds_a_store
 from storage.interfaces import (
     AuditReader,
-    Failpoint,
     MemoryReader,
-    Objections,
-    Retained,
     SessionLog,
 )
 from storage.read.audit import EmbeddedAudit
-from storage.read.objections import EmbeddedObjections
 from storage.read.reader import EmbeddedReader
-from storage.read.retained import EmbeddedRetained
 from storage.session_log.frames import FrameKeys
 from storage.session_log.log import DIRECTORY, open_session_log, prints_key
 from storage.staging.staging import Staging
-from storage.tables.change import Access, Generation
+from storage.tables.change import Generation
 from storage.tables.codec import StoreHeader
 from storage.tables.formats import refuse_unknown
 from storage.tables.keys import KeyedNames
@@ -121,8 +119,6 @@ class EmbeddedStore:
         self.audit: AuditReader = EmbeddedAudit(
             store, VerifierKey.of(engine.parts.origin, engine.parts.signer)
         )
-        self.objections: Objections = EmbeddedObjections(store)
-        self.retained: Retained = EmbeddedRetained(store, names)
         access = Access(
             store=store,
             names=names,
@@ -132,6 +128,8 @@ class EmbeddedStore:
             leaf_count=lambda: engine.generation.header.leaf_count,
         )
         self.quarantined = Quarantined(access)
+        self.objections = Objections(access)
+        self.retained = Retained(access)
         self.forwards = Forwards(access)
         self.followed = Followed(access)
         self.kept_here = KeptHere(access)
@@ -244,7 +242,7 @@ def open_embedded(
     embedder_id: str,
     dimension: int,
     clock: Callable[[], int],
-    failpoint: Failpoint = _no_failpoint,
+    failpoint: Callable[[str], None] = _no_failpoint,
     options: EmbeddedOptions | None = None,
 ) -> EmbeddedStore:
     """Open or create a store, repair what a crash left, and start its writer. Blocks.
@@ -303,7 +301,7 @@ class _Assembly:
         gate: Gate,
         ruleset: Ruleset,
         clock: Callable[[], int],
-        failpoint: Failpoint,
+        failpoint: Callable[[str], None],
         options: EmbeddedOptions,
     ) -> None:
         self._directory = directory
@@ -358,7 +356,7 @@ class _Assembly:
         )
         with store.reading() as view:
             usage = Usage(names, options.quota_bytes, options.tenant_share)
-            usage.load(view, header.dimension)
+            usage.load(view)
         index = VectorIndex(header.dimension, segment_len=options.segment_len)
         derived = DerivedState(Catalogue(), index, files, {})
         parts = Parts(

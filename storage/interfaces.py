@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol, Self
 
-from policy.after.retention import Item
 from policy.model import (
     CandidateId,
     HistoryEntry,
@@ -34,12 +33,14 @@ from storage.features.behind.kept_here import KeptHere
 from storage.features.cases.wrong_answers import Cases
 from storage.features.failures import Failures
 from storage.features.incidents.batches import Incidents
+from storage.features.objections import Objections
+from storage.features.order import TakesOrders
 from storage.features.parole import Paroles
 from storage.features.pinned_tools import Pins
 from storage.features.quarantine.quarantined import Quarantined
 from storage.features.recalls import Recalls
+from storage.features.retained import Retained
 from storage.features.trust import TrustReader
-from storage.tables.change import TakesOrders
 from storage.values import (
     Anchor,
     AuditHead,
@@ -51,7 +52,6 @@ from storage.values import (
     EntityPage,
     HeldCandidate,
     KeyRecord,
-    Objection,
     Outcome,
     Page,
     Row,
@@ -62,16 +62,6 @@ from storage.values import (
     TenantUsage,
     Turnover,
 )
-
-
-class Failpoint(Protocol):
-    """Called by name at each crash point of the write path; the shipped one does nothing."""
-
-    def __call__(self, name: str, /) -> None:
-        """Note that the named point is reached.
-
-        An implementation returns, raises or kills the process.
-        """
 
 
 class MemoryWriter(TakesOrders, Protocol):
@@ -299,29 +289,6 @@ class AuditReader(Protocol):
         Raises:
             UnknownLeaf: The log has no leaf of that index yet.
         """
-        ...
-
-
-class Objections(Protocol):
-    """Memories that observe mode admitted over an objection. Any thread; walks every memory."""
-
-    def find(self, tenant: Tenant) -> tuple[Objection, ...]:
-        """Memories of a tenant that were admitted over an objection, oldest first."""
-        ...
-
-
-class Retained(Protocol):
-    """The stored memories that retention looks at; quarantined ones are left out. Any thread."""
-
-    def slice(self, start: int, length: int) -> tuple[tuple[Item, ...], int | None]:
-        """Memories whose newest row is among `length` rows from an ordinal on, expired ones too.
-
-        Also returns where the next slice starts; None at the end.
-        """
-        ...
-
-    def stands(self, item: Item) -> bool:
-        """Whether nobody has changed or deleted a memory since `slice` returned it."""
         ...
 
 

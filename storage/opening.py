@@ -12,7 +12,7 @@ from pathlib import Path
 from policy.gate import Gate
 from policy.ruleset import Ruleset
 from storage.features.recalls import RecallOptions
-from storage.interfaces import AuditedView, Backup, Failpoint, OfflineStore, Store
+from storage.interfaces import AuditedView, Backup, OfflineStore, Store
 
 
 def open_store(
@@ -24,7 +24,7 @@ def open_store(
     embedder_id: str,
     dimension: int,
     clock: Callable[[], int],
-    failpoint: Failpoint,
+    failpoint: Callable[[str], None],
     quota_bytes: int,
     tenant_share: float,
     adopts_mode: bool,

@@ -50,10 +50,11 @@ from proxy.seams.faults import NotFound
 from proxy.seams.operation import Proposal, Write, Written
 from proxy.seams.performs import Performs
 from storage.audit import plain_name
+from storage.features.objections import Objections
 from storage.features.quarantine.hiding import Quarantine
 from storage.features.quarantine.quarantined import Quarantined
 from storage.features.vouching import Vouch
-from storage.interfaces import MemoryReader, MemoryWriter, Objections
+from storage.interfaces import MemoryReader, MemoryWriter
 
 DIALECT = "admin"
 

@@ -22,7 +22,7 @@ from proxy.admin.wire.upkeep import RETENTION, RetentionRequest, RetentionView
 from proxy.seams.operation import Proposal, Write, Written
 from proxy.seams.performs import Performs
 from proxy.seams.surroundings import Surroundings
-from storage.interfaces import Retained
+from storage.features.retained import Retained
 from telemetry.events import TraceContext
 
 _LOG: Final = logging.getLogger("mnemogate.retention")

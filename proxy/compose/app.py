@@ -53,7 +53,7 @@ from proxy.transport.auth import NewKey, first_keys
 from proxy.transport.connection import check_aiohttp
 from storage.features.registered import PutKey
 from storage.ground.clock import SteadyClock
-from storage.interfaces import Failpoint, Store
+from storage.interfaces import Store
 from storage.opening import open_store
 from storage.values import StoreStatus
 from telemetry.facade import Telemetry
@@ -101,7 +101,7 @@ class Composition(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     gate: Gate = GATE
-    failpoint: Failpoint = no_failpoint
+    failpoint: Callable[[str], None] = no_failpoint
     # The writer that receives the interceptor's candidates.
     placing: Callable[[Store], Submits] = gate_first
     clock_ns: Callable[[], int] = time.time_ns

@@ -24,7 +24,6 @@ from storage.tables.codec import (
     STORE_FORMAT,
     StoreHeader,
     decode_brief,
-    decode_id,
     decode_scope,
     ordinal_key,
 )
@@ -138,8 +137,7 @@ def derive(
     """
     header = view.header()
     live = np.zeros(header.next_ordinal if header else 0, dtype=np.bool_)
-    for _, payload in view.scan(IDS):
-        record = decode_id(payload)
+    for _, record in view.records(IDS):
         if record.ordinal >= len(live):
             raise StoreCorrupt(f"an id names row {record.ordinal}, which there is not")
         live[record.ordinal] = record.status is MemoryStatus.LIVE

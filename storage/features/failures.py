@@ -9,7 +9,8 @@ import msgspec
 
 from policy.after.signals import Grade, SignalKind
 from policy.model import PrincipalId, Tenant
-from storage.tables.change import Access, Change
+from storage.features.order import Access
+from storage.tables.change import Change
 from storage.tables.lmdb_store import View
 from storage.tables.table import RecordTable
 

@@ -14,8 +14,9 @@ from storage.audit import InterceptedLeaf, VerdictLeaf
 from storage.errors import MemoryMoved, StoreCorrupt
 from storage.features.cases import CASES, Case
 from storage.features.incidents.rewinding import put_back
+from storage.features.order import Access
 from storage.features.quarantine.hiding import hidden_by, log_standing, place
-from storage.tables.change import LABELS, Access, Change, read_leaf
+from storage.tables.change import LABELS, Change, read_leaf
 from storage.tables.codec import NO_ORDINAL, IdRecord
 from storage.tables.lmdb_store import View
 from storage.tables.rows import (

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from policy.model import PrincipalId, Tenant
 from storage.errors import UnknownPins
-from storage.tables.change import Access, Change
+from storage.features.order import Access
+from storage.tables.change import Change
 from storage.tables.table import RecordTable
 from storage.values import THE_STORE, Pinned, Tools
 

@@ -30,10 +30,6 @@ from storage.tables.change import Nodes, leaf_source
 from storage.tables.codec import (
     NO_ORDINAL,
     StoreHeader,
-    decode_held,
-    decode_id,
-    decode_nonce,
-    decode_row,
     ordinal_key,
 )
 from storage.tables.keys import KeyedNames
@@ -191,12 +187,11 @@ class _Walk:
     def _check_rows(self) -> None:
         expected = 0
         unmatched = set(self._admitted)
-        for key, payload in self._view.scan(ROWS):
+        for key, row in self._view.records(ROWS):
             ordinal = int.from_bytes(key, "big")
             if ordinal != expected:
                 self._problem(f"row {expected} is missing")
             expected = ordinal + 1
-            row = decode_row(payload)
             self._rows += 1
             unmatched.discard(row.leaf_index)
             self._check_row(ordinal, row)
@@ -232,13 +227,11 @@ class _Walk:
     def _check_ids(self) -> None:
         live = 0
         named = dict(self._newest)
-        for key, payload in self._view.scan(IDS):
-            record = decode_id(payload)
-            stored = self._view.get(ROWS, ordinal_key(record.ordinal))
-            if stored is None:
+        for key, record in self._view.records(IDS):
+            row = self._view.read(ROWS, ordinal_key(record.ordinal))
+            if row is None:
                 self._problem(f"an id points at row {record.ordinal}, which is missing")
                 continue
-            row = decode_row(stored)
             live += record.status is MemoryStatus.LIVE
             if named.pop(key, record.ordinal) != record.ordinal:
                 self._problem(f"an id does not point at its newest row {record.ordinal}")
@@ -254,20 +247,19 @@ class _Walk:
         for key, vector in self._view.scan(VECTORS):
             self._vectors += 1
             ordinal = int.from_bytes(key, "big")
-            stored = self._view.get(ROWS, key)
-            row = None if stored is None else decode_row(stored)
+            row = self._view.read(ROWS, key)
             if row is None or not row.embedder_id:
                 self._problem(f"the vector of row {ordinal} has no row")
             values = np.frombuffer(vector, dtype="<f4").astype(np.float64)
             if not np.isfinite(values).all() or abs(np.linalg.norm(values) - 1) > _NORM_TOLERANCE:
                 self._problem(f"the vector of row {ordinal} is not a finite unit vector")
-        for key, payload in self._view.scan(ROWS):
-            if decode_row(payload).embedder_id and not self._view.has(VECTORS, key):
+        for key, row in self._view.records(ROWS):
+            if row.embedder_id and not self._view.has(VECTORS, key):
                 self._problem(f"row {int.from_bytes(key, 'big')} has lost its vector")
 
     def _check_nonces(self) -> None:
-        for _, payload in self._view.scan(NONCES):
-            outcome = decode_nonce(payload).outcome
+        for _, spent in self._view.records(NONCES):
+            outcome = spent.outcome
             stored = self._view.get(LEAVES, ordinal_key(outcome.leaf_index))
             leaf = None if stored is None else decode_leaf(stored)
             if not isinstance(leaf, VerdictLeaf) or leaf.candidate_id != outcome.candidate_id:
@@ -278,16 +270,15 @@ class _Walk:
     def _check_forwards(self) -> None:
         """Compare intents, results, and rows of servers behind the gate with each other."""
         waiting = self._check_intents()
-        for key, payload in self._view.scan(IDS):
-            if decode_id(payload).status is MemoryStatus.FORWARDING and key not in waiting:
+        for key, known in self._view.records(IDS):
+            if known.status is MemoryStatus.FORWARDING and key not in waiting:
                 self._problem("a memory is on its way to another server, and no intent says so")
         self._check_keyed()
 
     def _check_intents(self) -> set[bytes]:
         waiting: set[bytes] = set()
         for key, record in self._view.records(FORWARDS):
-            stored = self._view.get(ROWS, ordinal_key(record.ordinal))
-            row = None if stored is None else decode_row(stored)
+            row = self._view.read(ROWS, ordinal_key(record.ordinal))
             if row is None or row.candidate_id != key.hex() or row.leaf_index != record.leaf_index:
                 self._problem(f"intent {key.hex()} has no row of its own")
             if record.leaf_index in self._results.ended:
@@ -301,8 +292,7 @@ class _Walk:
 
     def _check_keyed(self) -> None:
         filed = set(self._view.keys(KEYED))
-        for key, payload in self._view.scan(ROWS):
-            row = decode_row(payload)
+        for key, row in self._view.records(ROWS):
             if not row.keyed:
                 continue
             ordinal = int.from_bytes(key, "big")
@@ -317,15 +307,14 @@ class _Walk:
 
     def _check_hidden(self) -> None:
         for key, hidden in self._view.records(QUARANTINES):
-            stored = self._view.get(IDS, key)
-            status = None if stored is None else decode_id(stored).status
+            known = self._view.read(IDS, key)
+            status = None if known is None else known.status
             if not hidden.by or status in {None, MemoryStatus.LIVE}:
                 self._problem(f"memory {key.hex()} is shown, and somebody hides it")
 
     def _check_lineage(self) -> None:
         filed = set(self._view.keys(CHILDREN))
-        for key, payload in self._view.scan(ROWS):
-            row = decode_row(payload)
+        for key, row in self._view.records(ROWS):
             if row.erased or _PARENTS not in row.canonical:
                 continue
             for parent in candidate_of(row).derived_from:
@@ -337,10 +326,7 @@ class _Walk:
             self._problem(f"{len(filed)} entries of children name rows that name no such parent")
 
     def _check_held(self) -> None:
-        held: set[str] = set()
-        for key, payload in self._view.scan(HELD):
-            decode_held(payload)
-            held.add(key.hex())
+        held = {key.hex() for key, _ in self._view.records(HELD)}
         if len(held) != self._header.held_count:
             self._problem(f"{len(held)} held, but the header says {self._header.held_count}")
         for candidate_id in sorted(held - self._held_keys):

@@ -37,10 +37,7 @@ from storage.read.exposure import EXAMINED_MIN, Exposure, Placing
 from storage.read.origins import Origins
 from storage.tables.codec import (
     NO_ORDINAL,
-    decode_anchor,
     decode_evidence,
-    decode_held,
-    decode_key,
 )
 from storage.tables.lmdb_store import ANCHORS, HELD, KEYS, View
 from storage.tables.rows import (
@@ -449,8 +446,7 @@ class EmbeddedReader(TrustReads):
         """Held candidates, oldest first, without their content."""
         with self._store.reading() as view:
             found = [
-                held_candidate_of(CandidateId(key.hex()), decode_held(payload))
-                for key, payload in view.scan(HELD)
+                held_candidate_of(CandidateId(key.hex()), row) for key, row in view.records(HELD)
             ]
         mine = [item for item in found if tenant is None or item.tenant == tenant]
         return tuple(sorted(mine, key=lambda item: (item.held_at_ms, item.candidate_id)))
@@ -461,11 +457,11 @@ class EmbeddedReader(TrustReads):
         if key is None:
             return None
         with self._store.reading() as view:
-            payload = view.get(HELD, key)
-        if payload is None:
+            row = view.read(HELD, key)
+        if row is None:
             return None
         contents = self._engine.parts.staging.read_held(candidate_id)
-        held = held_candidate_of(CandidateId(key.hex()), decode_held(payload))
+        held = held_candidate_of(CandidateId(key.hex()), row)
         if contents is None:
             return held
         evidence = decode_evidence(contents.evidence)
@@ -486,7 +482,7 @@ class EmbeddedReader(TrustReads):
     def keys(self) -> tuple[KeyRecord, ...]:
         """Every key record, revoked ones too, oldest first."""
         with self._store.reading() as view:
-            found = [decode_key(payload) for _, payload in view.scan(KEYS)]
+            found = [record for _, record in view.records(KEYS)]
         return tuple(sorted(found, key=lambda record: (record.created_at_ms, record.key_id)))
 
     def anchors(self, tenant: Tenant) -> tuple[Anchor, ...]:
@@ -513,7 +509,7 @@ class EmbeddedReader(TrustReads):
 
     def _registered(self) -> list[Anchor]:
         with self._store.reading() as view:
-            found = [decode_anchor(payload) for _, payload in view.scan(ANCHORS)]
+            found = [anchor for _, anchor in view.records(ANCHORS)]
         return sorted(found, key=lambda one: (one.created_at_ms, one.anchor_id))
 
     def _anchors_by_tenant(self) -> dict[Tenant, tuple[Anchor, ...]]:

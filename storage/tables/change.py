@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Final, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -23,11 +23,8 @@ from storage.audit import (
 from storage.errors import StoreCorrupt
 from storage.tables.codec import HeldRow, StoreHeader, ordinal_key
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import LEAVES, NODES, Draft, LmdbStore, View
+from storage.tables.lmdb_store import LEAVES, NODES, Draft, View
 from storage.values import Contents, HeldCandidate, Outcome, Row
-
-Result = TypeVar("Result")
-Result_co = TypeVar("Result_co", covariant=True)
 
 LABELS: Final = b"labels"
 """The mark of a change after which the origins of rows have to be read anew."""
@@ -180,53 +177,6 @@ class Change:
         note = sign_checkpoint(origin, self._tree.size, root, signer)
         self.draft.put_checkpoint(note)
         return Generation(header=header, tree=self._tree, note=note)
-
-
-class Order(Protocol[Result_co]):
-    """Something that is ordered of the store, as a value; the writer carries it out."""
-
-    def carry_out(self, change: Change) -> Result_co:
-        """Make the change, with its leaf, and return the answer. Writer thread only.
-
-        If an error is raised, nothing of the change is written.
-        """
-        ...
-
-
-class TakesOrders(Protocol):
-    """The writer of a store, as features know it. Any event loop."""
-
-    async def order(self, order: Order[Result]) -> Result:
-        """Carry out an order in one transaction; it is durable when this returns.
-
-        Raises:
-            StorageError: The order's own error, or one of those of `MemoryWriter.submit`; nothing
-                was changed, unless the outcome is unknown.
-        """
-        ...
-
-    async def order_together(self, order: Order[Result]) -> Result:
-        """Carry out an order in one transaction with all others that wait now; else like `order`.
-
-        Without this, each of fifty callers would wait for the commits of all before it.
-        """
-        ...
-
-
-class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """An open store as its features use it. `clock` tells Unix milliseconds.
-
-    `moves` counts, for each table or mark, the durable changes that were marked with it; it moves
-    before such a change is answered.
-    """
-
-    store: LmdbStore
-    names: KeyedNames
-    clock: Callable[[], int]
-    writer: TakesOrders
-    moves: Mapping[bytes, int]
-    # The number of leaves in the log.
-    leaf_count: Callable[[], int]
 
 
 def leaf_source(view: View) -> Callable[[int], bytes]:

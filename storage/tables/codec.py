@@ -30,7 +30,7 @@ from policy.model import (
 )
 from policy.verdict import Reason
 from storage.errors import StoreCorrupt
-from storage.values import Anchor, Decision, KeyRecord, Row
+from storage.values import Decision
 
 FORMAT: Final = b"\x01"
 STORE_FORMAT: Final = 6
@@ -224,14 +224,8 @@ class StagedEvidence(msgspec.Struct, frozen=True, array_like=True):
 encode = msgspec.msgpack.Encoder().encode
 
 decode_header = msgspec.msgpack.Decoder(StoreHeader).decode
-decode_row = msgspec.msgpack.Decoder(Row).decode
 decode_brief = msgspec.msgpack.Decoder(RowBrief).decode
 decode_scope = msgspec.msgpack.Decoder(Scope).decode
-decode_id = msgspec.msgpack.Decoder(IdRecord).decode
-decode_nonce = msgspec.msgpack.Decoder(NonceRecord).decode
-decode_held = msgspec.msgpack.Decoder(HeldRow).decode
 decode_intercept = msgspec.msgpack.Decoder(SealedIntercept).decode
 decode_evidence = msgspec.msgpack.Decoder(HeldEvidence).decode
 decode_staged = msgspec.msgpack.Decoder(StagedEvidence).decode
-decode_key = msgspec.msgpack.Decoder(KeyRecord).decode
-decode_anchor = msgspec.msgpack.Decoder(Anchor).decode

@@ -24,21 +24,31 @@ from storage.errors import (
 )
 from storage.ground.lease import Lease
 from storage.ground.state_directory import FILE_MODE, fsync_directory
-from storage.tables.codec import StoreHeader, decode_header, encode, frame, unframe
+from storage.tables.codec import (
+    HeldRow,
+    IdRecord,
+    NonceRecord,
+    StoreHeader,
+    decode_header,
+    encode,
+    frame,
+    unframe,
+)
 from storage.tables.copying import copy_compactly
 from storage.tables.table import Record, RecordTable
+from storage.values import Anchor, KeyRecord, Row
 
 META: Final = b"meta"
-ROWS: Final = b"rows"
+ROWS: Final = RecordTable(b"rows", Row)
 VECTORS: Final = b"vectors"
-IDS: Final = b"ids"
-NONCES: Final = b"nonces"
+IDS: Final = RecordTable(b"ids", IdRecord)
+NONCES: Final = RecordTable(b"nonces", NonceRecord)
 TOKENS: Final = b"tokens"
-HELD: Final = b"held"
+HELD: Final = RecordTable(b"held", HeldRow)
 LEAVES: Final = b"leaves"
 NODES: Final = b"nodes"
-KEYS: Final = b"keys"
-ANCHORS: Final = b"anchors"
+KEYS: Final = RecordTable(b"keys", KeyRecord)
+ANCHORS: Final = RecordTable(b"anchors", Anchor)
 KEYED: Final = b"keyed"
 CHILDREN: Final = b"children"
 OF_FEATURES: Final = (
@@ -112,8 +122,10 @@ class View:
         Raises:
             StoreCorrupt: The stored value does not match its digest.
         """
-        payload = self.get(table, key)
-        return None if payload is None else table.decoded(payload)
+        if table not in self._tables:
+            return None
+        value = self._txn.get(key, db=self._tables[table])
+        return None if value is None else table.decoded(unframe(table, key, bytes(value)))
 
     def has(self, table: bytes, key: bytes) -> bool:
         """Whether a key is there; the value is not read."""

@@ -26,8 +26,6 @@ from storage.tables.codec import (
     NO_ORDINAL,
     HeldRow,
     IdRecord,
-    decode_id,
-    decode_row,
     ordinal_key,
 )
 from storage.tables.expiry import expiry_ms
@@ -45,8 +43,7 @@ _CANDIDATE_ID_LEN: Final = 16
 
 def read_id(view: View, name: bytes) -> IdRecord | None:
     """Where a memory's newest row is; None if the memory never existed."""
-    payload = view.get(IDS, name)
-    return None if payload is None else decode_id(payload)
+    return view.read(IDS, name)
 
 
 def read_standing(view: View, name: bytes) -> IdRecord:
@@ -69,10 +66,10 @@ def read_row(view: View, ordinal: int) -> Row:
     Raises:
         StoreCorrupt: The row is missing or damaged.
     """
-    payload = view.get(ROWS, ordinal_key(ordinal))
-    if payload is None:
+    row = view.read(ROWS, ordinal_key(ordinal))
+    if row is None:
         raise StoreCorrupt(f"row {ordinal} is missing")
-    return decode_row(payload)
+    return row
 
 
 def text_of(row: Row, known: Candidate | None = None) -> tuple[str | None, str | None, Candidate]:

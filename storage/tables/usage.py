@@ -15,9 +15,9 @@ from policy.facts import BudgetState
 from policy.model import Candidate, ChangeKind, Tenant
 from storage.errors import QuotaReached
 from storage.tables.change import Change
-from storage.tables.codec import decode_row, encode
+from storage.tables.codec import encode
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import META, ROWS, View
+from storage.tables.lmdb_store import META, View
 
 VERDICT_BYTES: Final = 1_024
 """The bytes of a verdict: two leaves, their nodes, a nonce, an id, and half-filled pages."""
@@ -29,7 +29,6 @@ _OVERDRAFT: Final = 0.1
 # a purge take two thirds of the smallest memory's size, because the log keeps them.
 _PURGE_RESERVE: Final = 0.8
 _REMOVALS: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
-_FLOAT_LEN: Final = 4
 _PREFIX: Final = b"\x01"
 
 
@@ -53,27 +52,18 @@ class Usage:
         self.limit_bytes = int(quota_bytes * share) if share < 1 else None
         self._names = names
         self._bytes: Counter[Tenant] = Counter()
-        # Whether the usage is being counted from the rows, for a store that never recorded it.
-        self._unsaved: set[Tenant] = set()
 
     def by_tenant(self) -> dict[Tenant, int]:
         """How many bytes each tenant takes. Any thread."""
         return dict(self._bytes)
 
-    def load(self, view: View, dimension: int) -> None:
-        """The recorded usage, or one counted from the rows where the store has no record.
+    def load(self, view: View) -> None:
+        """Take over the recorded usage.
 
         Raises:
             StoreCorrupt: A value is damaged.
         """
         self._bytes.update(recorded_usage(view))
-        if self._bytes:
-            return
-        for _, payload in view.scan(ROWS):
-            row = decode_row(payload)
-            vector_len = _FLOAT_LEN * dimension if row.embedder_id else 0
-            self._bytes[row.tenant] += len(payload) + vector_len + VERDICT_BYTES
-        self._unsaved.update(self._bytes)
 
     def used(self, tenant: Tenant, change: Change) -> int:
         """The bytes of a tenant, with what this transaction adds so far."""
@@ -121,7 +111,7 @@ class Usage:
 
     def record(self, change: Change) -> None:
         """Put the changed byte counts of tenants into the transaction."""
-        for tenant in change.charges.keys() | self._unsaved:
+        for tenant in change.charges:
             recorded = _Recorded(tenant, max(0, self.used(tenant, change)))
             change.draft.put(META, self._key(tenant), encode(recorded))
 
@@ -129,7 +119,6 @@ class Usage:
         """Take over the changed byte counts after the transaction became durable."""
         for tenant, moved in change.charges.items():
             self._bytes[tenant] = max(0, self._bytes[tenant] + moved)
-        self._unsaved.clear()
 
     def _key(self, tenant: Tenant) -> bytes:
         return _PREFIX + self._names.tenant(tenant)[1:]

@@ -13,7 +13,7 @@ from storage.audit import InterceptedLeaf, Leaf, VerdictLeaf, decode_leaf
 from storage.errors import StoreCorrupt
 from storage.read.audit import stored_leaf
 from storage.tables.change import Nodes
-from storage.tables.codec import decode_id, decode_row, ordinal_key
+from storage.tables.codec import ordinal_key
 from storage.tables.formats import refuse_unknown
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import IDS, LEAVES, ROWS, View
@@ -81,7 +81,7 @@ class EmbeddedView:
 
     def live(self) -> frozenset[int]:
         """The ordinals of the rows that reads show."""
-        found = (decode_id(payload) for _, payload in self._view.scan(IDS))
+        found = (known for _, known in self._view.records(IDS))
         return frozenset(one.ordinal for one in found if one.status is MemoryStatus.LIVE)
 
     def rows(self) -> Iterator[Row | StoreCorrupt | None]:
@@ -91,8 +91,7 @@ class EmbeddedView:
 
     def _row(self, key: bytes) -> Row | StoreCorrupt | None:
         try:
-            payload = self._view.get(ROWS, key)
-            return None if payload is None else decode_row(payload)
+            return self._view.read(ROWS, key)
         except (StoreCorrupt, msgspec.DecodeError) as error:
             return StoreCorrupt(str(error))
 

@@ -31,9 +31,9 @@ from storage.errors import (
     StoreCorrupt,
     StoreUnavailable,
 )
-from storage.interfaces import Failpoint
+from storage.features.order import Order
 from storage.staging.staging import Staging
-from storage.tables.change import Change, Generation, Order, Surroundings
+from storage.tables.change import Change, Generation, Surroundings
 from storage.tables.codec import StoreHeader
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import Draft, LmdbStore, View
@@ -58,7 +58,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     signer: Ed25519PrivateKey
     origin: str
     clock: Callable[[], int]
-    failpoint: Failpoint
+    failpoint: Callable[[str], None]
 
 
 def _unheard(_held: HeldCandidate, _outcome: Outcome) -> None:

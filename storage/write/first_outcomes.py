@@ -6,7 +6,7 @@ import msgspec
 
 from policy.model import ChangeKind, MemoryStatus, PrincipalId
 from storage.features.trust.trust_intake import TrustIntake
-from storage.tables.codec import NO_ORDINAL, FirstOutcome, decode_nonce
+from storage.tables.codec import NO_ORDINAL, FirstOutcome
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import NONCES, View
 from storage.tables.rows import is_expired, memory_of, read_id, read_row
@@ -43,6 +43,5 @@ class FirstOutcomes:
     @staticmethod
     def recorded(view: View, arrived: Arrived) -> FirstOutcome | None:
         """The store's record of this very request; None if the request was never committed."""
-        payload = view.get(NONCES, arrived.nonce_key)
-        record = None if payload is None else decode_nonce(payload)
+        record = view.read(NONCES, arrived.nonce_key)
         return None if record is None or record.binding != arrived.binding else record.outcome

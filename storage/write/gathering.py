@@ -19,7 +19,7 @@ from storage.features.behind.text_behind import NOTHING_THERE, Thing, read_thing
 from storage.features.lines import Said
 from storage.features.trust.trust_intake import TrustIntake
 from storage.tables.change import Change
-from storage.tables.codec import FirstOutcome, decode_nonce
+from storage.tables.codec import FirstOutcome
 from storage.tables.expiry import expiry_ms
 from storage.tables.keys import KeyedNames, named_incarnation
 from storage.tables.lmdb_store import NONCES, TOKENS
@@ -68,10 +68,9 @@ class Gatherer:
             return NonceState.FOREIGN_INCARNATION, None
         if incarnation is not None and incarnation != change.before.incarnation_name:
             return NonceState.FOREIGN_INCARNATION, None
-        payload = change.draft.get(NONCES, case.arrived.nonce_key)
-        if payload is None:
+        record = change.draft.read(NONCES, case.arrived.nonce_key)
+        if record is None:
             return NonceState.FRESH, None
-        record = decode_nonce(payload)
         if record.binding == case.arrived.binding:
             return NonceState.SPENT, record.outcome
         return NonceState.SPENT, None

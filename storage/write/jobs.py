@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
-from storage.tables.change import Order
+from storage.features.order import Order
 from storage.values import Sealed
 from storage.write.case import Arrived
 

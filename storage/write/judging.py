@@ -39,8 +39,6 @@ from storage.tables.codec import (
     NonceRecord,
     SealedIntercept,
     decode_evidence,
-    decode_held,
-    decode_nonce,
     encode,
 )
 from storage.tables.keys import KeyedNames
@@ -198,10 +196,9 @@ class Judge:
 
     def expire(self, change: Change, candidate_id: CandidateId) -> None:
         """End the wait of a candidate that nobody decided, with a leaf."""
-        payload = change.draft.get(HELD, bytes.fromhex(candidate_id))
-        if payload is None:
+        row = change.draft.read(HELD, bytes.fromhex(candidate_id))
+        if row is None:
             raise InvariantBroken("a candidate waits that is not held")
-        row = decode_held(payload)
         held = held_candidate_of(candidate_id, row)
         contents = self._staging.read_held(candidate_id)
         if contents is not None:
@@ -334,7 +331,7 @@ class Judge:
             after_reading=submission.provenance.after_reading,
             lines=self.lines.keys(candidate),
         )
-        change.draft.put(HELD, bytes.fromhex(candidate_id), encode(row))
+        change.draft.write(HELD, bytes.fromhex(candidate_id), row)
         change.held_count += 1
         change.held_came[candidate_id] = row
         change.kept[candidate_id] = Contents(
@@ -345,19 +342,18 @@ class Judge:
 
     def _same(self, change: Change, candidate: Candidate) -> HeldRow | None:
         found = self.waiting.same(change, self.lines.keys(candidate))
-        payload = None if found is None else change.draft.get(HELD, bytes.fromhex(found))
-        return None if payload is None else decode_held(payload)
+        return None if found is None else change.draft.read(HELD, bytes.fromhex(found))
 
     def _waits_already(self, change: Change, docket: _Docket, same: HeldRow) -> Outcome:
         """The answer that an equal candidate got, which still waits: it is not held twice."""
-        payload = change.draft.get(NONCES, same.nonce_key)
-        if payload is None:
+        spent = change.draft.read(NONCES, same.nonce_key)
+        if spent is None:
             raise InvariantBroken("a held candidate has spent no nonce")
-        first = decode_nonce(payload).outcome
+        first = spent.outcome
         if docket.nonce_state is NonceState.FRESH:
             arrived = docket.case.arrived
             record = NonceRecord(arrived.binding, first)
-            change.draft.put(NONCES, arrived.nonce_key, encode(record))
+            change.draft.write(NONCES, arrived.nonce_key, record)
             change.charges[same.tenant] += VERDICT_BYTES
         return self.first_outcomes.replayed(change.draft, first, same.principal_id, change.now_ms)
 
@@ -447,7 +443,7 @@ class Judge:
         if docket.nonce_state in {NonceState.FRESH, NonceState.OWN}:
             arrived = docket.case.arrived
             record = NonceRecord(arrived.binding, first)
-            change.draft.put(NONCES, arrived.nonce_key, encode(record))
+            change.draft.write(NONCES, arrived.nonce_key, record)
         if docket.case.held is not None:
             self._unhold(change, submission.candidate_id)
         gone = landed is None or landed.row.erased or landed.row.change is ChangeKind.DELETE
@@ -512,10 +508,9 @@ class Judge:
         if reason is Reason.DENIED_BY_PERSON and by != THE_STORE:
             self.intake.denied(change, row, leaf_index)
             trust = self.intake.trust(change.draft, row.principal_id)
-        spent = change.draft.get(NONCES, row.nonce_key)
+        spent = change.draft.read(NONCES, row.nonce_key)
         if spent is not None:
-            record = NonceRecord(decode_nonce(spent).binding, first)
-            change.draft.put(NONCES, row.nonce_key, encode(record))
+            change.draft.write(NONCES, row.nonce_key, NonceRecord(spent.binding, first))
         self._unhold(change, candidate_id)
         return outcome_of(first, trust)
 

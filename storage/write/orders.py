@@ -18,7 +18,7 @@ from policy.model import CandidateId, PrincipalId
 from policy.ruleset import Ruleset
 from storage.errors import StorageError, StoreCorrupt, UnknownCandidate
 from storage.tables.change import Change
-from storage.tables.codec import HeldRow, decode_held, decode_intercept
+from storage.tables.codec import HeldRow, decode_intercept
 from storage.tables.lmdb_store import HELD, View
 from storage.tables.rows import held_key
 from storage.values import (
@@ -144,9 +144,7 @@ class Operating:
         engine = self._engine
         staging = engine.parts.staging
         with engine.parts.store.reading() as view:
-            held = {
-                CandidateId(key.hex()): decode_held(payload) for key, payload in view.scan(HELD)
-            }
+            held = {CandidateId(key.hex()): row for key, row in view.records(HELD)}
         engine.parts.judge.waiting.adopt(held.items(), ())
         engine.destroy(sorted((staging.staged_ids() | staging.held_ids()) - held.keys()))
         staging.sweep()
@@ -244,5 +242,4 @@ class Operating:
 
 def _held_row(view: View, candidate_id: CandidateId) -> HeldRow | None:
     key = held_key(candidate_id)
-    payload = None if key is None else view.get(HELD, key)
-    return None if payload is None else decode_held(payload)
+    return None if key is None else view.read(HELD, key)

@@ -23,8 +23,8 @@ from storage.errors import (
     StoreUnavailable,
     UnknownCandidate,
 )
+from storage.features.order import Order
 from storage.ground.randomness import random_bytes
-from storage.tables.change import Order
 from storage.values import THE_STORE, Denial, Outcome, Submission
 from storage.write.case import Arrived, contents_of
 from storage.write.checkpoint_copy import CheckpointCopy

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import tempfile
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -27,7 +27,7 @@ from proxy.model.memory_seam import Coupling, UnsafeUncoupled
 from proxy.settings.load import Address, load_settings
 from proxy.transport.auth import bound, mint_key
 from storage.features.registered import PutKey
-from storage.interfaces import Failpoint, Store
+from storage.interfaces import Store
 from tests.evaluate.canary import files_below, found_in
 from tests.evaluate.heuristic import heuristic_objection
 from tests.evaluate.unsafe import UnsafeLateGate, UnsafeLateWriter, unsafe_gate_that_admits_all
@@ -183,7 +183,7 @@ class Bench:
 class Extras(msgspec.Struct, frozen=True, kw_only=True):
     """Parts and settings that an experiment adds to a system."""
 
-    failpoint: Failpoint = no_failpoint
+    failpoint: Callable[[str], None] = no_failpoint
     gate: Gate | None = None
     # The text of a settings file, in which `{place}` stands for the system's directory; and the
     # name and text of one more file there.

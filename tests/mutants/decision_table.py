@@ -277,8 +277,8 @@ DECISION: Final = (
         invariant="a nonce is single-use, durably",
         where="storage.write.judging:Judge._close",
         operator=Operator.REPLACE,
-        at="change.draft.put(NONCES, arrived.nonce_key, encode(record))",
-        by="encode(record)",
+        at="change.draft.write(NONCES, arrived.nonce_key, record)",
+        by="None",
         tests=(
             at(_WRITES, "test_retry_of_the_same_request_gets_the_first_verdict_and_writes_nothing"),
         ),

@@ -23,7 +23,8 @@ from storage.audit import (
 from storage.errors import StoreCorrupt
 from storage.features.behind.forgotten_texts import FORGOTTEN, forgotten_texts
 from storage.features.cases.case_records import convicted_by
-from storage.tables.change import Access, read_leaf
+from storage.features.order import Access
+from storage.tables.change import read_leaf
 from storage.tables.codec import NO_ORDINAL
 from storage.tables.lmdb_store import KEYED, View
 from storage.tables.rows import GuardedRow, candidate_of, guarded_row, read_id, read_row

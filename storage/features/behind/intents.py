@@ -29,8 +29,9 @@ from storage.features.behind.hidden import HIDDEN_THERE, put_hidden_there
 from storage.features.behind.text_behind import read_thing
 from storage.features.behind.unmoved import Unmoved
 from storage.features.lines import LineDecisions, LineRecord
+from storage.features.order import Access
 from storage.features.quarantine.hiding import QUARANTINES
-from storage.tables.change import Access, Change, read_leaf
+from storage.tables.change import Change, read_leaf
 from storage.tables.codec import NO_ORDINAL, IdRecord, encode, ordinal_key
 from storage.tables.lmdb_store import IDS, KEYED, ROWS, View
 from storage.tables.rows import (

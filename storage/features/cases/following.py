@@ -25,7 +25,7 @@ from storage.features.cases import Accused, Named
 from storage.features.incidents.rewinding import put_back
 from storage.features.quarantine.hiding import hidden_by, log_standing, place
 from storage.tables.change import Change, read_leaf
-from storage.tables.codec import NO_ORDINAL, decode_anchor
+from storage.tables.codec import NO_ORDINAL
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import ANCHORS, View
 from storage.tables.rows import (
@@ -159,7 +159,7 @@ class Following:
 
     def _is_anchor(self, said: str | None) -> bool:
         if self._anchors is None:
-            known = (decode_anchor(payload) for _, payload in self._view.scan(ANCHORS))
+            known = (anchor for _, anchor in self._view.records(ANCHORS))
             self._anchors = frozenset(
                 one.statement.strip() for one in known if one.tenant == self._tenant
             )

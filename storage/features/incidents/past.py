@@ -15,7 +15,7 @@ from storage.features.incidents.reaching import fits
 from storage.features.incidents.rewinding import PutBack
 from storage.features.quarantine.hiding import hidden_by
 from storage.tables.change import read_leaf
-from storage.tables.codec import NO_ORDINAL, decode_row
+from storage.tables.codec import NO_ORDINAL
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import LEAVES, ROWS, View
 from storage.tables.rows import read_id, read_row, subject_of
@@ -163,8 +163,8 @@ def planned(
         NoSuchPast: All memories that were there then are purged.
     """
     rows = _Rows(view, names, reach, point)
-    for key, payload in view.scan(ROWS):
-        rows.take(int.from_bytes(key, "big"), decode_row(payload))
+    for key, row in view.records(ROWS):
+        rows.take(int.from_bytes(key, "big"), row)
     gone = tuple(name for name, stood in rows.lost.items() if stood)
     mine = {name: life for name, life in rows.lives.items() if life.reached}
     if gone and not any(life.before for life in mine.values()):

@@ -11,7 +11,6 @@ from storage.audit import VerdictLeaf
 from storage.errors import StoreCorrupt
 from storage.features.incidents import Caught, Reach
 from storage.tables.change import read_leaf
-from storage.tables.codec import decode_row
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import ROWS, View
 from storage.tables.rows import candidate_of, children_of, read_id, read_row
@@ -40,8 +39,7 @@ def reached(view: View, names: KeyedNames, reach: Reach) -> Reached:
     """
     own: dict[bytes, MemoryId] = {}
     purged: dict[MemoryId, None] = {}
-    for _, payload in view.scan(ROWS):
-        row = decode_row(payload)
+    for _, row in view.records(ROWS):
         if not fits(view, reach, row):
             continue
         if not row.erased:

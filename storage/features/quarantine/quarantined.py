@@ -15,9 +15,9 @@ from storage.audit import OperatorLeaf, decode_leaf
 from storage.features.behind.forgotten_texts import forgotten_texts
 from storage.features.cases.case_records import convicted_by
 from storage.features.incidents import INCIDENTS
+from storage.features.order import Access
 from storage.features.quarantine.hiding import QUARANTINES, hidden_by
-from storage.tables.change import Access
-from storage.tables.codec import IdRecord, decode_id, ordinal_key
+from storage.tables.codec import IdRecord, ordinal_key
 from storage.tables.lmdb_store import IDS, LEAVES, View
 from storage.tables.rows import chain, history_of, memory_of, read_id, read_row, subject_of, text_of
 from storage.values import QUARANTINE, QUARANTINE_END, Hand, QuarantinedText
@@ -78,8 +78,7 @@ class Quarantined:
         """All quarantined memories of a tenant, oldest first; walks every id of the store."""
         found: list[Memory] = []
         with self._store.reading() as view:
-            for _, payload in view.scan(IDS):
-                known = decode_id(payload)
+            for _, known in view.records(IDS):
                 if known.status is not MemoryStatus.QUARANTINED:
                     continue
                 row = read_row(view, known.ordinal)

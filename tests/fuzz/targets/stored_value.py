@@ -10,6 +10,7 @@ from policy.model import MemoryStatus
 from storage.errors import StoreCorrupt
 from storage.features.trust.trust_tables import TRUST
 from storage.tables import codec
+from storage.tables.lmdb_store import ANCHORS, HELD, IDS, KEYS, NONCES, ROWS
 from storage.tables.rows import history_of, memory_of
 from storage.values import Row
 from tests.fuzz.choices import Choices
@@ -30,16 +31,16 @@ WORDS = (
 )
 TABLE, KEY = b"rows", b"\0" * 8
 _DECODERS: tuple[Callable[[bytes], Any], ...] = (
-    codec.decode_row,
+    ROWS.decoded,
     codec.decode_header,
-    codec.decode_id,
-    codec.decode_nonce,
+    IDS.decoded,
+    NONCES.decoded,
     TRUST.decoded,
-    codec.decode_held,
+    HELD.decoded,
     codec.decode_intercept,
     codec.decode_evidence,
-    codec.decode_key,
-    codec.decode_anchor,
+    KEYS.decoded,
+    ANCHORS.decoded,
 )
 
 

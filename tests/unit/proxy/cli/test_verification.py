@@ -26,7 +26,7 @@ from storage.audit import (
 )
 from storage.opening import offline_store
 from storage.tables.change import Nodes
-from storage.tables.codec import decode_row, encode, ordinal_key
+from storage.tables.codec import encode, ordinal_key
 from storage.tables.lmdb_store import LEAVES, NODES, ROWS, TABLES, Draft
 from storage.upkeep.backup import take
 from storage.values import Decision
@@ -169,7 +169,7 @@ def test_a_missing_leaf_is_named_by_its_position(bench: Bench) -> None:
 def test_a_changed_text_is_found_by_its_commitment(bench: Bench) -> None:
     def act(draft: Draft) -> None:
         key = next(iter(draft.keys(ROWS)))
-        row = decode_row(draft.get(ROWS, key) or b"")
+        row = ROWS.decoded(draft.get(ROWS, key) or b"")
         assert b"Tuesday" in row.canonical
         forged = row.canonical.replace(b"Tuesday", b"Fridayy")
         draft.put(ROWS, key, encode(msgspec.structs.replace(row, canonical=forged)))
@@ -185,7 +185,7 @@ def test_a_changed_text_is_found_by_its_commitment(bench: Bench) -> None:
 def test_a_raised_label_is_found(bench: Bench) -> None:
     def act(draft: Draft) -> None:
         key = next(iter(draft.keys(ROWS)))
-        row = decode_row(draft.get(ROWS, key) or b"")
+        row = ROWS.decoded(draft.get(ROWS, key) or b"")
         raised = msgspec.structs.replace(row, memory_class=MemoryClass.L1)
         draft.put(ROWS, key, encode(raised))
 
@@ -210,8 +210,8 @@ def test_a_row_that_is_taken_out_of_its_memorys_history_is_found(bench: Bench) -
 
     def act(draft: Draft) -> None:
         *_, before, newest = draft.keys(ROWS)
-        passed_over = decode_row(draft.get(ROWS, before) or b"").prev_ordinal
-        row = decode_row(draft.get(ROWS, newest) or b"")
+        passed_over = ROWS.decoded(draft.get(ROWS, before) or b"").prev_ordinal
+        row = ROWS.decoded(draft.get(ROWS, newest) or b"")
         draft.put(ROWS, newest, encode(msgspec.structs.replace(row, prev_ordinal=passed_over)))
 
     _alter(bench, act)
@@ -238,7 +238,7 @@ def test_a_row_that_was_taken_away_is_found(bench: Bench) -> None:
 def test_a_row_erased_without_a_purge_is_found(bench: Bench) -> None:
     def act(draft: Draft) -> None:
         key = next(iter(draft.keys(ROWS)))
-        row = decode_row(draft.get(ROWS, key) or b"")
+        row = ROWS.decoded(draft.get(ROWS, key) or b"")
         draft.put(
             ROWS, key, encode(msgspec.structs.replace(row, canonical=b"", salt=b"", erased=True))
         )

@@ -20,7 +20,7 @@ from storage.features.behind.filing import FORWARDS
 from storage.features.behind.intents import Settle
 from storage.features.quarantine.hiding import Quarantine
 from storage.opening import offline_store
-from storage.tables.codec import IdRecord, decode_id, encode
+from storage.tables.codec import IdRecord, encode
 from storage.tables.lmdb_store import IDS, KEYED, LEAVES
 from storage.values import Behind, Stands
 from tests.unit.storage.opening import (
@@ -280,7 +280,7 @@ def _lose(change: Change) -> None:
 
 def _show(change: Change) -> None:
     for key, payload in list(change.draft.scan(IDS)):
-        known = decode_id(payload)
+        known = IDS.decoded(payload)
         change.draft.put(IDS, key, encode(IdRecord(known.ordinal, MemoryStatus.LIVE)))
 
 

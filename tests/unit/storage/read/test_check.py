@@ -13,9 +13,6 @@ import pytest
 from policy.model import MemoryClass, MemoryStatus, SourceKind
 from storage.tables.codec import (
     IdRecord,
-    decode_id,
-    decode_nonce,
-    decode_row,
     encode,
     ordinal_key,
 )
@@ -44,11 +41,11 @@ def _only_key(draft: Draft, table: bytes, at: int = 0) -> bytes:
 
 def _key_of(draft: Draft, ordinal: int) -> bytes:
     keys = (key for key in draft.keys(IDS))
-    return next(key for key in keys if decode_id(draft.get(IDS, key) or b"").ordinal == ordinal)
+    return next(key for key in keys if IDS.decoded(draft.get(IDS, key) or b"").ordinal == ordinal)
 
 
 def _edit_row(draft: Draft, **fields: object) -> None:
-    row = decode_row(draft.get(ROWS, ordinal_key(3)) or b"")
+    row = ROWS.decoded(draft.get(ROWS, ordinal_key(3)) or b"")
     draft.put(ROWS, ordinal_key(3), encode(msgspec.structs.replace(row, **fields)))
 
 
@@ -60,7 +57,7 @@ def _edit_header(draft: Draft, **fields: object) -> None:
 
 def _edit_nonce(draft: Draft) -> None:
     key = _only_key(draft, NONCES)
-    record = decode_nonce(draft.get(NONCES, key) or b"")
+    record = NONCES.decoded(draft.get(NONCES, key) or b"")
     outcome = msgspec.structs.replace(record.outcome, leaf_index=2)
     draft.put(NONCES, key, encode(msgspec.structs.replace(record, outcome=outcome)))
 

@@ -4,38 +4,40 @@ from __future__ import annotations
 
 from policy.after.retention import Item
 from policy.model import MemoryId, MemoryStatus, Tenant
-from storage.tables.codec import decode_row, ordinal_key
+from storage.features.order import Access
+from storage.tables.codec import ordinal_key
 from storage.tables.expiry import expiry_ms
-from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import ROWS, LmdbStore, View
+from storage.tables.lmdb_store import ROWS, View
 from storage.tables.rows import read_id
 from storage.values import Row
 
 
-class EmbeddedRetained:
-    """Implements `Retained` (memories as retention reads them) on the embedded engine."""
+class Retained:
+    """The stored memories that retention looks at; quarantined ones are left out. Any thread."""
 
-    def __init__(self, store: LmdbStore, names: KeyedNames) -> None:
-        self._store = store
-        self._names = names
+    def __init__(self, access: Access) -> None:
+        self._store = access.store
+        self._names = access.names
 
     def slice(self, start: int, length: int) -> tuple[tuple[Item, ...], int | None]:
-        """Memories whose newest row is among `length` rows, and where the next slice starts."""
+        """Memories whose newest row is among `length` rows from an ordinal on, expired ones too.
+
+        Also returns where the next slice starts; None at the end.
+        """
         items: list[Item] = []
         seen = 0
         with self._store.reading() as view:
-            for key, payload in view.scan(ROWS, ordinal_key(start)):
+            for key, row in view.records(ROWS, ordinal_key(start)):
                 ordinal = int.from_bytes(key, "big")
                 if seen == length:
                     return tuple(items), ordinal
                 seen += 1
-                row = decode_row(payload)
                 if not row.erased and self._is_newest(view, row.tenant, row.memory_id, ordinal):
                     items.append(_item(ordinal, row))
         return tuple(items), None
 
     def stands(self, item: Item) -> bool:
-        """Whether nobody has changed or deleted the memory since `slice` returned it."""
+        """Whether nobody has changed or deleted a memory since `slice` returned it."""
         with self._store.reading() as view:
             return self._is_newest(view, item.tenant, item.memory_id, item.ordinal)
 

@@ -7,21 +7,18 @@ from collections.abc import Iterator
 from policy.model import MemoryStatus, Tenant
 from storage.audit import VerdictLeaf, decode_leaf
 from storage.errors import StoreCorrupt
-from storage.tables.codec import decode_id, ordinal_key
-from storage.tables.lmdb_store import IDS, LEAVES, LmdbStore, View
+from storage.features.order import Access
+from storage.tables.codec import ordinal_key
+from storage.tables.lmdb_store import IDS, LEAVES, View
 from storage.tables.rows import chain, memory_of, read_row
 from storage.values import Objection, Row
 
 
-class EmbeddedObjections:
-    """Implements `Objections` (memories that observe mode let in) on the embedded engine.
+class Objections:
+    """Memories that observe mode admitted over an objection. Any thread; walks every memory."""
 
-    A memory stays in this list once one of its versions was admitted over an objection: a later
-    change of its metadata alone, for example, was judged without its text.
-    """
-
-    def __init__(self, store: LmdbStore) -> None:
-        self._store = store
+    def __init__(self, access: Access) -> None:
+        self._store = access.store
 
     def find(self, tenant: Tenant) -> tuple[Objection, ...]:
         """Memories of a tenant that were admitted over an objection, oldest first."""
@@ -30,8 +27,7 @@ class EmbeddedObjections:
         return tuple(sorted(found, key=lambda objection: objection.leaf_index))
 
     def _found(self, view: View, tenant: Tenant) -> Iterator[Objection]:
-        for _, payload in view.scan(IDS):
-            known = decode_id(payload)
+        for _, known in view.records(IDS):
             if known.status is MemoryStatus.DELETED:
                 continue
             newest = read_row(view, known.ordinal)
