@@ -26,7 +26,8 @@ class Repeated(tuple[_V, ...]):  # noqa: SLOT001 - `past` is set once it is know
 
 def past_of(values: tuple[_V, ...]) -> Past[_V] | None:
     """The past of a list; None if it has none."""
-    return values.past if isinstance(values, Repeated) else None
+    past: Past[_V] | None = getattr(values, "past", None)
+    return past
 
 
 class ByIdentity(Generic[_K, _V]):

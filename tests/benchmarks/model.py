@@ -182,6 +182,7 @@ def _started(stack: ExitStack, words: tuple[str, ...], environment: dict[str, st
     stack.callback(program.terminate)
     if program.stdout is None:
         raise RuntimeError("the program has no pipe")
+    stack.callback(program.stdout.close)
     return program.stdout.readline()
 
 

@@ -12,14 +12,16 @@ import asyncio
 import sys
 import tempfile
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http import HTTPStatus
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from aiohttp import web
 
+from tests.benchmarks import model
 from tests.figures.counting import ROOT, SHIPPED
 from tests.integration.mcp_bench import call, notification, request
 from tests.integration.running import AGENT_KEY, Json, Running, running
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
 ROUNDS: Final = 5
+TURNS: Final = (5, 200)
+"""Of the conversations of two requests to a model."""
 _ASKED: Final = 3
 _MCP_TABLE: Final = f"""
 [[mcp]]
@@ -96,7 +100,7 @@ class _Recorder:
 
 
 def paths() -> dict[str, RequestPath]:
-    """The figures of a native write, of an MCP call that lands, and of a Mem0 search."""
+    """The figures of a write, an MCP call that lands, a search, and requests to a model."""
     rounds = [asyncio.run(one_round()) for _ in range(ROUNDS)]
     return {kind: _median([each[kind] for each in rounds]) for kind in rounds[0]}
 
@@ -104,14 +108,20 @@ def paths() -> dict[str, RequestPath]:
 async def one_round() -> dict[str, RequestPath]:
     """The figures of one sidecar."""
     recorder = _Recorder()
-    with tempfile.TemporaryDirectory() as scratch, recorder.recording():
-        base = Path(scratch)
-        async with running(base, tables=_MCP_TABLE.format(base=base)) as sidecar:
-            return {
+    with ExitStack() as stack:
+        base = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        tables = _MCP_TABLE.format(base=base) + model.table(model.upstream(stack))
+        stack.enter_context(recorder.recording())
+        async with running(base, tables=tables) as sidecar:
+            found = {
                 "native write": await _native_writes(sidecar, recorder),
                 "MCP tools/call": await _mcp_calls(sidecar, recorder),
                 "Mem0 search": await _mem0_searches(sidecar, recorder),
             }
+            for turns in TURNS:
+                path = await _model_requests(sidecar, recorder, turns)
+                found[f"model request of {turns} turns"] = path
+            return found
 
 
 async def _native_writes(sidecar: Running, recorder: _Recorder) -> RequestPath:
@@ -154,6 +164,18 @@ async def _mem0_searches(sidecar: Running, recorder: _Recorder) -> RequestPath:
         ) as answer:
             body = await answer.json()
             _check(answer.ok and bool(body["results"]), body)
+    return recorder.third()
+
+
+async def _model_requests(sidecar: Running, recorder: _Recorder, turns: int) -> RequestPath:
+    """A conversation of which only the last turn is new."""
+    headers = {"X-Api-Key": AGENT_KEY, "Content-Type": "application/json"}
+    for asked in islice(model.conversation(turns), _ASKED):
+        async with sidecar.client.post(
+            f"{sidecar.url}/anthropic/v1/messages", data=asked, headers=headers
+        ) as answer:
+            body = await answer.text()
+            _check(answer.ok, body)
     return recorder.third()
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tests.figures.__main__ import main
 from tests.figures.counting import Names, names, room, statements
-from tests.figures.path import one_round
+from tests.figures.path import TURNS, one_round
 
 if TYPE_CHECKING:
     import pytest
@@ -56,5 +56,8 @@ def test_the_command_prints_the_sum_of_the_rooms_as_json(
 
 def test_the_path_of_each_kind_of_request_is_recorded() -> None:
     found = asyncio.run(one_round())
-    assert list(found) == ["native write", "MCP tools/call", "Mem0 search"]
+    asked = [f"model request of {turns} turns" for turns in TURNS]
+    assert list(found) == ["native write", "MCP tools/call", "Mem0 search", *asked]
     assert all(path.calls >= path.functions > path.files > 10 for path in found.values())
+    short, long = (found[name].calls for name in asked)
+    assert long < 1.1 * short, "what came before costs nothing"
