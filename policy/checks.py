@@ -128,12 +128,13 @@ def stored_class(facts: Facts) -> MemoryClass | None:
 def aim_of(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Aim:
     """What a candidate is judged as, computed once for all steps."""
     provenance, stored = provenance_of(candidate, facts), stored_class(facts)
-    landing = landing_class(candidate, facts, ruleset, provenance, stored)
+    unproven = provenance is not None and is_unproven(provenance)
+    landing = landing_class(candidate, facts, ruleset, provenance, stored, unproven=unproven)
     judged = _judged_as(landing, stored)
     return Aim(
         ruleset=ruleset,
         provenance=provenance,
-        unproven=provenance is not None and is_unproven(provenance),
+        unproven=unproven,
         confirmed=confirmed(facts),
         stored=stored,
         landing=landing,
@@ -148,6 +149,8 @@ def landing_class(
     ruleset: Ruleset,
     provenance: Provenance | None,
     stored: MemoryClass | None,
+    *,
+    unproven: bool,
 ) -> MemoryClass:
     """The class that a candidate gets if it is admitted.
 
@@ -163,7 +166,7 @@ def landing_class(
         by_whom = confirmed(facts)
         order = class_of_order(candidate, facts.reading, provenance, confirmed=by_whom)
     asked = effective_class(candidate, facts.reading, stored, order)
-    if flagged or provenance is None or not is_unproven(provenance):
+    if flagged or provenance is None or not unproven:
         return asked
     # An operator's own matrix may open a class to unproven text, or have it wait.
     refused = ruleset.cell(provenance.source, asked) is Cell.REFUSE
@@ -435,7 +438,8 @@ def latches(_candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
         return UNAVAILABLE
     if aim.judged is MemoryClass.L4:
         return None
-    latched = any(one is not None and one.latched for one in (facts.trust, facts.origin_trust))
+    origin = facts.origin_trust
+    latched = facts.trust.latched or (origin is not None and origin.latched)
     return Objection(Reason.TRUST_LATCHED, holds=True) if latched else None
 
 
@@ -459,8 +463,8 @@ def cognitive_staging(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
     #     adds nothing that a retrieval could find.
     if facts.reading is None or aim.provenance is None:
         return UNAVAILABLE
-    proven = aim.provenance.source.proven or aim.confirmed
-    if facts.repeats_hidden and candidate.change not in _REMOVALS and not proven:
+    repeats = facts.repeats_hidden and candidate.change not in _REMOVALS
+    if repeats and not (aim.provenance.source.proven or aim.confirmed):
         return Objection(Reason.REPEATS_HIDDEN)
     return _displacement(candidate, facts, aim)
 

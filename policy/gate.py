@@ -12,7 +12,6 @@ from policy.checks import (
     STEPS,
     UNAVAILABLE,
     Aim,
-    Finding,
     Objection,
     Step,
     aim_of,
@@ -79,7 +78,8 @@ class Gate:
         held: tuple[int, Objection] | None = None
         for step in self._steps:
             try:
-                finding = _understood(step.check(candidate, facts, aim))
+                found = step.check(candidate, facts, aim)
+                finding = None if found is None else _understood(found)
             except Exception:  # noqa: BLE001 - a check that raises is a check that refused
                 finding = UNAVAILABLE
             if finding is None or (finding.holds and aim.confirmed):
@@ -123,10 +123,10 @@ def _said_no(facts: Facts, aim: Aim, *, waits: bool) -> Reason | None:
     return Reason.DENIED_TODAY if dropped else None
 
 
-def _understood(finding: object) -> Finding:
+def _understood(finding: object) -> Objection:
     # The type checker cannot enforce what a check returns. A check that returns anything else is
     # broken, and the candidate is refused.
-    return finding if finding is None or isinstance(finding, Objection) else UNAVAILABLE
+    return finding if isinstance(finding, Objection) else UNAVAILABLE
 
 
 def _admit(

@@ -34,7 +34,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
 Text = Annotated[str, Meta(max_length=TEXT_LEN_MAX)]
 
 
-# Every member of an enum exists once, so three of the enums below use its identity as its hash.
+# Every member of an enum exists once, so four of the enums below use its identity as its hash.
 # `Enum` itself would compute a hash in Python, two dozen times per verdict.
 
 
@@ -117,6 +117,8 @@ class Channel(enum.Enum):
 class Reads(enum.Enum):
     """The floor for reads of a credential: what has a less trusted label does not exist for it."""
 
+    __hash__ = object.__hash__
+
     ALL = "all"
     USER_INPUT = "user_input"
     OPERATOR = "operator"
@@ -124,11 +126,18 @@ class Reads(enum.Enum):
     @property
     def trust(self) -> int:
         """How trusted a label has to be for the floor, as `SourceKind.trust`."""
-        return 0 if self is Reads.ALL else SourceKind(self.value).trust
+        return _FLOORS[self]
 
     def shows(self, source: SourceKind) -> bool:
         """Whether a row with this label is at or above the floor."""
         return source.trust >= self.trust
+
+
+_FLOORS = {
+    Reads.ALL: 0,
+    Reads.USER_INPUT: SourceKind.USER_INPUT.trust,
+    Reads.OPERATOR: SourceKind.OPERATOR.trust,
+}
 
 
 class Claims(enum.Enum):

@@ -147,10 +147,10 @@ class Budgets:
 
     def give_back(self, principal_id: PrincipalId, count: int) -> None:
         """Give back reserved room for writes that will not be measured."""
-        account = self._account(principal_id)
-        # At least zero: with `over_rate = "hold"` no room was reserved, so there is none to give
-        # back.
-        account.kept_count = max(0, account.kept_count - max(0, count))
+        # With `over_rate = "hold"` no room was reserved, so there is none to give back.
+        if count > 0:
+            account = self._account(principal_id)
+            account.kept_count = max(0, account.kept_count - count)
 
     def measure(
         self, candidate: Candidate, vector: bytes, now_ms: int, weight: int = 1

@@ -330,7 +330,8 @@ class Writing:
             reading = await self._out.pace.aside(owner, size, _read, candidate, proposal.text_after)
         now_ms = started_ns // 1_000_000
         rules = self._ruleset()
-        await self._full_or_not(principal, now_ms)
+        if rules.budgets.over_rate is not OverBudget.REJECT:
+            await self._full_or_not(principal, now_ms)
         # The stored memory is read once. The gate gets the version that was read, and checks that
         # the memory still has it.
         stored = stored_of(self._reader, candidate)

@@ -87,7 +87,7 @@ class Welcome:
     @property
     def over(self) -> bool:
         """Whether a credential of the request has ended."""
-        return not all(access.stands() for access in self._accesses)
+        return not all(map(Access.stands, self._accesses))
 
     def check(self) -> None:
         """Check that the credentials of the request are still valid.

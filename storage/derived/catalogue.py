@@ -236,8 +236,9 @@ class Catalogue:
             self.readmit(*newest)
 
     def _mark(self, ordinal: int, row: Row, *, above: int = -1) -> None:
+        trust = row.source.trust
         for floor, shown in self._shown.items():
-            shown[ordinal] = above < floor.trust <= row.source.trust
+            shown[ordinal] = above < floor.trust <= trust
 
     def _hide(self, ordinal: int, row: Row, *, trust: int | None = None) -> None:
         """Hide a row from the floors that a newer row of this trust is above; None: from all."""
