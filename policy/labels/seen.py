@@ -26,7 +26,3 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     contained: tuple[Origin, ...] = ()
     # The tools and hosts that the session had read, as `Provenance` has them.
     read_origins: tuple[str, ...] = ()
-
-
-NOTHING_SEEN = Seen()
-"""What a ledger reports that was asked about a principal it never saw, or that lost its memory."""

@@ -77,15 +77,6 @@ def plain_path(path: str) -> str:
     return f"{'/' if path.startswith('/') else ''}{'/'.join(steps)}"
 
 
-def is_exact_path(path: str) -> bool:
-    """Whether a path is absolute, without `.`, `..`, empty steps and backslashes.
-
-    Two equal paths of this form name one file, whatever folder each call was made in.
-    """
-    steps = path.split("/")[1:]
-    return path.startswith("/") and "\\" not in path and not {"", ".", ".."} & {*steps}
-
-
 def readings_of_path(path: str) -> frozenset[str]:
     """The files that one path may name, depending on who reads it.
 

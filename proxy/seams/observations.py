@@ -80,13 +80,6 @@ NEXT: Final[dict[Reason, str]] = {
 }
 
 
-_BEFORE_A_CANDIDATE: Final = (
-    *(Reason.UNKNOWN_TOOL, Reason.ADMIN_TOOL, Reason.TOOLS_CHANGED),
-    *(Reason.CALL_MALFORMED, Reason.GATE_UNAVAILABLE),
-)
-_WITHOUT_A_VERDICT: Final = (
-    *(Reason.RATE_LIMITED, Reason.OVERSIZE, Reason.TARGET_MISSING, Reason.GATE_UNAVAILABLE),
-)
 _GO_ON: Final = "Do not send it again; go on without it."
 _AGAIN: Final = "Go on without it; send it again only after the person has allowed it."
 _DECIDED_AT: Final = " The person you work for can decide it here: "
@@ -155,19 +148,6 @@ def _all() -> frozenset[str]:
                 for way, again in product(Way, (False, True)):
                     texts.add(observation_for("hold", reason, one, change, way=way, again=again))
     return frozenset(texts)
-
-
-@cache
-def _unjudged() -> frozenset[str]:
-    texts = {observation_of_call(reason) for reason in _BEFORE_A_CANDIDATE}
-    for one in MemoryClass:
-        texts |= {observation_for("reject", reason, one) for reason in _WITHOUT_A_VERDICT}
-    return frozenset(texts)
-
-
-def is_unjudged(text: str) -> bool:
-    """Whether a text is an observation about a call of which nothing was judged."""
-    return text in _unjudged()
 
 
 def is_observation(text: str) -> bool:
