@@ -354,6 +354,7 @@ def _health(settings: Settings, clock: SteadyClock, services: Services, scrape: 
         scrape,
         unmapped_tools=services.unmapped_tools,
         unbound_uids=services.unbound_uids,
+        people_with_agents=lambda: len(services.ledger.people_with_agents),
         wider=lambda: (*beyond, *wider_rules(store.ruleset)),
         receivers_behind=scrape.told.behind,
     )

@@ -551,7 +551,7 @@ class Services:
                 healing = self._foundation.memory.healing(self.reply_checks, halt)
             coupling = self._foundation.memory.coupled(coupling, checks)
         ledger = self.ledger
-        coupling = Vetoing(coupling, veto, ledger.unmapped)
+        coupling = Vetoing(coupling, veto, ledger.unmapped, ledger.people_with_agents)
         upstreams = self._foundation.settings.models if couple else ()
         return ModelFront(
             behind={one.name: await Behind.opened(one, stack) for one in upstreams},

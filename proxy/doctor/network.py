@@ -42,6 +42,7 @@ class _Readiness(msgspec.Struct, frozen=True, kw_only=True):
     mode: str
     unmapped_tools: tuple[str, ...] = ()
     unbound_uids: tuple[int, ...] = ()
+    people_with_agents: int = 0
     wider: tuple[str, ...] = ()
     staging: str = STAGED_IN_MEMORY
 
@@ -125,6 +126,7 @@ def _modes(aim: Aim) -> Iterator[Finding]:
     mode = Attempt("mode", "ask the sidecar whether it refuses anything", "enforce")
     maps = Attempt("model.memory_tools", "ask the sidecar which memory tools no map takes", "none")
     relays = Attempt("relay.uid", "ask the sidecar whose relays come to it", "uids that are bound")
+    people = Attempt("keys.people", "ask the sidecar who uses keys of people", "people alone")
     wide = Attempt("settings.wider", "ask the sidecar what lets in more than as shipped", "nothing")
     staging = Attempt(
         "staging.undecided", "ask the sidecar where candidates are before a verdict", "in memory"
@@ -134,7 +136,7 @@ def _modes(aim: Aim) -> Iterator[Finding]:
         ready = msgspec.json.decode(answer.body, type=_Readiness)
     except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:
         why = f"cannot be asked ({type(error).__name__})"
-        yield from (one.skipped(why) for one in (mode, maps, relays, wide, staging))
+        yield from (one.skipped(why) for one in (mode, maps, relays, people, wide, staging))
         return
     yield _staged(staging, ready.staging)
     if ready.mode == "observe":
@@ -148,6 +150,14 @@ def _modes(aim: Aim) -> Iterator[Finding]:
     else:
         yield maps.ok("none was seen")
     yield _relays(relays, ready.unbound_uids)
+    if ready.people_with_agents:
+        # A warning: who holds a key is not seen, only that a model calls tools with it.
+        yield people.warned(
+            f"{ready.people_with_agents} of channel `user` have models that call tools: what those "
+            "write counts as a person's words. Give the agent a key of its own; the log names whose"
+        )
+    else:
+        yield people.ok("no model of theirs called a tool")
     if ready.wider:
         # This is only a warning: an operator may have reasons for these settings.
         yield wide.warned("; ".join(ready.wider))

@@ -38,6 +38,8 @@ class _Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # Uids of relays beside a model front that are bound to no principal: their calls are judged
     # again.
     unbound_uids: tuple[int, ...] = ()
+    # How many principals of people have keys that agents use.
+    people_with_agents: int = 0
     # The names of receivers for which too many steps of incidents wait.
     receivers_behind: tuple[str, ...] = ()
     # Settings and rules that let in more than the shipped ones.
@@ -59,12 +61,14 @@ class Health:
         *,
         unmapped_tools: Callable[[], tuple[str, ...]] = tuple,
         unbound_uids: Callable[[], tuple[int, ...]] = tuple,
+        people_with_agents: Callable[[], int] = int,
         wider: Callable[[], tuple[str, ...]] = tuple,
         receivers_behind: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
         self._receivers_behind = receivers_behind
         self._wider = wider
         self._unbound_uids = unbound_uids
+        self._people_with_agents = people_with_agents
         self._unmapped_tools = unmapped_tools
         self._status = status
         self._render_metrics = render_metrics
@@ -107,6 +111,7 @@ class Health:
             mode="observe" if status.observing else "enforce",
             unmapped_tools=self._unmapped_tools(),
             unbound_uids=self._unbound_uids(),
+            people_with_agents=self._people_with_agents(),
             receivers_behind=self._receivers_behind(),
             wider=self._wider(),
             held=status.held_count,

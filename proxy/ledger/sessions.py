@@ -64,6 +64,8 @@ class Sessions:
         self._core = Core(prints_key)
         self.surroundings = surroundings
         self.unmapped = UnmappedTools()
+        # Principals of people whose models called tools, since the start: agents have their keys.
+        self.people_with_agents = set[PrincipalId]()
         self._others: list[Keeps] = []
         self._unshared: list[bytes] = []
         self._taken_count = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from policy.model import Principal
+from policy.model import Channel, Principal, PrincipalId
 from proxy.dialects.model.memory_tools import OfferedTools
 from proxy.dialects.model.tools import tools_of
 from proxy.dialects.model.transcript import ModelCall, ModelReply
@@ -22,8 +22,16 @@ _LOG: Final = logging.getLogger("mnemogate.model")
 class Vetoing:
     """Implements `Coupling`: judges calls, and passes the rest to the coupling that it wraps."""
 
-    def __init__(self, inner: Coupling, veto: Veto, unmapped: UnmappedTools) -> None:
+    def __init__(
+        self,
+        inner: Coupling,
+        veto: Veto,
+        unmapped: UnmappedTools,
+        people_with_agents: set[PrincipalId],
+    ) -> None:
+        """`people_with_agents` is filled with the principals of people whose models call tools."""
         self._inner = inner
+        self._people_with_agents = people_with_agents
         self._veto = veto
         self._unmapped = unmapped
 
@@ -43,6 +51,8 @@ class Vetoing:
         principal = prepared.asked.principal
         catalogue = OfferedTools(tools_of(prepared.asked.body), prepared.asked.maps)
         self._tell_of(prepared.session, catalogue)
+        if calls and principal.channel is Channel.USER:
+            self._tell_of_person(principal.principal_id)
         verdicts = await self._veto.judge(
             principal,
             catalogue,
@@ -62,6 +72,11 @@ class Vetoing:
         for tool in self._unmapped.note(catalogue.unmapped):
             fields = {"tool": tool, "session": session}
             _LOG.warning("a tool speaks of memory and no map takes it", extra={"fields": fields})
+
+    def _tell_of_person(self, who: PrincipalId) -> None:
+        if who not in self._people_with_agents:
+            self._people_with_agents.add(who)
+            _LOG.warning("an agent has a person's key", extra={"fields": {"principal": who}})
 
     async def replied(self, prepared: Prepared, reply: ModelReply) -> None:
         """Note what the model said and called, before the agent can act on it."""

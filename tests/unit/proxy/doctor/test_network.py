@@ -91,6 +91,20 @@ def test_a_memory_tool_that_no_map_takes_is_named_and_proves_nothing(tmp_path: P
     assert "save_memory" in found.got
 
 
+def test_a_key_of_people_that_an_agent_uses_is_told(tmp_path: Path) -> None:
+    for body, verdict in (
+        (b'{"mode": "enforce", "people_with_agents": 1}', ProbeResult.WARNED),
+        (b'{"mode": "enforce"}', ProbeResult.OK),
+    ):
+
+        def ready(*_request: object, body: bytes = body) -> tuple[int, bytes]:
+            return 200, body
+
+        with small_server(ready) as url:
+            found = _probe(url, tmp_path)["keys.people"]
+        assert found.verdict is verdict
+
+
 def test_a_relay_of_a_uid_that_is_bound_to_nobody_is_told_with_what_to_write(
     tmp_path: Path,
 ) -> None:

@@ -270,7 +270,7 @@ async def test_without_a_catalogue_what_reads_as_a_memory_write_is_judged(seen: 
 
 async def test_the_results_of_a_request_count_before_it_goes_on(seen: Guarded) -> None:
     veto, one = _veto(seen), create(GOOD)
-    coupling = Vetoing(UnsafeUncoupled(), veto, UnmappedTools())
+    coupling = Vetoing(UnsafeUncoupled(), veto, UnmappedTools(), set())
     asked = Asked(principal=AGENT, api=ANTHROPIC, body=offering(FILES), trace=TRACE, maps=MAPS)
     prepared = await coupling.prepare(asked)
     assert await coupling.judge(prepared, (one, create(STEERING))) != (None, None)
@@ -283,7 +283,7 @@ async def test_a_tool_that_speaks_of_memory_and_has_no_map_is_named_once(
     seen: Guarded, caplog: pytest.LogCaptureFixture
 ) -> None:
     unmapped = UnmappedTools()
-    coupling = Vetoing(UnsafeUncoupled(), _veto(seen), unmapped)
+    coupling = Vetoing(UnsafeUncoupled(), _veto(seen), unmapped, set())
     tool: Json = {"name": "save_memory", "input_schema": {"properties": {"note": {}}}}
     body = offering(tool, {"name": "Bash", "input_schema": {"properties": {}}}, FILES)
     asked = Asked(principal=AGENT, api=ANTHROPIC, body=body, trace=TRACE, maps=MAPS)
@@ -294,6 +294,21 @@ async def test_a_tool_that_speaks_of_memory_and_has_no_map_is_named_once(
         {"tool": "save_memory", "session": prepared.session}
     ]
     assert [one.arguments for one in unmapped.all()] == [("note",)]
+
+
+async def test_a_person_s_key_whose_model_calls_tools_is_named_once(
+    seen: Guarded, caplog: pytest.LogCaptureFixture
+) -> None:
+    named = set[PrincipalId]()
+    coupling = Vetoing(UnsafeUncoupled(), _veto(seen), UnmappedTools(), named)
+    for who in (PERSON, AGENT, PERSON):
+        asked = Asked(principal=who, api=ANTHROPIC, body=offering(FILES), trace=TRACE, maps=MAPS)
+        prepared = await coupling.prepare(asked)
+        await coupling.judge(prepared, ())
+        assert named == ({PERSON.principal_id} if len(caplog.records) else set()), "no call"
+        await coupling.judge(prepared, (call("Bash", command="ls"),))
+    assert named == {PERSON.principal_id}, "control: an agent's own key is not named"
+    assert [vars(one)["fields"] for one in caplog.records] == [{"principal": PERSON.principal_id}]
 
 
 class _Refusing(UnsafeUncoupled):
@@ -307,7 +322,7 @@ class _Refusing(UnsafeUncoupled):
 
 
 async def test_what_is_admitted_here_and_refused_elsewhere_is_no_intent(seen: Guarded) -> None:
-    coupling = Vetoing(_Refusing(), _veto(seen), UnmappedTools())
+    coupling = Vetoing(_Refusing(), _veto(seen), UnmappedTools(), set())
     asked = Asked(principal=AGENT, api=ANTHROPIC, body=offering(FILES), trace=TRACE, maps=MAPS)
     prepared = await coupling.prepare(asked)
     texts = await coupling.judge(prepared, (create(GOOD), create(STEERING), call("Bash", a="b")))
@@ -394,7 +409,7 @@ async def test_a_result_that_cannot_be_recorded_is_told_again() -> None:
 
 async def test_a_verdict_is_a_child_of_the_model_request_that_asked_for_the_write() -> None:
     guard = MemoryGuard()
-    coupling = Vetoing(UnsafeUncoupled(), Veto(guard), UnmappedTools())
+    coupling = Vetoing(UnsafeUncoupled(), Veto(guard), UnmappedTools(), set())
     asked = Asked(principal=AGENT, api=ANTHROPIC, body=offering(FILES), trace=TRACE, maps=MAPS)
     await coupling.judge(await coupling.prepare(asked), (create(GOOD),))
     (judged,) = guard.judged
