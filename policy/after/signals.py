@@ -33,7 +33,6 @@ _BY_CHANNEL: Final = {
     Channel.AGENT: SignalKind.AGENT,
 }
 _OPENS: Final = frozenset(SignalKind) - {SignalKind.AGENT}
-_CONVICTS: Final = frozenset({SignalKind.ANCHOR, SignalKind.CANARY})
 
 
 def kind_of(channel: Channel) -> SignalKind:
@@ -48,12 +47,3 @@ def opens_case(kind: SignalKind, grade: Grade) -> bool:
     Only the grade `wrong` does: the other two grades speak of one hit's rank in a search.
     """
     return grade is Grade.WRONG and kind in _OPENS
-
-
-def convicts_alone(kind: SignalKind) -> bool:
-    """Whether a signal of this kind names culprits by itself, so that no failure is replayed.
-
-    A registered rule does: it names the culprits memory by memory. What a person or an operator
-    says of an answer names no memory, and a caller's judge answers for whole sets of memories.
-    """
-    return kind in _CONVICTS

@@ -8,8 +8,6 @@ next.
 from __future__ import annotations
 
 import re
-from functools import cache
-from itertools import product
 from typing import Final
 
 from policy.model import ChangeKind, MemoryClass, SourceKind
@@ -134,28 +132,6 @@ def observation_for(
 def observation_of_call(reason: Reason) -> str:
     """The text for a tool call that was refused before it was judged, and so without a class."""
     return f"Not done ({reason.value}). {NEXT[reason]}"
-
-
-@cache
-def _all() -> frozenset[str]:
-    texts = {observation_of_call(reason) for reason in NEXT}
-    for one in MemoryClass:
-        for lowered in (False, True):
-            texts.add(observation_for("admit", None, one, lowered=lowered))
-        for reason in NEXT:
-            texts.add(observation_for("reject", reason, one))
-            for change in (ChangeKind.CREATE, ChangeKind.DELETE):
-                for way, again in product(Way, (False, True)):
-                    texts.add(observation_for("hold", reason, one, change, way=way, again=again))
-    return frozenset(texts)
-
-
-def is_observation(text: str) -> bool:
-    """Whether a text is one observation without an address: one of a closed list, nobody's words.
-
-    Two of them in a row are not: their order and their choice can spell words.
-    """
-    return text in _all()
 
 
 class ReviewPage:

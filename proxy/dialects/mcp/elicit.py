@@ -119,15 +119,6 @@ def retried(params: JsonValue) -> Retried | None:
     return Retried(state=state.removeprefix(STATE_PREFIX), answer=_answer(responses[REQUEST_NAME]))
 
 
-def plain_params(params: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """The params of a repeated call, as they were in the first call."""
-    return {
-        name: value
-        for name, value in params.items()
-        if name not in {"requestState", "inputResponses"}
-    }
-
-
 def _answer(result: JsonValue) -> Reaction:
     action = result.get("action") if isinstance(result, dict) else None
     return next((answer for answer in Reaction if answer.value == action), Reaction.CANCEL)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from policy.after.signals import Grade, SignalKind, convicts_alone, kind_of, opens_case
+from policy.after.signals import Grade, SignalKind, kind_of, opens_case
 from policy.model import Channel
 
 
@@ -12,11 +12,6 @@ def test_an_agents_word_opens_nothing_and_only_wrong_opens() -> None:
     assert not any(
         opens_case(kind, grade) for kind in SignalKind for grade in (Grade.GOOD, Grade.IRRELEVANT)
     )
-
-
-def test_only_registered_rules_convict_by_themselves() -> None:
-    alone = {kind for kind in SignalKind if convicts_alone(kind)}
-    assert alone == {SignalKind.ANCHOR, SignalKind.CANARY}
 
 
 def test_a_word_is_of_the_kind_of_its_key() -> None:

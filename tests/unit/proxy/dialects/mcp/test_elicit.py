@@ -12,7 +12,6 @@ from proxy.dialects.mcp.elicit import (
     answer_of,
     complete,
     input_required,
-    plain_params,
     request,
     retried,
     takes_urls,
@@ -65,7 +64,6 @@ def test_a_stateless_client_comes_back_with_its_answer() -> None:
         "inputResponses": {name: {"action": "accept"} for name in requests},
     }
     assert retried(params) == Retried(state="s1", answer=Reaction.ACCEPT)
-    assert plain_params(params) == {"name": "remember", "arguments": {"text": "tea"}}
 
 
 def test_calls_that_answer_somebody_else_are_left_alone() -> None:
