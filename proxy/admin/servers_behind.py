@@ -7,7 +7,7 @@ from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.views import server_view, unsettled_view
 from proxy.admin.wire.queries import AnyTenantQuery, TenantQuery
 from proxy.admin.wire.upkeep import (
-    APPROVE,
+    APPROVE_TOOLS,
     SERVERS,
     SETTLE,
     UNSETTLED,
@@ -36,7 +36,7 @@ class ServersBehind:
         pinned = self._pins.all(Tenant(call.asked.tenant))
         return ServerList(servers=tuple(map(server_view, pinned)))
 
-    @route(APPROVE)
+    @route(APPROVE_TOOLS)
     async def approve(self, call: OperatorCall[ApproveRequest]) -> ServerView:
         """Approve a server's tools as they were listed last; leaves a leaf.
 

@@ -5,7 +5,6 @@ All of it may be an attack, so it is shown and confirmed first.
 
 from __future__ import annotations
 
-import argparse
 import shlex
 import sys
 from collections import Counter
@@ -13,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-from proxy.admin.wire.upkeep import AdoptRequest, AdoptView
-from proxy.cli.client import PATIENT_S, Operator, part
-from proxy.cli.command import Command, Context
+from proxy.admin.wire.upkeep import ADOPT
+from proxy.cli.client import Operator
+from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.item_portions import portions
@@ -162,14 +161,8 @@ async def _taken_in(
 ) -> tuple[AdoptedRow, ...]:
     rows: list[AdoptedRow] = []
     for some in portions(items):
-        request = AdoptRequest(
-            tenant=asked.tenant,
-            tool=tool,
-            items=some,
-            vouch=asked.vouch is not None,
-        )
-        path = f"/mcp/{part(server)}/adopt"
-        done = await api.post(path, AdoptView, request, timeout_s=PATIENT_S)
+        how = {"tenant": asked.tenant, "tool": tool, "vouch": asked.vouch is not None}
+        done = await api.ask(ADOPT, server, items=some, **how)
         rows += [
             msgspec.structs.replace(
                 _row(item), state=one.state, memory_id=one.memory_id, reason=one.reason
@@ -277,34 +270,28 @@ def _told(context: Context, found: AdoptedList, asked: _Adopt) -> Exit:
     return Exit.OK
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--tenant", help=f"whose memories (default: {DEFAULT_TENANT})")
-    parser.add_argument("--map", metavar="NAME|FILE", help="the server's tool map")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="only list; nothing is labelled, no leaf is left"
-    )
-    parser.add_argument(
-        "--vouch",
-        metavar="DIGEST",
-        help="take in the one item of this digest as your own words, after all of it was shown; "
-        "also an order, or the content of a place",
-    )
-    parser.add_argument(
-        "--yes", action="store_true", help="you have read it; --vouch with its whole digest"
-    )
-    parser.add_argument(
-        "words",
-        metavar="SERVER",
-        nargs="+",
-        help="its name; behind `--` its command, where no [[mcp]] table has it",
-    )
-
-
 COMMANDS = (
     Command(
         words=("review", "adopt"),
         summary="take in what a server kept before the gate, unproven",
         act=_adopt,
-        arguments=_arguments,
+        options=(
+            option("--tenant", f"whose memories (default: {DEFAULT_TENANT})"),
+            option("--map", "the server's tool map", metavar="NAME|FILE"),
+            option("--dry-run", "only list; nothing is labelled, no leaf is left"),
+            option(
+                "--vouch",
+                "take in the one item of this digest as your own words, after all of it was shown; "
+                "also an order, or the content of a place",
+                metavar="DIGEST",
+            ),
+            option("--yes", "you have read it; --vouch with its whole digest"),
+            option(
+                "words",
+                "its name; behind `--` its command, where no [[mcp]] table has it",
+                metavar="SERVER",
+            ),
+        ),
+        form=_Adopt,
     ),
 )

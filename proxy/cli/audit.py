@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import base64
 import binascii
 from pathlib import Path
@@ -11,9 +10,9 @@ from typing import Final
 import msgspec
 
 from proxy.admin.wire.ids import IDS_SHOWN, IdList
-from proxy.admin.wire.store import CheckpointView, LeafPage, LeafView, ProofView
+from proxy.admin.wire.store import CHECKPOINT, LEAVES, PROOF, LeafView
 from proxy.cli.client import Operator
-from proxy.cli.command import Command, Context, read_file
+from proxy.cli.command import Command, Context, option, read_file
 from proxy.cli.connect import operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import next_step
@@ -206,9 +205,9 @@ async def _prove(context: Context) -> Exit:
             index = int(asked.leaf)
         else:
             index = await _verdict_of(api, asked.leaf, terminal)
-        proof = await api.get("/audit/proof", ProofView, leaf=index)
-        page = await api.get("/audit/leaves", LeafPage, offset=index, limit=1)
-        head = await api.get("/audit/checkpoint", CheckpointView)
+        proof = await api.ask(PROOF, leaf=index)
+        page = await api.ask(LEAVES, offset=index, limit=1)
+        head = await api.ask(CHECKPOINT)
     if not page.leaves:
         raise CommandFailed(Exit.NOT_FOUND, f"the log has no leaf {index}")
     terminal.data(
@@ -234,7 +233,7 @@ async def _verdict_of(api: Operator, begins: str, terminal: Terminal) -> int:
     offset, size = 0, 1
     progress = terminal.progress("reading the log")
     while offset < size:
-        page = await api.get("/audit/leaves", LeafPage, offset=offset, limit=_PAGE_LEN)
+        page = await api.ask(LEAVES, offset=offset, limit=_PAGE_LEN)
         if not page.leaves:
             break
         for view in page.leaves:
@@ -266,7 +265,7 @@ def _judged(view: LeafView) -> str:
 async def _checkpoint(context: Context) -> Exit:
     asked = context.arguments(_Checkpoint)
     async with operator(context) as api:
-        view = await api.get("/audit/checkpoint", CheckpointView)
+        view = await api.ask(CHECKPOINT)
     terminal = context.terminal
     if terminal.as_json:
         terminal.data(view)
@@ -280,51 +279,44 @@ async def _checkpoint(context: Context) -> Exit:
     return Exit.OK
 
 
-def _verify_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--proof",
-        metavar="FILE",
-        help="check this proof (of `audit prove`) instead of a store; needs no store at all, and "
-        "takes the signed checkpoint from --checkpoint, else from the proof",
-    )
-    parser.add_argument(
-        "--export",
-        metavar="FILE",
-        help="check a file of `memory export` instead of a store; needs no store at all",
-    )
-    parser.add_argument(
-        "--vkey",
-        metavar="KEY|FILE",
-        help="the log's verifier key, as you got it when you began to trust it "
-        "(default: derived from the store's own signing key)",
-    )
-
-
-def _prove_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("leaf", metavar="INDEX|CANDIDATE_ID")
-
-
-def _checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--vkey-only", action="store_true", help="print the verifier key alone")
-
-
 COMMANDS = (
     Command(
         words=("audit", "verify"),
         summary="recompute the whole log from the files, offline, and compare",
         act=_verify,
-        arguments=_verify_arguments,
+        options=(
+            option(
+                "--proof",
+                "check this proof (of `audit prove`) instead of a store; needs no store at all, "
+                "and takes the signed checkpoint from --checkpoint, else from the proof",
+                metavar="FILE",
+            ),
+            option(
+                "--export",
+                "check a file of `memory export` instead of a store; needs no store at all",
+                metavar="FILE",
+            ),
+            option(
+                "--vkey",
+                "the log's verifier key, as you got it when you began to trust it "
+                "(default: derived from the store's own signing key)",
+                metavar="KEY|FILE",
+            ),
+        ),
+        form=_Verify,
     ),
     Command(
         words=("audit", "prove"),
         summary="print a proof (JSON) that one leaf is in the signed log",
         act=_prove,
-        arguments=_prove_arguments,
+        options=(option("leaf", metavar="INDEX|CANDIDATE_ID"),),
+        form=_Prove,
     ),
     Command(
         words=("audit", "checkpoint"),
         summary="print the signed head of the log, and the key to verify it with",
         act=_checkpoint,
-        arguments=_checkpoint_arguments,
+        options=(option("--vkey-only", "print the verifier key alone"),),
+        form=_Checkpoint,
     ),
 )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import Final
 
 import msgspec
 
-from proxy.admin.wire.upkeep import ApproveRequest, ServerList, ServerView
-from proxy.cli.client import part
-from proxy.cli.command import Command, Context
+from proxy.admin.wire.upkeep import APPROVE_TOOLS, SERVERS, ServerView
+from proxy.cli.api_commands import show
+from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 
@@ -26,7 +25,7 @@ async def _approve(context: Context) -> Exit:
     asked = context.arguments(_Approve)
     pinned = f"{PINNED_AS}{asked.name}"
     async with operator(context) as api:
-        listed = await api.get(f"/mcp?tenant={part(asked.tenant)}", ServerList)
+        listed = await api.ask(SERVERS, tenant=asked.tenant)
         found = next((one for one in listed.servers if one.server == pinned), None)
         if found is None:
             raise CommandFailed(
@@ -34,18 +33,14 @@ async def _approve(context: Context) -> Exit:
                 f"no write to a server {asked.name!r} of an unknown version was refused",
                 then="a version that this program knows needs no approval",
             )
-        body = ApproveRequest(tenant=asked.tenant, digest=found.digest)
-        view = await api.post(f"/mcp/{part(pinned)}/approve", ServerView, body)
-    if context.terminal.as_json:
-        context.terminal.data(view)
-    else:
-        context.terminal.say(f"writes to {asked.name} go on, as long as it is of this version")
+        view = await api.ask(APPROVE_TOOLS, pinned, tenant=asked.tenant, digest=found.digest)
+    show(context, view, _approved)
     return Exit.OK
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", help="the name of the [[backend]] table")
-    parser.add_argument("--tenant", default="default", help="the tenant whose writes were refused")
+def _approved(context: Context, view: ServerView) -> None:
+    name = view.server.removeprefix(PINNED_AS)
+    context.terminal.say(f"writes to {name} go on, as long as it is of this version")
 
 
 COMMANDS = (
@@ -53,6 +48,10 @@ COMMANDS = (
         words=("backend", "approve"),
         summary="let writes go on to a memory server of a version that is not known here",
         act=_approve,
-        arguments=_arguments,
+        options=(
+            option("name", "the name of the [[backend]] table"),
+            option("--tenant", "the tenant whose writes were refused"),
+        ),
+        form=_Approve,
     ),
 )

@@ -5,7 +5,6 @@ All of it may be an attack, so it is labelled `unknown`; with `--quarantine` no 
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from collections.abc import AsyncGenerator
 from typing import Annotated, Final
@@ -14,17 +13,15 @@ import msgspec
 from msgspec import Meta
 
 from policy.model import Tenant
+from proxy.admin.wire.backend_comparison import ADOPT_FOUND
 from proxy.admin.wire.upkeep import (
     ADOPTED_AT_ONCE,
+    QUARANTINE,
     AdoptedView,
-    AdoptRequest,
-    AdoptView,
-    QuarantineRequest,
-    StandingView,
 )
 from proxy.cli.backend_walk import Walk, compared, digest_of, plain_key, walking
-from proxy.cli.client import PATIENT_S, Operator, part
-from proxy.cli.command import Command, Context
+from proxy.cli.client import Operator
+from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.item_portions import portions
@@ -168,9 +165,7 @@ async def _take_in(
         for item in items:
             taken.take(_row(item, _NOT_TAKEN))
         return
-    request = AdoptRequest(tenant=tenant, tool=_TOOL, items=items)
-    path = f"/backends/{part(asked.name)}/adopt"
-    done = await api.post(path, AdoptView, request, timeout_s=PATIENT_S)
+    done = await api.ask(ADOPT_FOUND, asked.name, tenant=tenant, tool=_TOOL, items=items)
     for item, one in zip(items, done.adopted, strict=True):
         state = await _hidden(api, one, tenant) if asked.quarantine else one.state
         taken.take(_row(item, state, one))
@@ -180,8 +175,7 @@ async def _hidden(api: Operator, one: AdoptedView, tenant: str) -> str:
     """Put a memory under quarantine that was taken in; its state after that."""
     if one.memory_id is None or one.reason is not None or one.state == "gone":
         return one.state
-    body = QuarantineRequest(tenant=tenant, reason=_REASON)
-    await api.post(f"/memories/{part(one.memory_id)}/quarantine", StandingView, body)
+    await api.ask(QUARANTINE, one.memory_id, tenant=tenant, reason=_REASON)
     return _HIDDEN
 
 
@@ -235,29 +229,22 @@ def _told(terminal: Terminal, done: AdoptedOfBackend) -> None:
         terminal.say("what is held waits for a person: mnemogate review list")
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", help="the name of the [[backend]] table")
-    parser.add_argument(
-        "--tenant",
-        help="whose memories they become (default: the `tenant` of the table, or "
-        f"{DEFAULT_TENANT}); on Chroma, whose collections are read",
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="only list; nothing is taken in, no leaf is left"
-    )
-    parser.add_argument(
-        "--quarantine", action="store_true", help="hide what is taken in from every agent"
-    )
-    parser.add_argument(
-        "--item", metavar="DIGEST", help="only the one of this digest, from `backend check`"
-    )
-
-
 COMMANDS = (
     Command(
         words=("backend", "adopt"),
         summary="take in, as of unknown origin, what a memory server has and no verdict let in",
         act=_adopt,
-        arguments=_arguments,
+        options=(
+            option("name", "the name of the [[backend]] table"),
+            option(
+                "--tenant",
+                "whose memories they become (default: the `tenant` of the table, or "
+                f"{DEFAULT_TENANT}); on Chroma, whose collections are read",
+            ),
+            option("--dry-run", "only list; nothing is taken in, no leaf is left"),
+            option("--quarantine", "hide what is taken in from every agent"),
+            option("--item", "only the one of this digest, from `backend check`", metavar="DIGEST"),
+        ),
+        form=_Adopt,
     ),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import shlex
@@ -15,7 +14,7 @@ from typing import IO, Final
 import msgspec
 
 from policy.model import CandidateId, ChangeKind
-from proxy.admin.wire.backend_comparison import ComparedView, KeptList, KeptView
+from proxy.admin.wire.backend_comparison import KEPT, ComparedView, KeptList, KeptView
 from proxy.cli.backend_walk import (
     Walk,
     compared,
@@ -26,8 +25,8 @@ from proxy.cli.backend_walk import (
     tenants_of,
     walking,
 )
-from proxy.cli.client import PATIENT_S, Operator, part
-from proxy.cli.command import Command, Context
+from proxy.cli.client import Operator
+from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import Where, operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.progress import working
@@ -217,8 +216,7 @@ class _Checking:
             )
 
     async def _kept(self, after: int) -> KeptList:
-        path = f"/backends/{part(self._name)}/kept"
-        return await self._api.get(path, KeptList, timeout_s=PATIENT_S, after=after)
+        return await self._api.ask(KEPT, self._name, after=after)
 
 
 async def _check(context: Context) -> Exit:
@@ -339,19 +337,16 @@ def _told(terminal: Terminal, checked: Checked, settings_named: str) -> None:
         )
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", help="the name of the [[backend]] table")
-    parser.add_argument("--tenant", help="look at this tenant's memories alone (default: all)")
-    parser.add_argument(
-        "--to", metavar="FILE", help="write every difference here, a line of JSON each"
-    )
-
-
 COMMANDS = (
     Command(
         words=("backend", "check"),
         summary="compare what a memory server has with what the gate let in; no text is printed",
         act=_check,
-        arguments=_arguments,
+        options=(
+            option("name", "the name of the [[backend]] table"),
+            option("--tenant", "look at this tenant's memories alone (default: all)"),
+            option("--to", "write every difference here, a line of JSON each", metavar="FILE"),
+        ),
+        form=_Check,
     ),
 )

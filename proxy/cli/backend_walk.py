@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 
 from policy.model import CandidateId, Tenant
-from proxy.admin.wire.backend_comparison import ComparedView, CompareRequest, CompareView
-from proxy.admin.wire.upkeep import UsageList
-from proxy.cli.client import PATIENT_S, Operator, part
+from proxy.admin.wire.backend_comparison import COMPARE, ComparedView
+from proxy.admin.wire.upkeep import USAGE
+from proxy.cli.client import Operator
 from proxy.cli.command import Context
 from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
@@ -173,12 +173,8 @@ async def tenants_of(api: Operator, table: BackendServer, asked: str | None) -> 
     """The tenants whose places are walked: the one that was asked for, or all that there are."""
     if asked is not None or table.tenant is not None:
         return (Tenant(asked or table.tenant or DEFAULT_TENANT),)
-    used = await api.get("/usage", UsageList)
-    return tuple(Tenant(one) for one in dict.fromkeys((DEFAULT_TENANT, *_names(used))))
-
-
-def _names(used: UsageList) -> tuple[str, ...]:
-    return tuple(one.tenant for one in used.tenants)
+    used = (one.tenant for one in (await api.ask(USAGE)).tenants)
+    return tuple(Tenant(one) for one in dict.fromkeys((DEFAULT_TENANT, *used)))
 
 
 async def compared(
@@ -187,9 +183,7 @@ async def compared(
     """How each of these memories of a server stands in the store."""
     found: list[ComparedView] = []
     for some in portions(items):
-        path = f"/backends/{part(backend)}/compare"
-        body = CompareRequest(items=some)
-        found += (await api.post(path, CompareView, body, timeout_s=PATIENT_S)).compared
+        found += (await api.ask(COMPARE, backend, items=some)).compared
     return tuple(found)
 
 

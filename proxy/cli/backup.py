@@ -5,7 +5,6 @@ Both work on files, as the sidecar's own user (or root, for a backup), and need 
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from pathlib import Path
@@ -15,7 +14,7 @@ import msgspec
 
 from policy.model import PrincipalId
 from proxy.admin.rules_in_force import parse_rules
-from proxy.cli.command import Command, Context
+from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import next_step, opening
@@ -223,46 +222,33 @@ def _bring_back(
     return Exit.OK
 
 
-def _backup_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", metavar="DIR", help="an empty or new directory")
-    parser.add_argument(
-        "--with-secrets",
-        action="store_true",
-        help="also the keys, so that the backup can be restored by itself",
-    )
-    parser.add_argument(
-        "--with-held",
-        action="store_true",
-        help="also held candidates and the keys that make them readable",
-    )
-
-
-def _restore_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", metavar="DIR", help="what `mnemogate backup` wrote")
-    parser.add_argument(
-        "--secrets", metavar="DIR", help="store.key, log.key and token.key, for a backup without"
-    )
-    parser.add_argument(
-        "--accept-rollback",
-        action="store_true",
-        help="go on although the checkpoint outside knows more than the backup; a leaf says so",
-    )
-    parser.add_argument(
-        "--verify-only", action="store_true", help="check the backup, and restore nothing"
-    )
-
-
 COMMANDS = (
     Command(
         words=("backup",),
         summary="copy the store while it serves, with a signed list of the files",
         act=_back_up,
-        arguments=_backup_arguments,
+        options=(
+            option("directory", "an empty or new directory", metavar="DIR"),
+            option("--with-secrets", "also the keys, so that the backup can be restored by itself"),
+            option("--with-held", "also held candidates and the keys that make them readable"),
+        ),
+        form=_Backup,
     ),
     Command(
         words=("restore",),
         summary="verify a backup, and begin a new life of it in a new --state",
         act=_restore,
-        arguments=_restore_arguments,
+        options=(
+            option("directory", "what `mnemogate backup` wrote", metavar="DIR"),
+            option(
+                "--secrets", "store.key, log.key and token.key, for a backup without", metavar="DIR"
+            ),
+            option(
+                "--accept-rollback",
+                "go on although the checkpoint outside knows more than the backup; a leaf says so",
+            ),
+            option("--verify-only", "check the backup, and restore nothing"),
+        ),
+        form=_Restore,
     ),
 )

@@ -18,7 +18,6 @@ from proxy.seams.faults import OF_DATA
 from proxy.seams.tenants import TENANT_PATTERN
 from proxy.transport.upstream import why_unanswered
 
-_Form = TypeVar("_Form")
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 
 QUICK_S: Final = 30.0
@@ -94,62 +93,13 @@ class Operator:
                 data = msgspec.json.encode(given)
             elif given:
                 path += f"?{urlencode(given)}"
-        timeout_s = PATIENT_S if row.slow else QUICK_S
-        return await self._call(row.method, path, row.answers, data, timeout_s)
+        answer = await self._sent(row.method, path, data, PATIENT_S if row.slow else QUICK_S)
+        try:
+            return msgspec.json.decode(answer, type=row.answers)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise self._unreachable("answered something else than this version expects") from error
 
-    async def get(
-        self,
-        path: str,
-        form: type[_Form],
-        *,
-        timeout_s: float = QUICK_S,
-        **query: str | int | None,
-    ) -> _Form:
-        """Fetch an answer of the API; a query parameter that is `None` is left out.
-
-        Raises:
-            CommandFailed: The sidecar could not be reached, refused, or answered something else.
-        """
-        return await self.list(path, form, query, timeout_s=timeout_s)
-
-    async def list(
-        self,
-        path: str,
-        form: type[_Form],
-        query: Mapping[str, str | int | None],
-        *,
-        timeout_s: float = QUICK_S,
-    ) -> _Form:
-        """Fetch as `get` does, with query names that are no Python identifiers.
-
-        Raises:
-            CommandFailed: The sidecar could not be reached, refused, or answered something else.
-        """
-        given = {name: value for name, value in query.items() if value is not None}
-        with as_text():
-            asked = path + (f"?{urlencode(given)}" if given else "")
-        return await self._call("GET", asked, form, timeout_s=timeout_s)
-
-    async def post(
-        self, path: str, form: type[_Form], body: object = None, *, timeout_s: float = QUICK_S
-    ) -> _Form:
-        """Post a command to the API.
-
-        Raises:
-            CommandFailed: The sidecar could not be reached, refused, or answered something else.
-        """
-        with as_text():
-            data = b"{}" if body is None else msgspec.json.encode(body)
-        return await self._call("POST", path, form, data, timeout_s)
-
-    async def _call(
-        self,
-        method: str,
-        path: str,
-        form: type[_Form],
-        data: bytes | None = None,
-        timeout_s: float = QUICK_S,
-    ) -> _Form:
+    async def _sent(self, method: str, path: str, data: bytes | None, timeout_s: float) -> bytes:
         try:
             async with self._session.request(
                 method,
@@ -173,10 +123,7 @@ class Operator:
             )
         if status not in _SUCCESS:
             raise self._refusal(status, body, path)
-        try:
-            return msgspec.json.decode(body, type=form)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise self._unreachable("answered something else than this version expects") from error
+        return body
 
     def _refusal(self, status: int, body: bytes, path: str) -> CommandFailed:
         try:

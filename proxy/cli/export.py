@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import signal
 import sys
 import threading
@@ -13,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from proxy.admin.siem import Record, record_of
-from proxy.cli.command import Command, Context
+from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import next_step
@@ -95,26 +94,24 @@ def _export(context: Context) -> Exit:
         ) from error
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--since",
-        type=int,
-        metavar="INDEX",
-        help="the first leaf to tell: one more than the last event.sequence (default: 0)",
-    )
-    parser.add_argument("--follow", action="store_true", help="go on as the log grows")
-    parser.add_argument(
-        "--incidents",
-        choices=("ecs", "ocsf"),
-        help="the schema of incidents of wrong answers; everything else is ECS (default: ecs)",
-    )
-
-
 COMMANDS = (
     Command(
         words=("audit", "export"),
         summary="print verdicts and operators' acts as JSON lines for a SIEM, without content",
         act=_export,
-        arguments=_arguments,
+        options=(
+            option(
+                "--since",
+                "the first leaf to tell: one more than the last event.sequence (default: 0)",
+                metavar="INDEX",
+            ),
+            option("--follow", "go on as the log grows"),
+            option(
+                "--incidents",
+                "the schema of incidents of wrong answers; everything else is ECS (default: ecs)",
+                choices=("ecs", "ocsf"),
+            ),
+        ),
+        form=_Export,
     ),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import importlib
 import logging
@@ -19,10 +18,9 @@ import msgspec
 from msgspec import Meta
 
 from policy.model import NAME_LEN_MAX, Principal, PrincipalId, Tenant
-from proxy.admin.wire.store import StatusView
-from proxy.admin.wire.upkeep import ApproveRequest, ServerList, ServerView
-from proxy.cli.client import part
-from proxy.cli.command import Command, Context
+from proxy.admin.wire.store import STATUS
+from proxy.admin.wire.upkeep import APPROVE_TOOLS, SERVERS, ServerList
+from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import opening
@@ -235,7 +233,7 @@ def server_name(words: tuple[str, ...]) -> str:
 async def _approve(context: Context, names: tuple[str, ...]) -> Exit:
     """Approve the tools of the named servers; without a name, only list the servers."""
     async with operator(context) as api:
-        listed = await api.get("/mcp", ServerList)
+        listed = await api.ask(SERVERS)
         known = {one.server: one for one in listed.servers}
         unknown = [name for name in names if name not in known]
         if unknown:
@@ -245,8 +243,7 @@ async def _approve(context: Context, names: tuple[str, ...]) -> Exit:
                 then="`mnemogate mcp approve` lists those that were",
             )
         for name in names:
-            asked = ApproveRequest(digest=known[name].digest)
-            view = await api.post(f"/mcp/{part(name)}/approve", ServerView, asked)
+            view = await api.ask(APPROVE_TOOLS, name, digest=known[name].digest)
             known[name] = msgspec.structs.replace(view, changed=known[name].changed)
     shown = tuple(known[name] for name in names) if names else listed.servers
     if context.terminal.as_json:
@@ -265,7 +262,7 @@ async def _skeleton(context: Context, names: tuple[str, ...]) -> Exit:
     if len(names) != 1:
         raise CommandFailed(Exit.USAGE, "mcp map takes one name: a tool's, or its server's")
     async with operator(context) as api:
-        seen = (await api.get("/status", StatusView)).unmapped_tools
+        seen = (await api.ask(STATUS)).unmapped_tools
     chosen = tools_named(names[0], seen)
     if not chosen:
         raise CommandFailed(
@@ -292,42 +289,38 @@ def _map(given: str | None) -> ToolMap | None:
         ) from error
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--server",
-        metavar="NAME",
-        help="the name that its memories and tools are filed under; else taken from the command",
-    )
-    parser.add_argument(
-        "--map",
-        metavar="NAME|FILE",
-        help="what its tools do to memory: a shipped map or a TOML file; `context` for a server "
-        "without memory. Else its own name chooses among the shipped ones",
-    )
-    parser.add_argument(
-        "--check", action="store_true", help="only say what the map says, tool by tool"
-    )
-    parser.add_argument(
-        "--store",
-        action="store_true",
-        help="no server behind: be a memory server, with the tools of server-memory, on the own "
-        "store",
-    )
-    parser.add_argument(
-        "words",
-        metavar="COMMAND",
-        nargs="*",
-        help="the server's command and its arguments, behind `--`: this ends when the server "
-        "does, with its exit code; " + "; ".join(f"or `{words}`: {does}" for words, does in _BELOW),
-    )
-
-
 COMMANDS = (
     Command(
         words=("mcp",),
         summary="run an MCP server's command with the gate in front of it (stdio)",
         act=_mcp,
-        arguments=_arguments,
+        options=(
+            option(
+                "--server",
+                "the name that its memories and tools are filed under; else taken from the command",
+                metavar="NAME",
+            ),
+            option(
+                "--map",
+                "what its tools do to memory: a shipped map or a TOML file; `context` for a server "
+                "without memory. Else its own name chooses among the shipped ones",
+                metavar="NAME|FILE",
+            ),
+            option("--check", "only say what the map says, tool by tool"),
+            option(
+                "--store",
+                "no server behind: be a memory server, with the tools of server-memory, on the own "
+                "store",
+            ),
+            option(
+                "words",
+                "the server's command and its arguments, behind `--`: this ends when the server "
+                "does, with its exit code; "
+                + "; ".join(f"or `{words}`: {does}" for words, does in _BELOW),
+                metavar="COMMAND",
+            ),
+        ),
+        form=_McpArguments,
         below=_BELOW,
     ),
 )

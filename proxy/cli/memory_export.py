@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from pathlib import Path
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from proxy.cli.command import Command, Context
+from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import next_step
@@ -100,21 +99,20 @@ def _vkey(note: bytes | None, seed: bytes) -> VerifierKey:
     return VerifierKey.of(origin, Ed25519PrivateKey.from_private_bytes(seed))
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--with-proofs",
-        metavar="FILE",
-        required=True,
-        help="write them here, each with its steps and the proof that the log has them",
-    )
-    parser.add_argument("--tenant", help=f"whose memories (default: {DEFAULT_TENANT})")
-
-
 COMMANDS = (
     Command(
         words=("memory", "export"),
         summary="take a tenant's memories away, with the proof of every step",
         act=_export,
-        arguments=_arguments,
+        options=(
+            option(
+                "--with-proofs",
+                "write them here, each with its steps and the proof that the log has them",
+                metavar="FILE",
+                required=True,
+            ),
+            option("--tenant", f"whose memories (default: {DEFAULT_TENANT})"),
+        ),
+        form=_Export,
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from proxy.admin.wire.ids import BEGINNING_LEN_MIN, IdKind, IdList
+from proxy.admin.wire.ids import BEGINNING_LEN_MIN, IDS, IdKind, IdList
 from proxy.cli.client import Operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import inert
@@ -44,7 +44,7 @@ async def whole_id(api: Operator, kind: IdKind, given: str, tenant: str = DEFAUL
     if len(given) >= _WHOLE_LEN.get(kind, sys.maxsize):
         return given
     check_beginning(given)
-    found = await api.get("/ids", IdList, kind=kind.value, begins=given, tenant=tenant)
+    found = await api.ask(IDS, kind=kind.value, begins=given, tenant=tenant)
     return only_id(given, found, *_NOUNS[kind])
 
 

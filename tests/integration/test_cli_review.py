@@ -299,5 +299,5 @@ class _Answering(Operator):
     def __init__(self, found: IdList) -> None:
         self._found = found
 
-    async def _call(self, *_asked: object, **_more: object) -> Any:  # noqa: ANN401 - any answer
+    async def ask(self, *_asked: object, **_more: object) -> Any:  # noqa: ANN401 - any answer
         return self._found

@@ -304,7 +304,7 @@ RELOAD: Final = post(
 SERVERS: Final = get(
     "/mcp", TenantQuery, ServerList, "MCP servers and the tools to be approved of each."
 )
-APPROVE: Final = post(
+APPROVE_TOOLS: Final = post(
     "/mcp/{server}/approve",
     ApproveRequest,
     ServerView,

@@ -9,9 +9,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from proxy.admin.wire.review_queue import ReviewPage
-from proxy.admin.wire.store import StatusView
-from proxy.cli.client import Operator, part
+from proxy.admin.wire.review_queue import WAITING
+from proxy.admin.wire.store import HELD, HISTORY, KEY_ADD, MEMORIES, STATUS
+from proxy.cli.client import Operator
 from proxy.cli.exits import CommandFailed, Exit
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ async def _answering(
 async def test_every_refusal_has_its_exit_code(status: int, code: Exit) -> None:
     async with _answering(status, b'{"detail": "no \\u001b[2J"}') as (client, _):
         with pytest.raises(CommandFailed) as failed:
-            await client.get("/review", ReviewPage)
+            await client.ask(WAITING)
 
     assert failed.value.code is code
     assert "\x1b" not in failed.value.what
@@ -65,28 +65,28 @@ async def test_every_refusal_has_its_exit_code(status: int, code: Exit) -> None:
 async def test_an_answer_of_another_shape_is_no_answer() -> None:
     async with _answering(200, b'{"incarnation": 1}') as (client, _):
         with pytest.raises(CommandFailed) as failed:
-            await client.get("/status", StatusView)
+            await client.ask(STATUS)
 
     assert failed.value.code is Exit.UNREACHABLE
 
 
 async def test_a_name_cannot_leave_its_part_of_the_path() -> None:
-    page = b'{"held": [], "total": 0, "waiting": 0, "fits": ""}'
-    async with _answering(200, page) as (client, asked):
-        await client.get(f"/review/{part('../keys?x=1#y')}", ReviewPage, tenant="a&b", limit=None)
+    history = b'{"memory_id": "", "steps": []}'
+    async with _answering(200, history) as (client, asked):
+        await client.ask(HISTORY, "../keys?x=1#\\0", tenant="a&b", limit=None)
 
-    assert asked == ["GET /api/v1/review/..%2Fkeys%3Fx=1%23y?tenant=a%26b"]
+    assert asked == ["GET /api/v1/memories/..%2Fkeys%3Fx=1%23%5C0/history?tenant=a%26b"]
 
 
 async def test_what_is_no_text_is_refused_before_anything_is_asked() -> None:
     no_text = "\udcff"
     async with _answering(200, b"{}") as (api, asked):
         with pytest.raises(CommandFailed, match="not UTF-8") as in_a_query:
-            await api.get("/reviews", ReviewPage, tenant=no_text)
+            await api.ask(WAITING, tenant=no_text)
         with pytest.raises(CommandFailed, match="not UTF-8"):
-            await api.post("/keys", ReviewPage, {"name": no_text})
+            await api.ask(KEY_ADD, name=no_text)
         with pytest.raises(CommandFailed, match="not UTF-8"):
-            part(no_text)
+            await api.ask(HELD, no_text)
         assert in_a_query.value.code is Exit.USAGE
         assert asked == []
 
@@ -95,7 +95,7 @@ async def test_what_is_no_text_is_refused_before_anything_is_asked() -> None:
 async def test_an_answer_of_something_else_is_said_to_be_no_sidecars(status: int) -> None:
     async with _answering(status, b'{"memories": []}', "SimpleHTTP/0.6") as (client, _):
         with pytest.raises(CommandFailed, match="is not Mnemogate") as failed:
-            await client.get("/memories", ReviewPage)
+            await client.ask(MEMORIES)
 
     assert failed.value.code is Exit.UNREACHABLE
     assert "--admin" in failed.value.then
@@ -111,10 +111,10 @@ async def test_an_answer_of_something_else_is_said_to_be_no_sidecars(status: int
 async def test_what_is_not_reached_says_why_in_words(url: str, why: str) -> None:
     async with aiohttp.ClientSession() as session:
         with pytest.raises(CommandFailed, match=why):
-            await Operator(session, url, "the test").get("/review", ReviewPage)
+            await Operator(session, url, "the test").ask(WAITING)
 
 
 async def test_tls_where_none_is_spoken_is_said_to_be_that() -> None:
     async with _answering(200, b"{}", scheme="https") as (client, _):
         with pytest.raises(CommandFailed, match="no TLS is spoken there"):
-            await client.get("/review", ReviewPage)
+            await client.ask(WAITING)
