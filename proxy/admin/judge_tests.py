@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.admin.operator_call import OperatorCall, route
-from proxy.admin.wire.judging import JUDGE_TEST, JudgeAnswerView, JudgeTestView
+from proxy.admin.wire.judging import JUDGE_TEST, JudgeTestView
 from proxy.admin.wire.route import Empty
 from proxy.seams.cases import AsksJudges, ShownMemory
 from proxy.seams.faults import NotFound
@@ -41,8 +41,6 @@ class JudgeTests:
         return JudgeTestView(
             name=name,
             deterministic=self._judges.deterministic(name),
-            answers=tuple(
-                JudgeAnswerView(fails=each.fails, problem=each.problem) for each in opinions
-            ),
+            answers=tuple(opinions),
             same=first == second and first.problem is None,
         )

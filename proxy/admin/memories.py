@@ -20,7 +20,7 @@ from policy.model import (
 from policy.query import EVERYTHING, Compare, Field, Test
 from policy.verdict import InvariantBroken
 from proxy.admin.operator_call import OperatorCall, route
-from proxy.admin.views import hand_view, history_step, memory_view, standing_view
+from proxy.admin.views import memory_view
 from proxy.admin.wire.queries import MemoriesQuery, TenantQuery
 from proxy.admin.wire.store import (
     HISTORY,
@@ -42,7 +42,6 @@ from proxy.admin.wire.upkeep import (
     ObservedView,
     QuarantinedList,
     QuarantineRequest,
-    StandingView,
     VouchRequest,
 )
 from proxy.ledger.sessions import Sessions
@@ -55,6 +54,7 @@ from storage.features.quarantine.hiding import Quarantine
 from storage.features.quarantine.quarantined import Quarantined
 from storage.features.vouching import Vouch
 from storage.interfaces import MemoryReader, MemoryWriter
+from storage.values import Standing
 
 DIALECT = "admin"
 
@@ -133,7 +133,7 @@ class Memories(msgspec.Struct, frozen=True, kw_only=True):
         hands = await asyncio.to_thread(self.under_quarantine.hands, tenant, memory_id)
         return msgspec.structs.replace(
             memory_view(found),
-            hidden=tuple(map(hand_view, hands)),
+            hidden=hands,
             had_read=had_read(self.ledger, found.candidate_id, found.text, found.metadata_json),
         )
 
@@ -149,7 +149,7 @@ class Memories(msgspec.Struct, frozen=True, kw_only=True):
         entries = entries or self.under_quarantine.history(tenant, memory_id)
         if not entries:
             raise NotFound("there never was such a memory in this tenant")
-        return HistoryView(memory_id=memory_id, steps=tuple(map(history_step, entries)))
+        return HistoryView(memory_id=memory_id, steps=entries)
 
     @route(QUARANTINED)
     async def quarantined(self, call: OperatorCall[TenantQuery]) -> QuarantinedList:
@@ -158,9 +158,9 @@ class Memories(msgspec.Struct, frozen=True, kw_only=True):
         return QuarantinedList(memories=tuple(memory_view(memory) for memory in found))
 
     @route(QUARANTINE)
-    async def quarantine(self, call: OperatorCall[QuarantineRequest]) -> StandingView:
+    async def quarantine(self, call: OperatorCall[QuarantineRequest]) -> Standing:
         """Hide one memory from every reader, at once."""
-        done = await self.writer.order(
+        return await self.writer.order(
             Quarantine(
                 call.memory_id,
                 Tenant(call.asked.tenant),
@@ -169,15 +169,12 @@ class Memories(msgspec.Struct, frozen=True, kw_only=True):
                 with_descendants=call.asked.with_descendants,
             )
         )
-        return standing_view(done)
 
     @route(VOUCH)
-    async def vouch(self, call: OperatorCall[VouchRequest]) -> StandingView:
+    async def vouch(self, call: OperatorCall[VouchRequest]) -> Standing:
         """Label a memory as a person's own words, after the person read all of it."""
         tenant, version = Tenant(call.asked.tenant), call.asked.version
-        return standing_view(
-            await self.writer.order(Vouch(call.memory_id, tenant, call.operator, version))
-        )
+        return await self.writer.order(Vouch(call.memory_id, tenant, call.operator, version))
 
     @route(PURGE)
     async def purge(self, call: OperatorCall[PurgeRequest]) -> PurgeView:

@@ -26,7 +26,7 @@ from proxy.admin.wire.store import (
     ProofView,
     StatusView,
 )
-from proxy.admin.wire.upkeep import USAGE, TenantUsageView, UsageList
+from proxy.admin.wire.upkeep import USAGE, UsageList
 from proxy.intercept.graphs import Graphs
 from proxy.ledger.sessions import Sessions
 from proxy.ledger.wire import SessionList, SessionView
@@ -52,12 +52,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     @route(USAGE)
     async def usage(self, _call: OperatorCall[NoQuery]) -> UsageList:
         """The space that each tenant takes of the store."""
-        return UsageList(
-            tenants=tuple(
-                msgspec.convert(msgspec.structs.asdict(one), TenantUsageView)
-                for one in self.reader.usage()
-            )
-        )
+        return UsageList(tenants=self.reader.usage())
 
     @route(LEAVES)
     async def leaves(self, call: OperatorCall[LeavesQuery]) -> LeafPage:

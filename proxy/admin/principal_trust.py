@@ -16,7 +16,6 @@ from proxy.admin.wire.store import (
     TRUST,
     TRUST_OF,
     OriginQuery,
-    OriginRequest,
     OriginTrustView,
     TrustList,
     TrustView,
@@ -75,7 +74,7 @@ class PrincipalTrust(msgspec.Struct, frozen=True, kw_only=True):
         return self._origin_view(call.asked)
 
     @route(RESTORE_ORIGIN)
-    async def restore_origin(self, call: OperatorCall[OriginRequest]) -> OriginTrustView:
+    async def restore_origin(self, call: OperatorCall[OriginQuery]) -> OriginTrustView:
         """Give an origin (a server's tool) the trust of a newcomer again.
 
         Raises:

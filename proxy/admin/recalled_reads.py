@@ -15,7 +15,6 @@ from proxy.admin.wire.recalled import (
     RECALL,
     RECALLS,
     REPLY,
-    RecalledView,
     RecallList,
     RecallView,
     ReplyView,
@@ -117,10 +116,7 @@ def recall_view(found: Recall) -> RecallView:
         session=found.session,
         version=found.version,
         limit=found.limit,
-        hits=tuple(
-            RecalledView(memory_id=one.memory_id, ordinal=one.ordinal, score=one.score)
-            for one in found.hits
-        ),
+        hits=found.hits,
         nearest=found.nearest,
         replayable=found.vector is not None,
         query=found.query,

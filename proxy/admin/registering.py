@@ -24,7 +24,6 @@ from proxy.admin.wire.registered import (
     CanaryList,
     CanaryOutcomeView,
     CanaryRequest,
-    CanaryRunRequest,
     CanaryRunView,
     CanaryView,
 )
@@ -98,7 +97,7 @@ class Registering:
         return CanaryList(canaries=tuple(canary_view(one) for one in known if one.tenant == tenant))
 
     @route(CANARIES_RUN)
-    async def run_canaries(self, call: OperatorCall[CanaryRunRequest]) -> CanaryRunView:
+    async def run_canaries(self, call: OperatorCall[TenantQuery]) -> CanaryRunView:
         """Ask retrieval the questions of a tenant's canaries.
 
         Raises:

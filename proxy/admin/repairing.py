@@ -23,7 +23,6 @@ from proxy.admin.wire.incidents import (
     IsolationView,
     RewindRequest,
     RewindView,
-    TouchedView,
 )
 from proxy.admin.wire.route import Empty, NoQuery
 from proxy.seams.faults import MalformedRequest
@@ -107,10 +106,7 @@ class Repairing(msgspec.Struct, frozen=True, kw_only=True):
             kept_hidden=done.kept_hidden,
             behind=done.behind,
             moved=done.moved,
-            touched=tuple(
-                TouchedView(memory_id=one.memory_id, became=one.became)
-                for one in done.touched[:CAUGHT_NAMED_MAX]
-            ),
+            touched=done.touched[:CAUGHT_NAMED_MAX],
             lost_count=len(done.lost),
             lost=done.lost[:CAUGHT_NAMED_MAX],
         )

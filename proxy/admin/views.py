@@ -9,16 +9,14 @@ from msgspec import UNSET
 from policy.after.retention import Due
 from policy.labels.floor import class_once_confirmed
 from policy.lines import place_of
-from policy.model import Candidate, HistoryEntry, Memory, PrincipalId
+from policy.model import Candidate, Memory, PrincipalId
 from policy.trust.ladder import TrustState
 from policy.trust.score import soft_score
 from policy.verdict import Reason
 from proxy.admin.persons_word import Ruled
 from proxy.admin.wire.store import (
     CheckpointView,
-    HandView,
     HeldView,
-    HistoryStep,
     KeyView,
     LeafView,
     MemoryView,
@@ -28,18 +26,16 @@ from proxy.admin.wire.store import (
     TrustEventView,
     TrustView,
 )
-from proxy.admin.wire.upkeep import DueView, ServerView, StandingView, UnsettledView
+from proxy.admin.wire.upkeep import DueView, ServerView, UnsettledView
 from storage.audit import decode_leaf, leaf_hash
 from storage.features.trust import OriginTrust, TrustEvent
 from storage.values import (
     AuditHead,
     AuditProof,
-    Hand,
     HeldCandidate,
     KeyRecord,
     Pending,
     Pinned,
-    Standing,
 )
 
 
@@ -67,25 +63,6 @@ def memory_view(memory: Memory) -> MemoryView:
         updated_at_ms=memory.updated_at_ms,
         candidate_id=memory.candidate_id,
         expires_at=memory.expires_at,
-    )
-
-
-def hand_view(hand: Hand) -> HandView:
-    """Who hides a memory, in the form of the operator API."""
-    return HandView(by=hand.by, at_ms=hand.at_ms, why=hand.why, incident_id=hand.incident_id)
-
-
-def history_step(entry: HistoryEntry) -> HistoryStep:
-    """One step of a memory's history in the form of the operator API."""
-    return HistoryStep(
-        change=entry.change,
-        version=entry.version,
-        at_ms=entry.at_ms,
-        candidate_id=entry.candidate_id,
-        source=entry.source,
-        memory_class=entry.memory_class,
-        old_text=entry.old_text,
-        new_text=entry.new_text,
     )
 
 
@@ -126,18 +103,6 @@ def held_view(held: HeldCandidate) -> HeldView:
         becomes=becomes,
         filed_under=UNSET if candidate is None else filed_under(candidate) or UNSET,
         anchors=held.anchors or UNSET,
-    )
-
-
-def standing_view(standing: Standing) -> StandingView:
-    """A memory's status after an operator's command."""
-    return StandingView(
-        memory_id=standing.memory_id,
-        tenant=standing.tenant,
-        status=standing.status.value,
-        changed=standing.changed,
-        leaf_index=standing.leaf_index,
-        descendants=standing.descendants,
     )
 
 

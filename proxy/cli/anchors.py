@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from proxy.admin.wire.judging import JUDGE_TEST, JudgeAnswerView, JudgeTestView
+from proxy.admin.wire.judging import JUDGE_TEST, JudgeTestView
 from proxy.admin.wire.registered import (
     ANCHOR_PUT,
     ANCHORS,
@@ -18,6 +18,7 @@ from proxy.admin.wire.registered import (
 from proxy.cli.api_commands import Columns, asking, joined, lines, table, together
 from proxy.cli.command import Context, option
 from proxy.cli.exits import Exit
+from proxy.seams.cases import Opinion
 from proxy.seams.tenants import DEFAULT_TENANT
 
 _WORDS: Final[Columns] = {
@@ -69,7 +70,7 @@ def _judged(tested: JudgeTestView) -> Iterator[str]:
     yield f"{tested.name} {claim}; the answers are{same} the same"
 
 
-def _said(answer: JudgeAnswerView) -> str:
+def _said(answer: Opinion) -> str:
     if answer.problem is not None:
         return f"none ({answer.problem})"
     return "not known" if answer.fails is None else "fails" if answer.fails else "does not fail"

@@ -15,7 +15,6 @@ import msgspec
 
 from proxy.admin.wire.ids import IdKind
 from proxy.admin.wire.route import Route
-from proxy.admin.wire.store import HeldView, MemoryView
 from proxy.cli.command import Command, Context, Option, Options
 from proxy.cli.connect import operator
 from proxy.cli.exits import Exit
@@ -183,9 +182,10 @@ def cell(row: object, column: str | Callable[[Any], object]) -> str:
             return str(value)
 
 
-def labelled(one: HeldView | MemoryView) -> str:
-    """A column of a memory's label, and what it rests on."""
-    return f"{one.source.value} (by {one.basis.value})"
+def labelled(one: object) -> str:
+    """A column of the label of a memory or a candidate, and what it rests on."""
+    source, basis = attrgetter("source.value", "basis.value")(one)
+    return f"{source} (by {basis})"
 
 
 def joined(name: str, by: str) -> Callable[[object], str]:

@@ -18,7 +18,6 @@ from proxy.admin.wire.incidents import (
     IsolationView,
     RewindRequest,
     RewindView,
-    TouchedView,
 )
 from proxy.cli.api_commands import OF_TENANT, REASON_HELP, counted, given, lines, pairs, show, table
 from proxy.cli.client import Operator
@@ -28,6 +27,7 @@ from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.progress import working
 from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import inert, iso, moment
+from storage.features.incidents import Touched
 
 _NOBODY: Final = (
     "no memory fits: is the name spelled so (`mnemogate key list`), and is it this --tenant?"
@@ -206,7 +206,7 @@ def _reached(one: CaughtView) -> str:
     return "descendant" if one.descendant else "in reach"
 
 
-def _became(one: TouchedView) -> str:
+def _became(one: Touched) -> str:
     return ", ".join(_COUNTS.get(name, name) for name in one.became)
 
 

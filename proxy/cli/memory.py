@@ -9,6 +9,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from policy.model import HistoryEntry
 from proxy.admin.wire.ids import IdKind
 from proxy.admin.wire.store import (
     CHECK,
@@ -18,7 +19,6 @@ from proxy.admin.wire.store import (
     PURGE,
     STATUS,
     CheckView,
-    HistoryStep,
     MemoryView,
 )
 from proxy.admin.wire.upkeep import (
@@ -30,7 +30,6 @@ from proxy.admin.wire.upkeep import (
     ObservedView,
     ParoleView,
     StandingList,
-    StandingView,
 )
 from proxy.cli.api_commands import (
     OF_TENANT,
@@ -51,7 +50,7 @@ from proxy.cli.progress import working
 from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import inert, iso, now_ms, waiting
 from proxy.seams.tenants import DEFAULT_TENANT
-from storage.values import QUARANTINE_REASON_LEN_MAX
+from storage.values import QUARANTINE_REASON_LEN_MAX, Standing
 
 _LINE_LEN: Final = 80
 _Reason = Annotated[str, Meta(max_length=QUARANTINE_REASON_LEN_MAX)]
@@ -207,7 +206,7 @@ async def _quarantine(context: Context) -> Exit:
         "reason": asked.reason,
         "with_descendants": asked.with_descendants,
     }
-    done: list[StandingView] = []
+    done: list[Standing] = []
     async with operator(context) as api, working(context.terminal, "quarantining"):
         ids = asked.memory_ids
         if asked.would_refuse:
@@ -242,7 +241,7 @@ async def _parole(context: Context) -> Exit:
     return Exit.FAILED if refused else Exit.OK
 
 
-def _count(context: Context, done: list[StandingView] | list[ParoleView]) -> None:
+def _count(context: Context, done: list[Standing] | list[ParoleView]) -> None:
     context.terminal.say(f"{sum(one.changed for one in done)} of {len(done)} changed")
 
 
@@ -267,7 +266,7 @@ def _objected(one: ObservedView) -> str:
     return _in_one_line(one.memory.text)
 
 
-def _became(step: HistoryStep) -> str:
+def _became(step: HistoryEntry) -> str:
     return _in_one_line(step.new_text or "")
 
 

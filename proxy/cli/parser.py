@@ -12,6 +12,7 @@ from proxy.cli.exits import Exit
 from proxy.version import version
 
 _MODULES: Final[dict[str, tuple[str, ...]]] = {
+    "--version": (),
     "run": ("run",),
     "mcp": ("mcp",),
     "doctor": ("doctor",),
@@ -82,7 +83,8 @@ def commands(first: str | None = None) -> tuple[Command, ...]:
     neither an index nor the patterns of a language.
     """
     known = _MODULES.get(first or "")
-    names = known or dict.fromkeys(name for each in _MODULES.values() for name in each)
+    every = dict.fromkeys(name for each in _MODULES.values() for name in each)
+    names = every if known is None else known
     found: list[Command] = []
     for name in names:
         found += importlib.import_module(f"proxy.cli.{name}").COMMANDS

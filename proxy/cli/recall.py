@@ -10,7 +10,6 @@ from proxy.admin.wire.recalled import (
     RECALL,
     RECALLS,
     REPLY,
-    RecalledView,
     RecallList,
     RecallView,
     ReplyView,
@@ -32,6 +31,7 @@ from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import iso
 from proxy.seams.tenants import DEFAULT_TENANT
+from storage.features.recalls import Recalled
 
 _DEFAULT_LEN: Final = 20
 
@@ -67,7 +67,7 @@ async def _show(context: Context) -> Exit:
     return Exit.OK
 
 
-def _named(one: RecalledView | SeenView) -> str:
+def _named(one: Recalled | SeenView) -> str:
     return "(purged)" if one.memory_id is None else one.memory_id
 
 
@@ -79,7 +79,7 @@ def _first(recall: RecallView) -> str:
     return _named(recall.hits[0]) if recall.hits else ""
 
 
-def _score(one: RecalledView) -> str | None:
+def _score(one: Recalled) -> str | None:
     return None if one.score is None else f"{one.score:.3f}"
 
 

@@ -15,6 +15,7 @@ from proxy.admin.wire.route import Empty, NoQuery, get, post
 from proxy.admin.wire.store import Wide
 from proxy.admin.wire.wrong_answers import CaseView
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
+from storage.features.incidents import Touched
 from storage.values import QUARANTINE_REASON_LEN_MAX
 
 Moment = Annotated[int, Meta(ge=0, le=10**15 - 1)]
@@ -22,9 +23,7 @@ Moment = Annotated[int, Meta(ge=0, le=10**15 - 1)]
 CAUGHT_NAMED_MAX = 1_000
 
 
-class IsolateRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Hide every memory that has a step which fits all given fields; at least one must be given."""
-
+class _ReachRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tenant: TenantName = DEFAULT_TENANT
     principal: Wide | None = None
     # SERVER or SERVER/TOOL, as the verdict's leaf names where the text came from.
@@ -32,24 +31,22 @@ class IsolateRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     session: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")] | None = None
     # A target such as `notes`: targets that continue it after a slash fit too.
     under: Wide | None = None
+    dry_run: bool = False
+    reason: Annotated[str, Meta(max_length=QUARANTINE_REASON_LEN_MAX)] = ""
+
+
+class IsolateRequest(_ReachRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Hide every memory that has a step which fits all given fields; at least one must be given."""
+
     since_ms: Moment | None = None
     with_descendants: bool = False
-    dry_run: bool = False
-    reason: Annotated[str, Meta(max_length=QUARANTINE_REASON_LEN_MAX)] = ""
 
 
-class RewindRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RewindRequest(_ReachRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Put memories into the state of a version or of a time; exactly one of the two is given."""
 
-    tenant: TenantName = DEFAULT_TENANT
     to_version: Annotated[int, Meta(ge=0, le=2**53)] | None = None
     to_ms: Moment | None = None
-    principal: Wide | None = None
-    origin: Wide | None = None
-    session: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")] | None = None
-    under: Wide | None = None
-    dry_run: bool = False
-    reason: Annotated[str, Meta(max_length=QUARANTINE_REASON_LEN_MAX)] = ""
 
 
 class CaughtView(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,16 +84,6 @@ class IncidentView(msgspec.Struct, frozen=True, kw_only=True):
     with_descendants: bool
 
 
-class TouchedView(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory of a rewind; `became` has the names of the counts of `RewindView` that it is in.
-
-    A memory may be in two: put back, and hidden by a person.
-    """
-
-    memory_id: str
-    became: tuple[str, ...]
-
-
 class RewindView(msgspec.Struct, frozen=True, kw_only=True):
     """What a rewind did, or with `dry_run` would do; counts of memories.
 
@@ -121,7 +108,7 @@ class RewindView(msgspec.Struct, frozen=True, kw_only=True):
     kept_hidden: int
     behind: int
     moved: int
-    touched: tuple[TouchedView, ...]
+    touched: tuple[Touched, ...]
     # Memories that existed at that earlier time and were purged since; the first 1000 by name.
     lost_count: int
     lost: tuple[str, ...]

@@ -7,16 +7,7 @@ from typing import Final
 import msgspec
 
 from proxy.admin.wire.route import Empty, post
-
-
-class JudgeAnswerView(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer of a judge: whether the texts fail.
-
-    Null if it does not know, with `problem` as the reason.
-    """
-
-    fails: bool | None
-    problem: str | None
+from proxy.seams.cases import Opinion
 
 
 class JudgeTestView(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +18,7 @@ class JudgeTestView(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     deterministic: bool
-    answers: tuple[JudgeAnswerView, ...]
+    answers: tuple[Opinion, ...]
     same: bool
 
 

@@ -8,17 +8,7 @@ import msgspec
 
 from proxy.admin.wire.queries import RecallsQuery, TenantQuery
 from proxy.admin.wire.route import NoQuery, get
-
-
-class RecalledView(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory of an answer; the best comes first.
-
-    `memory_id` is null if the memory was purged since.
-    """
-
-    memory_id: str | None
-    ordinal: int
-    score: float | None
+from storage.features.recalls import Recalled
 
 
 class RecallView(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +27,7 @@ class RecallView(msgspec.Struct, frozen=True, kw_only=True):
     session: str
     version: int
     limit: int
-    hits: tuple[RecalledView, ...]
+    hits: tuple[Recalled, ...]
     nearest: tuple[int, ...]
     replayable: bool
     query: str | None

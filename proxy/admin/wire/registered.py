@@ -19,20 +19,23 @@ Questions = Annotated[
 ]
 
 
-class AnchorRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _RuleRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    questions: Questions
+    tenant: TenantName = DEFAULT_TENANT
+    must: Entries = ()
+    must_not: Entries = ()
+    memory_class: MemoryClass | None = None
+
+
+class AnchorRequest(_RuleRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A statement to compare memories with, and the questions that it answers.
 
     With `must` or `must_not`, memories are searched for these words as well.
     """
 
     statement: Annotated[str, Meta(min_length=1, max_length=4_096)]
-    questions: Questions
-    tenant: TenantName = DEFAULT_TENANT
     anchor_id: TenantName | None = None
-    must: Entries = ()
-    must_not: Entries = ()
     applies: Applies = Applies.BOTH
-    memory_class: MemoryClass | None = None
 
 
 class AnchorView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -61,14 +64,9 @@ class AnchorList(msgspec.Struct, frozen=True, kw_only=True):
     anchors: tuple[AnchorView, ...]
 
 
-class CanaryRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CanaryRequest(_RuleRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Questions that are asked of retrieval, and what they must and must not find."""
 
-    questions: Questions
-    must: Entries = ()
-    must_not: Entries = ()
-    memory_class: MemoryClass | None = None
-    tenant: TenantName = DEFAULT_TENANT
     canary_id: TenantName | None = None
 
 
@@ -82,12 +80,6 @@ class CanaryView(msgspec.Struct, frozen=True, kw_only=True):
     must_not: tuple[str, ...]
     memory_class: MemoryClass | None
     created_at_ms: int
-
-
-class CanaryRunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The request to put the questions of a tenant's canaries to the search."""
-
-    tenant: TenantName = DEFAULT_TENANT
 
 
 class CanaryOutcomeView(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,7 +121,7 @@ CANARY_PUT: Final = post(
 )
 CANARIES_RUN: Final = post(
     "/canaries/run",
-    CanaryRunRequest,
+    TenantQuery,
     CanaryRunView,
     "Ask retrieval the questions of a tenant's canaries.",
 )

@@ -15,6 +15,7 @@ from policy.model import (
     ChangeKind,
     Channel,
     Claims,
+    HistoryEntry,
     MemoryClass,
     Reads,
     SourceKind,
@@ -29,6 +30,7 @@ from proxy.admin.wire.route import Empty, NoQuery, get, post
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.ledger.unmapped_tools import UnmappedTool
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
+from storage.values import Hand
 
 TOKEN_SECONDS_MAX = 7 * 24 * 3600
 
@@ -55,15 +57,6 @@ class StatusView(msgspec.Struct, frozen=True, kw_only=True):
     # Tools that seem to be about memory and are in no tool map, seen since the start: no one judges
     # their calls.
     unmapped_tools: tuple[UnmappedTool, ...] = ()
-
-
-class HandView(msgspec.Struct, frozen=True, kw_only=True):
-    """Who hides a memory, when and why; `incident_id`: the isolation or rewind that did."""
-
-    by: str
-    at_ms: int
-    why: str
-    incident_id: str | None
 
 
 class MemoryView(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +86,7 @@ class MemoryView(msgspec.Struct, frozen=True, kw_only=True):
     # Names of what the writing conversation had read; None: unknown, or not fetched by id.
     had_read: tuple[str, ...] | None = None
     # Who hides a quarantined memory, oldest first; () for a live one, and in lists.
-    hidden: tuple[HandView, ...] = ()
+    hidden: tuple[Hand, ...] = ()
 
 
 class MemoryPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,24 +97,11 @@ class MemoryPage(msgspec.Struct, frozen=True, kw_only=True):
     memories: tuple[MemoryView, ...]
 
 
-class HistoryStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One step in the life of a memory."""
-
-    change: ChangeKind
-    version: int
-    at_ms: int
-    candidate_id: str
-    source: SourceKind
-    memory_class: MemoryClass
-    old_text: str | None
-    new_text: str | None
-
-
 class HistoryView(msgspec.Struct, frozen=True, kw_only=True):
     """Every committed step, oldest first."""
 
     memory_id: str
-    steps: tuple[HistoryStep, ...]
+    steps: tuple[HistoryEntry, ...]
 
 
 class PurgeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -258,10 +238,6 @@ class OriginQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     server: Annotated[str, Meta(max_length=256)]
     tool: Annotated[str, Meta(max_length=256)]
     tenant: TenantName = DEFAULT_TENANT
-
-
-class OriginRequest(OriginQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The origin (a server's tool) whose trust is to be restored."""
 
 
 class TrustList(msgspec.Struct, frozen=True, kw_only=True):
@@ -475,7 +451,7 @@ ORIGIN_TRUST: Final = get(
 )
 RESTORE_ORIGIN: Final = post(
     "/origin-trust/restore",
-    OriginRequest,
+    OriginQuery,
     OriginTrustView,
     "Put the trust of an origin back to a newcomer's.",
 )

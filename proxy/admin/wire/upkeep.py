@@ -13,7 +13,7 @@ from proxy.admin.wire.route import Empty, NoQuery, get, post
 from proxy.admin.wire.store import MemoryView
 from proxy.seams.guard import Item
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
-from storage.values import QUARANTINE_REASON_LEN_MAX
+from storage.values import QUARANTINE_REASON_LEN_MAX, Standing, TenantUsage
 
 ADOPTED_AT_ONCE = 64
 
@@ -84,22 +84,10 @@ class VouchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     version: Annotated[int, Meta(ge=1, le=2**53)]
 
 
-class StandingView(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory's status; `changed` is false if it had that status already."""
-
-    memory_id: str
-    tenant: str
-    status: str  # "live" | "quarantined"
-    changed: bool
-    leaf_index: int | None
-    # How many memories derived from it are hidden with it, and were shown before.
-    descendants: int = 0
-
-
 class StandingList(msgspec.Struct, frozen=True, kw_only=True):
     """The results of a command for several memories, one for each."""
 
-    standings: tuple[StandingView, ...]
+    standings: tuple[Standing, ...]
 
 
 class TrialStepView(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,18 +121,10 @@ class ParoleView(msgspec.Struct, frozen=True, kw_only=True):
     trial: TrialView | None = None
 
 
-class TenantUsageView(msgspec.Struct, frozen=True, kw_only=True):
-    """The space that one tenant takes of the store, and how much it may take."""
-
-    tenant: str
-    bytes_used: int
-    bytes_quota: int
-
-
 class UsageList(msgspec.Struct, frozen=True, kw_only=True):
     """Every tenant that ever wrote, the largest first."""
 
-    tenants: tuple[TenantUsageView, ...]
+    tenants: tuple[TenantUsage, ...]
 
 
 class QuarantinedList(msgspec.Struct, frozen=True, kw_only=True):
@@ -273,7 +253,7 @@ QUARANTINED: Final = get(
 QUARANTINE: Final = post(
     "/memories/{memory_id}/quarantine",
     QuarantineRequest,
-    StandingView,
+    Standing,
     "Hide a memory from every reader, and keep it.",
 )
 PAROLE: Final = post(
@@ -286,7 +266,7 @@ PAROLE: Final = post(
 VOUCH: Final = post(
     "/memories/{memory_id}/vouch",
     VouchRequest,
-    StandingView,
+    Standing,
     "Confirm that a memory is true, as if in the operator's own words.",
 )
 FORGIVE: Final = post(
