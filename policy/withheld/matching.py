@@ -76,7 +76,7 @@ class Sight(NamedTuple):
 class StoredText(NamedTuple):
     """A stored memory whose text may exempt refused words from withholding."""
 
-    # The text of the memory; "" if the memory is not known.
+    # The id of the memory; "" where it is not known.
     memory_id: str
     # The version of the store when the memory was written.
     version: int

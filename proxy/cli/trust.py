@@ -13,8 +13,8 @@ from proxy.admin.wire.store import (
     TRUST,
     TRUST_OF,
     OriginTrustView,
-    StandingView,
     TrustList,
+    TrustStanding,
     TrustView,
 )
 from proxy.cli.api_commands import Columns, show, table
@@ -45,7 +45,7 @@ async def _show(context: Context) -> Exit:
         raise CommandFailed(Exit.USAGE, "--history is that of one principal or one origin: name it")
     async with operator(context) as api:
         if asked.principal is not None:
-            one: StandingView = await api.ask(TRUST_OF, asked.principal)
+            one: TrustStanding = await api.ask(TRUST_OF, asked.principal)
         elif asked.origin is not None:
             one = await api.ask(ORIGIN_TRUST, **asked.named)
         else:
@@ -64,14 +64,14 @@ async def _restore(context: Context) -> Exit:
         raise CommandFailed(Exit.USAGE, "name a principal, or --origin SERVER TOOL")
     async with operator(context) as api:
         if asked.principal is not None:
-            one: StandingView = await api.ask(RESTORE, asked.principal)
+            one: TrustStanding = await api.ask(RESTORE, asked.principal)
         else:
             one = await api.ask(RESTORE_ORIGIN, **asked.named)
     show(context, one, _one)
     return Exit.OK
 
 
-def _listed(one: StandingView) -> TrustList:
+def _listed(one: TrustStanding) -> TrustList:
     principals = (one,) if isinstance(one, TrustView) else ()
     origins = (one,) if isinstance(one, OriginTrustView) else ()
     return TrustList(principals=principals, origins=origins)
@@ -83,19 +83,19 @@ def _all(context: Context, listed: TrustList) -> None:
         _ORIGINS(context, listed)
 
 
-def _one(context: Context, one: StandingView) -> None:
+def _one(context: Context, one: TrustStanding) -> None:
     (_PRINCIPALS if isinstance(one, TrustView) else _ORIGINS)(context, _listed(one))
 
 
-def _score(one: StandingView) -> str:
+def _score(one: TrustStanding) -> str:
     return f"{one.score:.2f}"
 
 
-def _evidence(one: StandingView) -> str:
+def _evidence(one: TrustStanding) -> str:
     return f"{one.cusum:.1f}"
 
 
-def _probation(one: StandingView) -> str:
+def _probation(one: TrustStanding) -> str:
     return "" if one.latched_at_ms is None else f"{one.probation_left} good to go"
 
 

@@ -147,8 +147,7 @@ class Connection(asyncio.BufferedProtocol):
         self._speaking = False
         self._held = bytearray()
         self._last = b""  # the last bytes of this head, to find its empty line across reads
-        # the bytes of this head until its first line is complete; and whether the peer will send
-        # nothing more
+        # The bytes of this head until its first line is complete.
         self._line = b""
         # Whether the peer has closed its side, and will send nothing more.
         self._said_all = False

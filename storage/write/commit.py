@@ -260,9 +260,9 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         return MemoryStatus.LIVE
 
     def vector(self) -> tuple[bytes, str]:
-        """The new vector and its embedder's name.
+        """The vector of the new version and its embedder's name; both empty for a deletion.
 
-        (None, None) where an update leaves the text as it is.
+        An update that leaves the text as it is keeps the stored vector.
         """
         judged = self.judged
         if judged.candidate.change in {ChangeKind.DELETE, ChangeKind.PURGE}:

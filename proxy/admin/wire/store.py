@@ -198,7 +198,7 @@ class TrustEventView(msgspec.Struct, frozen=True, kw_only=True):
     became: str
 
 
-class StandingView(msgspec.Struct, frozen=True, kw_only=True):
+class TrustStanding(msgspec.Struct, frozen=True, kw_only=True):
     """Score and latch, of a principal or of an origin; `good` and `bad` are discounted weights.
 
     `cusum` sums the evidence against the principal or origin; at 8 it is latched. A latched one
@@ -216,7 +216,7 @@ class StandingView(msgspec.Struct, frozen=True, kw_only=True):
     history: tuple[TrustEventView, ...] | None = None
 
 
-class TrustView(StandingView, frozen=True, kw_only=True):
+class TrustView(TrustStanding, frozen=True, kw_only=True):
     """What is known of the trust in one principal: ladder, score and latch."""
 
     principal: str
@@ -224,7 +224,7 @@ class TrustView(StandingView, frozen=True, kw_only=True):
     violations_count: int
 
 
-class OriginTrustView(StandingView, frozen=True, kw_only=True):
+class OriginTrustView(TrustStanding, frozen=True, kw_only=True):
     """Score and latch of what one tool of one server brings into the sessions of a tenant."""
 
     tenant: str
