@@ -73,7 +73,7 @@ class Numbering:
         return self._more(begun, request.turns[len(begun.digests) :])
 
     def _more(self, begun: History, turns: tuple[Turn, ...]) -> History:
-        """The history that goes on with these turns."""
+        """The history that continues with these turns."""
         digests: list[int] = []
         lengths: list[int] = []
         chain: list[int] = []
