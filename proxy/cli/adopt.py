@@ -188,7 +188,7 @@ async def _listed(context: Context, asked: _Adopt) -> tuple[str, ToolMap, Listed
         )
     elif table.command is not None:
         server = ServerCommand(
-            words=table.command, environment=table.environment, directory=table.directory
+            words=table.command, environment=table.environment, directory=table.cwd
         )
     else:
         server = Upstream(table.url or "", headers=table.headers)

@@ -217,7 +217,7 @@ class ModelFront:
                 api=api,
                 body={},
                 trace=served.incoming.trace,
-                maps=served.behind.settings.maps,
+                maps=served.behind.settings.tool_maps,
             )
 
         fetched = Fetched(coupling, self._halt, asked)
@@ -252,7 +252,7 @@ class ModelFront:
             upstream=settings.name,
             target=target_of(served.incoming.head, served.rest),
             headers=meant(served.admitted.headers),
-            maps=settings.maps,
+            maps=settings.tool_maps,
             extracts=extracts,
             reads_foreign=settings.reads_foreign,
             readings=self._recurring,

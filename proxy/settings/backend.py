@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import asdict
 
 from policy.model import Hiding, Reads
 from proxy.settings.servers import NAME_PATTERN, Text, check_url, headers_from
@@ -38,7 +39,7 @@ class BackendTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     quarantine: Hiding = Hiding.SIFT
     collections: Collections = Collections.EXISTING
     tenant: Text | None = None
-    principals: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=256)] | None = None
+    principals: Annotated[frozenset[Text], Meta(min_length=1, max_length=256)] | None = None
     reads: Reads = Reads.ALL
     answer_seconds: Annotated[float, Meta(ge=1, le=3_600)] = 30.0
 
@@ -69,20 +70,10 @@ MEANINGS: Final[dict[str, str]] = {
 }
 
 
-class BackendServer(msgspec.Struct, frozen=True, kw_only=True):
+class BackendServer(BackendTable, frozen=True, kw_only=True):
     """One memory server, checked. `url` has no slash at its end."""
 
-    name: str
-    adapter: str
-    url: str
     headers: tuple[tuple[str, str], ...]
-    before: Before
-    quarantine: Hiding
-    collections: Collections
-    tenant: str | None
-    principals: frozenset[str] | None
-    reads: Reads
-    answer_seconds: float
 
     @property
     def chosen(self) -> tuple[str, ...]:
@@ -121,16 +112,5 @@ def backend_servers(tables: list[object]) -> tuple[BackendServer, ...]:
 def _server(given: BackendTable) -> BackendServer:
     headers = headers_from(given.headers_file)
     check_url(given.url, has_credential=bool(headers))
-    return BackendServer(
-        name=given.name,
-        adapter=given.adapter,
-        url=given.url.rstrip("/"),
-        headers=headers,
-        before=given.before,
-        quarantine=given.quarantine,
-        collections=given.collections,
-        tenant=given.tenant,
-        principals=None if given.principals is None else frozenset(given.principals),
-        reads=given.reads,
-        answer_seconds=given.answer_seconds,
-    )
+    found = BackendServer(**asdict(given), headers=headers)
+    return msgspec.structs.replace(found, url=given.url.rstrip("/"))

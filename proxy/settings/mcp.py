@@ -9,6 +9,7 @@ from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import asdict
 
 from policy.model import Reads
 from proxy.dialects.mcp.maps import MapError, Posture, ToolMap
@@ -35,7 +36,7 @@ class McpTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     cwd: Text = "/"
     map: Text | None = None
     headers_file: Text | None = None
-    principals: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=256)] | None = None
+    principals: Annotated[frozenset[Text], Meta(min_length=1, max_length=256)] | None = None
     reads: Reads = Reads.ALL
     sessions_max: Annotated[int, Meta(ge=1, le=4_096)] = 64
     answer_seconds: Annotated[float, Meta(ge=1, le=3_600)] = 120.0
@@ -62,19 +63,12 @@ MEANINGS: Final[dict[str, str]] = {
 }
 
 
-class McpServer(msgspec.Struct, frozen=True, kw_only=True):
+class McpServer(McpTable, frozen=True, kw_only=True):
     """One server, checked. Exactly one of `url` and `command` is set."""
 
-    name: str
-    url: str | None
-    command: tuple[str, ...] | None
     environment: dict[str, str]
-    directory: str
     headers: tuple[tuple[str, str], ...]
     tool_map: ToolMap | None
-    principals: frozenset[str] | None
-    sessions_max: int
-    answer_seconds: float
 
     @property
     def keeps_memory(self) -> bool:
@@ -117,16 +111,10 @@ def _server(given: McpTable, environment: Mapping[str, str]) -> McpServer:
     if not Path(given.cwd).is_absolute():
         raise BadValue("cwd: must be an absolute path")
     return McpServer(
-        name=given.name,
-        url=given.url,
-        command=given.command,
+        **asdict(given),
         environment=_environment(given, environment),
-        directory=given.cwd,
         headers=headers,
         tool_map=None if given.map is None else load_map(given.map),
-        principals=None if given.principals is None else frozenset(given.principals),
-        sessions_max=given.sessions_max,
-        answer_seconds=given.answer_seconds,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import asdict
 
 from policy.model import Reads
 from policy.places import Patterns
@@ -53,7 +54,7 @@ class ModelTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     api: Api
     url: Text
     headers_file: Text | None = None
-    principals: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=256)] | None = None
+    principals: Annotated[frozenset[Text], Meta(min_length=1, max_length=256)] | None = None
     passing: Annotated[tuple[Path, ...], Meta(max_length=64)] = ()
     purpose: ModelPurpose = ModelPurpose.AGENT
     reads: Reads = Reads.ALL
@@ -97,23 +98,11 @@ MEANINGS: Final[dict[str, str]] = {
 }
 
 
-class ModelUpstream(msgspec.Struct, frozen=True, kw_only=True):
+class ModelUpstream(ModelTable, frozen=True, kw_only=True):
     """One model API, checked. `url` has no slash at its end."""
 
-    name: str
-    api: Api
-    url: str
     headers: tuple[tuple[str, str], ...]
-    principals: frozenset[str] | None
-    passing: tuple[str, ...]
-    purpose: ModelPurpose
-    reads: Reads
-    maps: Maps
-    reads_foreign: bool
-    answer_seconds: float
-    total_seconds: float
-    request_bytes_max: int
-    reply_bytes_max: int
+    tool_maps: Maps
 
 
 def base_of(model: ModelUpstream) -> str:
@@ -146,22 +135,8 @@ def _upstream(given: ModelTable) -> ModelUpstream:
         raise BadValue("name: another front is served below that path")
     headers = headers_from(given.headers_file)
     check_url(given.url, has_credential=bool(headers))
-    return ModelUpstream(
-        name=given.name,
-        api=given.api,
-        url=given.url.rstrip("/"),
-        headers=headers,
-        principals=None if given.principals is None else frozenset(given.principals),
-        passing=given.passing,
-        purpose=given.purpose,
-        reads=given.reads,
-        maps=_maps(given),
-        reads_foreign=given.reads_foreign,
-        answer_seconds=given.answer_seconds,
-        total_seconds=given.total_seconds,
-        request_bytes_max=given.request_bytes_max,
-        reply_bytes_max=given.reply_bytes_max,
-    )
+    found = ModelUpstream(**asdict(given), headers=headers, tool_maps=_maps(given))
+    return msgspec.structs.replace(found, url=given.url.rstrip("/"))
 
 
 def _maps(given: ModelTable) -> Maps:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import lmdb
 
+from policy.verdict import InvariantBroken
 from proxy.aftermath.paroling import PROBATIONS_EVERY_S
 from proxy.aftermath.rule_watch import LOOK_S
 from proxy.compose.app import Composition
 from proxy.compose.observe_mode import WARN_EVERY_S
+from proxy.compose.periodic import every, repeating
 from proxy.ledger.sessions import COMPACTED_EVERY_S
 from tests.integration.running import AGENT_KEY, running
 from tests.integration.test_retention import DAY_NS, RULES, Clock
@@ -113,3 +115,23 @@ async def test_observe_mode_warns_at_once_and_each_minute(
     async with running(tmp_path, Composition(wait=turns), {"retention_seconds": "0"}):
         assert turns.pending() <= STANDING
     assert _said(caplog, "mnemogate.observe") == []
+
+
+async def test_a_number_moves_the_next_round_and_a_broken_invariant_stops_the_sidecar() -> None:
+    turns, halts, rounds = Turns(), list[int](), iter((7.0, None, InvariantBroken("broken")))
+
+    async def work() -> float | None:
+        said = next(rounds)
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    jobs = (every(1.0, work, "work", at_once=True), every(0.0, work, "nothing"))
+    async with repeating(jobs, wait=turns, halt=lambda: halts.append(1)):
+        await turns.waits(7.0)
+        assert turns.pending() == {7.0}, "control: a job of no seconds is left out"
+        (await turns.waits(7.0)).set_result(None)
+        await turns.waits(1.0)
+        assert halts == []
+        await turns.turn(1.0)
+        assert halts == [1]

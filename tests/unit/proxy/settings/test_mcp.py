@@ -44,7 +44,7 @@ def test_a_command_inherits_six_variables_and_no_key_of_ours() -> None:
         "API_KEY": "secret=${PATH}",
         "TEXT": "a ${OTHER}",
     }
-    assert server.directory == "/"
+    assert server.cwd == "/"
     assert server.command == ("memory-server", "--stdio")
 
 
