@@ -28,7 +28,9 @@ _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 Asked = Mapping[str, object]
 Shows = Callable[[Context, Any], None]
 Columns = Mapping[str, str | Callable[[Any], object]]
-"""By its heading: the name of a field, or a function of the row."""
+"""By its heading: the name of a field, a text with fields of the row `{0}`, or a function of it."""
+LABEL = "{0.source.value} (by {0.basis.value})"
+"""A column of the label of a memory or a candidate, and what it rests on."""
 OF_TENANT = f"whose memories (default: {DEFAULT_TENANT})"
 
 REASON_HELP = (
@@ -166,9 +168,14 @@ def together(*parts: Shows) -> Shows:
 
 def cell(row: object, column: str | Callable[[Any], object]) -> str:
     """One value as a person reads it; "-" where there is none."""
-    value: object = attrgetter(column)(row) if isinstance(column, str) else column(row)
-    if isinstance(column, str) and column.endswith("_ms") and isinstance(value, int):
-        return iso(value)
+    value: object
+    if not isinstance(column, str):
+        value = column(row)
+    elif "{" in column:
+        value = column.format(row)
+    else:
+        value = attrgetter(column)(row)
+        value = iso(value) if column.endswith("_ms") and isinstance(value, int) else value
     match value:
         case None | "" | () | msgspec.UnsetType():
             return "-"
@@ -182,25 +189,10 @@ def cell(row: object, column: str | Callable[[Any], object]) -> str:
             return str(value)
 
 
-def labelled(one: object) -> str:
-    """A column of the label of a memory or a candidate, and what it rests on."""
-    source, basis = attrgetter("source.value", "basis.value")(one)
-    return f"{source} (by {basis})"
-
-
 def joined(name: str, by: str) -> Callable[[object], str]:
     """A column of a field with several texts, with `by` between them."""
 
     def text(row: object) -> str:
         return by.join(getattr(row, name))
-
-    return text
-
-
-def counted(name: str, words: str) -> Callable[[object], str]:
-    """A column of a field with a count, which these words follow."""
-
-    def text(row: object) -> str:
-        return f"{getattr(row, name)} {words}"
 
     return text

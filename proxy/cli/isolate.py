@@ -19,7 +19,7 @@ from proxy.admin.wire.incidents import (
     RewindRequest,
     RewindView,
 )
-from proxy.cli.api_commands import OF_TENANT, REASON_HELP, counted, given, lines, pairs, show, table
+from proxy.cli.api_commands import OF_TENANT, REASON_HELP, given, lines, pairs, show, table
 from proxy.cli.client import Operator
 from proxy.cli.command import Command, Context, Options, option
 from proxy.cli.connect import operator
@@ -210,10 +210,6 @@ def _became(one: Touched) -> str:
     return ", ".join(_COUNTS.get(name, name) for name in one.became)
 
 
-def _state_of(done: RewindView) -> str:
-    return f"version {done.version}"
-
-
 _INCIDENTS: Final = table(
     "incidents",
     {
@@ -242,14 +238,14 @@ _CAUGHT: Final = table(
 _TOUCHED: Final = table("touched", {"memory": "memory_id", "what became of it": _became})
 _REWIND: Final = pairs(
     {
-        "state of": _state_of,
-        "put back": counted("put_back", "have the text that they had"),
-        "hidden": counted("hidden", "were written later, or hidden then"),
-        "shown": counted("shown", "had been hidden by an earlier rewind"),
-        "kept": counted("kept_hidden", "stay hidden: a person or an isolation hid them"),
-        "behind": counted("behind", "stay as they are: another server has their text"),
-        "moved": counted("moved", "were changed meanwhile, and left alone"),
-        "lost": counted("lost_count", "are purged, and do not come back"),
+        "state of": "version {0.version}",
+        "put back": "{0.put_back} have the text that they had",
+        "hidden": "{0.hidden} were written later, or hidden then",
+        "shown": "{0.shown} had been hidden by an earlier rewind",
+        "kept": "{0.kept_hidden} stay hidden: a person or an isolation hid them",
+        "behind": "{0.behind} stay as they are: another server has their text",
+        "moved": "{0.moved} were changed meanwhile, and left alone",
+        "lost": "{0.lost_count} are purged, and do not come back",
     }
 )
 COMMANDS = (

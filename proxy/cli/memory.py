@@ -32,11 +32,11 @@ from proxy.admin.wire.upkeep import (
     StandingList,
 )
 from proxy.cli.api_commands import (
+    LABEL,
     OF_TENANT,
     REASON_HELP,
     Columns,
     asking,
-    labelled,
     lines,
     pairs,
     show,
@@ -296,7 +296,7 @@ _MEMORY: Final = together(
             "id": "memory_id",
             "tenant": "tenant",
             "class": "memory_class",
-            "source": labelled,
+            "source": LABEL,
             "written by": "principal",
             "filed under": _filed,
             "target": "target",

@@ -41,10 +41,10 @@ from proxy.admin.wire.upkeep import (
     UnsettledList,
 )
 from proxy.cli.api_commands import (
+    LABEL,
     OF_TENANT,
     Columns,
     asking,
-    labelled,
     lines,
     pairs,
     show,
@@ -364,7 +364,7 @@ _HELD: Final = pairs(
         "tenant": "tenant",
         "held as": _held_as,
         "released as": _released_as,
-        "source": labelled,
+        "source": LABEL,
         "claimed source": "claimed_source",
         "change": "change",
         "target": "target",
@@ -377,7 +377,7 @@ _MEMORY: Final = pairs(
     {
         "memory": "memory_id",
         "class": "memory_class",
-        "source": labelled,
+        "source": LABEL,
         "written by": "principal",
         "filed under": _filed,
         "role": "role",

@@ -87,21 +87,13 @@ def _one(context: Context, one: TrustStanding) -> None:
     (_PRINCIPALS if isinstance(one, TrustView) else _ORIGINS)(context, _listed(one))
 
 
-def _score(one: TrustStanding) -> str:
-    return f"{one.score:.2f}"
-
-
-def _evidence(one: TrustStanding) -> str:
-    return f"{one.cusum:.1f}"
-
-
 def _probation(one: TrustStanding) -> str:
     return "" if one.latched_at_ms is None else f"{one.probation_left} good to go"
 
 
 _STANDING: Final[Columns] = {
-    "score": _score,
-    "evidence": _evidence,
+    "score": "{0.score:.2f}",
+    "evidence": "{0.cusum:.1f}",
     "latched": "latched_at_ms",
     "probation": _probation,
     "restores": "restores_count",
