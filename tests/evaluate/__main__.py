@@ -19,7 +19,6 @@ from msgspec import Meta
 
 from proxy.cli.command import Context
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.failures import leaf_of
 from proxy.cli.progress import working
 from proxy.cli.terminal import Terminal, inert, silence
 from storage.errors import StorageError
@@ -81,8 +80,10 @@ def _put(file: BinaryIO | None, data: bytes = b"") -> None:
 
 
 def _failed(error: Exception) -> Exception:
-    """The exception that caused a failure; task groups may have wrapped it several times."""
-    leaf = leaf_of(error)
+    """The failure in one line, where it is known; the first of those that task groups collected."""
+    leaf = error
+    while isinstance(leaf, ExceptionGroup):
+        leaf = leaf.exceptions[0]
     if isinstance(leaf, Broken):
         return CommandFailed(Exit.FAILED, f"the pipeline does not work: {leaf}")
     if isinstance(leaf, StorageError):
