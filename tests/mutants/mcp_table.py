@@ -426,7 +426,9 @@ MCP: Final = (
         operator=Operator.REPLACE,
         at="len(records) == len(found)",
         by="records",
-        tests=(at("tests/unit/storage/write/test_lines.py", "test_one_line_more_is_not_let_in"),),
+        tests=(
+            at("tests/unit/storage/features/test_lines.py", "test_one_line_more_is_not_let_in"),
+        ),
     ),
     Mutant(
         row="page-foreign",
@@ -437,10 +439,11 @@ MCP: Final = (
         by="None",
         tests=(
             at(
-                "tests/unit/storage/write/test_lines.py", "test_what_a_relay_took_no_call_has_again"
+                "tests/unit/storage/features/test_lines.py",
+                "test_what_a_relay_took_no_call_has_again",
             ),
             at(
-                "tests/unit/storage/write/test_lines.py",
+                "tests/unit/storage/features/test_lines.py",
                 "test_a_call_whose_lines_were_all_let_in_passes_once_after_a_restart",
             ),
         ),
@@ -455,7 +458,7 @@ MCP: Final = (
         by="False",
         tests=(
             at(
-                "tests/unit/storage/write/test_lines.py",
+                "tests/unit/storage/features/test_lines.py",
                 "test_a_denied_line_is_refused_until_it_is_forgiven",
             ),
         ),

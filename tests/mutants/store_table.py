@@ -21,7 +21,7 @@ STORE: Final = (
         by="frozenset[str]()",
         tests=(
             at(
-                "tests/unit/storage/repair/test_isolation.py",
+                "tests/unit/storage/features/incidents/test_isolation.py",
                 "test_undo_shows_nothing_that_somebody_else_hides",
             ),
         ),
@@ -51,7 +51,7 @@ STORE: Final = (
                 "test_all_that_was_derived_goes_with_the_root_and_each_once",
             ),
             at(
-                "tests/unit/storage/repair/test_wrong_answers.py",
+                "tests/unit/storage/features/cases/test_wrong_answers.py",
                 "test_a_conviction_hides_the_whole_chain_in_one_transaction",
             ),
         ),
@@ -178,7 +178,7 @@ STORE: Final = (
         at="change.superseded.append((known.ordinal, row))",
         tests=(
             at(
-                "tests/unit/storage/write/test_quarantine.py",
+                "tests/unit/storage/features/quarantine/test_quarantine.py",
                 "test_quarantine_hides_a_memory_from_every_read_and_parole_shows_it_again",
             ),
         ),

@@ -58,7 +58,7 @@ WRITES: Final = (
         by="row.version < self.version",
         tests=(
             at(
-                "tests/unit/storage/write/test_vouching.py",
+                "tests/unit/storage/features/test_vouching.py",
                 "test_nobody_vouches_for_what_was_not_shown",
             ),
         ),
@@ -324,7 +324,7 @@ WRITES: Final = (
         by="None",
         tests=(
             at(
-                "tests/unit/storage/write/test_usage.py",
+                "tests/unit/storage/tables/test_usage.py",
                 "test_one_tenant_fills_its_share_and_another_still_writes",
             ),
         ),

@@ -30,6 +30,8 @@ from storage.features.registered import PutAnchor
 from storage.values import Anchor
 from telemetry.events import IncidentStepped
 from tests.conformance.canary import new_canary
+from tests.unit.storage.features.cases.test_wrong_answers import FETCHED
+from tests.unit.storage.features.incidents.test_isolation import id_of
 from tests.unit.storage.opening import (
     AGENT,
     BY,
@@ -43,8 +45,6 @@ from tests.unit.storage.opening import (
     vector_of,
     write,
 )
-from tests.unit.storage.repair.test_isolation import id_of
-from tests.unit.storage.repair.test_wrong_answers import FETCHED
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator, Sequence

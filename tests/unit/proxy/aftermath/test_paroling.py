@@ -43,6 +43,8 @@ from tests.unit.proxy.aftermath.test_blaming import (
     recalled,
     signal,
 )
+from tests.unit.storage.features.cases.test_wrong_answers import FETCHED
+from tests.unit.storage.features.incidents.test_isolation import SMALL, Copies, id_of
 from tests.unit.storage.opening import (
     AGENT,
     BY,
@@ -53,8 +55,6 @@ from tests.unit.storage.opening import (
     submission_of,
     write,
 )
-from tests.unit.storage.repair.test_isolation import SMALL, Copies, id_of
-from tests.unit.storage.repair.test_wrong_answers import FETCHED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -30,6 +30,7 @@ from tests.unit.proxy.aftermath.test_blaming import (
     recalled,
     truth,
 )
+from tests.unit.storage.features.cases.test_wrong_answers import FETCHED
 from tests.unit.storage.opening import (
     AGENT,
     BY,
@@ -41,7 +42,6 @@ from tests.unit.storage.opening import (
     submission_of,
     write,
 )
-from tests.unit.storage.repair.test_wrong_answers import FETCHED
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator, Sequence

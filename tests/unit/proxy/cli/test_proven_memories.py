@@ -19,6 +19,7 @@ from storage.features.vouching import Vouch
 from storage.opening import offline_store
 from storage.values import Decision
 from storage.write import commit
+from tests.unit.storage.features.incidents.test_isolation import id_of
 from tests.unit.storage.opening import (
     BY,
     OPERATOR,
@@ -29,7 +30,6 @@ from tests.unit.storage.opening import (
     submission_of,
     write,
 )
-from tests.unit.storage.repair.test_isolation import id_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -24,8 +24,8 @@ from storage.tables.lmdb_store import LEAVES
 from storage.tables.read_only import read_only
 from storage.upkeep.backup import load_secrets, take, verify
 from storage.upkeep.restore import EmbeddedBackup
+from tests.unit.storage.features.test_lines import propose
 from tests.unit.storage.opening import BY, RULESET, Bench, put_header, say
-from tests.unit.storage.write.test_lines import propose
 
 if TYPE_CHECKING:
     from storage.interfaces import SessionLog

@@ -16,7 +16,7 @@ from storage.features.behind.closed_keys import CLOSED
 from storage.features.quarantine.hiding import Quarantine
 from storage.tables.lmdb_store import TABLES
 from storage.values import ClosedKey
-from tests.unit.storage.behind.test_intents import TARGET, end, intend, settle
+from tests.unit.storage.features.behind.test_intents import TARGET, end, intend, settle
 from tests.unit.storage.opening import (
     BY,
     OPERATOR,

@@ -18,6 +18,13 @@ from storage.features.registered import PutAnchor
 from storage.features.trust.trust_intake import RestoreTrust
 from storage.features.vouching import Vouch
 from storage.values import Anchor, Decision
+from tests.unit.storage.features.incidents.test_isolation import (
+    LEAKED,
+    OF_LEAKED,
+    Copies,
+    id_of,
+    shown,
+)
 from tests.unit.storage.opening import (
     BY,
     OPERATOR,
@@ -28,7 +35,6 @@ from tests.unit.storage.opening import (
     submission_of,
     write,
 )
-from tests.unit.storage.repair.test_isolation import LEAKED, OF_LEAKED, Copies, id_of, shown
 
 if TYPE_CHECKING:
     from pathlib import Path

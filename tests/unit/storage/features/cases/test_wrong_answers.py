@@ -31,6 +31,13 @@ from storage.features.quarantine.hiding import Quarantine
 from storage.features.registered import PutAnchor
 from storage.tables.rows import read_id
 from storage.values import Anchor
+from tests.unit.storage.features.incidents.test_isolation import (
+    SMALL,
+    Copies,
+    derived,
+    id_of,
+    shown,
+)
 from tests.unit.storage.opening import (
     BY,
     OPERATOR,
@@ -41,7 +48,6 @@ from tests.unit.storage.opening import (
     submission_of,
     write,
 )
-from tests.unit.storage.repair.test_isolation import SMALL, Copies, derived, id_of, shown
 
 if TYPE_CHECKING:
     from pathlib import Path

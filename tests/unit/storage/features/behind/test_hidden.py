@@ -11,8 +11,8 @@ from storage.errors import UnknownMemory
 from storage.features.behind.hidden import HIDDEN_THERE, HiddenThere, RecordHiding
 from storage.features.quarantine.hiding import EndQuarantine, Quarantine
 from storage.values import Decision
-from tests.unit.storage.behind.test_closed_keys import take_away
-from tests.unit.storage.behind.test_intents import TARGET, intend, listed, settle
+from tests.unit.storage.features.behind.test_closed_keys import take_away
+from tests.unit.storage.features.behind.test_intents import TARGET, intend, listed, settle
 from tests.unit.storage.opening import (
     BY,
     OPERATOR,
