@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import select
 import time
 from collections.abc import Mapping
 from functools import lru_cache
+from os import write
+from select import select
 from typing import IO, Final
 
 import msgspec
@@ -169,9 +169,9 @@ def _write(stream: IO[str], text: str) -> None:
     left = memoryview(text.encode("ascii"))
     while left:
         try:
-            left = left[os.write(number, left) :]
+            left = left[write(number, left) :]
         except BlockingIOError:  # the host that opened the stream made it non-blocking
-            select.select((), (number,), ())
+            select((), (number,), ())
 
 
 def _safe(text: str) -> str:

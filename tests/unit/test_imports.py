@@ -43,7 +43,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "telemetry": PURE
     | {"policy.model", "policy.verdict", "telemetry", "msgspec", "opentelemetry"}
     | {"prometheus_client", "contextlib", "http", "json", "logging", "socket", "ssl", "threading"}
-    | {"time", "urllib.parse"},
+    | {"time", "urllib.parse", "os.write", "select.select"},
     "storage": PURE
     | {"policy", "storage", "msgspec", "lmdb", "faiss", "numpy", "cryptography"}
     | {
