@@ -193,7 +193,7 @@ class Catalogue:
         self.follow(ordinal, row, newest)
 
     def follow(self, ordinal: int, row: Row, newest: Version) -> None:
-        """Note a newer row of a memory, for the reads that show it: at once, or after a parole."""
+        """Note a newer row of a memory, for the reads that show it, now or later."""
         earlier = ((ordinal, row), *self._earlier.pop(ordinal, ()))
         trust = newest[1].source.trust
         self.keep_earlier(newest, [one for one in earlier if one[1].source.trust > trust])
@@ -204,7 +204,7 @@ class Catalogue:
             self._hide(*one)
 
     def readmit(self, ordinal: int, row: Row) -> None:
-        """Add a memory that was removed, or never shown, by its newest row (parole)."""
+        """Add a memory that was removed, or never shown, by its newest row."""
         self._reserve(ordinal + 1)
         above = -1
         for one, version in ((ordinal, row), *self._earlier.get(ordinal, ())):

@@ -135,7 +135,7 @@ class EmbeddedReader(TrustReads):
 
         A memory under quarantine keeps its id, as evidence. What is filed under its key from then
         on is another memory: otherwise one lie would make the key useless to everybody. After a
-        parole the key means the newest of these memories that is shown, so that each one can be
+        quarantine the key means the newest of these memories that is shown, so that each one can be
         read and deleted by its key. A memory below the floor is treated alike, unless the principal
         `by` wrote it.
         """

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from proxy.admin.wire.incidents import IncidentList, IsolateRequest, IsolationView
-from proxy.admin.wire.store import Empty
+from proxy.admin.wire.route import Empty
 from proxy.admin.wire.upkeep import QuarantineRequest
 from tests.evaluate.attacks import Broken
 from tests.evaluate.book import Book

@@ -115,7 +115,7 @@ class Incidents:
     async def resume(self, incident_id: str, by: PrincipalId) -> Contained:
         """Finish an incident that was cut short; one that is done changes nothing.
 
-        A memory that a person paroled since an isolation began stays shown.
+        A memory that a person showed again since an isolation began stays shown.
 
         Raises:
             UnknownIncident: No incident has that id.
