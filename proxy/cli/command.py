@@ -7,7 +7,7 @@ import enum
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, TypedDict, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
@@ -58,6 +58,17 @@ class Context:
 Options = tuple["Option", ...]
 
 
+class _Parsed(TypedDict, total=False):
+    """What argparse is told of one option."""
+
+    help: str | None
+    metavar: str | tuple[str, ...] | None
+    choices: Iterable[str]
+    action: str
+    nargs: int | str
+    type: type[int | float]
+
+
 class Option(msgspec.Struct, frozen=True, kw_only=True):
     """One option or argument of a command, and the field that it fills."""
 
@@ -79,7 +90,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
         kind, many = (str, False) if field is None or self.read else _kind(field.type)
         required = field is None or field.required
         is_flag = self.flag.startswith("-")
-        more: dict[str, Any] = {"help": self.help or None, "metavar": self.metavar}
+        more: _Parsed = {"help": self.help or None, "metavar": self.metavar}
         if self.choices is not None:
             more["choices"] = self.choices
         elif issubclass(kind, enum.Enum):
