@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from sys import getsizeof
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
@@ -138,9 +138,11 @@ class AnswersBefore:
 
 def _size(key: _Asked, found: LookedThrough) -> int:
     """What one entry takes in memory, however little the server answered."""
-    named = (pair for part in key if isinstance(part, tuple) for pair in part)
-    words = (word for pair in named for word in pair)
-    kept = (key, *key, *words, found.reply.body, *found.texts)
+    named = cast(
+        "list[tuple[tuple[str, str], ...]]", [one for one in key if isinstance(one, tuple)]
+    )
+    words = [word for pairs in named for pair in pairs for word in pair]
+    kept: tuple[object, ...] = (key, *key, *words, found.reply.body, *found.texts)
     return _ENTRY_SIZE + sum(map(getsizeof, kept))
 
 

@@ -137,7 +137,7 @@ class Upstream:
         )
         # aiohttp sends PUT and DELETE once more when the connection breaks, because HTTP calls them
         # idempotent. Whether a write arrived is looked up here; it is never sent again.
-        self._session._retry_connection = False  # noqa: SLF001
+        self._session._retry_connection = False  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
         return self
 
     async def __aexit__(

@@ -4,6 +4,8 @@ Her own words reach it; what a program puts between tags, or later into its prom
 the same after a restart, and in a store that was restored from a backup.
 """
 
+# pyright: reportUnknownArgumentType=false, reportUnknownLambdaType=false
+
 from __future__ import annotations
 
 import json

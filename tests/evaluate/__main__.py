@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, chdir, suppress
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated, BinaryIO, cast
 
 import msgspec
 from msgspec import Meta
@@ -83,7 +83,7 @@ def _failed(error: Exception) -> Exception:
     """The failure in one line, where it is known; the first of those that task groups collected."""
     leaf = error
     while isinstance(leaf, ExceptionGroup):
-        leaf = leaf.exceptions[0]
+        leaf = cast("ExceptionGroup[Exception]", leaf).exceptions[0]
     if isinstance(leaf, Broken):
         return CommandFailed(Exit.FAILED, f"the pipeline does not work: {leaf}")
     if isinstance(leaf, StorageError):

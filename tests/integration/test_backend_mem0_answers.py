@@ -1,5 +1,7 @@
 """What Mem0's server answers, and what of it counts: late writes, old texts, ids, odd memories."""
 
+# pyright: reportUnknownVariableType=false, reportUnknownMemberType=false
+
 from __future__ import annotations
 
 import json

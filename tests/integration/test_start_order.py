@@ -1,5 +1,7 @@
 """Who connects while a sidecar starts waits, and is answered as everybody later."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import asyncio

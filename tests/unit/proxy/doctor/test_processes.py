@@ -1,5 +1,7 @@
 """Doctor's process probes against real processes of real users."""
 
+# pyright: reportUnknownArgumentType=false, reportUnknownLambdaType=false
+
 from __future__ import annotations
 
 import ctypes
