@@ -59,7 +59,7 @@ Options = tuple["Option", ...]
 
 
 class _Parsed(TypedDict, total=False):
-    """What argparse is told of one option."""
+    """The arguments of argparse for one option."""
 
     help: str | None
     metavar: str | tuple[str, ...] | None
