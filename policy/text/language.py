@@ -133,13 +133,22 @@ def _spoken(shape: str) -> Language:
     # A line end may also stand inside a sentence, with the mark that begins the next line of a
     # quotation, list or table.
     if "\n" in shape:
-        readings += (_LINE_START.sub(" ", shape).lstrip(), _LINE_START.sub("\n", shape))
+        lines = _LINE_START.sub("\n", shape)
+        readings += (_LINE_START.sub(" ", shape).lstrip(), lines, *_two_by_two(lines))
     for reading in readings:
         for number, places in _asked(reading).items():
             lexicon, group = _GROUPS[number]
             if group.speaks not in found and _speaks(reading, lexicon, group, places):
                 found |= group.speaks
     return found
+
+
+def _two_by_two(lines: str) -> Iterator[str]:
+    """The text with every other line end as a blank: an order may be cut below any other line."""
+    each = lines.split("\n")
+    for first in (0, 1):
+        pairs = [" ".join(each[at : at + 2]) for at in range(first, len(each), 2)]
+        yield "\n".join((*each[:first], *pairs))
 
 
 def _speaks(shape: str, lexicon: Lexicon, group: Group, places: list[tuple[int, int]]) -> bool:
@@ -166,7 +175,7 @@ def _asked(reading: str) -> dict[int, list[tuple[int, int]]]:
     spaced, parts = reading.translate(_TO_SPACES), _parts(reading)
     having: dict[int, list[int]] = {}
     for at, (start, end) in enumerate(parts):
-        leading = _LEADING.intersection(spaced[start:end].split())
+        leading = _LEADING.intersection(_words(spaced[start:end]))
         for number in {number for word in leading for number in _GROUPS_OF[word]}:
             having.setdefault(number, []).append(at)
     asked: dict[int, list[tuple[int, int]]] = {}
@@ -175,9 +184,14 @@ def _asked(reading: str) -> dict[int, list[tuple[int, int]]]:
         asked[number] = [
             (start, end)
             for start, end in _with_neighbours(parts, having[number])
-            if not (also and also.isdisjoint(spaced[start:end].split()))
+            if not (also and also.isdisjoint(_words(spaced[start:end])))
         ]
     return asked
+
+
+def _words(spaced: str) -> Iterator[str]:
+    """The words between blanks, without marks around them: "_always" is emphasis, not a name."""
+    return (word.strip("-_'") for word in spaced.split())
 
 
 def _parts(text: str) -> list[tuple[int, int]]:

@@ -1,8 +1,9 @@
 """Whether a text is a plain rule, such as a person may set without being asked again.
 
 A plain rule is short, and has nothing in it that an attacker gains by: "Always use pnpm here, never
-npm." is one. A rule that names an address, an account or an amount is what a pasted letter would
-say, so a person has to confirm such a rule before it steers the agent.
+npm." is one. A rule that names an address, an account or an amount, has something installed, run or
+forwarded, or waives a question, is what a pasted letter would say, so a person has to confirm such
+a rule before it steers the agent.
 """
 
 from __future__ import annotations
@@ -50,17 +51,28 @@ _NAMING: Final = re.compile(
     rf"[$\u20ac\u00a3\u00a5\u20bd\u20bf%]|\d[\d.,' ]{{0,12}}(?:k|m|{_MONEY})\b|"
     rf"\b{_COUNTED} (?:\w+ ){{0,2}}{_MONEY}\b|\b{_MONEY} \d|\d{{1,3}}(?:[.,']\d{{3}})+"
 )
+_GRANTING: Final = re.compile(
+    # Programs that are installed or run, texts that are forwarded.
+    r"\b(?:un)?install\w*|\b(?:execute|run)\b[^.\n]{0,40}\bscripts?\b|\b(?:pip3?|npm) i\w*\b|"
+    r"\b(?:forward|redirect|bcc|cc|weiterleit|leite)\w*|\bsend\b[^.\n]{0,80}\bto\b|"
+    r"\b(?:sende|schick)\w*\b[^.\n]{0,80}\ban\b|"
+    # Questions and checks that are waived, and trust in whatever comes.
+    r"\bwithout (?:\w+ ){0,2}(?:ask|question|confirm|approv|review|check|permi)\w*|"
+    r"\b(?:never|not|don't|no need to) (?:\w+ )?(?:ask|confirm|check)\b|\btrust\b|\bvertrau\w*|"
+    r"\bohne (?:\w+ ){0,2}(?:frag|ruckfrage|nachfrage|bestatig|freigabe|prufung)\w*|"
+    r"\bfrag\w*\b[^.\n]{0,20}\b(?:nie|nicht)\b"
+)
 
 
 def is_plain_rule(text: str | None) -> bool:
-    """Whether a text is short, and has no address, account or amount in it.
+    """Whether a text is short, names no address, account or amount, and waives no question.
 
     Short is one line of at most 240 characters and two sentences.
     """
     if text is None or len(text) > LEN_MAX or "\n" in text.strip():
         return False
     shape = skeleton(text)
-    if _NAMING.search(shape) is not None:
+    if _NAMING.search(shape) is not None or _GRANTING.search(shape) is not None:
         return False
     sentences = _END.split(_ABBREVIATED.sub("x", shape))
     return sum(not one.isspace() for one in sentences if one) <= SENTENCES_MAX

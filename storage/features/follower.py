@@ -37,6 +37,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     culprit: Culprit | None = None
     session: str | None = None
     after_reading: bool = False
+    alters_unread: bool = False
     read_origins: tuple[str, ...] = ()
 
 

@@ -191,7 +191,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             keyed=self.keyed,
             after_reading=self.judged.after_reading or (texts is not None and texts.after_reading),
             read_origins=self.judged.read_origins or read_before,
-            was_unread=goes_on is not None and (goes_on.was_unread or not goes_on.after_reading),
+            was_unread=self.judged.alters_unread,
         )
 
     def _replaces(self) -> bool:

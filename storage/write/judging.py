@@ -67,6 +67,8 @@ class _Docket(msgspec.Struct, kw_only=True):
     trust: TrustState
     # The version of the memory to change; 0 if there is none.
     target_version: int = 0
+    # Whether it alters what a session wrote that had read nothing.
+    alters_unread: bool = False
     # The anchors that a held candidate contradicts.
     contradicts: tuple[str, ...] = ()
     gate_us: int = 0
@@ -146,7 +148,9 @@ class Judge:
         known = Known(nonce_state=docket.nonce_state, trust=docket.trust, said=said)
         facts = self.gatherer.facts(change, docket.case, docket.candidate, known)
         docket.case = labelled(docket.case, facts.provenance)
-        docket.target_version = 0 if facts.stored is None else facts.stored.version
+        if facts.stored is not None:
+            docket.target_version = facts.stored.version
+            docket.alters_unread = facts.stored.unread
         verdict = self._gate.decide(docket.candidate, facts, change.ruleset)
         if isinstance(verdict, Hold):
             docket.contradicts = contradicted_anchors(docket.candidate, facts, change.ruleset)
@@ -261,6 +265,7 @@ class Judge:
             culprit=culprit_of(provenance.culprits, submission.candidate),
             session=provenance.session,
             after_reading=provenance.after_reading,
+            alters_unread=docket.alters_unread,
             read_origins=provenance.read_origins,
         )
         landed = self._committer.commit(change, permit, judged, change.ruleset.epoch)

@@ -110,7 +110,7 @@ def state_of(thing: Thing, candidate: Candidate) -> TargetState | None:
         if whole
         else min((one.row.source for one in thing.rows), key=lambda source: source.trust),
         removes=bool(altered) and removing,
-        unread=any(not one.row.after_reading for one in altered),
+        unread=any(one.row.was_unread or not one.row.after_reading for one in altered),
     )
 
 

@@ -353,6 +353,10 @@ async def test_of_one_file_a_session_that_had_read_removes_its_own_lines_alone(
         part = await third.edits(" leaves on Thursday at noon.", "", NOTES)
         assert _is_held(part, "removal_after_reading")
         assert await second.edits(f"{own}\n", "", NOTES) is None
+        # A line that is touched first is no more the reader's own than one that is not.
+        touched = NOTE.replace("on Thursday", "on: Thursday")
+        assert await second.edits(f"- {NOTE}\n", f"- {touched}\n", NOTES) is None
+        assert _is_held(await second.edits(f"- {touched}\n", "", NOTES), "removal_after_reading")
 
 
 IMPORTING: Final = f"{RULES}\nSee @docs/style.md and @~/own.md.\n"
