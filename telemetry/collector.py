@@ -16,7 +16,7 @@ import ssl
 import threading
 from collections.abc import Callable
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+", re.ASCII)
 _HEADER_VALUE = re.compile(r"[\x20-\x7e]*", re.ASCII)
@@ -26,6 +26,23 @@ _OK: Final = range(200, 300)
 _RETRYABLE: Final = frozenset({429, 502, 503, 504})
 _ANSWER_LEN_MAX: Final = 65_536
 _PAUSES_S: Final = (0.25, 0.5, 1.0, 2.0)
+
+
+def collector_url(url: str, headers: tuple[tuple[str, str], ...] = ()) -> SplitResult:
+    """The parts of a collector's URL, to which these headers can be sent.
+
+    Raises:
+        ValueError: The URL is not http or https, or a header could not be sent as it is.
+    """
+    parts = urlsplit(url)
+    good = parts.scheme in {"http", "https"} and parts.hostname and not parts.username
+    # Reading the port raises for one that is no number, or out of range.
+    if not good or parts.port == 0:
+        raise ValueError("the collector's URL must be http://host[:port] or https://host[:port]")
+    for name, value in headers:
+        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+            raise ValueError("a header for the collector has an illegal character")
+    return parts
 
 
 class Delivery(enum.Enum):
@@ -56,15 +73,8 @@ class Collector:
             ValueError: The URL is not http or https, or a header could not be sent as it is.
             OSError: The certificate file cannot be read.
         """
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username:
-            raise ValueError(
-                "the collector's URL must be http://host[:port] or https://host[:port]"
-            )
-        for name, value in headers:
-            if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
-                raise ValueError("a header for the collector has an illegal character")
-        self._host = parts.hostname
+        parts = collector_url(url, headers)
+        self._host = parts.hostname or ""
         self._port = parts.port
         self._path = parts.path or "/"
         self._tls = (

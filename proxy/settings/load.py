@@ -47,6 +47,7 @@ from proxy.settings.values import Address, BadValue, Raw, Secret, no_such
 from proxy.settings.values import path as path_of
 from storage.features.recalls import RecallOptions
 from storage.ground.trusted_files import UnfitFile, read_file, reason, refuse_replaceable
+from telemetry.collector import collector_url
 from telemetry.settings import TelemetrySettings
 
 CONFIG_ENV = "MNEMOGATE_CONFIG"
@@ -353,9 +354,15 @@ def _assemble(
     if not verifies_clients and any(bound.mtls is not None for bound in bindings):
         raise SettingsError("principals: mtls needs tls_cert, tls_key and tls_client_ca")
     endpoint = cast("str | None", values.pop("otel_endpoint")) or env.get(OTEL_ENV) or None
+    headers = _headers(env.get(OTEL_HEADERS, "")) if endpoint else ()
+    try:
+        collector_url(endpoint or "http://localhost", headers)
+    except ValueError as error:
+        where = f"otel_endpoint, {OTEL_ENV} or {OTEL_HEADERS}"
+        raise SettingsError(f"{where}: {error}") from error
     telemetry = TelemetrySettings(
         endpoint=endpoint,
-        headers=_headers(env.get(OTEL_HEADERS, "")) if endpoint else (),
+        headers=headers,
         admit_detail_share=cast("float", values.pop("admit_detail_share")),
         log_level=cast("str", values.pop("log_level")),
         access_log=cast("bool", values.pop("access_log")),
