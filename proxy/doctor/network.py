@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from proxy.doctor.finding import Aim, Attempt, Finding, forbidden
+from proxy.doctor.finding import Aim, Attempt, Finding, ProbeResult, forbidden
 from storage.values import STAGED_IN_MEMORY
 
 _TIMEOUT_S: Final = 5.0
@@ -59,8 +59,10 @@ def probe_network(aim: Aim) -> Iterator[Finding]:
         if aim.agent_key is not None:
             yield _closed(f"admin.agent_key.{method}", aim.admin_url, method, path, aim.agent_key)
     yield _closed("data.anonymous", aim.data_url, "POST", "/v1/memories", None)
-    yield _policy_write(aim)
-    yield from _modes(aim)
+    modes = tuple(_modes(aim))
+    failed = {one.id for one in modes if one.verdict is ProbeResult.FAIL}
+    yield _policy_write(aim, observes="mode" in failed)
+    yield from modes
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -165,12 +167,14 @@ def _modes(aim: Aim) -> Iterator[Finding]:
         yield wide.ok("nothing does")
 
 
-def _policy_write(aim: Aim) -> Finding:
+def _policy_write(aim: Aim, *, observes: bool) -> Finding:
     attempt = Attempt(
         "data.agent_key.L1", "write a policy memory (L1) with the agent's key", "403, with a reason"
     )
     if aim.agent_key is None:
         return attempt.skipped("no agent key given (MNEMOGATE_AGENT_KEY or --agent-key-file)")
+    if observes:
+        return attempt.skipped("in observe mode it would land, and steer whoever reads it")
     try:
         who = _exchange(connection(aim.data_url), "GET", "/v1/whoami", aim.agent_key, b"")
         if who.status != _OK:

@@ -167,6 +167,24 @@ def test_a_policy_write_that_lands_is_red(tmp_path: Path) -> None:
         assert _probe(url, tmp_path)["data.agent_key.L1"].verdict is ProbeResult.FAIL
 
 
+def test_in_observe_mode_no_policy_is_written_that_would_stay(tmp_path: Path) -> None:
+    written: list[bytes] = []
+
+    def observes(method: str, path: str, credential: str | None, body: bytes) -> tuple[int, bytes]:
+        if path == "/readyz":
+            return 200, b'{"mode": "observe"}'
+        if method == "POST" and path == "/v1/memories" and credential is not None:
+            written.append(body)
+            return 201, b"{}"
+        return _separated(method, path, credential, body)
+
+    with small_server(observes) as url:
+        found = _probe(url, tmp_path)
+    assert found["mode"].verdict is ProbeResult.FAIL
+    assert found["data.agent_key.L1"].verdict is ProbeResult.SKIPPED
+    assert written == []
+
+
 def test_the_policy_write_counts_once_however_often_doctor_runs(tmp_path: Path) -> None:
     written: list[bytes] = []
 
