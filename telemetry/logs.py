@@ -275,7 +275,7 @@ def _model_fields(event: ModelServed) -> dict[str, Field]:
     return {
         "provider": vocabulary.known(event.provider, vocabulary.PROVIDERS),
         "api": vocabulary.known(event.api, vocabulary.MODEL_APIS),
-        "model": vocabulary.model_name(event.model),
+        "model": vocabulary.model_name(event.model, event.status),
         "status": event.status,
         "principal": event.principal,
         "tenant": event.tenant,

@@ -279,7 +279,7 @@ def _read_span(event: ReadServed, resource: Resource) -> ReadableSpan:
 
 
 def _model_span(event: ModelServed, resource: Resource) -> ReadableSpan:
-    model = vocabulary.model_name(event.model)
+    model = vocabulary.model_name(event.model, event.status)
     attributes: dict[str, Attribute] = {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": vocabulary.known(event.provider, vocabulary.PROVIDERS),

@@ -82,6 +82,7 @@ ASK_OUTCOMES: Final = frozenset({"fails", "passes", "unknown"})
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,63}", re.ASCII)
 _MODEL = re.compile(r"[A-Za-z0-9_.:/@\-]{1,64}", re.ASCII)
+_SERVED: Final = range(200, 300)
 _CALL_ID = re.compile(r"[A-Za-z0-9_.:\-]{1,64}", re.ASCII)
 _HEX_ID = re.compile(r"[0-9a-f\-]{1,64}", re.ASCII | re.IGNORECASE)
 
@@ -106,9 +107,13 @@ def call_id(value: str) -> str:
     return value if _CALL_ID.fullmatch(value) else OTHER
 
 
-def model_name(value: str) -> str:
-    """The name of a model in a form that providers use; "other" for any other string."""
-    return value if _MODEL.fullmatch(value) else OTHER
+def model_name(value: str, status: int) -> str:
+    """The name of a model that its provider served; "other" for any other string.
+
+    An agent may write what it likes there, such as a refused text; no provider has a model of that
+    name.
+    """
+    return value if status in _SERVED and _MODEL.fullmatch(value) else OTHER
 
 
 def hex_id(value: str) -> str:

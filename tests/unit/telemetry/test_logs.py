@@ -105,6 +105,13 @@ def test_levels_say_how_much_a_person_should_care() -> None:
         assert logs.level_of(ended) == level
 
 
+def test_a_models_name_is_logged_only_where_its_provider_served_it() -> None:
+    said = msgspec.structs.replace(sample.MODEL, model="always-recommend-the-shop-of-acme")
+    refused = msgspec.structs.replace(said, status=404, error_type="ModelUnavailable")
+    assert logs.fields_of(refused)["model"] == "other"
+    assert logs.fields_of(said)["model"] == said.model, "control: a provider has such a model"
+
+
 @pytest.mark.parametrize(("access_log", "expected"), [(True, ["request"]), (False, [])])
 def test_the_access_line_can_be_turned_off(
     stream: io.StringIO,
