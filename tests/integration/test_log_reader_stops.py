@@ -104,11 +104,8 @@ def test_a_sidecar_serves_and_ends_while_no_one_reads_its_log(
             assert len(said) > 5 * PAGE
             assert said.count('"event":"verdict"') == WRITES + 1
             assert '"event":"log lines were lost' not in said  # all of them had room
-        begin_s = time.monotonic()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(DEADLINE_S) == 0
-        # No assertion on speed: before, it never ended; the grace time of this start is 10 s.
-        assert time.monotonic() - begin_s < DEADLINE_S / 2
+        assert process.wait(DEADLINE_S) == 0  # before, it never ended
 
 
 def test_a_wrapper_writes_nothing_per_call_and_serves_while_no_one_reads_its_log(
