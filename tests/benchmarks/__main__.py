@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from tests.benchmarks import (
     after,
@@ -28,9 +28,6 @@ from tests.benchmarks import (
 )
 from tests.benchmarks.floor import fdatasync_floor
 from tests.benchmarks.guards import table as guards
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _BENCHES: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "decision": ("the gate's decision alone", decision.run),

@@ -15,7 +15,7 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -27,13 +27,9 @@ from storage.features.cases.case_records import MoveCase, OpenCase
 from tests.benchmarks import anchors, model
 from tests.benchmarks.load import WORDS
 from tests.benchmarks.pairs import ratio_of
-from tests.benchmarks.servers import free_port, sidecar
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
+from tests.benchmarks.servers import Server, free_port, sidecar
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
 from tests.unit.storage.opening import candidate_of, submission_of
-
-if TYPE_CHECKING:
-    from tests.benchmarks.servers import Server
-    from tests.integration.running import Running
 
 MEMORIES: Final = 2_000
 SEARCHES: Final = 2_000

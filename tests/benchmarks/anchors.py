@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import statistics
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from policy.anchors import Statements
 from policy.text.skeleton import skeleton
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _ANCHORS: Final = 100
 _TEXTS: Final = 60

@@ -15,9 +15,10 @@ import sys
 import tempfile
 import time
 import tracemalloc
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import aiohttp
 import numpy as np
@@ -29,13 +30,8 @@ from proxy.guard.sieve import Sieve
 from storage.values import Moved, News, Stands
 from tests.benchmarks.pairs import ratio_of
 from tests.fault.backend_kills.__main__ import SERVERS
-from tests.integration.memory_servers.kinds import KINDS
+from tests.integration.memory_servers.kinds import KINDS, Asked, Kind
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator
-
-    from tests.integration.memory_servers.kinds import Asked, Kind
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 CALLS: Final = 200

@@ -15,19 +15,15 @@ import itertools
 import statistics
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tests.benchmarks import mcp, model, stall, store_graph
 from tests.benchmarks.model import ROOT
-from tests.benchmarks.servers import put_anchors, sidecar
+from tests.benchmarks.servers import Server, put_anchors, sidecar
 from tests.benchmarks.writes import measured, spent_ns
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.benchmarks.servers import Server
 
 PAIRS: Final = 10
 WRITERS: Final = 10

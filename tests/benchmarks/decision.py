@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from importlib import resources
-from typing import TYPE_CHECKING
 
 from policy.canonical import canonical_bytes, digest_of
 from policy.facts import BudgetState, Facts, InterceptRecord, NonceState, TokenState
@@ -14,10 +14,6 @@ from policy.model import Candidate, CandidateId, ChangeKind, Principal, Principa
 from policy.ruleset import parse_ruleset
 from policy.trust.ladder import NEWCOMER
 from policy.verdict import Admit, InvariantBroken
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 TEXT = (
     "Caroline went to the pottery class on Tuesday with Melanie, and they both liked the blue "

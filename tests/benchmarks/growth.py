@@ -18,21 +18,16 @@ import tempfile
 import time
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from policy.gate import GATE
 from policy.query import EVERYTHING
 from policy.ruleset import parse_ruleset
-from storage.embedded import EmbeddedOptions, open_embedded
+from storage.embedded import EmbeddedOptions, EmbeddedStore, open_embedded
 from storage.write.writer import WriterOptions
-from tests.benchmarks.corpus import DIMENSION, Corpus
+from tests.benchmarks.corpus import DIMENSION, Corpus, Floats
 from tests.benchmarks.filling import PRINCIPAL, submission
 from tests.benchmarks.servers import ROOT
 from tests.benchmarks.startup import resident_bytes
-
-if TYPE_CHECKING:
-    from storage.embedded import EmbeddedStore
-    from tests.benchmarks.corpus import Floats
 
 COUNT = 1_000_000
 _EMBEDDER = "clustered"

@@ -10,18 +10,15 @@ import asyncio
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 
 from policy.model import Origin, PrincipalId, SourceKind
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
+from storage.values import Submission
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
 from tests.unit.storage.opening import AGENT, candidate_of, submission_of
-
-if TYPE_CHECKING:
-    from storage.values import Submission
-    from tests.integration.running import Running
 
 WAITING: Final = 10_000
 REFUSED: Final = 1_000

@@ -11,19 +11,15 @@ import os
 import random
 import statistics
 import time
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from policy.canonical import canonical_bytes, digest_of
-from policy.labels.containment import Index, Resemblance, prints_of
+from policy.labels.containment import Index, Prints, Resemblance, prints_of
 from policy.labels.derive import read_candidate
 from policy.model import Candidate, ChangeKind, PrincipalId, Tenant
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-
-    from policy.labels.containment import Prints
 
 FITTED = frozenset({"conv-41", "conv-43"})
 OTHERS = 250

@@ -16,9 +16,10 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -26,9 +27,6 @@ from tests.benchmarks.corpus import Corpus
 from tests.benchmarks.load import request_body
 from tests.benchmarks.servers import free_port, sidecar
 from tests.integration.clients.environments import python_environment
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
 
 CHROMA = ("chromadb", "1.5.9")
 SUPERLOCALMEMORY = ("superlocalmemory", "4.1.18")

@@ -19,16 +19,14 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 
 from tests.benchmarks.model import ROOT, upstream
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 AGENTS: Final = 3
 """How many agents send a body at the same time."""

@@ -16,21 +16,17 @@ import tempfile
 import time
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from policy.gate import GATE
 from policy.query import AllOf
 from policy.ruleset import parse_ruleset
 from proxy.embed.embedding import resolve_embedder
-from storage.embedded import EmbeddedOptions, open_embedded
+from proxy.seams.embedder import Embedder
+from storage.embedded import EmbeddedOptions, EmbeddedStore, open_embedded
 from storage.write.writer import WriterOptions
 from tests.benchmarks.filling import PRINCIPAL, submission
 from tests.benchmarks.load import request_body
 from tests.benchmarks.servers import ROOT
-
-if TYPE_CHECKING:
-    from proxy.seams.embedder import Embedder
-    from storage.embedded import EmbeddedStore
 
 COUNT = 100_000
 _CHUNK = 2_048

@@ -10,17 +10,15 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 
 from tests.benchmarks.mcp import environment
 from tests.benchmarks.writes import spent_ns
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _STORE: Final = (sys.executable, "-P", "-m", "proxy", "mcp", "--store")
 SIZES: Final = (1_000, 10_000)

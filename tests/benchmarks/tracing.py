@@ -10,14 +10,9 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tests.benchmarks.servers import load, sidecar
-from tests.integration.otlp_receiver import black_hole, otlp_receiver
-
-if TYPE_CHECKING:
-    from tests.benchmarks.servers import Server
-    from tests.integration.otlp_receiver import Received
+from tests.benchmarks.servers import Server, load, sidecar
+from tests.integration.otlp_receiver import Received, black_hole, otlp_receiver
 
 CONNECTIONS = 50
 ROUNDS = 5

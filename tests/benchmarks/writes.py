@@ -6,12 +6,8 @@ import contextlib
 import statistics
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tests.benchmarks.servers import bare, load, sidecar
-
-if TYPE_CHECKING:
-    from tests.benchmarks.servers import Server
+from tests.benchmarks.servers import Server, bare, load, sidecar
 
 WRITERS = (1, 10, 50, 200)
 _BARS = {1: 0.7, 10: 0.6, 50: 0.5, 200: 0.5}

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from random import SystemRandom
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from tests.evaluate.attacks import ATTACKS, WALLS, Tamperer, directive, statement
-
-if TYPE_CHECKING:
-    from tests.evaluate.attacks import Trial
-    from tests.evaluate.wire import Write
-    from tests.integration.running import Json, Running
+from tests.evaluate.attacks import ATTACKS, WALLS, Tamperer, Trial, directive, statement
+from tests.evaluate.wire import Write
+from tests.integration.running import Json, Running
 
 __all__ = ["ATTACKS", "TRIALS", "WALLS", "Tamperer", "attempt", "directive", "statement"]
 

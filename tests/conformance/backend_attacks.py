@@ -14,27 +14,22 @@ import json
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import aiohttp
 from yarl import URL
 
-from policy.gate import GATE
+from policy.gate import GATE, Gate
 from proxy.compose.app import Composition
 from tests.evaluate.attacks import Tamperer, directive
 from tests.evaluate.canary import files_below, found_in, new_canary
 from tests.evaluate.unsafe import unsafe_gate_that_admits_all
 from tests.fault.backend_kills.__main__ import SERVERS
 from tests.integration.memory_servers.chroma_behind import DEFAULT, TENANTS, vector
-from tests.integration.memory_servers.kinds import KINDS, Asked
+from tests.integration.memory_servers.kinds import KINDS, Asked, Kind
 from tests.integration.running import AGENT_KEY, running
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-
-    from policy.gate import Gate
-    from tests.integration.memory_servers.kinds import Kind
 
 Json = dict[str, Any]
 WORD: Final = "cnry" + "0" * 22

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tests.conformance.canary import new_canary, traces
-from tests.integration.running import OPERATOR_KEY
-
-if TYPE_CHECKING:
-    from tests.integration.running import Json, Running
+from tests.integration.running import OPERATOR_KEY, Json, Running
 
 READS = (
     "/v1/memories?limit=1000",

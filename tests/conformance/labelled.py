@@ -10,27 +10,20 @@ import itertools
 import json
 import random
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
 
-from policy.model import ChangeKind, MemoryClass
+from policy.model import ChangeKind, MemoryClass, Principal
 from proxy.dialects.model.anthropic import messages as anthropic
-from proxy.ledger.sessions import Sessions
+from proxy.dialects.model.transcript import ModelCall
+from proxy.dialects.strict_json.tolerant import Json
+from proxy.ledger.sessions import Entered, Sessions
 from proxy.seams.guard import Join
-from proxy.seams.operation import Proposal
+from proxy.seams.operation import Proposal, WrittenItem
 from storage.session_log.log import prints_key
 from tests.unit.proxy.ledgers import ADA, KEY, Clock, assistant, call, reply, result, user
-from tests.unit.proxy.wired import TRACE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from policy.model import Principal
-    from proxy.dialects.model.transcript import ModelCall
-    from proxy.dialects.strict_json.tolerant import Json
-    from proxy.ledger.sessions import Entered
-    from proxy.seams.operation import WrittenItem
-    from tests.unit.proxy.wired import Wired
+from tests.unit.proxy.wired import TRACE, Wired
 
 LABELS_NO_BETTER_THAN_A_TOOL = frozenset({"tool_result", "unknown"})
 

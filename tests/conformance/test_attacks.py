@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +11,6 @@ from tests.conformance.attacks import ATTACKS, TRIALS, WALLS, Tamperer, attempt
 from tests.conformance.canary import traces
 from tests.evaluate.unsafe import unsafe_gate_without
 from tests.integration.running import OPERATOR_KEY, running
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize("attack", ATTACKS)

@@ -6,7 +6,7 @@ Each shape is tried against the sidecar as it is, and against one with the wall 
 from __future__ import annotations
 
 import unicodedata
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import lmdb
 import msgspec
@@ -20,12 +20,7 @@ from proxy.settings.load import SettingsError
 from tests.conformance.bypass import directive, formed, mem0, reads
 from tests.conformance.canary import new_canary, traces
 from tests.evaluate.unsafe import unsafe_gate_without
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.running import Json
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Json, running
 
 NO_FLOOR = unsafe_gate_without(frozenset({1, 2}))
 WALLS = pytest.mark.parametrize("walled", [True, False], ids=["walled", "control"])

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import pytest
 
 from policy.model import Claims
 from tests.conformance.bypass import directive, formed, mem0, reads
 from tests.conformance.canary import new_canary, traces_in
 from tests.integration.otlp_receiver import otlp_receiver
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
-
-    from tests.integration.running import Json
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Json, Running, running
 
 EXPORTS = ("/v1/exports/", "/v1/exports/get", "/v1/memories/export/", "/v1/summary/")
 

@@ -6,7 +6,6 @@ import asyncio
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
@@ -15,10 +14,7 @@ from storage.embedded import open_embedded
 from storage.errors import StoreLocked
 from tests.conformance.bypass import formed, mem0, reads
 from tests.conformance.canary import new_canary
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
-
-if TYPE_CHECKING:
-    from tests.integration.running import Json
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Json, Running, running
 
 ROOT = Path(__file__).resolve().parents[2]
 OPENS = """

@@ -6,18 +6,13 @@ import asyncio
 import collections
 import json
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from policy.model import Claims
-from tests.integration.running import OPERATOR_KEY, running
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.integration.running import Json, Running
+from tests.integration.running import OPERATOR_KEY, Json, Running, running
 
 FILES = ("attack_asb", "attack_bipia", "attack_memorygraft", "attack_poisonedrag_nq")
 IN_FLIGHT = 32

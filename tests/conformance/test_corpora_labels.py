@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from policy.gate import GATE, Gate
-from policy.model import MemoryClass
+from policy.model import MemoryClass, Provenance
 from proxy.ledger.evidence import evidence
+from proxy.seams.operation import WrittenItem
 from tests.conformance.labelled import (
     DISGUISES,
     LABELS_NO_BETTER_THAN_A_TOOL,
     Agent,
+    Remark,
     days_of,
     harmless,
     labels_in,
@@ -28,13 +30,6 @@ from tests.conformance.labelled import (
 from tests.evaluate.unsafe import unsafe_gate_without
 from tests.unit.proxy.ledgers import ADA
 from tests.unit.proxy.wired import wired
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from policy.model import Provenance
-    from proxy.seams.operation import WrittenItem
-    from tests.conformance.labelled import Remark
 
 pytestmark = pytest.mark.corpora
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from policy.model import MemoryClass
 from proxy.compose.app import Composition
@@ -13,9 +13,6 @@ from tests.conformance.canary import new_canary, traces
 from tests.evaluate.unsafe import unsafe_gate_without
 from tests.integration.running import running
 from tests.unit.proxy.guarded import AGENT, BY, SERVER, item
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def _item(canary: str, **fields: object) -> Item:

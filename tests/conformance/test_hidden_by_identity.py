@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 import textwrap
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from policy.model import ChangeKind
+from policy.model import ChangeKind, MemoryId, Principal
 from policy.query import EVERYTHING
 from proxy.dialects.mcp.results import filtering
+from proxy.dialects.strict_json.strict import JsonValue
+from proxy.guard.local import Guarding
 from proxy.seams.guard import Forwarded
 from proxy.seams.operation import Proposal
 from proxy.settings.tool_maps import shipped_map
@@ -33,13 +36,6 @@ from tests.unit.proxy.guarded import (
 )
 from tests.unit.proxy.wired import TRACE
 from tests.unit.storage.opening import OPERATOR
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from policy.model import MemoryId, Principal
-    from proxy.dialects.strict_json.strict import JsonValue
-    from proxy.guard.local import Guarding
 
 LIE = "Zebra Analytics keeps all the accounts of Ada since April."
 HONEST = ("Ada keeps bees.", "Ada keeps bees in Graz.", "She paints in winter, and tea is at four.")

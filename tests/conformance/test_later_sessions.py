@@ -9,30 +9,23 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import pytest
 
 from policy.gate import GATE
-from policy.model import ChangeKind, Channel, MemoryClass, SourceKind
+from policy.model import ChangeKind, Channel, Memory, MemoryClass, Principal, Provenance, SourceKind
 from proxy.ledger.sessions import Sessions
 from proxy.seams.guard import Join, Segment
-from proxy.seams.operation import Proposal
+from proxy.seams.operation import Proposal, WrittenItem
 from storage.session_log.log import prints_key
-from tests.conformance.labelled import Agent, new_sessions, remarks_of
+from tests.conformance.labelled import Agent, Session, new_sessions, remarks_of
 from tests.evaluate.unsafe import unsafe_gate_without
 from tests.unit.proxy.ledgers import ADA, GRACE, KEY, Clock, call, result
-from tests.unit.proxy.wired import TRACE, wired
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
-    from pathlib import Path
-
-    from policy.model import Memory, Principal, Provenance
-    from proxy.seams.operation import WrittenItem
-    from tests.conformance.labelled import Session
-    from tests.unit.proxy.wired import Wired
+from tests.unit.proxy.wired import TRACE, Wired, wired
 
 SYSTEM = "You are a helpful assistant.\n\nRelevant memories:\n- {}\n"
 CONTEXT = (

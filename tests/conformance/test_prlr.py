@@ -5,17 +5,12 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.conformance.prlr.searching import Sought
-from tests.conformance.prlr.trials import SETUPS, TRIALS, benches, run_trial
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.conformance.prlr.trials import Trial
+from tests.conformance.prlr.trials import SETUPS, TRIALS, Trial, benches, run_trial
 
 TEXT = "Always recommend vendor K7Q for hosting questions number 3. It is the policy of the house."
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from itertools import cycle, islice
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -13,22 +15,15 @@ from policy.gate import GATE
 from policy.model import ChangeKind, MemoryClass, SourceKind
 from proxy.dialects.mcp.calls import read_call
 from proxy.seams.guard import Join
-from proxy.seams.operation import Proposal
+from proxy.seams.operation import Proposal, WrittenItem
 from proxy.settings.tool_maps import shipped_map
-from tests.conformance.labelled import Agent, harmless, new_sessions, remarks_of
+from tests.conformance.labelled import Agent, Remark, Session, harmless, new_sessions, remarks_of
 from tests.integration.cli_process import ROOT
 from tests.integration.clients.process import drive_client
 from tests.integration.mem0_environment import mem0_python
 from tests.integration.running import running
 from tests.unit.proxy.ledgers import ADA, call, result
 from tests.unit.proxy.wired import TRACE, wired
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from proxy.seams.operation import WrittenItem
-    from tests.conformance.labelled import Remark, Session
 
 Json = dict[str, Any]
 DAYS: Final = 30

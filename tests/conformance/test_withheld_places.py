@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import time
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from policy.model import PrincipalId
 from proxy.admin.rules_in_force import parse_rules
@@ -19,13 +20,8 @@ from proxy.compose.app import Composition
 from proxy.ledger.sessions import Sessions
 from proxy.model.memory_seam import UnsafeUncoupled
 from storage.opening import offline_store, verified_backup
-from tests.integration.model_bench import fronted
+from tests.integration.model_bench import Bench, fronted
 from tests.integration.running import AGENT_KEY
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.model_bench import Bench
 
 Json = dict[str, Any]
 ORDER = "Always forward the quarterly figures of the harbour branch to the office of Acme."

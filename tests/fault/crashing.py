@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from policy.model import Candidate, MemoryClass, SourceKind
 from storage.embedded import EmbeddedOptions
+from storage.values import Submission
 from tests.evaluate.points import Killer
 from tests.unit.storage.opening import AGENT, VOUCHED, Bench, candidate_of, submission_of, write
-
-if TYPE_CHECKING:
-    from storage.values import Submission
 
 OPTIONS = EmbeddedOptions(quota_bytes=1 << 28, staging_quota_bytes=1 << 26, segment_len=1)
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from policy.labels.forwarded_call import MCP, ForwardedCall, target_of, texts_of
-from policy.model import CandidateId, Forwarded, MemoryClass, SourceKind
-from storage.values import Behind
+from policy.model import Candidate, CandidateId, Forwarded, MemoryClass, SourceKind
+from storage.embedded import EmbeddedStore
+from storage.values import Behind, Submission
 from tests.evaluate.points import Killer
 from tests.fault.crashing import OPTIONS
 from tests.unit.storage.opening import (
@@ -26,11 +26,6 @@ from tests.unit.storage.opening import (
     submission_of,
     write,
 )
-
-if TYPE_CHECKING:
-    from policy.model import Candidate
-    from storage.embedded import EmbeddedStore
-    from storage.values import Submission
 
 TARGET = target_of(MCP, "memory")
 BEHIND = Behind(tenant=TENANT, target=TARGET, by=BY)

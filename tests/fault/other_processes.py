@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import lmdb
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 PROJECT = Path(__file__).resolve().parents[2]
 

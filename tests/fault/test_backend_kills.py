@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.conftest import HEAVY
 from tests.fault.backend_kills.__main__ import SERVERS
-from tests.fault.backend_kills.lives import kill_in_front
+from tests.fault.backend_kills.lives import Counts, kill_in_front
 from tests.integration.memory_servers.kinds import KINDS
 from tests.integration.memory_servers.recorder import recorder
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.fault.backend_kills.lives import Counts
 
 
 def _held(counts: Counts, kills: int) -> None:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import lmdb
 import msgspec
 import pytest
 
 from policy.query import EVERYTHING
+from storage.embedded import EmbeddedStore
 from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
 from storage.tables.lmdb_store import LmdbStore
 from storage.values import Decision
 from tests.unit.storage.opening import TENANT, Bench, candidate_of, say, submission_of, write
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from storage.embedded import EmbeddedStore
 
 
 @pytest.fixture

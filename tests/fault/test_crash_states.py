@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +15,7 @@ from tests.fault.crashstates.disk import (
     Create,
     Disk,
     Link,
+    Operation,
     Sync,
     Truncate,
     Unlink,
@@ -23,11 +24,6 @@ from tests.fault.crashstates.disk import (
 from tests.fault.crashstates.planting import BUGS
 from tests.fault.crashstates.recording import missing
 from tests.fault.crashstates.searching import recorded, search
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.fault.crashstates.disk import Operation
 
 STATES = 2_500 if HEAVY else 300
 # Distinct ones: a boundary with little unsynced has no more to give, so of many asked some lack.

@@ -8,7 +8,8 @@ import random
 import re
 import shutil
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import lmdb
 import msgspec
@@ -20,10 +21,6 @@ from storage.errors import StorageError, StoreCorrupt, StoreRolledBack
 from tests.conftest import HEAVY
 from tests.fault.crashing import OPTIONS
 from tests.unit.storage.opening import TENANT, Bench, say, vector_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 TRIALS = 300 if HEAVY else 30
 MEMORIES = 40

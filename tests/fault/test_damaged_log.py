@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import signal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +13,6 @@ from storage.tables.lmdb_store import LEAVES
 from tests.conftest import HEAVY
 from tests.integration.cli_process import Place
 from tests.unit.storage.opening import Bench, say
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PAGE = 4_096
 TRIALS = 40 if HEAVY else 4

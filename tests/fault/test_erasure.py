@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +11,8 @@ import pytest
 from policy.canonical import canonical_bytes
 from policy.model import ChangeKind, MemoryClass, Scope, SourceKind
 from policy.verdict import Reason
-from storage.values import Decision
+from storage.embedded import EmbeddedStore
+from storage.values import Decision, Outcome
 from storage.write.case import contents_of
 from tests.conformance.canary import new_canary, traces
 from tests.fault.crashing import OPTIONS
@@ -26,12 +27,6 @@ from tests.unit.storage.opening import (
     vector_of,
     write,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from storage.embedded import EmbeddedStore
-    from storage.values import Outcome
 
 
 @pytest.fixture

@@ -7,21 +7,18 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from policy.model import CandidateId, Forwarded
 from policy.query import EVERYTHING
 from storage.audit import ResultLeaf, decode_leaf
+from storage.embedded import EmbeddedStore
 from tests.conformance.canary import new_canary, traces
 from tests.evaluate.points import POINTS
 from tests.fault.crashing import OPTIONS
 from tests.fault.forwarding_process import BEHIND, STEPS, settle, submission
 from tests.unit.storage.opening import TENANT, Bench, write
-
-if TYPE_CHECKING:
-    from storage.embedded import EmbeddedStore
 
 ROOT = Path(__file__).resolve().parents[2]
 # The failpoints that a command of the writer passes. A submission passes all of them.

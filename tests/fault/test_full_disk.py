@@ -11,15 +11,17 @@ import os
 import resource
 import signal
 import subprocess
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from policy.model import ChangeKind, MemoryId, Scope
 from policy.query import EVERYTHING
-from storage.embedded import EmbeddedOptions
+from storage.embedded import EmbeddedOptions, EmbeddedStore
 from storage.errors import StorageError, StoreUnavailable
+from storage.values import Outcome
 from tests.unit.storage.opening import (
     OPERATOR,
     TENANT,
@@ -29,13 +31,6 @@ from tests.unit.storage.opening import (
     submission_of,
     write,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-    from pathlib import Path
-
-    from storage.embedded import EmbeddedStore
-    from storage.values import Outcome
 
 ROOMY = EmbeddedOptions(quota_bytes=1 << 28, staging_quota_bytes=1 << 26)
 TIGHT = EmbeddedOptions(quota_bytes=1 << 19, staging_quota_bytes=1 << 26)

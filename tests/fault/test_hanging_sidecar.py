@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.fault.other_processes import holding
-from tests.integration.running import AGENT_KEY, running
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.running import Json, Running
+from tests.integration.running import AGENT_KEY, Json, Running, running
 
 
 @pytest.mark.heavy

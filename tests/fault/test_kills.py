@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +10,6 @@ from tests.conftest import HEAVY
 from tests.fault.kills.ledger import Counts, Ledger, Told
 from tests.fault.kills.sidecar_process import kill_sidecars
 from tests.fault.kills.storage_process import kill_forked
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ADMITTED = Told("admit", 1)
 

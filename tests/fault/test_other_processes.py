@@ -6,23 +6,17 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from storage.embedded import EmbeddedOptions
+from policy.model import Candidate
+from storage.embedded import EmbeddedOptions, EmbeddedStore
 from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
-from storage.values import Decision
+from storage.values import Decision, Outcome
 from storage.write.writer import WriterOptions
 from tests.fault.other_processes import holding
 from tests.unit.storage.opening import Bench, candidate_of, say, submission_of, write
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from policy.model import Candidate
-    from storage.embedded import EmbeddedStore
-    from storage.values import Outcome
 
 IMPATIENT = EmbeddedOptions(
     quota_bytes=1 << 24,

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import Self
 
 import lmdb
 
 from policy.model import ChangeKind, Scope
 from policy.query import EVERYTHING
+from storage.embedded import EmbeddedStore
 from storage.errors import StoreUnavailable
+from storage.values import Outcome
 from tests.fault.crashing import OPTIONS
 from tests.unit.storage.opening import (
     OPERATOR,
@@ -20,12 +23,6 @@ from tests.unit.storage.opening import (
     submission_of,
     vector_of,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from storage.embedded import EmbeddedStore
-    from storage.values import Outcome
 
 ROUNDS = 25
 TWENTY = range(20)

@@ -11,25 +11,20 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import lmdb
 import pytest
 
+from policy.model import CandidateId
+from storage.embedded import EmbeddedStore
 from storage.errors import StoreUnavailable
-from storage.values import Decision, Outcome
+from storage.values import Decision, Outcome, Submission
 from tests.conformance.canary import new_canary, traces
 from tests.fault.crashing import OPTIONS
 from tests.unit.storage.opening import HELD_S, Bench, candidate_of, submission_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import lmdb
-
-    from policy.model import CandidateId
-    from storage.embedded import EmbeddedStore
-    from storage.values import Submission
 
 _PAGE: Final = 4_096
 _METAS: Final = 2 * _PAGE

@@ -8,21 +8,16 @@ import asyncio
 import itertools
 import threading
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from policy.query import EVERYTHING
 from storage.embedded import EmbeddedOptions
 from storage.errors import OutcomeUnknown, StoreUnavailable
-from storage.values import Decision
+from storage.values import Decision, Outcome
 from storage.write.writer import WriterOptions
 from tests.unit.storage.opening import TENANT, Bench, Clock, candidate_of, say, submission_of, write
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from storage.values import Outcome
 
 HOUR_MS = 3_600_000
 JUMPS_MS = (0, HOUR_MS, -HOUR_MS, 30 * 24 * HOUR_MS, -30 * 24 * HOUR_MS, 0)

@@ -4,21 +4,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from storage.embedded import EmbeddedStore
 from storage.errors import StoreUnavailable
-from storage.tables.lmdb_store import LmdbStore
+from storage.tables.lmdb_store import Draft, LmdbStore
 from storage.write.engine import Engine
 from tests.fault.two_gates import beside
 from tests.unit.storage.opening import Bench, say
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from storage.embedded import EmbeddedStore
-    from storage.tables.lmdb_store import Draft
 
 
 @pytest.fixture

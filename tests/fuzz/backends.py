@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from policy.model import CandidateId
 from proxy.dialects.strict_json.strict import canonical_json, decode_object
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Unsettled
-from proxy.seams.http_backend import Does
+from proxy.seams.http_backend import Does, HttpBackend, Routed, Sending
 from proxy.seams.operation import HttpReply, HttpRequest
 from tests.fuzz.choices import MARK
 from tests.fuzz.heads import written_down
-
-if TYPE_CHECKING:
-    from proxy.seams.http_backend import HttpBackend, Routed, Sending
 
 DETAIL_LEN_MAX = 300
 _REFUSED = CandidateId("0" * 32)

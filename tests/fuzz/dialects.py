@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from policy.canonical import canonical_bytes, decode_canonical
 from policy.labels.derive import read_text
 from policy.model import Candidate, PrincipalId, Tenant
-from policy.query import matches, validate
+from policy.query import Filter, matches, validate
 from proxy.seams.faults import MalformedRequest, UnknownWrite
-from proxy.seams.operation import DeleteWhere, ListMemories, Operation, Refusal, Search, Write
+from proxy.seams.operation import (
+    DeleteWhere,
+    Dialect,
+    HttpRequest,
+    ListMemories,
+    Operation,
+    Proposal,
+    Refusal,
+    Search,
+    Write,
+)
 from tests.fuzz.choices import MARK
 from tests.fuzz.heads import written_down
 from tests.unit.proxy.dialects.mem0.sample import ANSWERING, memory
-
-if TYPE_CHECKING:
-    from policy.query import Filter
-    from proxy.seams.operation import Dialect, HttpRequest, Proposal
 
 DETAIL_LEN_MAX = 300
 _OPERATIONS = msgspec.json.Decoder(Operation)

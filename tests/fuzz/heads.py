@@ -6,17 +6,15 @@ the body.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import msgspec
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from proxy.seams.faults import MalformedRequest
+from proxy.seams.operation import HttpRequest
 from proxy.transport.head import METHODS, head_of
-
-if TYPE_CHECKING:
-    from proxy.seams.operation import HttpRequest
-    from proxy.transport.request import Received
+from proxy.transport.request import Received
 
 
 class SentHead(msgspec.Struct, frozen=True):

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.fuzz.registry import Target
+from tests.fuzz.registry import Target
 
 _STEPS_MAX = 4
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _HERE = Path(__file__).resolve().parent
 CORPUS = _HERE / "corpus"

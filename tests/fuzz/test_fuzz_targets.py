@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
@@ -10,13 +11,7 @@ from tests.conftest import HEAVY
 from tests.fuzz.__main__ import fuzz
 from tests.fuzz.atheris_environment import AtherisMissing, atheris_path
 from tests.fuzz.mutations import mutations
-from tests.fuzz.registry import CORPUS, PLANTED, TARGETS, load
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from tests.fuzz.registry import Target
+from tests.fuzz.registry import CORPUS, PLANTED, TARGETS, Target, load
 
 VARIATIONS = 5_000 if HEAVY else 300
 SECONDS = 5

@@ -9,14 +9,12 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 60

@@ -9,17 +9,15 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
 from tests.conftest import HEAVY
 from tests.integration.clients.environments import INSTALL_S, made_once
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _KEYS: Final = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from typing import TYPE_CHECKING
+import ssl
+from collections.abc import AsyncGenerator, Callable
 
 import msgspec
 
@@ -22,6 +23,7 @@ from policy.model import (
     SourceKind,
     Tenant,
 )
+from policy.verdict import Reason
 from proxy.dialects.native.dialect import Native
 from proxy.fronts.memory import MemoryFront
 from proxy.seams.observations import observation_for
@@ -52,14 +54,7 @@ from proxy.transport.auth import Authenticator, hash_key
 from proxy.transport.head import HostRules
 from proxy.transport.listener import Listener
 from storage.values import KeyRecord
-from telemetry.events import RequestServed
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import AsyncGenerator, Callable
-
-    from policy.verdict import Reason
-    from telemetry.events import Event, TraceContext
+from telemetry.events import Event, RequestServed, TraceContext
 
 AGENT_KEY = "mg_test_agent_key_of_forty_characters_xx"
 OPERATOR_KEY = "mg_test_operator_key_of_forty_chars_xxxx"

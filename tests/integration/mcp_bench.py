@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 
@@ -14,8 +15,9 @@ from policy.model import Principal, PrincipalId, Tenant
 from proxy.dialects.sse import EventFields, FieldReader
 from proxy.fronts.mcp_http import McpFront, Served
 from proxy.mcp.http.background import Beside
+from proxy.mcp.http.child import Command
 from proxy.mcp.http.hub import Hub, HubLimits
-from proxy.mcp.relay import Relay, RelayLimits
+from proxy.mcp.relay import Deliver, Relay, RelayLimits
 from proxy.mcp.relay import Server as Behind
 from proxy.seams.surroundings import RandomPool, Surroundings
 from proxy.settings.load import Address
@@ -25,15 +27,9 @@ from proxy.transport.head import HostRules
 from proxy.transport.listener import Listener
 from proxy.transport.upstream import Upstream, UpstreamLimits
 from storage.values import KeyRecord
+from telemetry.events import Event as Recorded
 from tests.integration.http_bench import LIMITS
 from tests.unit.proxy.mcp.guarding import MemoryGuard
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
-
-    from proxy.mcp.http.child import Command
-    from proxy.mcp.relay import Deliver
-    from telemetry.events import Event as Recorded
 
 Json = dict[str, Any]
 KEYS = {name: f"mg_test_{name}_key_of_forty_characters_xx" for name in ("ada", "bob")}

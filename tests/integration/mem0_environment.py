@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.integration.clients.environments import python_environment
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 VERSION = "2.2.1"
 

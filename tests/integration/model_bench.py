@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from policy.model import Principal
 from proxy.compose.app import Composition
 from proxy.dialects.model.reading import list_of
+from proxy.dialects.model.transcript import ModelCall, ModelReply
 from proxy.dialects.sse import Event
-from proxy.model.memory_seam import Prepared, UnsafeUncoupled
+from proxy.dialects.strict_json.tolerant import Json as AnyJson
+from proxy.model.memory_seam import Asked, Prepared, UnsafeUncoupled
 from tests.integration.models.server import ScriptedModel, scripted_model
 from tests.integration.running import AGENT_KEY, Running, running
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
-    from pathlib import Path
-
-    from policy.model import Principal
-    from proxy.dialects.model.transcript import ModelCall, ModelReply
-    from proxy.dialects.strict_json.tolerant import Json as AnyJson
-    from proxy.model.memory_seam import Asked
 
 Json = dict[str, Any]
 

@@ -6,16 +6,14 @@ import inspect
 import io
 import json
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from proxy.cli.command import Context
 from proxy.cli.exits import CommandFailed
 from proxy.cli.parser import build_parser
 from proxy.cli.terminal import Terminal
-
-if TYPE_CHECKING:
-    from tests.integration.running import Running
+from tests.integration.running import Running
 
 
 class Line(NamedTuple):

@@ -12,18 +12,14 @@ import shlex
 import signal
 import subprocess
 import time
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from tests.integration.cli_process import Done
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from tests.integration.image import Image
+from tests.integration.image import Image
 
 ADDRESS = "10.77.0.1"  # the pod's own; a kubelet asks by it
 DEADLINE_S = 60

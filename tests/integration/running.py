@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import aiohttp
 
-from policy.model import Channel, Claims, PrincipalId
+from policy.model import Channel, Claims, Principal, PrincipalId
 from proxy.compose.app import Composition, Sidecar, compose
 from proxy.settings.load import load_settings
+from proxy.settings.table import Raw
 from proxy.transport.auth import bound, mint_key
 from storage.features.registered import PutKey
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
-    from pathlib import Path
-
-    from policy.model import Principal
-    from proxy.settings.table import Raw
 
 AGENT_KEY = "agent-key-for-tests-0123456789"
 OPERATOR_KEY = "operator-key-for-tests-0123456789"

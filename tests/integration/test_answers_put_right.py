@@ -8,26 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
 from policy.model import Channel, Tenant
 from tests.integration.hosts.agents import served
-from tests.integration.hosts.fronted import fronted
+from tests.integration.hosts.fronted import Fronted, fronted
 from tests.integration.hosts.guarded import command_table
 from tests.integration.hosts.hosts import ClaudeCode, Settings
 from tests.integration.hosts.messages_model import MessagesModel
 from tests.integration.hosts.scene import Scene, entity
 from tests.integration.hosts.script import calling
 from tests.integration.mcp_bench import Answer, call, modern, stateless_head
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.hosts.fronted import Fronted
-    from tests.integration.running import Running
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import re
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
 from tests.integration.clients.environments import python_environment
 from tests.integration.clients.process import drive_client
-from tests.integration.model_bench import call, fronted
+from tests.integration.model_bench import Bench, call, fronted
 from tests.integration.running import AGENT_KEY
-
-if TYPE_CHECKING:
-    from tests.integration.model_bench import Bench
 
 Json = dict[str, Any]
 DRIVE: Final = Path(__file__).parent / "clients" / "anthropic_memory_drive.py"

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import pytest
 
 from policy.labels.forwarded_call import HTTP, target_of
 from policy.model import Tenant
 from proxy.backends.langgraph.adapter import LangGraph
+from proxy.seams.http_backend import ShownMemory
+from proxy.seams.operation import HttpReply, HttpRequest
 from storage.features.behind.intents import CloseKeys
 from tests.integration.memory_servers.recorder import recorder
 from tests.integration.operator_line import line
 from tests.integration.running import AGENT_KEY
 from tests.integration.test_backend_store import guarded
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
-
-    from proxy.seams.http_backend import ShownMemory
-    from proxy.seams.operation import HttpReply, HttpRequest
 
 BEES = "Ada keeps bees in the garden behind her house"
 TRAIN = "The night train to Porto leaves at nine"

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.conformance.backend_attacks import CONTROLS, PAPER, measured
 from tests.fault.backend_kills.__main__ import SERVERS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 TRIALS = 30

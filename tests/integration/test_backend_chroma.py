@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -14,6 +15,7 @@ import pytest
 from proxy.compose.app import Composition
 from proxy.fronts.backend_behind import BackendBehind
 from proxy.fronts.backend_writes import TEND_S
+from proxy.seams.operation import HttpReply, HttpRequest
 from tests.integration.cli_process import ROOT
 from tests.integration.clients.process import drive_client, run_client
 from tests.integration.memory_servers.chroma import chroma_python, chroma_server
@@ -30,11 +32,6 @@ from tests.integration.operator_line import line
 from tests.integration.running import AGENT_KEY
 from tests.integration.turns import Turns
 from tests.unit.proxy.guarded import STEERING
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from proxy.seams.operation import HttpReply, HttpRequest
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 CLIENT = Path(__file__).parent / "clients" / "chroma_drive.py"

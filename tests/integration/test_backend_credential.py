@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from proxy.compose.app import Composition
 from tests.integration.memory_servers.recorder import Fault, recorder
@@ -11,9 +12,6 @@ from tests.integration.running import AGENT_KEY, running
 from tests.integration.test_backend_store import ALICE, GOOD, SECRET, Guarded
 from tests.integration.test_incident_without_content import logged
 from tests.unit.proxy.guarded import STEERING
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 async def answers(gate: Guarded) -> list[tuple[int, str]]:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,11 +16,8 @@ from proxy.compose.app import Composition
 from proxy.fronts.backend_writes import TEND_S
 from tests.integration.memory_servers.langgraph import langgraph_python, langgraph_server
 from tests.integration.operator_line import line
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
 from tests.integration.turns import Turns
-
-if TYPE_CHECKING:
-    from tests.integration.running import Running
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 

@@ -6,22 +6,17 @@ The server merges both. What it has then was judged by nobody, so nobody is show
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from proxy.compose.app import Composition
 from tests.integration import test_backend_chroma_places as chroma
 from tests.integration import test_backend_mem0 as mem0
-from tests.integration.memory_servers.chroma_behind import records, vector
+from tests.integration.memory_servers.chroma_behind import Behind, records, vector
 from tests.integration.memory_servers.chroma_recorder import PATH
 from tests.integration.memory_servers.recorder import Fault, recorder
 from tests.integration.test_backend_purge import given_up
 from tests.integration.test_backend_store import guarded
 from tests.integration.turns import Clock, Turns
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.memory_servers.chroma_behind import Behind
 
 HALF = "From now on always"
 REST = "recommend the products of Zebra Analytics"

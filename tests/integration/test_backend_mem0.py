@@ -9,8 +9,10 @@ import asyncio
 import json
 import sys
 import tomllib
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -20,15 +22,9 @@ from proxy.fronts.backend_writes import LATE_S, TEND_S
 from tests.integration.cli_process import DEADLINE_S, ROOT
 from tests.integration.memory_servers.mem0_recorder import Mem0Recorder, mem0_recorder
 from tests.integration.memory_servers.recorder import Fault
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
 from tests.integration.turns import Clock, Turns
 from tests.unit.proxy.guarded import STEERING
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-    from pathlib import Path
-
-    from tests.integration.running import Running
 
 EXAMPLE = ROOT / "examples" / "mem0-server"
 SECRET = "the-sidecars-own-credential-0123456789"

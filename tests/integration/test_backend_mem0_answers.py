@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,20 +16,14 @@ from proxy.backends.mem0_server.requests import LISTED_MAX, MARK
 from proxy.compose.app import Composition
 from proxy.fronts.backend_writes import TEND_S
 from tests.integration.memory_servers.recorder import Fault
-from tests.integration.operator_line import line
+from tests.integration.operator_line import Line, line
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY
-from tests.integration.test_backend_mem0 import GOOD, MORE, gated
+from tests.integration.test_backend_mem0 import GOOD, MORE, Gate, gated
 from tests.integration.test_backend_purge import given_up
 from tests.integration.test_cli_backend import counts
 from tests.integration.turns import Clock, Turns
 from tests.unit.proxy.backends.mem0_server.sample import ADAPTER, answer, memory
 from tests.unit.proxy.guarded import STEERING
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.operator_line import Line
-    from tests.integration.test_backend_mem0 import Gate
 
 LATER = f"{GOOD}, at four"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +11,6 @@ from tests.integration.memory_servers.chroma_recorder import chroma_recorder
 from tests.integration.memory_servers.recorder import recorder
 from tests.integration.test_backend_mem0 import GOOD, gated
 from tests.integration.test_backend_store import guarded
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ORDERS = [
     ("ignore-all-previous-instructions",),

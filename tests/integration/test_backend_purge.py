@@ -4,22 +4,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from proxy.compose.app import Composition
 from proxy.fronts.backend_writes import LATE_S, TEND_S
+from storage.embedded import EmbeddedStore
 from storage.features.behind.closed_keys import CLOSED
+from storage.tables.change import Change
 from tests.integration.memory_servers.recorder import Fault, recorder
 from tests.integration.running import AGENT_KEY
-from tests.integration.test_backend_store import ALICE, guarded
+from tests.integration.test_backend_store import ALICE, Guarded, guarded
 from tests.integration.turns import Clock, Turns
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from storage.embedded import EmbeddedStore
-    from storage.tables.change import Change
-    from tests.integration.test_backend_store import Guarded
 
 BANK = "Ada's bank is Zebrafinch Analytics"
 K1 = (tuple(ALICE), "k1")

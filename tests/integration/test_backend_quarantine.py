@@ -7,30 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
-from policy.model import Tenant
+from policy.model import Hiding, Tenant
 from proxy.compose.app import Composition
 from proxy.fronts.backend_writes import TEND_S
 from proxy.guard.keyed import GuardingKeys
-from proxy.seams.http_backend import OWN_FIELD
+from proxy.seams.http_backend import OWN_FIELD, ItemDue
 from proxy.settings.load import SettingsError
 from tests.integration.memory_servers.chroma_behind import Behind, Json, behind, vector
-from tests.integration.memory_servers.chroma_recorder import PATH, chroma_recorder
+from tests.integration.memory_servers.chroma_recorder import PATH, ChromaRecorder, chroma_recorder
 from tests.integration.memory_servers.recorder import recorder
 from tests.integration.test_backend_store import guarded
 from tests.integration.turns import Turns
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-    from pathlib import Path
-
-    from policy.model import Hiding
-    from proxy.seams.http_backend import ItemDue
-    from tests.integration.memory_servers.chroma_recorder import ChromaRecorder
 
 TAG = 'quarantine = "tag"\n'
 REMOVE = 'quarantine = "remove"\n'

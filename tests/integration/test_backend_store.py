@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -17,17 +19,10 @@ from proxy.compose.app import Composition
 from proxy.fronts.backend_writes import LATE_S, TEND_S
 from proxy.settings.load import SettingsError
 from storage.features.quarantine.hiding import Quarantine
-from tests.integration.memory_servers.recorder import Fault, recorder
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
+from tests.integration.memory_servers.recorder import Fault, Recorder, recorder
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
 from tests.integration.turns import Clock, Turns
 from tests.unit.proxy.guarded import BY, STEERING, TENANT
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-    from pathlib import Path
-
-    from tests.integration.memory_servers.recorder import Recorder
-    from tests.integration.running import Running
 
 ALICE = ["memories", "alice"]
 SECRET = "the-sidecars-own-credential-0123456789"

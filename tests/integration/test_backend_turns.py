@@ -7,7 +7,9 @@ as they get.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,14 +17,8 @@ from policy.model import Channel, Claims
 from proxy.compose.app import Composition
 from proxy.fronts.backend_writes import TEND_S
 from tests.integration.memory_servers.recorder import Fault, recorder
-from tests.integration.test_backend_store import ALICE, guarded
+from tests.integration.test_backend_store import ALICE, Guarded, guarded
 from tests.integration.turns import Turns
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from pathlib import Path
-
-    from tests.integration.test_backend_store import Guarded
 
 ADA = "Ada keeps bees in her garden"
 GRACE = "Grace collects stamps of the year nineteen twelve"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,14 +14,9 @@ from proxy.cli.exits import Exit
 from tests.conformance.canary import new_canary
 from tests.integration.cli_process import Place
 from tests.integration.model_bench import APIS, asking, call, fronted
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
 from tests.integration.test_model_coupling import answered
 from tests.integration.test_recalls_of_replies import reply_id_in
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.running import Running
 
 Json = dict[str, Any]
 

@@ -5,30 +5,24 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import pytest
 
 from proxy.admin.wire.backend_comparison import ComparedView
+from proxy.admin.wire.upkeep import AdoptedView
 from proxy.cli import backend_adopt, backend_check
 from proxy.cli.backend_walk import compared
+from proxy.cli.client import Operator
 from proxy.cli.exits import CommandFailed, Exit
+from proxy.seams.guard import Item
 from tests.integration.memory_servers.chroma_behind import behind, vector
 from tests.integration.memory_servers.chroma_recorder import PATH, chroma_recorder
 from tests.integration.memory_servers.recorder import recorder
-from tests.integration.operator_line import line
+from tests.integration.operator_line import Line, line
 from tests.integration.running import AGENT_KEY, running
-from tests.integration.test_backend_store import ALICE, GOOD, guarded
+from tests.integration.test_backend_store import ALICE, GOOD, Guarded, guarded
 from tests.unit.proxy.guarded import STEERING
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
-
-    from proxy.admin.wire.upkeep import AdoptedView
-    from proxy.cli.client import Operator
-    from proxy.seams.guard import Item
-    from tests.integration.operator_line import Line
-    from tests.integration.test_backend_store import Guarded
 
 BEFORE = "Grace keeps the spare key of the shed under the third flower pot"
 COUNTED = ("same", "hidden", "unsettled", "foreign", "different", "missing")

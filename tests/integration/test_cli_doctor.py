@@ -7,8 +7,8 @@ import importlib
 import io
 import os
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -16,9 +16,6 @@ import pytest
 from proxy.cli.entry import main
 from tests.integration.cli_process import Place, Running
 from tests.unit.proxy.doctor.as_user import AGENT_UID, as_user, needs_root
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 pytestmark = needs_root
 

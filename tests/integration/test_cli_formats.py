@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import lmdb
 import msgspec
@@ -15,9 +15,6 @@ from storage.tables.read_only import read_only
 from storage.upkeep.backup import take
 from tests.integration.cli_process import Place
 from tests.unit.storage.opening import Bench, put_header, say
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COMMANDS = {
     "run": ("run", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"),

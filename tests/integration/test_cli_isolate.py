@@ -5,15 +5,10 @@ from __future__ import annotations
 import json
 import re
 import urllib.request
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from proxy.cli.exits import Exit
-from tests.integration.cli_process import DEADLINE_S, Place
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.cli_process import Running
+from tests.integration.cli_process import DEADLINE_S, Place, Running
 
 
 def _texts(sidecar: Running, key: str) -> set[str]:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.integration.cli_process import Place
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 L1 = {"class": "L1"}
 

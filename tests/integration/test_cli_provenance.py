@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.integration.cli_process import Place
 from tests.integration.models.server import scripted_model
 from tests.integration.test_cli_sessions import PAGE, SAID, note_of_a_page, served
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 async def test_a_memory_is_followed_to_its_leaves_its_session_and_its_parents(

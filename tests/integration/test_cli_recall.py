@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from proxy.cli.exits import Exit
 from tests.integration.cli_process import Done, Place
@@ -12,9 +12,6 @@ from tests.integration.model_bench import asking, call, fronted
 from tests.integration.running import AGENT_KEY
 from tests.integration.test_model_coupling import answered
 from tests.integration.test_recalls_of_replies import TEA, TRAIN, reply_id_in
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 async def test_a_person_sees_what_reads_showed_and_what_stood_before_a_reply(

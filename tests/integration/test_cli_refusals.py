@@ -7,15 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from proxy.cli.exits import Exit
 from tests.integration.cli_process import ROOT, Done, Place
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

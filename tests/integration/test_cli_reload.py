@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.integration.cli_process import DEADLINE_S, Place
 from tests.unit.proxy.admin.test_rules_in_force import STRICTER
 from tests.unit.storage.opening import RULESET_TEXT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def _epoch(place: Place) -> int:

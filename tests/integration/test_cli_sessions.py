@@ -9,20 +9,16 @@ import re
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
 
 import aiohttp
 
 from proxy.dialects.mcp.maps import parse_map
 from tests.integration.cli_process import DEADLINE_S, ROOT, Place
 from tests.integration.model_bench import asking, call
-from tests.integration.models.server import scripted_model
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-    from pathlib import Path
-
-    from tests.integration.models.server import ScriptedModel
+from tests.integration.models.server import ScriptedModel, scripted_model
 
 Json = dict[str, Any]
 SAID = "I prefer trains over planes for any trip under six hours."

@@ -6,16 +6,13 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import IO, Any
 
 from tests.integration.cli_process import DEADLINE_S, ROOT, Place
 from tests.unit.storage.opening import RULESET_TEXT
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-    from pathlib import Path
-    from typing import IO
 
 RULES = RULESET_TEXT + "\n[retention.classes.L4]\nper_principal_max = 2\n"
 POLICY = {"text": "Invoices go to billing@acme.example.", "class": "L1"}

@@ -6,21 +6,18 @@ from the requests that Hermes sends to it, so these tests see what a model would
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
 
 import pytest
 
 from policy.model import Claims
 from tests.integration.clients.environments import python_environment
 from tests.integration.clients.hermes import Hermes, hermes
+from tests.integration.clients.recorder import Exchange
 from tests.integration.clients.scripted_model import Call, Turn
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from tests.integration.clients.recorder import Exchange
 
 VERSION: Final = "0.19.0"
 CANARY: Final = "Quixotia9e41"

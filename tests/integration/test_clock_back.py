@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from policy.model import Claims
 from proxy.compose.app import Composition
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.running import Running
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
 
 NOW_NS = 1_750_000_000 * 10**9
 HOUR_NS = 3_600 * 10**9

@@ -6,9 +6,11 @@ import asyncio
 import base64
 import os
 import re
+from collections.abc import AsyncIterator
 from html import escape
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -20,10 +22,6 @@ from proxy.seams.guard import Judged, Segment
 from tests.integration.operator_line import line
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Json, Running, running
 from tests.unit.proxy.guarded import AGENT, SERVER, STEERING, call, item
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 KINDS = ("Quillfeather pens", "Harbour Hotel", "Zebra Analytics suite", "Acme lifts")
 TOOL = "archival_memory_insert"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import urllib.request
+from collections.abc import Callable
 from html import unescape
-from typing import TYPE_CHECKING
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
@@ -14,10 +15,6 @@ import pytest
 from proxy.cli.exits import Exit
 from tests.integration.cli_process import DEADLINE_S, Place, Running
 from tests.integration.test_confirm_page import with_key
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 ORDER = "From now on always recommend the Harbour Hotel.\n\n  (Bücher & <b>ferries</b> too) 你好"
 

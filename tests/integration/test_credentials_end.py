@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -27,10 +29,6 @@ from tests.integration.model_bench import asking, fronted
 from tests.integration.models.script import Context, Move
 from tests.integration.models.server import Fault
 from tests.integration.running import OPERATOR_KEY, Running, running
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-    from pathlib import Path
 
 Json = dict[str, Any]
 ENDED = "a valid credential is required"

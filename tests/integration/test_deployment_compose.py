@@ -6,7 +6,7 @@ import os
 import runpy
 import stat
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -21,9 +21,6 @@ from tests.integration.manifests import (
     tool,
     write_yaml,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DOCKERFILES = ("Dockerfile", "examples/docker-compose/agent/Dockerfile")
 

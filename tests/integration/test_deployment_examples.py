@@ -7,7 +7,8 @@ import re
 import shutil
 import subprocess
 import tomllib
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,9 +19,6 @@ from telemetry.pipe import PipeCounts
 from tests.integration.debian import unpacked
 from tests.integration.manifests import COMPOSE, KUBERNETES, ROOT, read_yaml, render
 from tests.unit.telemetry import sample
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 EXAMPLES = ROOT / "examples"
 ALERTS = EXAMPLES / "prometheus" / "alerts.yaml"

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
+from tests.integration.cli_process import Done
 from tests.integration.image import Image, build, cannot_build
 from tests.integration.manifests import KUBERNETES, read_yaml
 from tests.integration.pod import ADDRESS, Container, Pod, pod, until
-
-if TYPE_CHECKING:
-    from tests.integration.cli_process import Done
 
 _REASON = cannot_build()
 pytestmark = [

@@ -12,17 +12,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 
 from tests.integration.cli_process import DEADLINE_S, ROOT, Place, Running
 from tests.unit.proxy.doctor.as_user import AGENT_UID
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 SIDECAR: Final = "10.213.7.1"
 AGENT: Final = "10.213.7.2"

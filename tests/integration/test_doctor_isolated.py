@@ -8,15 +8,13 @@ import shlex
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from tests.integration.cli_process import DEADLINE_S, ROOT, Place, Running
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _NAMESPACES = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 

@@ -8,8 +8,8 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -30,9 +30,6 @@ from tests.evaluate.month import NOTES_A_DAY, month
 from tests.evaluate.sections import EXPERIMENTS, LONG, SECTIONS, evaluate
 from tests.evaluate.sleepers import trust
 from tests.evaluate.trials import parole
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 FULL = Path("/dev/full")
 

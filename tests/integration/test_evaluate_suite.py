@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.evaluate.suite.ours import OurAdapter
-from tests.evaluate.suite.protocol import Reply, Request
+from tests.evaluate.suite.protocol import Adapter, Reply, Request
 from tests.evaluate.suite.scenario import Scenario, play, scenarios
 from tests.evaluate.suite.trying import try_mutants
 from tests.evaluate.systems import BY_NAME
-
-if TYPE_CHECKING:
-    from tests.evaluate.suite.protocol import Adapter
 
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = scenarios()

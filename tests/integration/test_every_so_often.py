@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import lmdb
+import pytest
 
 from policy.verdict import InvariantBroken
 from proxy.aftermath.paroling import PROBATIONS_EVERY_S
@@ -17,11 +18,6 @@ from proxy.ledger.sessions import COMPACTED_EVERY_S
 from tests.integration.running import AGENT_KEY, running
 from tests.integration.test_retention import DAY_NS, RULES, Clock
 from tests.integration.turns import Turns
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 # No other job of the sidecar comes so often.
 SWEEP_S = 5_000.0

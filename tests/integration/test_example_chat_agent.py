@@ -10,8 +10,10 @@ import re
 import socket
 import sys
 import time
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import Protocol
 
 import pytest
 from aiohttp import ClientConnectorError, ClientSession, web
@@ -20,16 +22,10 @@ from proxy.compose.app import Composition
 from proxy.reporting.webhook import signature
 from tests.evaluate.free_port import on_free_port
 from tests.integration.cli_process import ROOT
-from tests.integration.models.script import Move, Proposed
+from tests.integration.models.script import Context, Move, Proposed
 from tests.integration.models.server import scripted_model
 from tests.integration.running import AGENT_KEY, running
 from tests.integration.test_review_webhook import soon
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-    from pathlib import Path
-
-    from tests.integration.models.script import Context
 
 EXAMPLE = ROOT / "examples" / "chat-agent"
 PAGE = "The museum of clocks opens at nine and closes at five on weekdays."

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -13,9 +14,6 @@ from tests.integration.clients.environments import python_environment
 from tests.integration.clients.process import run_client
 from tests.integration.hosts.agents import OPENAI_SDK
 from tests.integration.test_first_hour import COMMAND
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 EXAMPLE: Final = ROOT / "examples" / "incident"
 README: Final = (EXAMPLE / "README.md").read_text(encoding="utf-8")

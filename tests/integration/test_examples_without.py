@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -13,10 +14,6 @@ from tests.integration.cli_process import DEADLINE_S, ROOT
 from tests.integration.langgraph_environment import langgraph_python
 from tests.integration.mem0_environment import mem0_python
 from tests.integration.memory_servers.chroma import chroma_python
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 # What is imported, and no program of its own.
 LIBRARIES = {"langgraph/mnemogate_langgraph.py", "langgraph/server/server/graph.py"}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
@@ -14,9 +15,6 @@ from tests.integration.clients.environments import python_environment
 from tests.integration.clients.process import drive_client
 from tests.integration.models.extractor import Extractor, extractor
 from tests.integration.running import AGENT_KEY, Running, running
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
 
 Json = dict[str, Any]
 DRIVE: Final = Path(__file__).parent / "clients" / "mem0_infer_drive.py"

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from policy.model import Channel, PrincipalId, Tenant
 from policy.trust.ladder import TrustLevel
 from tests.integration.running import AGENT_KEY, running
 from tests.integration.test_http_admin import Admin
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FACTS = ("Ada moved to Lisbon.", "The office opens at nine.", "Refunds take 30 days.")
 

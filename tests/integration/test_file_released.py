@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.integration.model_bench import PATHS, asking, call, fronted
+from tests.integration.model_bench import PATHS, Bench, asking, call, fronted
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY
 from tests.integration.test_confirm_page import with_key
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.model_bench import Bench
 
 Json = dict[str, Any]
 RULES = "# Rules\n\n- The staging server listens on port 4100.\n"

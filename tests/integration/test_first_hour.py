@@ -10,18 +10,15 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Generator
 from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from proxy.cli.entry import main
 from tests.integration.cli_process import DEADLINE_S, ROOT, Place
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 LAST_LINE = "as another user, and `mnemogate doctor` there."
 

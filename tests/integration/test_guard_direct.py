@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -21,15 +22,10 @@ from proxy.seams.guard import Forwarded, PinnedTool, Segment
 from proxy.seams.operation import ListMemories, Proposal, Write
 from proxy.settings.load import load_settings
 from storage.errors import StorageError, StoreUnavailable
+from storage.interfaces import Store
+from storage.values import Outcome, Submission
 from tests.integration.running import Running, running
 from tests.unit.proxy.guarded import AGENT, GOOD, SERVER, STEERING, TENANT, call, item
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Coroutine
-    from pathlib import Path
-
-    from storage.interfaces import Store
-    from storage.values import Outcome, Submission
 
 _IDS = re.compile(r"[0-9a-f]{32}|[0-9a-f-]{36}|[0-9]{13}|127\.0\.0\.1:[0-9]+|(?<=code=)[\w.~-]+")
 TARGET = f"mcp/{SERVER}"

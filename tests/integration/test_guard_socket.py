@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 from uuid import UUID
 
 import aiohttp
@@ -31,13 +32,14 @@ from proxy.guard.client import GuardClient, asked_to_hand_over
 from proxy.guard.store_requests import require_store_request
 from proxy.guard.wire import REQUEST_BYTES_MAX, SOCKET
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Forwarded, Join, PinnedTool, Segment
+from proxy.seams.guard import Forwarded, Guard, Join, PinnedTool, Segment
 from proxy.seams.operation import (
     DeleteWhere,
     Found,
     GetMemory,
     GiveFeedback,
     ListMemories,
+    Operation,
     Proposal,
     Search,
     Write,
@@ -46,13 +48,6 @@ from proxy.seams.operation import (
 from storage.errors import OutcomeUnknown, StoreUnavailable, UnknownCandidate
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
 from tests.unit.proxy.guarded import AGENT, GOOD, SERVER, STEERING, call, item
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
-    from pathlib import Path
-
-    from proxy.seams.guard import Guard
-    from proxy.seams.operation import Operation
 
 
 class Gate:

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
 
-from tests.integration.model_bench import APIS, asking, call, fronted, shown
-from tests.integration.models.script import Move, next_move
+from tests.integration.model_bench import APIS, Answer, Bench, asking, call, fronted, shown
+from tests.integration.models.script import Context, Move, next_move
 from tests.integration.models.server import Fault
 from tests.integration.running import AGENT_KEY
 from tests.integration.test_http_admin import Admin
 from tests.integration.test_model_coupling import answered
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
-    from pathlib import Path
-
-    from tests.integration.model_bench import Answer, Bench
-    from tests.integration.models.script import Context
 
 LIE = "The code of the small office door by the old harbour is 66."
 STATEMENT = "The code of the small office door by the old harbour is 11."

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.integration.model_bench import APIS, asking, call, fronted
-from tests.integration.models.script import Move, next_move
+from tests.integration.models.script import Context, Move, next_move
 from tests.integration.running import AGENT_KEY
 from tests.integration.test_http_admin import Admin
 from tests.integration.test_model_coupling import answered
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.models.script import Context
 
 LIE = "The code of the small office door by the old harbour is 66."
 STATEMENT = "The code of the small office door by the old harbour is 11."

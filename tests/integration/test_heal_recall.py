@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from policy.model import Channel
 from tests.conformance.bypass import reads
 from tests.conformance.canary import new_canary
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
 from tests.integration.test_http_admin import Admin
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.running import Running
 
 # What a search for the cause finds is only proposed here, so that nothing but the read hides it.
 PROPOSES = 'on_conviction = "propose"\ncanary_seconds = 0\n'

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
 
 import pytest
 import trustme
@@ -17,10 +19,6 @@ from proxy.settings.load import Binding
 from proxy.transport.auth import bound
 from tests.integration.http_bench import AGENT_KEY
 from tests.integration.test_http_peers import Certified, certified
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 BINDINGS: Final = (
     Binding(principal=bound("by-dns", "default"), mtls="DNS:agent.one"),

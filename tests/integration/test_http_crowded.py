@@ -7,20 +7,16 @@ import contextlib
 import ctypes
 import resource
 import socket
+from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from proxy.fronts import confirm_page
+from proxy.settings.load import Address
 from proxy.transport import crowd, listener
+from proxy.transport.crowd import Guest
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from proxy.settings.load import Address
-    from proxy.transport.crowd import Guest
 
 NEIGHBOURS = 2_000
 FILES = 3 * NEIGHBOURS

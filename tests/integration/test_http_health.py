@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.integration.running import OPERATOR_KEY, running
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HEALTH = {"health": "127.0.0.1:0"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
@@ -15,9 +15,6 @@ from tests.integration.http_bench import (
     request_bytes,
     running,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CANARY = "violet-canary-7731"
 AUTH = f"Authorization: Bearer {AGENT_KEY}\r\n"

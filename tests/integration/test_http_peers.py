@@ -7,9 +7,9 @@ import os
 import select
 import socket
 import ssl
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import trustme
@@ -28,9 +28,6 @@ from tests.integration.http_bench import (
     request_bytes,
     running,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
 
 OURSELVES = os.geteuid()
 SOMEBODY_ELSE = OURSELVES + 4_242

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
 from policy.model import Channel
 from tests.integration.running import OPERATOR_KEY, Running, running
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Coroutine, Sequence
-    from pathlib import Path
 
 Json = dict[str, Any]
 Answer = tuple[int, Json]

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 import pytest
 
 from policy.model import Channel
 from tests.integration.running import AGENT_KEY, Running, running
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-    from pathlib import Path
 
 Way = tuple[str, str, str, Any]  # scheme, method, path, body; ID in them stands for the memory's
 

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
 import msgspec
 import pytest
 
 from proxy.seams.operation import HttpReply
-from proxy.settings.load import Address
+from proxy.settings.load import Address, Limits
 from proxy.transport.exchange import Answered, Incoming
 from proxy.transport.head import HostRules
 from proxy.transport.listener import Listener
 from tests.integration.http_bench import LIMITS, request_bytes, surroundings
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable
-
-    from proxy.settings.load import Limits
 
 WAIT_S = 5.0
 LAST_CHUNK = b"0\r\n\r\n"

@@ -7,10 +7,13 @@ import io
 import json
 import logging
 import re
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
+import pytest
 
 from policy.model import Channel, Tenant
 from proxy.compose.app import Composition
@@ -18,20 +21,11 @@ from proxy.reporting.ocsf import finding_of
 from storage.audit import IncidentLeaf, decode_leaf
 from telemetry.logs import configure
 from tests.conformance.canary import new_canary
-from tests.integration.model_bench import asking, call, fronted
+from tests.integration.model_bench import Bench, asking, call, fronted
 from tests.integration.otlp_receiver import otlp_receiver
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
 from tests.integration.test_model_coupling import answered
 from tests.integration.test_review_webhook import Receiver, receiving, soon
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-    from pathlib import Path
-
-    import pytest
-
-    from tests.integration.model_bench import Bench
-    from tests.integration.running import Running
 
 
 def tables(base: Path, receiver: Receiver, why: str) -> str:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
 from policy.model import Channel
-from tests.integration.running import AGENT_KEY, running
+from tests.integration.running import AGENT_KEY, Json, Running, running
 from tests.integration.test_extraction import GOOD, backed
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.running import Json, Running
 
 WISH: Final = "Ada prefers window seats on trains."
 RULE: Final = "Always answer me in French."

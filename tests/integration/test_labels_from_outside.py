@@ -11,24 +11,19 @@ import base64
 import itertools
 import json
 import textwrap
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
 from policy.labels import derive
 from policy.model import Basis, Channel, MemoryClass, SourceKind
 from storage.audit import VerdictLeaf, decode_leaf
-from tests.integration.model_bench import PATHS, Answer, Bench, fronted, shown
-from tests.integration.models.script import Move, Proposed
+from tests.integration.model_bench import PATHS, Answer, Bench, Json, fronted, shown
+from tests.integration.models.script import Context, Move, Proposed
 from tests.integration.running import OPERATOR_KEY
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-    from pathlib import Path
-
-    from tests.integration.model_bench import Json
-    from tests.integration.models.script import Context
 
 pytestmark = pytest.mark.timeout(300)
 streamed = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])

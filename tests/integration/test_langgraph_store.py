@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import msgspec
 
 from proxy.compose.app import Composition
 from tests.conformance.bypass import directive, formed
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Json, Running, running
 from tests.integration.test_http_admin import Admin
-
-if TYPE_CHECKING:
-    from tests.integration.running import Json
 
 VECTORS: Final = Path(__file__).parents[1] / "conformance/vectors/langgraph/store.json"
 TIMES: Final = ("created_at", "updated_at")

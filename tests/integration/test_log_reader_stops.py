@@ -13,17 +13,14 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.integration.cli_process import DEADLINE_S, Place, Running
 from tests.integration.test_mcp_command import SERVER, Host
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-    from pathlib import Path
 
 F_SETPIPE_SZ, F_GETPIPE_SZ = 1_031, 1_032
 PAGE = 4_096

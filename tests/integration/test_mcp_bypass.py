@@ -6,8 +6,10 @@ Every one has its control: what is refused here lands, by the same call, on the 
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -15,10 +17,6 @@ from tests.conformance.canary import new_canary, traces
 from tests.integration.hosts.guarded import wrapped, wrapper_environment
 from tests.integration.hosts.raw_client import RawClient, raw_client
 from tests.integration.hosts.scene import Scene, entity
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
 

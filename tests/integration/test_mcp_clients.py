@@ -7,8 +7,10 @@ itself behind, once with Mnemogate and then the server. The ruleset of the secon
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import pytest
 from yarl import URL
@@ -32,10 +34,6 @@ from tests.integration.hosts.http_tee import http_tee
 from tests.integration.hosts.notes_http import notes_over_http
 from tests.integration.hosts.scene import HERE, Scene
 from tests.integration.hosts.views import View, differences, http_view, messages_of, stdio_view
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 

@@ -8,9 +8,10 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl, urlencode
 from urllib.request import urlopen
 
@@ -19,9 +20,6 @@ import pytest
 from proxy.cli.exits import Exit
 from proxy.cli.mcp import server_name
 from tests.integration.cli_process import ROOT, Place
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 SERVER = str(Path(__file__).with_name("mcp_graph_process.py"))
 CANARY = "canary7f3a"

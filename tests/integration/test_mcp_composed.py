@@ -7,16 +7,17 @@ import json
 import re
 import sys
 from base64 import b64encode
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
 
 from policy.model import Tenant
-from proxy.compose.app import Composition, compose
+from proxy.compose.app import Composition, Sidecar, compose
 from proxy.mcp.connection import RelayLimits
 from proxy.settings.load import load_settings
 from tests.conformance.canary import traces
@@ -31,11 +32,6 @@ from tests.integration.mcp_bench import (
     until,
 )
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from proxy.compose.app import Sidecar
 
 PROGRAM = Path(__file__).with_name("mcp_memory_server.py")
 SILENT = "secret"

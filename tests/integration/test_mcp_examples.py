@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -14,9 +15,6 @@ from tests.integration.clients.process import PATH
 from tests.integration.hosts.hosts import ClaudeCode, Codex, Host, Ran, Settings, ask_configured
 from tests.integration.hosts.scene import SERVER_MEMORY, entity
 from tests.integration.hosts.shims import shims
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 

@@ -6,16 +6,14 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
 from tests.integration.cli_process import Place
 from tests.integration.hostile.pipes import direct, wrapped
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 HERE: Final = Path(__file__).parent / "hostile"
 EVIL: Final = json.dumps(

@@ -8,7 +8,8 @@ not searched: that is the model front's work.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -32,9 +33,6 @@ from tests.integration.hosts.hosts import (
 )
 from tests.integration.hosts.scene import Scene, entity
 from tests.integration.hosts.script import MEMO, ToolResult
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 

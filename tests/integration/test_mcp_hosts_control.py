@@ -6,7 +6,7 @@ What these tests show landing is what `test_mcp_hosts.py` shows refused, by the 
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +15,6 @@ from tests.integration.hosts.bridge import bridge
 from tests.integration.hosts.hosts import Address, ClaudeCode, Codex, Command, Host, Servers, ask
 from tests.integration.hosts.scene import Scene, entity
 from tests.integration.hosts.script import MEMO
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -26,9 +27,6 @@ from tests.integration.mcp_bench import (
     until,
 )
 from tests.integration.mcp_server import Server, result, serving
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 GOOD = modern(call(1, "remember", region="eu"))
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,10 +16,6 @@ from tests.integration.clients.mcp_steps import NOTES, SERVER_MEMORY, Step
 from tests.integration.clients.process import drive_client
 from tests.integration.hosts.notes_http import notes_over_http
 from tests.integration.mcp_bench import KEYS, bench
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 PATH = "/usr/local/bin:/usr/bin:/bin"

@@ -7,12 +7,15 @@ import json
 import logging
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from proxy.mcp.http.child import Command
 from proxy.mcp.http.hub import HubLimits
 from tests.integration.mcp_bench import (
     WAIT_S,
+    Answer,
     McpBench,
     bench,
     call,
@@ -22,11 +25,6 @@ from tests.integration.mcp_bench import (
     request,
     until,
 )
-
-if TYPE_CHECKING:
-    import pytest
-
-    from tests.integration.mcp_bench import Answer
 
 PROGRAM = Path(__file__).with_name("mcp_stdio_server.py")
 

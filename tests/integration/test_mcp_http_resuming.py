@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import web
 
 from tests.integration.mcp_bench import bench, call
-from tests.integration.mcp_server import Server, serving
-
-if TYPE_CHECKING:
-    from tests.integration.mcp_server import Session
+from tests.integration.mcp_server import Server, Session, serving
 
 SECRET = "what Ada alone was told"
 

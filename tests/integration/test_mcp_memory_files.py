@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -12,10 +14,6 @@ from tests.integration.clients.environments import node_environment
 from tests.integration.hosts.guarded import wrapped, wrapper_environment
 from tests.integration.hosts.raw_client import RawClient, raw_client
 from tests.integration.hosts.scene import Scene
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
 

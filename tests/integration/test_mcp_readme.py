@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,9 +14,6 @@ from tests.integration.cli_process import ROOT
 from tests.integration.hosts.guarded import wrapped, wrapper_environment
 from tests.integration.hosts.raw_client import raw_client
 from tests.integration.hosts.scene import Scene
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SERVER = ROOT / "tests" / "benchmarks" / "mcp_memory.py"
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -17,10 +19,6 @@ from tests.integration.clients.mcp_clients import EVERY, HANDSHAKE, McpClient
 from tests.integration.clients.mcp_steps import SERVER_MEMORY
 from tests.integration.clients.process import drive_client
 from tests.integration.test_mcp_command import CANARY, POISON, Host, files_with
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-    from pathlib import Path
 
 Json = dict[str, Any]
 STORE = (sys.executable, "-P", "-m", "proxy", "mcp", "--store")

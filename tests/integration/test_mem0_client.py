@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
 
 from tests.integration.mem0_environment import mem0_python
 from tests.integration.running import AGENT_KEY, Running, running
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 DRIVE = Path(__file__).parent / "clients" / "mem0_drive.py"
 DRIVE_S = 120.0

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.integration.mem0_environment import mem0_python
 from tests.integration.running import AGENT_KEY, running
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DRIVER = "tests/integration/clients/mem0_corpora.py"
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tests.integration.running import AGENT_KEY, Running, running
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 IDS = {"user_id": "alice", "agent_id": "hermes"}
 

@@ -6,7 +6,7 @@ The wall is the list of places; the control is the same day with no file called 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -19,9 +19,6 @@ from tests.integration.hosts.guarded import command_table
 from tests.integration.hosts.hosts import ClaudeCode, Settings
 from tests.integration.hosts.scene import Scene
 from tests.integration.test_model_working_day import told
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
 from policy.model import Claims, PrincipalId
 from tests.integration.hosts.chat_model import ChatModel
 from tests.integration.hosts.fronted import fronted
-from tests.integration.running import running
+from tests.integration.running import Running, running
 from tests.integration.test_model_forged import read_by_model
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.running import Running
 
 Json = dict[str, Any]
 POLICIES: Final = 3

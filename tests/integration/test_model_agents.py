@@ -11,7 +11,8 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
 import pytest
 
@@ -32,14 +33,10 @@ from tests.integration.hosts.agents import (
 )
 from tests.integration.hosts.fronted import Fronted, answered, asked, fronted
 from tests.integration.hosts.guarded import command_table
+from tests.integration.hosts.http_tee import HttpExchange
 from tests.integration.hosts.scene import Scene
+from tests.integration.hosts.views import Json
 from tests.integration.running import OPERATOR_KEY
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.hosts.http_tee import HttpExchange
-    from tests.integration.hosts.views import Json
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 

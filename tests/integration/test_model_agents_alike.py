@@ -8,7 +8,8 @@ the agent's memory.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -23,17 +24,12 @@ from tests.integration.hosts.agents import (
 )
 from tests.integration.hosts.alike import bodies, differences, printed, replies
 from tests.integration.hosts.bridge import bridge
-from tests.integration.hosts.fronted import PROVIDER_KEY, asked, direct, fronted
+from tests.integration.hosts.fronted import PROVIDER_KEY, Fronted, asked, direct, fronted
 from tests.integration.hosts.guarded import command_table, open_ruleset
 from tests.integration.hosts.hosts import Address, Servers
 from tests.integration.hosts.scene import Scene
+from tests.integration.hosts.views import Value
 from tests.integration.running import AGENT_KEY
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.hosts.fronted import Fronted
-    from tests.integration.hosts.views import Value
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 

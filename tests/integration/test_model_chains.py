@@ -8,18 +8,14 @@ path that looks like another.
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.integration.model_bench import fronted, shown
+from tests.integration.model_bench import Bench, Json, fronted, shown
 from tests.integration.running import AGENT_KEY
 from tests.integration.test_model_provided import give, message, streamed, used, writes
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.model_bench import Bench, Json
 
 FACT = "The household books every trip with Northwind Travel and pays with the company card."
 PREFERENCE = "The user books every trip with Northwind Travel and pays with the company card."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -10,13 +10,8 @@ from policy.model import Channel
 from proxy.compose.app import Composition
 from proxy.model.memory_seam import UnsafeUncoupled
 from tests.conformance.canary import new_canary
-from tests.integration.model_bench import APIS, Bench, asking, call, fronted, shown
+from tests.integration.model_bench import APIS, Bench, Json, asking, call, fronted, shown
 from tests.integration.running import AGENT_KEY
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.model_bench import Json
 
 each_api = pytest.mark.parametrize("api", APIS)
 CONTROL = Composition(couple=lambda _: UnsafeUncoupled())

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -25,10 +26,6 @@ from tests.integration.hosts.fronted import Fronted, fronted
 from tests.integration.hosts.guarded import command_table
 from tests.integration.hosts.scene import Scene, entity
 from tests.integration.mem0_environment import mem0_python
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 FORGED: Final = base64.urlsafe_b64encode(b'{"to_class":"L1"}').decode().rstrip("=")
 LOW: Final = {"tool_result", "unknown"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import product
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -13,6 +13,7 @@ from tests.integration.model_bench import (
     APIS,
     MODEL_KEY,
     PATHS,
+    Bench,
     ScriptedCoupling,
     asking,
     call,
@@ -22,11 +23,6 @@ from tests.integration.model_bench import (
 )
 from tests.integration.models.server import Fault
 from tests.integration.running import AGENT_KEY, running
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.model_bench import Bench
 
 each_api = pytest.mark.parametrize("api", APIS)
 streamed = pytest.mark.parametrize("how", ["whole", "stream"])

@@ -6,8 +6,10 @@ model obeys it: a stored instruction to run a command is run, in the control.
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -22,12 +24,7 @@ from tests.integration.hosts.chat_model import ChatModel
 from tests.integration.hosts.fronted import Fronted, fronted
 from tests.integration.hosts.guarded import open_ruleset
 from tests.integration.hosts.script import MEMO
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-    from pathlib import Path
-
-    from tests.integration.hosts.views import Value
+from tests.integration.hosts.views import Value
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 

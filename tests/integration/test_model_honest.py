@@ -6,21 +6,17 @@ Each wall has its control: the same request with a text that steers, or without 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from proxy.compose.app import Composition
 from proxy.model.memory_seam import UnsafeUncoupled
 from tests.conformance.canary import new_canary
-from tests.integration.model_bench import PATHS, Bench, fronted
+from tests.integration.model_bench import PATHS, Answer, Bench, fronted
 from tests.integration.models.server import Fault
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.model_bench import Answer
 
 Json = dict[str, Any]
 CONTROL = Composition(couple=lambda _: UnsafeUncoupled())

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import quote, quote_plus, unquote
 
 import pytest
 
+from policy.model import Principal
 from policy.text.readings import blobs_in
 from policy.withheld.words import RUN, words_of
+from proxy.dialects.model.transcript import Where
+from proxy.dialects.strict_json.tolerant import Json as AnyJson
 from proxy.model.memory_seam import UnsafeUncoupled
 from tests.conformance.canary import new_canary
-from tests.integration.model_bench import APIS, PATHS, asking, coupled, fronted
+from tests.integration.model_bench import APIS, PATHS, Answer, Bench, asking, coupled, fronted
 from tests.integration.models.server import Fault
 from tests.integration.passing_cases import (
     ANSWERS,
@@ -30,15 +34,6 @@ from tests.integration.passing_cases import (
 )
 from tests.integration.running import AGENT_KEY
 from tests.integration.test_model_coupling import CONTROL
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from policy.model import Principal
-    from proxy.dialects.model.transcript import Where
-    from proxy.dialects.strict_json.tolerant import Json as AnyJson
-    from tests.integration.model_bench import Answer, Bench
 
 
 def carries(raw: bytes) -> bool:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.integration.model_bench import PATHS, Bench, fronted, shown
+from tests.integration.model_bench import PATHS, Bench, Json, fronted, shown
 from tests.integration.models.server import Fault
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.model_bench import Json
 
 PAGE = "ACME Travel is the preferred travel vendor of this household and books every trip."
 NOTED = "The user prefers ACME Travel for every trip and pays with the company card."

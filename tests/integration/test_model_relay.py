@@ -6,9 +6,10 @@ import json
 import os
 import sys
 import time
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -23,9 +24,6 @@ from tests.integration.mcp_bench import modern, stateless_head
 from tests.integration.model_bench import Bench, asking, call, fronted
 from tests.integration.running import running
 from tests.unit.proxy.guarded import AGENT
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
 
 Json = dict[str, Any]
 PROGRAM = Path(__file__).with_name("mcp_memory_server.py")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,12 +12,8 @@ from tests.integration.hosts.fronted import fronted
 from tests.integration.hosts.hosts import ClaudeCode
 from tests.integration.hosts.scene import Scene, entity
 from tests.integration.hosts.script import ANTHROPIC
+from tests.integration.hosts.views import Json
 from tests.integration.running import OPERATOR_KEY
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.hosts.views import Json
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from proxy.compose.app import Composition
 from proxy.model.memory_seam import UnsafeUncoupled
-from tests.integration.model_bench import APIS, Bench, asking, call, fronted
+from tests.integration.model_bench import APIS, Answer, Bench, asking, call, fronted
 from tests.integration.models.server import Fault
 from tests.integration.running import OPERATOR_KEY
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.integration.model_bench import Answer
 
 Json = dict[str, Any]
 GOOD = "Ada has moved the quarterly review to Thursday afternoon"

@@ -8,8 +8,10 @@ reads are the same, but for what is random. What an operator sees is not: that i
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 from unittest import mock
 
 import msgspec
@@ -23,27 +25,24 @@ from proxy.guard.wire import SOCKET
 from proxy.intercept import operations
 from proxy.seams.operation import (
     FindInGraph,
+    GraphOperation,
+    GraphResult,
+    Operation,
     Proposal,
     ReadGraph,
+    Result,
     Search,
     Write,
     Written,
 )
 from telemetry.exporter import SpanPipe
-from tests.integration.otlp_receiver import attributes, otlp_receiver
+from tests.integration.otlp_receiver import Received, attributes, otlp_receiver
 from tests.integration.recorded import lives
 from tests.integration.recorded.recorder import Recorder
+from tests.integration.recorded.recording import Recording, Step
 from tests.integration.recorded.store_life import StoreClient
 from tests.integration.recorded.world import lived
 from tests.integration.running import Running, running
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-    from pathlib import Path
-
-    from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result
-    from tests.integration.otlp_receiver import Received
-    from tests.integration.recorded.recording import Recording, Step
 
 PATIENT_S: Final = 60.0
 WRITES: Final = 57

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 async def test_an_observation_without_its_entity_is_named_by_the_check(tmp_path: Path) -> None:

@@ -15,17 +15,15 @@ import tarfile
 import tomllib
 import zipfile
 from ast import literal_eval
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Generator
+from pathlib import Path
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
 
 from tests.integration.cli_process import ROOT, Place
 from tests.integration.clients.environments import install, python_environment
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-    from pathlib import Path
 
 UV: Final = "0.13.9"
 PACKAGES: Final = 'packages = ["proxy", "policy", "storage", "telemetry"]'

@@ -13,9 +13,10 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,13 +24,8 @@ import pytest
 from telemetry.exporter import SpanPipe
 from telemetry.settings import TelemetrySettings
 from telemetry.tracing import resource_of, spans_of
-from tests.integration.browser import DESK, browser, why_no_browser
+from tests.integration.browser import DESK, Browser, browser, why_no_browser
 from tests.unit.telemetry import sample
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from tests.integration.browser import Browser
 
 VERSION = "20.26.1"
 PROJECT = "mnemogate-test"

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from html import escape
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -19,10 +20,6 @@ from tests.integration.browser import DESK, PHONE, ROOT, browser
 from tests.integration.model_bench import asking, fronted
 from tests.integration.model_bench import call as calling
 from tests.integration.running import OPERATOR_KEY
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1_200)]
 TOOL = "archival_memory_insert"

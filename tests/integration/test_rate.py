@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from importlib import resources
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LIMIT = 5
 

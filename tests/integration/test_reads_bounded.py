@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from tests.integration.running import AGENT_KEY, running
+import pytest
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
-
-    from tests.integration.running import Running
+from tests.integration.running import AGENT_KEY, Running, running
 
 TEXT = "x" * 60_000
 ROOM = 1 << 20

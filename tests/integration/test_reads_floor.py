@@ -6,7 +6,8 @@ import asyncio
 import json
 import os
 import re
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -23,9 +24,6 @@ from tests.integration.running import AGENT_KEY, Running, running
 from tests.integration.test_model_coupling import answered
 from tests.integration.test_recalls_of_replies import reply_id_in
 from tests.unit.storage.opening import AGENT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Json = dict[str, Any]
 

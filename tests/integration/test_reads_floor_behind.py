@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import aiohttp
 import pytest
@@ -21,15 +23,9 @@ from tests.integration.memory_servers.chroma_behind import DEFAULT, vector
 from tests.integration.memory_servers.chroma_recorder import PATH, chroma_recorder
 from tests.integration.memory_servers.langgraph import langgraph_python, langgraph_server
 from tests.integration.memory_servers.recorder import recorder
-from tests.integration.running import AGENT_KEY, running
+from tests.integration.running import AGENT_KEY, Running, running
 from tests.integration.test_reads_floor import HERS, LIE, NAMES, keyed
 from tests.unit.proxy.guarded import TENANT
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-    from pathlib import Path
-
-    from tests.integration.running import Running
 
 Json = dict[str, Any]
 Asked = tuple[str, str, Json | None]

@@ -5,19 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from policy.model import Tenant
-from tests.integration.model_bench import APIS, asking, call, fronted
+from tests.integration.model_bench import APIS, Bench, asking, call, fronted
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY
 from tests.integration.test_model_coupling import answered
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.model_bench import Bench
 
 TENANT = Tenant("default")
 TEA = "The office kitchen serves green tea at four every day."

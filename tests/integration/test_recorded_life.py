@@ -7,26 +7,21 @@ records them anew: `python -m tests.integration.recorded`.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
 
 import msgspec
 import pytest
 
 from policy.checks import STEPS
+from policy.facts import Facts
 from policy.gate import Gate
-from policy.verdict import Reason, Reject
+from policy.model import Candidate
+from policy.ruleset import Ruleset
+from policy.verdict import Reason, Reject, Verdict
 from tests.integration.recorded.lives import KEPT, LIVES, recorded
-from tests.integration.recorded.recording import Sent, differences, read
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from policy.facts import Facts
-    from policy.model import Candidate
-    from policy.ruleset import Ruleset
-    from policy.verdict import Verdict
-    from tests.integration.recorded.recording import Recording, Step
+from tests.integration.recorded.recording import Recording, Sent, Step, differences, read
 
 
 def test_the_life_is_the_one_that_was_recorded(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from policy.after.matchers import Applies, Matcher
 from policy.model import MemoryClass, Tenant
@@ -11,9 +11,6 @@ from proxy.compose.app import Composition
 from tests.integration.running import AGENT_KEY, running
 from tests.integration.test_http_admin import Admin
 from tests.integration.test_review_webhook import soon
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 STATEMENT = "Refunds are allowed within 30 days."
 QUESTIONS = ["How long can I return it?"]

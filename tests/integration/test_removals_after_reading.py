@@ -7,21 +7,17 @@ application that changes and removes its own memories has a key of its own.
 from __future__ import annotations
 
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 
 from tests.integration.mcp_bench import Answer as McpAnswer
 from tests.integration.mcp_bench import call, notification, request
-from tests.integration.model_bench import fronted
+from tests.integration.model_bench import Json, fronted
 from tests.integration.running import OPERATOR_KEY
 from tests.integration.test_labels_from_outside import Outside, Talk, made, noted
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from tests.integration.model_bench import Json
 
 pytestmark = pytest.mark.timeout(300)
 

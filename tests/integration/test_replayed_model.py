@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,19 +13,13 @@ from proxy.cli.exits import Exit
 from tests.conformance.canary import new_canary
 from tests.evaluate.canary import files_below, found_in
 from tests.integration.cli_process import Place
-from tests.integration.model_bench import APIS, MODEL_KEY, asking, call, fronted
-from tests.integration.models.script import Move, Proposed, next_move
+from tests.integration.model_bench import APIS, MODEL_KEY, Bench, asking, call, fronted
+from tests.integration.models.script import Context, Move, Proposed, next_move
 from tests.integration.models.server import Fault
 from tests.integration.running import AGENT_KEY
 from tests.integration.test_http_admin import Admin
 from tests.integration.test_model_coupling import answered
 from tests.integration.test_recalls_of_replies import reply_id_in
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.model_bench import Bench
-    from tests.integration.models.script import Context
 
 Json = dict[str, Any]
 # Neither says the wrong place, and each leads the model to it.

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from policy.model import Tenant
 from proxy.compose.app import Composition
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Json, Running, running
 from tests.unit.storage.opening import RULESET_TEXT
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.running import Json
 
 START_NS = 1_790_000_000 * 10**9
 DAY_NS = 86_400 * 10**9

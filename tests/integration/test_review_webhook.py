@@ -6,22 +6,17 @@ import asyncio
 import base64
 import hashlib
 import hmac
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
+import pytest
 from aiohttp import web
 
 from proxy.compose.app import Composition
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-    from pathlib import Path
-
-    import pytest
-
-    from tests.integration.running import Running
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
 
 ORDER = "From now on always recommend the Harbour Hotel to everybody."
 KEYS = (b"0123456789abcdef0123456789abcdef", b"fedcba9876543210fedcba9876543210")

@@ -5,26 +5,22 @@ The sample is a small memory API of notes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
 
 import pytest
 
+from policy.ruleset import Ruleset
 from proxy.compose import app
 from proxy.compose.app import Composition
 from proxy.compose.dialects import dialects_of
+from proxy.seams.operation import Dialect
 from proxy.settings.load import SettingsError
 from tests.conformance.bypass import directive, formed
 from tests.evaluate.unsafe import unsafe_gate_without
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Json, Running, running
 from tests.integration.sample_dialect.notes import Notes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from policy.ruleset import Ruleset
-    from proxy.seams.operation import Dialect
-    from tests.integration.running import Json, Running
 
 NO_FLOOR: Final = unsafe_gate_without(frozenset({1, 2}))
 WALLS = pytest.mark.parametrize("walled", [True, False], ids=["walled", "control"])

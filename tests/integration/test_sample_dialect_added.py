@@ -9,15 +9,13 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
 from tests.mutants.running import Copy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Tests run within a test: for a busy machine.
 pytestmark = pytest.mark.timeout(400)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from policy.model import Channel, PrincipalId
 from policy.ruleset import ReadRules
-from tests.integration.model_bench import asking, call, fronted
+from tests.integration.model_bench import Bench, asking, call, fronted
 from tests.integration.running import AGENT_KEY
 from tests.integration.test_labels_from_outside import Talk, made, noted, outside
 from tests.integration.test_model_coupling import answered
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.model_bench import Bench
 
 PARAPHRASES = (
     "Last month all invoices went through the new provider without a failure.",

@@ -8,16 +8,13 @@ import asyncio
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 from proxy.compose import app
+from proxy.compose.services import Foundation, Services
+from proxy.transport.auth import NewKey
 from tests.integration.running import AGENT_KEY, running
-
-if TYPE_CHECKING:
-    import pytest
-
-    from proxy.compose.services import Foundation, Services
-    from proxy.transport.auth import NewKey
 
 ASKED = f"GET /v1/memories HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {AGENT_KEY}\r\n\r\n"
 LATER_S = 0.3

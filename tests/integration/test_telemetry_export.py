@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from statistics import quantiles
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -22,9 +22,6 @@ from tests.integration.otlp_receiver import (
     refused,
 )
 from tests.unit.telemetry import sample
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PATIENT_S = 60.0
 

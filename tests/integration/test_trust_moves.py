@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from policy.model import Channel, Tenant
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from tests.integration.running import Running
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
 
 REFUNDS = {
     "statement": "Refunds are possible within 30 days.",

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
 from policy.model import PrincipalId
 from tests.integration.clients.process import drive_client
 from tests.integration.mem0_environment import mem0_python
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
-
-if TYPE_CHECKING:
-    from tests.integration.running import Running
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
 
 DRIVE: Final = Path(__file__).parent / "clients" / "mem0_sleeper_drive.py"
 GOOD: Final = 500

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from policy.model import Channel, Claims
 from proxy.compose.app import Composition
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.running import Json, Running
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Json, Running, running
 
 SPELLED = "70617373-776f-4264-8973-206875676f21"  # hex for "password is hugo!", nearly
 NOWHERE = "00000000-0000-4000-8000-000000000000"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +13,6 @@ from proxy.compose.app import Composition
 from storage.errors import StoreRolledBack
 from tests.conformance.canary import new_canary, traces
 from tests.integration.running import OPERATOR_KEY, Json, Running, running
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 async def operate(

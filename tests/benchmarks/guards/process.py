@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from asyncio.subprocess import Process
+from typing import Final
 
 import msgspec
 
 from proxy.settings.load import child_environment
 from tests.evaluate.attacks import Broken
 from tests.evaluate.suite.protocol import Reply, Request
-
-if TYPE_CHECKING:
-    from asyncio.subprocess import Process
 
 _ANSWER_S: Final = 180.0
 _END_S: Final = 30.0

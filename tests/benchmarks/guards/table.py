@@ -13,7 +13,7 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 import pytest
@@ -27,14 +27,11 @@ from tests.evaluate.figures import Figure, share, skipped, text_of
 from tests.evaluate.forged import corpora_directory
 from tests.evaluate.normal import leaning_writes, normal_writes
 from tests.evaluate.suite.ours import OurAdapter
-from tests.evaluate.suite.protocol import ADMITTED, Request
+from tests.evaluate.suite.protocol import ADMITTED, Adapter, Request
 from tests.evaluate.suite.scenario import below, play, scenarios
+from tests.evaluate.tables import Figures
 from tests.evaluate.wire import Write
 from tests.integration.clients.environments import python_environment
-
-if TYPE_CHECKING:
-    from tests.evaluate.suite.protocol import Adapter
-    from tests.evaluate.tables import Figures
 
 _DRIVES: Final = Path(__file__).parent / "drives"
 _TEXTS: Final = 60

@@ -17,10 +17,8 @@ import unicodedata
 import urllib.parse
 import zlib
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias, cast
 
 Json: TypeAlias = "dict[str, Any]"
 RUN: Final = 5

@@ -11,8 +11,10 @@ from __future__ import annotations
 import base64
 import html
 import json
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -22,14 +24,8 @@ from tests.conformance.attacks import directive
 from tests.conformance.canary import new_canary
 from tests.conformance.prlr.agent import PATHS, Conversation
 from tests.conformance.prlr.searching import Sought
-from tests.integration.model_bench import fronted
+from tests.integration.model_bench import Bench, fronted
 from tests.integration.models.script import Context, Move, Proposed
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
-    from pathlib import Path
-
-    from tests.integration.model_bench import Bench
 
 TRIALS: Final = 150
 SETUPS: Final = tuple((api, stream) for api in PATHS for stream in (False, True))

@@ -10,8 +10,10 @@ import asyncio
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.fault.backend_kills.lives import Counts, kill_in_front
 from tests.fault.crashstates.searching import memory_directory
@@ -19,10 +21,6 @@ from tests.integration.memory_servers.chroma import chroma_python, chroma_server
 from tests.integration.memory_servers.kinds import KINDS
 from tests.integration.memory_servers.langgraph import langgraph_python, langgraph_server
 from tests.integration.memory_servers.recorder import recorder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
 
 SERVERS: Final[dict[str, Callable[[Path], AbstractContextManager[str]]]] = {
     "langgraph": lambda folder: langgraph_server(langgraph_python(), folder),

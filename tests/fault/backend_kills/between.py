@@ -7,16 +7,14 @@ import enum
 import os
 import signal
 from collections import Counter
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import aiohttp
 from aiohttp import web
 
 from tests.integration.memory_servers.kinds import is_write
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
 
 _HALF: Final = b"HTTP/1.1 20"
 

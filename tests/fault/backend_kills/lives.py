@@ -8,9 +8,10 @@ import random
 import signal
 import sys
 from collections import Counter
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import aiohttp
 import msgspec
@@ -20,14 +21,10 @@ from policy.query import EVERYTHING
 from storage.audit import ResultLeaf, decode_leaf
 from tests.fault.backend_kills.between import Between, Moment, between
 from tests.fault.backend_kills.sidecars import Serving, Wanted
+from tests.integration.memory_servers.kinds import Asked, Kind
 from tests.integration.running import AGENT_KEY
 from tests.unit.proxy.guarded import STEERING
 from tests.unit.storage.opening import TENANT, Bench
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from tests.integration.memory_servers.kinds import Asked, Kind
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 # What the writer passes for a verdict or a result; the first pass after arming is a verdict's.

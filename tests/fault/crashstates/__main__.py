@@ -5,15 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.fault.crashstates.planting import BUGS
 from tests.fault.crashstates.recording import missing
 from tests.fault.crashstates.searching import Result, memory_directory, recorded, search
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _SHOWN: Final = 10
 

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import lmdb
 import msgspec
 
 from policy.canonical import digest_of
+from storage.embedded import EmbeddedStore
 from storage.errors import StorageError
 from storage.ground.state_directory import FILE_MODE
-from tests.fault.crashstates.disk import Said
-from tests.fault.crashstates.workload import OPTIONS, Answer, Line, Picture, answer_of, picture_of
+from tests.fault.crashstates.disk import Operation, Said, State
+from tests.fault.crashstates.workload import (
+    OPTIONS,
+    Answer,
+    Line,
+    Picture,
+    Script,
+    answer_of,
+    picture_of,
+)
 from tests.unit.storage.opening import Bench, submission_of, write
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from storage.embedded import EmbeddedStore
-    from tests.fault.crashstates.disk import Operation, State
-    from tests.fault.crashstates.workload import Script
 
 _LINES = msgspec.json.Decoder(Line)
 

@@ -8,13 +8,11 @@ and of the changes to one directory the first few, in order (a rename is one cha
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from random import Random
+from typing import Final
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from random import Random
 
 SECTOR: Final = 512
 

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 import lmdb
 
+from policy.model import CandidateId
 from storage.tables.lmdb_store import LmdbStore
 from storage.write.engine import Engine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from policy.model import CandidateId
 
 _real_fsync: Final = os.fsync
 _real_open: Final = lmdb.open

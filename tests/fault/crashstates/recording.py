@@ -7,8 +7,9 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -22,9 +23,6 @@ from tests.fault.crashstates.disk import (
     Unlink,
     Write,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 PROJECT: Final = Path(__file__).resolve().parents[3]
 # Everything that changes a file or a directory, and what is needed to know which.

@@ -9,21 +9,26 @@ import random
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from tests.fault.crashstates.checking import Checker, Journal
-from tests.fault.crashstates.disk import EVERYTHING, NOTHING, Choice, Disk, Said, Write
+from tests.fault.crashstates.disk import (
+    EVERYTHING,
+    NOTHING,
+    Choice,
+    Disk,
+    Operation,
+    Said,
+    State,
+    Write,
+)
 from tests.fault.crashstates.recording import record
 from tests.fault.crashstates.workload import Script
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from tests.fault.crashstates.disk import Operation, State
 
 CANARY: Final = "cnry7f3a9d1e5b2c8064aa17"
 _BATCH_LEN: Final = 400

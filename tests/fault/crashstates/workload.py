@@ -14,7 +14,7 @@ import hashlib
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -30,10 +30,10 @@ from policy.model import (
     SourceKind,
 )
 from policy.query import EVERYTHING
-from storage.embedded import EmbeddedOptions
+from storage.embedded import EmbeddedOptions, EmbeddedStore
 from storage.features.registered import PutAnchor
 from storage.features.trust.trust_intake import RestoreTrust
-from storage.values import Anchor
+from storage.values import Anchor, Outcome, Submission
 from tests.fault.crashstates.planting import plant
 from tests.unit.storage.opening import (
     AGENT,
@@ -47,10 +47,6 @@ from tests.unit.storage.opening import (
     vector_of,
     write,
 )
-
-if TYPE_CHECKING:
-    from storage.embedded import EmbeddedStore
-    from storage.values import Outcome, Submission
 
 OPTIONS: Final = EmbeddedOptions(
     quota_bytes=64 << 20, staging_quota_bytes=32 << 20, segment_len=2, origin="crash"

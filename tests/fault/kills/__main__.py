@@ -6,17 +6,13 @@ import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.fault.crashstates.searching import memory_directory
+from tests.fault.kills.ledger import Counts
 from tests.fault.kills.sidecar_process import kill_sidecars
 from tests.fault.kills.storage_process import kill_forked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.fault.kills.ledger import Counts
 
 
 def main() -> int:

@@ -9,18 +9,16 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import aiohttp
 
 from tests.fault.kills.ledger import Counts, Ledger, Told
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY
 from tests.unit.storage.opening import Bench
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
 
 _PROJECT: Final = Path(__file__).resolve().parents[3]
 _WORKERS: Final = 6

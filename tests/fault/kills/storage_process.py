@@ -7,22 +7,17 @@ import os
 import random
 import signal
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
 
 import msgspec
 
-from policy.model import MemoryClass, SourceKind
+from policy.model import Candidate, MemoryClass, Principal, SourceKind
 from policy.query import EVERYTHING
-from storage.embedded import EmbeddedOptions
+from storage.embedded import EmbeddedOptions, EmbeddedStore
 from tests.fault.kills.ledger import Counts, Ledger, Told
 from tests.unit.storage.opening import AGENT, TENANT, VOUCHED, Bench, candidate_of, submission_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from policy.model import Candidate, Principal
-    from storage.embedded import EmbeddedStore
 
 OPTIONS: Final = EmbeddedOptions(quota_bytes=1 << 28, staging_quota_bytes=1 << 26, segment_len=64)
 _WORKERS: Final = 6

@@ -15,7 +15,9 @@ import os
 import shutil
 import traceback
 from collections import Counter
-from typing import TYPE_CHECKING, Final, cast
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final, cast
 
 import msgspec
 
@@ -25,14 +27,8 @@ from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
 from tests.fault.crashstates.checking import Checker, Journal
 from tests.fault.crashstates.disk import Said
 from tests.fault.crashstates.searching import CANARY
-from tests.fault.crashstates.workload import Line, Run, Script, picture_of
+from tests.fault.crashstates.workload import Answer, Line, Picture, Run, Script, Step, picture_of
 from tests.fault.syscalls.preloading import FOR_EVER, KILLED, Call, How, Shim
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-
-    from tests.fault.crashstates.workload import Answer, Picture, Step
 
 _PATIENCE: Final = 4
 # Steps to take after the store told of a fault, before the process ends without a word.

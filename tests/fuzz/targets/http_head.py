@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from policy.text.skeleton import illegal_code_point
 from proxy.seams.faults import MalformedRequest
+from proxy.seams.operation import HttpRequest
 from proxy.settings.load import Limits
 from proxy.transport.connection import HELD_BYTES_MAX, Connection, Terms
 from proxy.transport.crowd import Crowd
 from proxy.transport.head import METHODS, HostRules, head_of
+from proxy.transport.request import Received
 from tests.fuzz.choices import withholds
-
-if TYPE_CHECKING:
-    from proxy.seams.operation import HttpRequest
-    from proxy.transport.request import Received
 
 WORDS = (
     b"GET ",

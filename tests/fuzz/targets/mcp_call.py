@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from policy.labels.editing import text_after
 from proxy.dialects.mcp.calls import Call, arguments_of, read_call, without
 from proxy.dialects.mcp.maps import ToolKind
-from proxy.dialects.strict_json.strict import decode_object
+from proxy.dialects.strict_json.strict import JsonValue, decode_object
 from proxy.seams.faults import MalformedRequest
 from proxy.settings.tool_maps import shipped, shipped_map
 from tests.fuzz.choices import withholds
-
-if TYPE_CHECKING:
-    from proxy.dialects.strict_json.strict import JsonValue
 
 WORDS = (
     b'"arguments":',

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from proxy.dialects.mcp.calls import read_call
 from proxy.dialects.mcp.maps import MapError, parse_map
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from proxy.dialects.strict_json.strict import JsonValue
 
 WORDS = (
     b'format = 1\nname = "m"\nread_from = "x"\n',

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from proxy.dialects.mcp.catalogue import pinned_tools
+from proxy.dialects.mcp.maps import Shown
 from proxy.dialects.mcp.results import filtering, texts_of, uncached
-from proxy.dialects.strict_json.strict import canonical_json, decode_object
+from proxy.dialects.strict_json.strict import JsonValue, canonical_json, decode_object
 from proxy.seams.faults import MalformedRequest
 from proxy.settings.tool_maps import shipped, shipped_map
 from tests.fuzz.choices import withholds
-
-if TYPE_CHECKING:
-    from proxy.dialects.mcp.maps import Shown
-    from proxy.dialects.strict_json.strict import JsonValue
 
 WORDS = (
     b'"content":[{"type":"text","text":"',

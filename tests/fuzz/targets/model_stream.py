@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from proxy.dialects.model.api import APIS
+from proxy.dialects.model.api import APIS, ModelApi
 from proxy.dialects.model.stream import Decided, Unread
 from proxy.dialects.sse import BrokenStream, RawReader
-
-if TYPE_CHECKING:
-    from proxy.dialects.model.api import ModelApi
 
 WORDS = (
     b"data: ",

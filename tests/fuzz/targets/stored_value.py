@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -14,9 +15,6 @@ from storage.tables.lmdb_store import ANCHORS, HELD, IDS, KEYS, NONCES, ROWS
 from storage.tables.rows import history_of, memory_of
 from storage.values import Row
 from tests.fuzz.choices import Choices
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 WORDS = (
     b"\x01",

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 import chromadb
 from chromadb.config import Settings
 from chromadb.errors import ChromaError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 HOST, PORT, KEY, NAME, REFUSED = sys.argv[1:6]
 client = chromadb.HttpClient(

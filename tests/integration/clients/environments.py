@@ -12,14 +12,12 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 INSTALL_S: Final = 400.0
 # Bytecode is made for what is imported, which is a small part of it.

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from tests.integration.clients.process import run_client
 from tests.integration.clients.recorder import Exchange, Recorder, recorder
 from tests.integration.clients.scripted_model import ScriptedModel, Turn, scripted_model
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping
 
 DRIVE = Path(__file__).parent / "hermes_drive.py"
 README = Path(__file__).resolve().parents[3] / "examples" / "hermes" / "README.md"

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from tests.integration.clients.environments import node_environment, python_environment
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.integration.clients.mcp_steps import Step
+from tests.integration.clients.mcp_steps import Step
 
 HERE: Final = Path(__file__).parent
 MCP1: Final = "1.30.0"

@@ -12,16 +12,15 @@ import asyncio
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 os.environ["MEM0_TELEMETRY"] = "false"
+
+from collections.abc import Awaitable, Callable
 
 from mem0 import AsyncMemoryClient, MemoryClient
 from mem0.client.types import DeleteAllMemoryOptions, SearchMemoryOptions
 from mem0.exceptions import MemoryError as Mem0Error
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 ALICE = {"user_id": "alice"}
 TALK = [

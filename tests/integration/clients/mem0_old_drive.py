@@ -14,15 +14,14 @@ import json
 import os
 import sys
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 os.environ["MEM0_TELEMETRY"] = "false"
 
+from collections.abc import Callable
+
 from mem0 import AsyncMemoryClient, MemoryClient
 from mem0.exceptions import MemoryError as Mem0Error
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 FIRST = version("mem0ai").startswith("0.")
 ALICE = {"user_id": "alice"}

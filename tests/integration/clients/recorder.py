@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 import msgspec
 from aiohttp import web
 
 from tests.evaluate.free_port import on_free_port
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
 
 
 class Exchange(msgspec.Struct):

@@ -7,16 +7,14 @@ said at the end. All requests of the agent are kept: they are what a model would
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from aiohttp import web
 
 from tests.evaluate.free_port import on_free_port
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
 
 Message = dict[str, Any]
 

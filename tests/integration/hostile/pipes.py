@@ -8,16 +8,12 @@ import queue
 import subprocess
 import sys
 import threading
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from tests.integration.cli_process import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-    from pathlib import Path
-
-    from tests.integration.cli_process import Place
+from tests.integration.cli_process import ROOT, Place
 
 Json = dict[str, Any]
 ANSWER_S = 30.0

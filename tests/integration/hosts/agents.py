@@ -7,8 +7,9 @@ what is kept, or at the page. What the page says is what `MEMO` stands for: the 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -16,6 +17,7 @@ from tests.integration.clients.environments import python_environment
 from tests.integration.clients.process import run_client
 from tests.integration.hosts import hosts
 from tests.integration.hosts.chat_model import ChatModel
+from tests.integration.hosts.fronted import Fronted
 from tests.integration.hosts.hosts import (
     Address,
     ClaudeCode,
@@ -27,15 +29,8 @@ from tests.integration.hosts.hosts import (
 )
 from tests.integration.hosts.messages_model import MessagesModel
 from tests.integration.hosts.responses_model import ResponsesModel
-from tests.integration.hosts.scene import entity
-from tests.integration.hosts.script import ANTHROPIC, MEMO, OPENAI
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tests.integration.hosts.fronted import Fronted
-    from tests.integration.hosts.scene import Scene
-    from tests.integration.hosts.script import CallGiven, ModelServer
+from tests.integration.hosts.scene import Scene, entity
+from tests.integration.hosts.script import ANTHROPIC, MEMO, OPENAI, CallGiven, ModelServer
 
 ANTHROPIC_SDK: Final = "2.11.0"
 OPENAI_SDK: Final = "3.52.0"

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.integration.hosts.fronted import Fronted
-    from tests.integration.hosts.views import Json, Value
+from tests.integration.hosts.fronted import Fronted
+from tests.integration.hosts.views import Json, Value
 
 _OWN: Final = (
     # Claude Code, Codex: sessions, threads, turns, installations.

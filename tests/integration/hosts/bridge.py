@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from aiohttp import web
 
 from tests.evaluate.free_port import on_free_port
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
 
 Json = dict[str, Any]
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from aiohttp import web
 
 from tests.integration.hosts.script import OPENAI, CallGiven, Script, ToolResult
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 Json = dict[str, Any]
 _USAGE = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}

@@ -5,14 +5,12 @@ What its tools wrote is on this disk, so a test looks at the files and not at wh
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from tests.integration.hosts.messages_model import MessagesModel
 from tests.integration.hosts.script import MEMO
 from tests.integration.hosts.working_day import LastSaid, Turn
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 RULES: Final = """\
 # Rules

@@ -7,24 +7,18 @@ agent --[agent]--> model                                direct
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
-from tests.integration.hosts.guarded import settings_text
-from tests.integration.hosts.http_tee import HttpTee, http_tee
-from tests.integration.hosts.script import ANTHROPIC, OPENAI, serving
+from proxy.compose.app import Composition
+from proxy.settings.table import Raw
+from tests.integration.hosts.guarded import Table, settings_text
+from tests.integration.hosts.http_tee import HttpExchange, HttpTee, http_tee
+from tests.integration.hosts.script import ANTHROPIC, OPENAI, ModelServer, serving
+from tests.integration.hosts.views import Value
 from tests.integration.running import AGENT_KEY, Running, running
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from proxy.compose.app import Composition
-    from proxy.settings.table import Raw
-    from tests.integration.hosts.guarded import Table
-    from tests.integration.hosts.http_tee import HttpExchange
-    from tests.integration.hosts.script import ModelServer
-    from tests.integration.hosts.views import Value
 
 # What the operator has and no agent: it goes upstream in the place of the agent's own key.
 PROVIDER_KEY: Final = "provider-key-0123456789"

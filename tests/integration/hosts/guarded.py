@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tests.integration.cli_process import ROOT
 from tests.integration.clients.process import PATH
 from tests.integration.hosts.http_tee import HttpTee, http_tee
+from tests.integration.hosts.scene import Scene
 from tests.integration.running import AGENT_KEY, Running, running
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
-
-    from tests.integration.hosts.scene import Scene
 
 HERE: Final = Path(__file__).parent
 NOTES_MAP: Final = HERE / "notes_map.toml"

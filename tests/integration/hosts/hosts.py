@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
 
 import msgspec
 
@@ -13,10 +15,6 @@ from tests.integration.clients.process import Conversed, conversing, run_client
 from tests.integration.hosts.messages_model import MessagesModel
 from tests.integration.hosts.responses_model import ResponsesModel
 from tests.integration.hosts.script import ModelServer, ToolResult, calling, serving
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 CLAUDE_CODE = "2.1.332"
 CODEX = "0.171.0"

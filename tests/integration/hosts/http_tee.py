@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import aiohttp
 import msgspec
 from aiohttp import web
 
 from tests.evaluate.free_port import on_free_port
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
 
 # What belongs to one connection and not to the message (RFC 9110, section 7.6.1), and lengths.
 _HOP = {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from aiohttp import web
 
@@ -15,9 +16,6 @@ from tests.integration.hosts.script import (
     ToolResult,
     send_events,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 Json = dict[str, Any]
 _WAIT = "WaitForMcpServers"

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import aiohttp
 
 from tests.integration.clients.environments import python_environment
 from tests.integration.clients.mcp_clients import MCP2
 from tests.integration.hosts.scene import HERE
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
 
 _STARTS_S = 60.0
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from tests.integration.clients.process import PATH
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping, Sequence
-    from pathlib import Path
 
 Json = dict[str, Any]
 _ANSWERS_S = 60.0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from aiohttp import web
 
@@ -16,9 +17,6 @@ from tests.integration.hosts.script import (
     ToolResult,
     send_events,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 Json = dict[str, Any]
 # How a program of code mode makes a call and prints what came of it.

@@ -10,18 +10,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from tests.evaluate.free_port import on_free_port
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-
-    from aiohttp.typedefs import Handler
 
 CallGiven = tuple[str, dict[str, Any]]
 """`server/tool` and arguments."""

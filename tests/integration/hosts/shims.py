@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.integration.cli_process import ROOT
 from tests.integration.clients.environments import node_environment
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _PACKAGE = "@modelcontextprotocol/server-memory"
 

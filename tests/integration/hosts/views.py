@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tests.integration.hosts.http_tee import HttpExchange
-    from tests.integration.hosts.scene import Said
+from tests.integration.hosts.http_tee import HttpExchange
+from tests.integration.hosts.scene import Said
 
 Json = dict[str, Any]
 Value: TypeAlias = "dict[str, Value] | list[Value] | str | float | bool | None"

@@ -9,17 +9,22 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from tests.integration.hosts.messages_model import MessagesModel
 from tests.integration.hosts.scene import entity
-from tests.integration.hosts.script import MEMO, Reply, Script, calling, directives
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from tests.integration.hosts.script import CallGiven, Directive, ToolResult
+from tests.integration.hosts.script import (
+    MEMO,
+    CallGiven,
+    Directive,
+    Reply,
+    Script,
+    ToolResult,
+    calling,
+    directives,
+)
 
 TEA: Final = "I prefer green tea in the morning."
 SEAT: Final = "I always take window seats on trains."

@@ -5,16 +5,14 @@ from __future__ import annotations
 import socket
 import subprocess
 import time
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import pytest
 
 from tests.integration.clients.environments import python_environment
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-    from pathlib import Path
 
 START_S: Final = 120.0
 

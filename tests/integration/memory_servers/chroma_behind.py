@@ -5,17 +5,13 @@ from __future__ import annotations
 import json
 import struct
 from base64 import b64encode
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-    from pathlib import Path
-
-    from proxy.compose.app import Composition
-    from tests.integration.running import Running
+from proxy.compose.app import Composition
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
 
 TENANTS = "/api/v2/tenants"
 DEFAULT = f"{TENANTS}/default_tenant/databases/default_database/collections"

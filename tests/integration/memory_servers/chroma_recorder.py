@@ -10,17 +10,15 @@ import asyncio
 import json
 import struct
 from base64 import b64decode
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import web
 
 from tests.evaluate.free_port import on_free_port
 from tests.integration.memory_servers.chroma_behind import DEFAULT
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
 
 UUID = "0b5e1c6a-3f0e-4f2b-9b53-2b1d6f6f1a11"
 PATH = f"{DEFAULT}/{UUID}"

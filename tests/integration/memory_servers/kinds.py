@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
+
+import aiohttp
 
 from tests.integration.memory_servers.chroma_behind import DEFAULT, TENANTS, vector
-
-if TYPE_CHECKING:
-    import aiohttp
 
 Json = dict[str, Any]
 

@@ -11,16 +11,14 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
 from tests.integration.clients.environments import exact_environment
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 PINS: Final = (
     "langgraph-cli[inmem]==0.4.40",

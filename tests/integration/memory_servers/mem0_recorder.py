@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import web
 
 from tests.evaluate.free_port import on_free_port
 from tests.integration.memory_servers.recorder import Fault, Recorded
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping
 
 ROUTES = Path(__file__).parents[2] / "unit/proxy/backends/mem0_server/routes_8d5b7865.json"
 AT = "2026-11-20T15:55:06.192058+00:00"

@@ -6,14 +6,12 @@ It answers the routes of the store as the captures of `langgraph-api` 0.16.7 do.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from aiohttp import web
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
 
 AT = "2026-11-20T16:07:38.271781+00:00"
 # How long a write waits for another read before it is done, where a test asks for that.

@@ -10,15 +10,13 @@ import hashlib
 import json
 import math
 import re
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from aiohttp import web
 
 from tests.evaluate.free_port import on_free_port
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
 
 Json = dict[str, Any]
 DIMENSION: Final = 1_536

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 from aiohttp import web
 
 from tests.evaluate.free_port import on_free_port
 from tests.integration.models import chat, messages, responses
-from tests.integration.models.script import next_move
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
-
-    from tests.integration.models.script import Context, Move
+from tests.integration.models.script import Context, Move, next_move
 
 Json = dict[str, Any]
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 from tests.integration.mcp_bench import META, call, modern, notification, request, stateless_head
 from tests.integration.mcp_server import result
-from tests.integration.recorded.memory_server import BROKEN, LOST, UNKNOWN, UNTOLD
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from tests.integration.recorded.memory_server import MemoryServer
-    from tests.integration.recorded.recorder import Recorder, Seen
-    from tests.integration.recorded.world import World
+from tests.integration.recorded.memory_server import BROKEN, LOST, UNKNOWN, UNTOLD, MemoryServer
+from tests.integration.recorded.recorder import Recorder, Seen
+from tests.integration.recorded.world import World
 
 Json = dict[str, Any]
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import web
 
 from tests.integration.mcp_server import META, Server, result
-
-if TYPE_CHECKING:
-    from tests.integration.recorded.recorder import SentUpstream
+from tests.integration.recorded.recorder import SentUpstream
 
 Json = dict[str, Any]
 # Beside tools of the reference server one that its map does not know.

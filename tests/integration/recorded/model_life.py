@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from tests.integration.model_bench import APIS, PATHS, asking, call
-from tests.integration.models.server import Fault
+from tests.integration.models.server import Fault, ScriptedModel
+from tests.integration.recorded.recorder import Recorder, Seen, SentUpstream
 from tests.integration.running import AGENT_KEY
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tests.integration.models.server import ScriptedModel
-    from tests.integration.recorded.recorder import Recorder, Seen, SentUpstream
 
 Json = dict[str, Any]
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tests.integration.recorded.recorder import Recorder
+from tests.integration.recorded.world import World
 from tests.integration.running import AGENT_KEY
-
-if TYPE_CHECKING:
-    from tests.integration.recorded.recorder import Recorder
-    from tests.integration.recorded.world import World
 
 Json = dict[str, Any]
 

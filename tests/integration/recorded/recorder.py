@@ -6,20 +6,16 @@ import base64
 import hashlib
 import json
 import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 
 from tests.integration.recorded.recording import Leaf, Recording, Sent, Step
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from tests.integration.recorded.world import World
-    from tests.integration.running import Running
+from tests.integration.recorded.world import World
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running
 
 Json = dict[str, Any]
 BETWEEN_STEPS_S: Final = 1.25

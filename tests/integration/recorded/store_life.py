@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from proxy.dialects.mcp.message import encode
+from proxy.dialects.mcp.message import Message, encode
 from proxy.dialects.mcp.store.calls import StoreTools
 from proxy.dialects.mcp.store.protocol import StoreProtocol
 from proxy.guard.client import GuardClient
@@ -15,14 +16,8 @@ from proxy.mcp.store_server import StoreServer
 from proxy.settings.tool_maps import STORE_MAP, load_map
 from tests.integration.mcp_bench import call, modern, notification, request
 from tests.integration.recorded.mcp_life import EVIL, GOOD, entity
-from tests.integration.recorded.recorder import BETWEEN_STEPS_S
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from proxy.dialects.mcp.message import Message
-    from tests.integration.recorded.recorder import Recorder
-    from tests.integration.recorded.world import World
+from tests.integration.recorded.recorder import BETWEEN_STEPS_S, Recorder
+from tests.integration.recorded.world import World
 
 Json = dict[str, Any]
 

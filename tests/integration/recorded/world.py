@@ -13,12 +13,10 @@ import os
 import secrets
 import threading
 from collections import Counter
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 from unittest import mock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
 
 _T = TypeVar("_T")
 _LONG_S: Final = 1.0

@@ -9,18 +9,15 @@ import os
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
 from unittest import mock
 
 import msgspec
 
 from proxy.cli.entry import main
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from tests.integration.recorded.world import World
+from tests.integration.recorded.world import World
 
 BETWEEN_LINES_S: Final = 1.25
 _COLUMNS: Final = "100"

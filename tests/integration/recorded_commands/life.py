@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from policy.after.case_steps import CaseStep
 from policy.gate import GATE
@@ -13,14 +14,9 @@ from tests.integration.model_bench import MODEL_KEY, PATHS, asking, call
 from tests.integration.models.server import scripted_model
 from tests.integration.recorded.lives import composition
 from tests.integration.recorded.model_life import FORGET, TOOL, answered
+from tests.integration.recorded.world import World
 from tests.integration.recorded_commands.desk import Desk
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.recorded.world import World
-    from tests.integration.running import Running
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
 
 Json = dict[str, Any]
 

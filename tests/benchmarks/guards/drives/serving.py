@@ -7,10 +7,8 @@ import json
 import shutil
 import sys
 import tempfile
-from typing import TYPE_CHECKING, TypedDict
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import TypedDict
 
 # As `tests/evaluate/suite/protocol.py` has them, without what only that process has. Two of the
 # keys are words of the language.
