@@ -6,8 +6,9 @@ import ast
 import importlib
 import pkgutil
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -16,9 +17,6 @@ from proxy.admin.wire.operator_routes import ROUTES
 from proxy.cli.parser import commands
 from proxy.settings.load import setting_table
 from storage.tables.lmdb_store import TABLES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SHIPPED: Final = ("policy", "proxy", "storage", "telemetry")

@@ -12,11 +12,13 @@ import asyncio
 import sys
 import tempfile
 import threading
+from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from http import HTTPStatus
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from types import FrameType
+from typing import Final
 
 import msgspec
 from aiohttp import web
@@ -25,10 +27,6 @@ from tests.benchmarks import model
 from tests.figures.counting import ROOT, SHIPPED
 from tests.integration.mcp_bench import call, notification, request
 from tests.integration.running import AGENT_KEY, Json, Running, running
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
-    from types import FrameType
 
 ROUNDS: Final = 5
 TURNS: Final = (5, 200)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import ast
 import asyncio
 import json
-from typing import TYPE_CHECKING
+
+import pytest
 
 from tests.figures.__main__ import main
 from tests.figures.counting import Names, names, room, statements
 from tests.figures.path import TURNS, one_round
-
-if TYPE_CHECKING:
-    import pytest
 
 SOURCE = '''
 """A docstring is no statement."""

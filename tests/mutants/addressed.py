@@ -6,14 +6,10 @@ What is changed is a stretch of the source, so that everything around it stays a
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias, TypeVar
 
-from tests.mutants.mutant import Operator
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tests.mutants.mutant import Mutant
+from tests.mutants.mutant import Mutant, Operator
 
 _Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _Scope: TypeAlias = ast.Module | _Definition

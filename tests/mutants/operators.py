@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import ast
 import copy
-from typing import TYPE_CHECKING, Final, cast
+from collections.abc import Iterator
+from typing import Final, cast
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _COMPARED: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.Eq: ast.NotEq,

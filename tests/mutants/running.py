@@ -6,16 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.mutants.addressed import Misplaced, mutated
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-
-    from tests.mutants.mutant import Mutant
+from tests.mutants.mutant import Mutant
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGES: Final = ("policy", "proxy", "storage", "telemetry")

@@ -6,13 +6,11 @@ import importlib
 import multiprocessing
 import os
 import sys
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 _LIBRARIES: Final = (
     "hypothesis",

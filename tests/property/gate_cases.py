@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from policy.canonical import canonical_bytes, digest_of
 from policy.checks import Check, Finding, aim_of
@@ -34,9 +35,6 @@ from policy.model import (
 )
 from policy.ruleset import Ruleset, parse_ruleset
 from policy.trust.ladder import TrustLevel, TrustState
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 DEFAULT_TOML = (Path(__file__).resolve().parents[2] / "policy" / "default.toml").read_text()
 RULESET = parse_ruleset(DEFAULT_TOML, epoch=7)

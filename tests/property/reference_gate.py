@@ -10,17 +10,15 @@ only then looks for the one that decides.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import rfc8785
 
+from policy.facts import Facts
+from policy.model import Candidate
+from policy.ruleset import Ruleset
 from policy.verdict import Reason
-
-if TYPE_CHECKING:
-    from policy.facts import Facts
-    from policy.model import Candidate
-    from policy.ruleset import Ruleset
 
 # Design section 6: y admitted, + enhanced, T token, n refused.
 TABLE = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,9 +15,6 @@ from storage.audit import (
     verify_consistency,
     verify_inclusion,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SIZE_MAX = 600
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from policy.facts import BudgetState, Facts
 from policy.gate import GATE
-from policy.model import Basis, ChangeKind, MemoryClass, SourceKind
+from policy.model import Basis, Candidate, ChangeKind, MemoryClass, SourceKind
 from policy.ruleset import Cell, Matrix, OverBudget, Ruleset
 from policy.trust.ladder import TrustLevel, TrustState
 from policy.verdict import Admit, Hold, Reject, Verdict
@@ -28,9 +28,6 @@ from tests.property.gate_cases import (
     case_of,
     cases,
 )
-
-if TYPE_CHECKING:
-    from policy.model import Candidate
 
 # Primes, so that the share of the quick suite walks through every value of every dimension.
 FULL_STRIDE = 7

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.dialects.mcp.maps import Shown
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.settings.tool_maps import shipped_map
 from tests.unit.proxy.dialects.mcp.sifting import sifted, withheld
-
-if TYPE_CHECKING:
-    from proxy.dialects.mcp.maps import Shown
-    from proxy.dialects.strict_json.strict import JsonValue
 
 TEXT: JsonValue = {"type": "string"}
 

@@ -13,7 +13,9 @@ import asyncio
 import itertools
 import json
 import os
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from pathlib import Path
+from typing import Final, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -38,26 +40,19 @@ from proxy.dialects.model.memory_tools import OfferedTools
 from proxy.dialects.model.tools import tools_of
 from proxy.dialects.model.transcript import ModelCall
 from proxy.dialects.native.dialect import Native
+from proxy.dialects.strict_json.tolerant import Json
 from proxy.model.files_judged import ConversationFiles
 from proxy.model.memory_seam import Asked, Prepared
 from proxy.seams.guard import GuardedCall, Item, Join
-from proxy.seams.operation import EarlierText, HttpRequest, Write
+from proxy.seams.operation import EarlierText, HttpRequest, Write, WrittenItem
 from proxy.settings.tool_maps import maps_of_models
 from storage.audit import VerdictLeaf, decode_leaf
 from tests.conftest import HEAVY
-from tests.unit.proxy.editing import desk
+from tests.unit.proxy.editing import Desk, desk
 from tests.unit.proxy.guarded import BY
 from tests.unit.proxy.ledgers import assistant, reply, result, user
 from tests.unit.proxy.wired import TRACE
 from tests.unit.storage.opening import RULESET
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Generator
-    from pathlib import Path
-
-    from proxy.dialects.strict_json.tolerant import Json
-    from proxy.seams.operation import WrittenItem
-    from tests.unit.proxy.editing import Desk
 
 EXAMPLES: Final = int(os.environ.get("MNEMOGATE_DOORS", "2000" if HEAVY else "400"))
 # A mark counts over `--timeout`, so the time is given by the number of examples.

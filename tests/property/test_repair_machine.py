@@ -14,7 +14,6 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -28,7 +27,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from policy.model import ChangeKind, Principal, PrincipalId, Scope
+from policy.model import ChangeKind, MemoryId, Principal, PrincipalId, Scope
 from policy.query import EVERYTHING
 from storage.embedded import EmbeddedOptions
 from storage.features.incidents import Past, Reach
@@ -44,9 +43,6 @@ from tests.unit.storage.opening import (
     candidate_of,
     submission_of,
 )
-
-if TYPE_CHECKING:
-    from policy.model import MemoryId
 
 WRITERS = tuple(Principal(principal_id=PrincipalId(name), tenant=TENANT) for name in ("ada", "eve"))
 # Hours of patience: on a loaded machine the process may stand still for longer than a user waits.

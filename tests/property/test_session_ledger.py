@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from policy.labels.seen import Seen
+from proxy.dialects.strict_json.tolerant import Json
+from proxy.ledger.sessions import Entered
 from proxy.seams.guard import Join
 from tests.unit.proxy.ledgers import ADA, Clock, Ledger, assistant, call, kept, reply, result, user
-
-if TYPE_CHECKING:
-    import random
-
-    from policy.labels.seen import Seen
-    from proxy.dialects.strict_json.tolerant import Json
-    from proxy.ledger.sessions import Entered
 
 _QUIET = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # What one turn of an agent does: a person speaks, a page is read, something is written.

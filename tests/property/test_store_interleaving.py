@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import tempfile
 import threading
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policy.model import (
+    Candidate,
     ChangeKind,
     Claims,
     MemoryClass,
@@ -25,7 +26,8 @@ from policy.model import (
 )
 from policy.query import EVERYTHING
 from policy.verdict import Reason
-from storage.values import Decision
+from storage.embedded import EmbeddedStore
+from storage.values import Decision, Outcome
 from tests.conftest import HEAVY
 from tests.unit.storage.opening import (
     OPERATOR,
@@ -36,13 +38,6 @@ from tests.unit.storage.opening import (
     vector_of,
     write,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-
-    from policy.model import Candidate
-    from storage.embedded import EmbeddedStore
-    from storage.values import Outcome
 
 # Same tenant, same nonces, same sentences: only the principal tells them apart.
 WRITERS = (

@@ -6,7 +6,6 @@ import asyncio
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import lmdb
 from hypothesis import settings
@@ -14,13 +13,21 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from policy import query
-from policy.model import ChangeKind, MemoryClass, Scope, SourceKind
+from policy.model import (
+    Candidate,
+    CandidateId,
+    ChangeKind,
+    MemoryClass,
+    MemoryId,
+    Scope,
+    SourceKind,
+)
 from policy.query import EVERYTHING, Compare, Field
 from policy.trust.ladder import NEWCOMER
 from policy.verdict import Reason
 from storage.errors import StoreUnavailable
 from storage.features.trust.trust_intake import RestoreTrust
-from storage.values import Decision
+from storage.values import Decision, Outcome
 from tests.unit.storage.opening import (
     BY,
     OPERATOR,
@@ -32,10 +39,6 @@ from tests.unit.storage.opening import (
     vector_of,
     write,
 )
-
-if TYPE_CHECKING:
-    from policy.model import Candidate, CandidateId, MemoryId
-    from storage.values import Outcome
 
 USERS = st.sampled_from(["ada", "bob"])
 WORDS = st.text(alphabet="abcdefgh ", min_size=1, max_size=12).map(lambda text: f"note {text}")

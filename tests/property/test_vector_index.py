@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from storage.derived.vectors.faiss_index import VectorIndex
-
-if TYPE_CHECKING:
-    from storage.derived.vectors.faiss_index import Floats
+from storage.derived.vectors.faiss_index import Floats, VectorIndex
 
 DIMENSION = 3
 SEGMENT = 5

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.withheld.flow import Flow
-from policy.withheld.matching import Looking, Sight, StoredText, Withheld
+from policy.withheld.matching import Looking, Sight, Span, StoredText, Withheld
 from policy.withheld.words import RUN, Printer, prints_of, words_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from policy.withheld.matching import Span
 
 PRINTER = Printer(b"p" * 32)
 INSTEAD = "\u2026"

@@ -7,10 +7,10 @@ import re
 import shlex
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from policy.ruleset import Ruleset
 from policy.verdict import Reason
 from proxy.cli.exits import Exit
 from proxy.cli.parser import build_parser, commands
@@ -29,9 +29,6 @@ from telemetry.events import StoreGauges
 from telemetry.metrics import Metrics
 from tests.benchmarks.__main__ import arguments as bench_arguments
 from tests.benchmarks.__main__ import sections as bench_sections
-
-if TYPE_CHECKING:
-    from policy.ruleset import Ruleset
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted(

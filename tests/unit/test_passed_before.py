@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import pytest
 
 from tests.passed_before import REASON, ROOT, SAME_FILES, digest_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CONFTEST: Final = """
 import os

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 import pytest
 
 from policy.facts import TargetState, TokenState
 from policy.gate import GATE
 from policy.labels.derive import is_lowered
-from policy.model import Basis, ChangeKind, MemoryClass, MemoryStatus, SourceKind
+from policy.model import Basis, ChangeKind, MemoryClass, MemoryStatus, Reading, SourceKind
 from policy.ruleset import Cell
 from policy.trust.ladder import TrustLevel
 from policy.verdict import Admit, Hold, Reason, Reject
 from tests.property.gate_cases import READINGS, RULESET, Labels, case_of
-
-if TYPE_CHECKING:
-    from policy.model import Reading
 
 NAMED = Labels(
     source=SourceKind.TOOL_RESULT,

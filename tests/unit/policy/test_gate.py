@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 import pytest
 
-from policy.checks import STEPS, Objection, Step
-from policy.facts import NonceState, TokenState
+from policy.checks import STEPS, Aim, Finding, Objection, Step
+from policy.facts import Facts, NonceState, TokenState
 from policy.gate import GATE, Gate
 from policy.model import Basis, Candidate, MemoryClass, SourceKind
 from policy.trust.ladder import NEWCOMER, TrustLevel, TrustState, after_violation
@@ -21,10 +19,6 @@ from tests.property.gate_cases import (
     Labels,
     case_of,
 )
-
-if TYPE_CHECKING:
-    from policy.checks import Aim, Finding
-    from policy.facts import Facts
 
 # A write at L1 by an operator: it needs every fact there is, and lands when all are there.
 FULL = Labels(

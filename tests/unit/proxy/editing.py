@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, nullcontext
-from typing import TYPE_CHECKING
+from pathlib import Path
 from unittest.mock import patch
 
 import msgspec
 
 from policy.gate import GATE, Gate
 from policy.labels.forwarded_call import MCP
-from policy.model import Channel
+from policy.model import Channel, Principal
 from proxy.dialects.model.anthropic import messages as anthropic
 from proxy.dialects.model.memory_tools import Maps, OfferedTools
 from proxy.dialects.model.tools import Declared
 from proxy.dialects.model.transcript import ModelCall
+from proxy.dialects.strict_json.tolerant import Json
 from proxy.guard.local import Guarding
 from proxy.guard.showing import ShowingNotes
 from proxy.guard.sieve import Sieve
@@ -24,15 +26,7 @@ from proxy.settings.tool_maps import maps_of_models
 from tests.unit.proxy.guarded import AGENT, Clock, NoPage
 from tests.unit.proxy.ledgers import Clock as Time
 from tests.unit.proxy.ledgers import assistant, reply, result, user
-from tests.unit.proxy.wired import wired
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-    from pathlib import Path
-
-    from policy.model import Principal
-    from proxy.dialects.strict_json.tolerant import Json
-    from tests.unit.proxy.wired import Wired
+from tests.unit.proxy.wired import Wired, wired
 
 PAGE = "The harbour office is closed on Mondays. Boats longer than nine metres moor at quay seven."
 

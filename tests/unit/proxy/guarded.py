@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from policy.gate import GATE, Gate
 from policy.labels.forwarded_call import MCP
-from policy.model import ChangeKind, Channel, Principal, PrincipalId, Tenant
+from policy.model import CandidateId, ChangeKind, Channel, MemoryId, Principal, PrincipalId, Tenant
 from proxy.guard.local import Guarding
 from proxy.guard.showing import ShowingNotes
 from proxy.guard.sieve import Sieve
 from proxy.ledger.sessions import Sessions
 from proxy.seams.guard import GuardedCall, Item
+from storage.embedded import EmbeddedStore
 from tests.unit.proxy.wired import Wired, wired
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-    from pathlib import Path
-
-    from policy.model import CandidateId, MemoryId
-    from storage.embedded import EmbeddedStore
 
 TENANT = Tenant("default")
 AGENT = Principal(principal_id=PrincipalId("agent-1"), tenant=TENANT)

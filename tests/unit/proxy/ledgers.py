@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from policy.labels.seen import Seen
 from policy.model import (
     Basis,
     CandidateId,
@@ -20,20 +21,14 @@ from policy.model import (
 from policy.trust.ladder import TrustState
 from proxy.dialects.model.anthropic import messages as anthropic
 from proxy.dialects.model.transcript import ModelCall, ModelReply
-from proxy.ledger.sessions import Sessions
+from proxy.dialects.strict_json.tolerant import Json
+from proxy.ledger.sessions import Entered, Sessions
+from proxy.seams.guard import Join
 from proxy.seams.surroundings import Surroundings
+from storage.interfaces import SessionLog
 from storage.session_log.frames import FrameKeys
 from storage.session_log.log import open_session_log, prints_key
 from storage.values import Decision, Outcome
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from policy.labels.seen import Seen
-    from proxy.dialects.strict_json.tolerant import Json
-    from proxy.ledger.sessions import Entered
-    from proxy.seams.guard import Join
-    from storage.interfaces import SessionLog
 
 KEY = b"k" * 32
 ADA = Principal(principal_id=PrincipalId("key:ada"), tenant=Tenant("harbour"))

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from policy.gate import Gate
 from proxy.compose.agent_memory import convictions_of
 from proxy.embed.embedding import resolve_embedder
 from proxy.intercept.budgets import Budgets, Topics
 from proxy.intercept.interceptor import Writing
 from proxy.intercept.promotion import TokenVerifier
 from proxy.intercept.shadow import Shadow
+from proxy.seams.embedder import Embedder
+from proxy.seams.ledger import Sees
 from proxy.seams.pace import Pace
 from proxy.seams.surroundings import Surroundings
+from proxy.seams.withholding import Watches
 from storage.embedded import EmbeddedStore, open_embedded
+from storage.interfaces import MemoryReader
 from telemetry.events import Event, TraceContext
 from tests.unit.storage.opening import RULESET, Bench
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-    from pathlib import Path
-
-    from policy.gate import Gate
-    from proxy.seams.embedder import Embedder
-    from proxy.seams.ledger import Sees
-    from proxy.seams.withholding import Watches
-    from storage.interfaces import MemoryReader
 
 NOW_MS = 1_750_000_000_000
 TRACE = TraceContext(trace_id="0a" * 16, span_id="0b" * 8)

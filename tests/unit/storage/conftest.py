@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from storage.embedded import EmbeddedStore
 from tests.unit.storage.opening import Bench
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from storage.embedded import EmbeddedStore
 
 
 @pytest.fixture

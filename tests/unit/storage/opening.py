@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import lmdb
 import numpy as np
@@ -30,12 +30,7 @@ from policy.ruleset import parse_ruleset
 from storage.embedded import EmbeddedOptions, EmbeddedStore, open_embedded
 from storage.tables.codec import frame
 from storage.tables.lmdb_store import META, TABLES
-from storage.values import Submission
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from storage.values import Outcome
+from storage.values import Outcome, Submission
 
 DIMENSION = 8
 EMBEDDER = "test-8d"

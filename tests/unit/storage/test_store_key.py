@@ -5,22 +5,17 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from storage.errors import StoreCorrupt
-from storage.tables.codec import encode
+from storage.tables.codec import StoreHeader, encode
 from storage.tables.read_only import read_only
 from storage.upkeep.offline import EmbeddedFiles
 from storage.values import Decision
 from tests.unit.storage.opening import Bench, put_header, say
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from storage.tables.codec import StoreHeader
 
 
 @pytest.fixture

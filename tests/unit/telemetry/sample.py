@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from telemetry.events import (
+    Event,
     ModelServed,
     ReadServed,
     RequestServed,
@@ -14,9 +13,6 @@ from telemetry.events import (
     TraceContext,
     VerdictRecorded,
 )
-
-if TYPE_CHECKING:
-    from telemetry.events import Event
 
 STARTED_NS = 1_700_000_000_000_000_000
 

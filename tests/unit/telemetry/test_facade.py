@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,9 +13,6 @@ from telemetry import logs
 from telemetry.facade import Telemetry
 from telemetry.settings import TelemetrySettings
 from tests.unit.telemetry.sample import EVENTS, REJECT, REQUEST
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ import json
 import logging
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,9 +21,6 @@ from hypothesis import strategies as st
 
 from telemetry import logs, pipe
 from tests.unit.telemetry import sample
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CANARY = "canary-7f3a"
 ROOT = Path(__file__).resolve().parents[3]

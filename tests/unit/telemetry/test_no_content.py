@@ -11,14 +11,12 @@ import msgspec
 import pytest
 
 from telemetry import events, vocabulary
+from telemetry.events import Event
 from telemetry.logs import JsonLines, event_name, fields_of, level_of
 from telemetry.metrics import Metrics
 from telemetry.settings import TelemetrySettings
 from telemetry.tracing import resource_of, spans_of
 from tests.unit.telemetry import sample
-
-if typing.TYPE_CHECKING:
-    from telemetry.events import Event
 
 # Every string that an event may carry, and what keeps content out of it. A new field has to be
 # entered here, by somebody who has thought about what can be in it.

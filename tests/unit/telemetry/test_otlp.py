@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 import pytest
 from hypothesis import given
@@ -12,13 +10,11 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan
 
+from telemetry.events import Event
 from telemetry.otlp import Envelope, encoded_span
 from telemetry.settings import TelemetrySettings
 from telemetry.tracing import SCOPE, resource_of, spans_of
 from tests.unit.telemetry import sample
-
-if TYPE_CHECKING:
-    from telemetry.events import Event
 
 RESOURCE = resource_of(TelemetrySettings(service_version="1", resource=(("a.b", "ü" * 200),)))
 

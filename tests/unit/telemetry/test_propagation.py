@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from telemetry.events import TraceContext
 from telemetry.propagation import Traces, format_traceparent, recorded_id, recorded_parts
-
-if TYPE_CHECKING:
-    from telemetry.events import TraceContext
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 SPAN = "b7ad6b7169203331"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -24,10 +24,7 @@ from policy.after.attribution import (
 from policy.verdict import InvariantBroken
 from tests.evaluate.questions import questions_max
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Fails = Callable[[frozenset[str]], bool]
+Fails = Callable[[frozenset[str]], bool]
 
 ONCE = Limits(deterministic=True)
 

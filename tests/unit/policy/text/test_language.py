@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
 from policy.labels.derive import read_text
 from tests.unit.policy import attack_texts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @pytest.mark.parametrize("text", attack_texts.OBFUSCATED)

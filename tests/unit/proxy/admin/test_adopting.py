@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
 
-from policy.model import MemoryClass, SourceKind, Tenant
+from policy.model import Memory, MemoryClass, SourceKind, Tenant
 from policy.query import EVERYTHING
 from policy.ruleset import Cell
 from proxy.admin.adopting import Adopting
 from proxy.admin.operator_call import OperatorCall
-from proxy.admin.wire.upkeep import AdoptRequest
+from proxy.admin.wire.upkeep import AdoptedView, AdoptRequest
 from proxy.seams.faults import MalformedRequest
 from storage.audit import ResultLeaf, VerdictLeaf, decode_leaf
 from telemetry.events import TraceContext
 from tests.unit.proxy.guarded import AGENT, BY, GOOD, SERVER, STEERING, Guarded, guarded, item
 from tests.unit.storage.opening import OPERATOR
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from policy.model import Memory
-    from proxy.admin.wire.upkeep import AdoptedView
 
 HERS = SourceKind.USER_INPUT
 

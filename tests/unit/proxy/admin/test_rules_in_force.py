@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -12,15 +14,9 @@ from policy.verdict import Reason
 from proxy.admin.rules_in_force import Rules, parse_rules
 from proxy.seams.faults import RulesetRefused
 from proxy.settings.load import SettingsError
-from storage.audit import OperatorLeaf, VerdictLeaf, decode_leaf
+from storage.audit import Leaf, OperatorLeaf, VerdictLeaf, decode_leaf
+from storage.embedded import EmbeddedStore
 from tests.unit.storage.opening import RULESET_TEXT, Bench, candidate_of, submission_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from storage.audit import Leaf
-    from storage.embedded import EmbeddedStore
 
 BY: Final = PrincipalId("operator-1")
 STRICTER: Final = RULESET_TEXT.replace(

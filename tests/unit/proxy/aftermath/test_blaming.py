@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -20,15 +21,17 @@ from proxy.aftermath.blaming import ON_CONVICTION, Blaming
 from proxy.aftermath.judges import Judges
 from proxy.aftermath.replay import NothingKept, Replays
 from proxy.model.replaying import ModelReplays
-from proxy.seams.cases import OnConviction, Opinion, Signal
+from proxy.seams.cases import AsksJudges, OnConviction, Opinion, ShownMemory, Signal
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.surroundings import Surroundings
 from proxy.settings.after import ReplaySettings
 from storage.audit import IncidentLeaf, decode_leaf
+from storage.embedded import EmbeddedStore
+from storage.features.cases import Case
 from storage.features.recalls import Recall, Recalled
 from storage.features.registered import PutAnchor
 from storage.values import Anchor
-from telemetry.events import IncidentStepped
+from telemetry.events import Event, IncidentStepped
 from tests.conformance.canary import new_canary
 from tests.unit.storage.features.cases.test_wrong_answers import FETCHED
 from tests.unit.storage.features.incidents.test_isolation import id_of
@@ -45,15 +48,6 @@ from tests.unit.storage.opening import (
     vector_of,
     write,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from proxy.seams.cases import AsksJudges, ShownMemory
-    from storage.embedded import EmbeddedStore
-    from storage.features.cases import Case
-    from telemetry.events import Event
 
 QUESTION = vector_of("where is the office")
 HIDES = OnConviction(judges_propose=False)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -14,18 +15,13 @@ from policy.after.signals import Grade, SignalKind
 from policy.gate import GATE
 from policy.model import ChangeKind, Channel, MemoryId, Principal, PrincipalId, Tenant
 from proxy.aftermath.feedback import PER_DAY_MAX, TakingFeedback
+from proxy.seams.cases import Signal
 from proxy.seams.faults import MalformedRequest, NotFound, RateLimited
 from proxy.seams.operation import GiveFeedback, Proposal
 from storage.features.failures import Failure
+from storage.features.recalls import Reply
 from tests.unit.proxy.wired import TRACE, Wired, wired
 from tests.unit.storage.opening import AGENT, OPERATOR
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-    from pathlib import Path
-
-    from proxy.seams.cases import Signal
-    from storage.features.recalls import Reply
 
 PERSON = Principal(principal_id=PrincipalId("ada"), tenant=AGENT.tenant, channel=Channel.USER)
 SECRET = "the vault code is 7319"

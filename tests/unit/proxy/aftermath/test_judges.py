@@ -6,10 +6,11 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from ipaddress import ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -19,8 +20,6 @@ from proxy.seams.cases import Opinion, ShownMemory
 from proxy.settings.judge_tables import JudgeTable, judge_tables
 from proxy.settings.values import BadValue
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
 MEMORIES = (ShownMemory(id="m1", text="Refunds take 90 days."),)
 YES, UNKNOWN = Opinion(fails=True), Opinion(fails=None)
 LOOPBACK = (ip_network("127.0.0.0/8"),)

@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,7 +17,15 @@ from policy.after.closure import Act, Relation
 from policy.after.matchers import Applies, Matcher
 from policy.after.parole import PROBATION_RECALLS, Against, TrialStep
 from policy.after.signals import SignalKind
-from policy.model import ChangeKind, MemoryClass, Principal, PrincipalId, Scope, SourceKind
+from policy.model import (
+    ChangeKind,
+    MemoryClass,
+    MemoryId,
+    Principal,
+    PrincipalId,
+    Scope,
+    SourceKind,
+)
 from policy.query import EVERYTHING
 from policy.trust.ladder import TrustLevel
 from proxy.aftermath.blaming import Blaming
@@ -25,11 +35,13 @@ from proxy.aftermath.replay import Replays
 from proxy.aftermath.rules import Spoken
 from proxy.aftermath.trial import Trials
 from proxy.model.replaying import ModelReplays
-from proxy.seams.cases import RULES
+from proxy.seams.cases import RULES, AsksJudges
 from proxy.seams.surroundings import Surroundings
 from proxy.settings.after import ReplaySettings
 from storage.audit import OperatorLeaf, decode_leaf
+from storage.embedded import EmbeddedStore
 from storage.errors import MemoryMoved
+from storage.features.cases import Case
 from storage.features.parole import GrantParole
 from storage.features.quarantine.hiding import EndQuarantine, Quarantine
 from storage.features.registered import PutAnchor
@@ -55,15 +67,6 @@ from tests.unit.storage.opening import (
     submission_of,
     write,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from policy.model import MemoryId
-    from proxy.seams.cases import AsksJudges
-    from storage.embedded import EmbeddedStore
-    from storage.features.cases import Case
 
 DAY_MS = 86_400_000
 OLD, NEW = "The office door code is 66.", "The office door code is 11."

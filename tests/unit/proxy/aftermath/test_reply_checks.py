@@ -5,19 +5,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from policy.after.case_steps import CaseSignal, CaseStep
-from policy.model import Principal, PrincipalId
-from proxy.aftermath.blaming import ON_CONVICTION
+from policy.model import MemoryId, Principal, PrincipalId
+from proxy.aftermath.blaming import ON_CONVICTION, Blaming
 from proxy.aftermath.reply_checks import REPLIES_OF_ONE_MAX, ReplyChecks
 from proxy.aftermath.rule_signals import RULE_DAY_MAX, RuleSignals
 from proxy.aftermath.screening import KnownRules
 from proxy.seams.cases import OnConviction, WrongReply
 from proxy.seams.surroundings import Surroundings
+from storage.embedded import EmbeddedStore
 from storage.errors import StoreUnavailable
 from storage.features.cases import Opening
 from storage.features.cases.case_records import MoveCase, OpenCase
@@ -26,14 +28,6 @@ from storage.features.registered import PutAnchor
 from tests.unit.proxy.aftermath.test_blaming import blaming, found, lie, truth
 from tests.unit.proxy.aftermath.test_screening import anchor
 from tests.unit.storage.opening import BY, TENANT, Bench
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
-    from pathlib import Path
-
-    from policy.model import MemoryId
-    from proxy.aftermath.blaming import Blaming
-    from storage.embedded import EmbeddedStore
 
 READER = Principal(principal_id=PrincipalId("reader"), tenant=TENANT)
 LIE = "The office door code is 66."

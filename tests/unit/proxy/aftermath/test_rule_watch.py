@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from policy.after.case_steps import CaseSignal, CaseStep
 from policy.after.matchers import Matcher
-from policy.model import Principal, PrincipalId, SourceKind
+from policy.model import Principal, PrincipalId, SourceKind, Tenant
 from policy.query import EVERYTHING
 from proxy.aftermath.canaries import Canaries
 from proxy.aftermath.rule_signals import RULE_DAY_MAX, WRITER_DAY_MAX, RuleSignals
@@ -18,6 +19,8 @@ from proxy.aftermath.rule_watch import LOOK_S, READS_MAX, RuleWatch
 from proxy.aftermath.screening import KnownRules
 from proxy.compose.periodic import every, repeating
 from proxy.seams.surroundings import Surroundings
+from storage.embedded import EmbeddedStore
+from storage.features.cases import Case
 from storage.features.registered import PutAnchor
 from storage.values import Anchor
 from tests.unit.proxy.aftermath.test_blaming import (
@@ -42,14 +45,6 @@ from tests.unit.storage.opening import (
     submission_of,
     write,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from policy.model import Tenant
-    from storage.embedded import EmbeddedStore
-    from storage.features.cases import Case
 
 DAY_MS = 86_400_000
 OTHER = Principal(principal_id=PrincipalId("agent-b"), tenant=TENANT)

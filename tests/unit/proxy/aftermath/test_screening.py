@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -12,16 +13,11 @@ from policy.after.matchers import Matcher
 from policy.model import Channel, MemoryId, Principal, PrincipalId, Scope, SourceKind, Tenant
 from policy.query import EVERYTHING
 from proxy.aftermath.screening import KnownRules, Screen, Screening
+from storage.embedded import EmbeddedStore
 from storage.features.registered import PutAnchor
 from storage.values import Anchor
 from tests.unit.proxy.aftermath.test_blaming import QUESTION, lie, truth
 from tests.unit.storage.opening import BY, OPERATOR, TENANT, Bench, say
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from storage.embedded import EmbeddedStore
 
 STATEMENT = "The office door code is 11."
 READER = Principal(principal_id=PrincipalId("reader"), tenant=TENANT)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
 from policy.model import CandidateId, ChangeKind
 from proxy.backends.kept_request import kept_request, request_again, strings_of, telling_names
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Unsettled
-
-if TYPE_CHECKING:
-    from proxy.dialects.strict_json.strict import JsonValue
 
 
 def again(arguments: str, pieces: tuple[str, ...]) -> tuple[str, str, object]:

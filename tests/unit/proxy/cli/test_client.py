@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
@@ -13,9 +13,6 @@ from proxy.admin.wire.review_queue import WAITING
 from proxy.admin.wire.store import HELD, HISTORY, KEY_ADD, MEMORIES, STATUS
 from proxy.cli.client import Operator
 from proxy.cli.exits import CommandFailed, Exit
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
 
 
 @asynccontextmanager

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import pairwise, repeat
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -15,9 +15,6 @@ from proxy.cli.list_trail import IDLE_MAX, ListTrail
 from proxy.seams.backend_listing import ListPart
 from proxy.seams.faults import UpstreamError
 from proxy.seams.operation import HttpRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 PAGE = 5
 ASKED = HttpRequest(method="GET", path="/list")

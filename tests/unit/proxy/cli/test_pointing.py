@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from proxy.cli.pointing import mcp_entries, pointed
 from proxy.settings.mcp import mcp_servers
 from proxy.settings.model import model_upstreams
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 URL = "http://127.0.0.1:7077"
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from policy.model import ChangeKind, MemoryId, Principal, PrincipalId, Scope, SourceKind, Tenant
-from proxy.cli.proven_memories import Checking, Head, ProvenMemory, Wrong, proven
+from proxy.cli.proven_memories import Checked, Checking, Head, ProvenMemory, Wrong, proven
 from storage.audit import VerdictLeaf, VerifierKey, decode_leaf
+from storage.embedded import EmbeddedStore
 from storage.features.incidents import Past, Reach
 from storage.features.quarantine.hiding import Quarantine
 from storage.features.vouching import Vouch
 from storage.opening import offline_store
-from storage.values import Decision
+from storage.values import Decision, Row
 from storage.write import commit
 from tests.unit.storage.features.incidents.test_isolation import id_of
 from tests.unit.storage.opening import (
@@ -30,13 +31,6 @@ from tests.unit.storage.opening import (
     submission_of,
     write,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from proxy.cli.proven_memories import Checked
-    from storage.embedded import EmbeddedStore
-    from storage.values import Row
 
 Lines = list[Head | ProvenMemory]
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import codecs
 import os
 import traceback
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 AGENT_UID = 65_534
 SIDECAR_UID = 10_001

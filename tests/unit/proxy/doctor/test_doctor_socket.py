@@ -6,17 +6,14 @@ import os
 import socketserver
 import tempfile
 import threading
+from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from proxy.doctor.finding import Aim, Finding, ProbeResult
 from proxy.doctor.network import probe_network
 from tests.unit.proxy.doctor.as_user import AGENT_UID, as_user, needs_root
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 pytestmark = needs_root
 

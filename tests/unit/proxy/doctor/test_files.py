@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from proxy.doctor.files import probe_files
 from proxy.doctor.finding import Aim, Finding, ProbeResult
 from tests.unit.proxy.doctor.as_user import AGENT_UID, SIDECAR_UID, as_user, needs_root
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 pytestmark = needs_root
 

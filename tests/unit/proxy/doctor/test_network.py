@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,9 +11,6 @@ from proxy.doctor.examine import examine
 from proxy.doctor.finding import Aim, Finding, ProbeResult
 from proxy.doctor.network import probe_network
 from tests.unit.proxy.doctor.small_server import small_server
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 AGENT_KEY = "agent-key-for-the-tests"
 

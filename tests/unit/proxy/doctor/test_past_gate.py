@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from proxy.doctor.finding import Aim, BackendTarget, Finding, ProbeRequest, ProbeResult
 from proxy.doctor.past_gate import ESSENTIAL, probe_backend
 from tests.unit.proxy.doctor.small_server import small_server
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KEY = "agent-key-for-the-tests"
 NOBODY = "http://127.0.0.1:1"

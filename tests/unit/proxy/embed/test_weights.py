@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
 
 from proxy.embed.weights import EmbedderUnavailable, ModelFiles, read_tensors
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def _safetensors(header: object, body: bytes) -> bytes:

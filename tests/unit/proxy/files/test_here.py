@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +13,6 @@ from proxy.dialects.files.shipped_places import places_with
 from proxy.dialects.mcp.file_rules import FileRule
 from proxy.files.here import place_of
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PATHS = places_with()
 

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import msgspec
 import pytest
 
 from proxy.backends.langgraph import LangGraph
 from proxy.fronts.backend_behind import IN_FLIGHT_MAX, BackendBehind
+from proxy.guard.keyed import GuardingKeys
 from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
 from proxy.seams.operation import HttpRequest
 from proxy.settings.backend import backend_servers
 from proxy.transport.upstream import Upstream
-from tests.integration.memory_servers.recorder import recorder
+from tests.integration.memory_servers.recorder import Recorder, recorder
 from tests.unit.proxy.guarded import AGENT
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
-
-    from proxy.guard.keyed import GuardingKeys
-    from tests.integration.memory_servers.recorder import Recorder
 
 PUT = HttpRequest(
     method="PUT",

@@ -4,31 +4,26 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from policy.model import ChangeKind
 from proxy.backends.kept_request import kept_request
 from proxy.backends.langgraph import LangGraph
 from proxy.backends.langgraph.store_items import ITEMS, known_key
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.fronts.backend_behind import BackendBehind
 from proxy.fronts.backend_writes import LATE_S, BackendPlaces, HttpSettling
-from proxy.seams.guard import Forwarded, GuardedCall, Item
+from proxy.guard.keyed import GuardingKeys
+from proxy.guard.local import Guarding
+from proxy.seams.guard import Forwarded, GuardedCall, Item, Unsettled
 from proxy.settings.backend import backend_servers
 from proxy.transport.upstream import Upstream
-from tests.integration.memory_servers.recorder import recorder
+from tests.integration.memory_servers.recorder import Recorder, recorder
 from tests.unit.proxy.guard.test_keyed import hides, http, shown
 from tests.unit.proxy.guarded import AGENT, GOOD, OTHER, SERVER, Clock, guarded
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
-    from pathlib import Path
-
-    from proxy.dialects.strict_json.strict import JsonValue
-    from proxy.guard.keyed import GuardingKeys
-    from proxy.guard.local import Guarding
-    from proxy.seams.guard import Unsettled
-    from tests.integration.memory_servers.recorder import Recorder
 
 KEY = known_key(("memories", "alice"), "k1")
 

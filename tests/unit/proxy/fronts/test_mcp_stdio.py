@@ -8,22 +8,18 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import pytest
 
 from proxy.fronts.mcp_stdio import ServerCommand, StdioFront
-from proxy.mcp.relay import Relay, RelayLimits, Server
+from proxy.mcp.relay import Deliver, Relay, RelayLimits, Server
 from proxy.seams.surroundings import RandomPool, Surroundings
 from tests.unit.proxy.mcp.guarding import MemoryGuard
 from tests.unit.proxy.mcp.wire import AGENT, line, request
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from proxy.mcp.relay import Deliver
 
 SERVER = (sys.executable, "-P", str(Path(__file__).with_name("mcp_server.py")))
 MANY = 1_000

@@ -6,20 +6,17 @@ import asyncio
 import json
 import os
 import signal
-from typing import IO, TYPE_CHECKING
+from pathlib import Path
+from typing import IO
 
 from proxy.dialects.mcp.store.calls import StoreTools
 from proxy.dialects.mcp.store.protocol import StoreProtocol
 from proxy.fronts.mcp_store import StoreStdio
 from proxy.mcp.relay import Deliver, RelayLimits
 from proxy.mcp.store_server import StoreServer
+from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result
 from proxy.settings.tool_maps import shipped_map
 from tests.unit.proxy.intercept.test_operations import Conversation, talking
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result
 
 CALL = {
     "jsonrpc": "2.0",

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from proxy.dialects.problem import problem
 from proxy.guard.direct import Direct
 from proxy.seams.operation import HttpReply
 from proxy.seams.surroundings import RandomPool, Surroundings
 from proxy.transport.auth import Peer
-from proxy.transport.exchange import Answered
+from proxy.transport.exchange import Answered, Incoming
 from proxy.transport.responses import Failure, attempt
-
-if TYPE_CHECKING:
-    from proxy.transport.exchange import Incoming
 
 
 class Slow:

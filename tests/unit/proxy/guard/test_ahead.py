@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -12,9 +13,11 @@ from policy.trust.ladder import TrustLevel
 from proxy.dialects.mcp.calls import read_call
 from proxy.dialects.model.memory_tools import OfferedTools
 from proxy.dialects.model.tools import tools_of
+from proxy.dialects.model.transcript import ModelCall
+from proxy.dialects.strict_json.tolerant import Json
 from proxy.guard.ahead import OPEN_MAX, TAKEN_WITHIN_S
 from proxy.model.calls_judged import Veto
-from proxy.seams.guard import GuardedCall, Join
+from proxy.seams.guard import GuardedCall, Join, Judged
 from proxy.seams.operation import Proposal
 from proxy.settings.tool_maps import load_map, maps_of_models
 from storage.audit import ResultLeaf, VerdictLeaf, decode_leaf
@@ -24,14 +27,6 @@ from tests.evaluate.unsafe import unsafe_gate_without
 from tests.unit.proxy.guarded import AGENT, BY, GOOD, OTHER, STEERING, Guarded, guarded
 from tests.unit.proxy.model.asking import call, offering, result
 from tests.unit.proxy.wired import TRACE
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from proxy.dialects.model.transcript import ModelCall
-    from proxy.dialects.strict_json.tolerant import Json
-    from proxy.seams.guard import Judged
 
 MAP = "server-memory"
 SERVER = "kb"

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from proxy.guard.client import GuardClient
+from proxy.guard.direct import Direct
 from proxy.seams.faults import MalformedRequest
 from storage.errors import OutcomeUnknown, StoreUnavailable
 from tests.unit.proxy.guard.direct import Slow, direct_to
 from tests.unit.proxy.guarded import AGENT, GOOD, SERVER, call, item
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-    from pathlib import Path
-
-    from proxy.guard.direct import Direct
 
 
 @asynccontextmanager

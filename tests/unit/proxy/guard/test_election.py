@@ -5,26 +5,19 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 
 import pytest
 
-from policy.model import ChangeKind
+from policy.model import CandidateId, ChangeKind
 from proxy.guard.election import ElectedGuard, Election, Opened
-from proxy.seams.guard import Forwarded, GuardedCall, Item
+from proxy.seams.guard import Forwarded, GuardedCall, Item, Judged
 from storage.errors import OutcomeUnknown, StoreCorrupt, StoreLocked, StoreUnavailable
 from tests.unit.proxy.guard.direct import Slow, direct_to
 from tests.unit.proxy.mcp.guarding import MemoryGuard
 from tests.unit.proxy.mcp.wire import AGENT
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-    from contextlib import AbstractAsyncContextManager
-    from pathlib import Path
-
-    from policy.model import CandidateId
-    from proxy.seams.guard import Judged
 
 
 class Place:

@@ -4,20 +4,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from policy.labels.forwarded_call import HTTP
-from policy.model import ChangeKind
+from policy.model import ChangeKind, Memory, MemoryId, Principal
 from policy.query import EVERYTHING
 from policy.verdict import Reason
 from policy.withheld.pieces import pieces_of
+from proxy.guard.local import Guarding
 from proxy.seams.guard import Forwarded
 from proxy.seams.operation import Proposal
 from storage.errors import StoreCorrupt
 from storage.features.behind.forgotten_texts import FORGOTTEN, forgotten_texts
 from storage.features.quarantine.hiding import Quarantine
+from storage.tables.change import Change
 from storage.tables.keys import KeyedNames
 from tests.evaluate.canary import files_below
 from tests.unit.proxy.guarded import (
@@ -36,14 +39,6 @@ from tests.unit.proxy.guarded import (
 )
 from tests.unit.proxy.wired import TRACE
 from tests.unit.storage.opening import OPERATOR
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from policy.model import Memory, MemoryId, Principal
-    from proxy.guard.local import Guarding
-    from storage.tables.change import Change
 
 PURGE = ChangeKind.PURGE
 LIE = "Zebra Analytics keeps the accounts of Ada since April"

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
 from policy.labels.forwarded_call import HTTP
-from policy.model import ChangeKind, Reads
+from policy.model import CandidateId, ChangeKind, Principal, Reads
 from policy.query import EVERYTHING
 from proxy.guard.keyed import GuardingKeys
+from proxy.guard.local import Guarding
 from proxy.guard.sieve import Sieve
 from proxy.seams.guard import Forwarded
 from proxy.seams.http_backend import ShownMemory
 from storage.features.pinned_tools import ApproveTools
 from storage.features.quarantine.hiding import Quarantine
+from storage.values import Behind, Pending
 from tests.unit.proxy.guarded import (
     AGENT,
     BY,
@@ -29,13 +31,6 @@ from tests.unit.proxy.guarded import (
     guarded,
     item,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from policy.model import CandidateId, Principal
-    from proxy.guard.local import Guarding
-    from storage.values import Behind, Pending
 
 KEY = '["memories","alice","k1"]'
 FOLDER = '["memories",'

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from policy.labels.editing import Effect, How
-from policy.model import Basis, ChangeKind, MemoryClass, SourceKind
+from policy.model import Basis, CandidateId, ChangeKind, MemoryClass, Principal, SourceKind
 from policy.query import EVERYTHING
 from policy.verdict import Reason
 from proxy.guard.local import GONE_S, IN_FLIGHT_S
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Forwarded, PinnedTool, Segment
+from proxy.seams.guard import Forwarded, Item, Judged, PinnedTool, Segment
 from proxy.seams.operation import Proposal
 from storage.audit import Culprit, VerdictLeaf, decode_leaf
 from storage.errors import UnknownCandidate, UnknownPins
@@ -37,13 +38,6 @@ from tests.unit.proxy.guarded import (
 )
 from tests.unit.proxy.wired import TRACE
 from tests.unit.storage.opening import OPERATOR
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from policy.model import CandidateId, Principal
-    from proxy.seams.guard import Item, Judged
 
 
 @pytest.fixture

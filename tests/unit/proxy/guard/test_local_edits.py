@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from policy.model import MemoryClass, MemoryStatus, PrincipalId, SourceKind
+from policy.model import MemoryClass, MemoryStatus, Principal, PrincipalId, SourceKind
 from policy.query import EVERYTHING
+from proxy.dialects.strict_json.tolerant import Json
 from tests.evaluate.unsafe import unsafe_gate_without
-from tests.unit.proxy.editing import PAGE, Agent, desk
+from tests.unit.proxy.editing import PAGE, Agent, Desk, desk
 from tests.unit.proxy.guarded import AGENT, BY, OPERATOR, STEERING
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from policy.model import Principal
-    from proxy.dialects.strict_json.tolerant import Json
-    from tests.unit.proxy.editing import Desk
 
 OWN = "The pump in hall four was replaced in March."
 APRIL = "The pump in hall four was replaced in April."

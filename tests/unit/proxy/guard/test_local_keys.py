@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from policy.model import ChangeKind
 from policy.verdict import Reason
 from proxy.seams.guard import Forwarded
 from tests.unit.proxy.guarded import AGENT, GOOD, SERVER, call, guarded, item
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 async def test_a_change_without_a_key_is_of_nothing_known(tmp_path: Path) -> None:

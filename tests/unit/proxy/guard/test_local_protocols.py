@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,14 +12,9 @@ from policy.model import ChangeKind, MemoryClass
 from policy.verdict import InvariantBroken, Reason
 from proxy.guard import local
 from proxy.guard.sieve import Sieve
-from proxy.seams.guard import Forwarded
+from proxy.seams.guard import Forwarded, Item, Judged, Unsettled
 from telemetry.events import VerdictRecorded
 from tests.unit.proxy.guarded import AGENT, GOOD, SERVER, STEERING, call, guard_of, guarded, item
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from proxy.seams.guard import Item, Judged, Unsettled
 
 RACK = "rack/"
 

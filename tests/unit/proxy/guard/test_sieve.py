@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,9 +16,6 @@ from policy.model import Candidate, ChangeKind, PrincipalId, SourceKind, Tenant
 from policy.withheld.pieces import sentences_of
 from proxy.guard.sieve import Sieve
 from storage.values import Moved, News, Stands
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 TENANT = Tenant("default")
 SCOPE = (TENANT, target_of(MCP, "memory"))

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from msgspec.structs import replace
 
-from policy.model import PrincipalId
+from policy.model import MemoryId, PrincipalId, Tenant
 from proxy.aftermath.screening import KnownRules, Screening
 from proxy.guard.sieve import Sieve
 from proxy.seams.guard import Forwarded
 from storage.features.registered import PutAnchor
 from storage.values import Anchor
 from tests.unit.proxy.guarded import AGENT, SERVER, call, guard_of, guarded, item
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from policy.model import MemoryId, Tenant
 
 LIE = "The office door code is 6611."
 HONEST = "The office opens at nine."

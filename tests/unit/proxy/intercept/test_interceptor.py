@@ -4,33 +4,28 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from policy.gate import GATE
-from policy.model import ChangeKind, MemoryId, SourceKind
+from policy.model import ChangeKind, Memory, MemoryId, SourceKind, Tenant
 from policy.verdict import Reason
 from proxy.intercept import interceptor
-from proxy.intercept.budgets import BYTES_PER_WRITE
+from proxy.intercept.budgets import BYTES_PER_WRITE, Budgets
 from proxy.intercept.interceptor import ANSWER_BYTES_MAX, CHUNK_LEN
 from proxy.seams.faults import MalformedRequest, RateLimited
 from proxy.seams.operation import Proposal, WrittenItem
 from proxy.seams.pace import LARGE, Pace
 from storage.errors import StoreUnavailable
+from storage.interfaces import MemoryReader
+from storage.values import Outcome, Submission
 from telemetry.events import VerdictRecorded
 from tests.unit.proxy.wired import NOW_MS, TRACE, Wired, wired
 from tests.unit.storage.opening import AGENT, OPERATOR, RULESET, candidate_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from policy.model import Memory, Tenant
-    from proxy.intercept.budgets import Budgets
-    from storage.interfaces import MemoryReader
-    from storage.values import Outcome, Submission
 
 NOWHERE = MemoryId("00000000-0000-4000-8000-000000000000")
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -28,6 +29,7 @@ from proxy.aftermath.screening import KnownRules, Screening
 from proxy.dialects.mcp.store.graph import ENTITIES, EntityMark, marked
 from proxy.intercept.graphs import Graphs
 from proxy.intercept.operations import BULK_NONCE_LEN_MAX, Operations, Window
+from proxy.seams.cases import Signal
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import (
     DeleteWhere,
@@ -36,6 +38,8 @@ from proxy.seams.operation import (
     GetHistory,
     GetMemory,
     Got,
+    GraphOperation,
+    GraphResult,
     GraphShown,
     History,
     Identify,
@@ -54,18 +58,11 @@ from proxy.seams.operation import (
     memories_of,
     without_store_numbers,
 )
+from proxy.seams.recalls import Read, ReadAnswer, Shown
 from storage.features.quarantine.hiding import Quarantine
 from telemetry.events import ReadServed
 from tests.unit.proxy.wired import TRACE, Wired, wired
 from tests.unit.storage.opening import AGENT
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-    from pathlib import Path
-
-    from proxy.seams.cases import Signal
-    from proxy.seams.operation import GraphOperation, GraphResult
-    from proxy.seams.recalls import Read, ReadAnswer, Shown
 
 RECALL_ID = "00c0ffee00000001"
 NOT_THERE = MemoryId("00000000-0000-4000-8000-000000000000")

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from policy.facts import AnchorProbe
 from policy.model import ChangeKind, MemoryClass, Tenant
 from proxy.embed.embedding import resolve_embedder
 from proxy.intercept.shadow import Recallable, Shadow, shown_of
+from storage.embedded import EmbeddedStore
 from storage.features.registered import PutAnchor
 from storage.values import Anchor
 from tests.unit.storage.opening import BY, TENANT, Bench, candidate_of, say
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from policy.facts import AnchorProbe
-    from storage.embedded import EmbeddedStore
 
 STATIC = resolve_embedder("static")
 STATEMENT = "Refunds are possible within 30 days."

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,16 +12,11 @@ import pytest
 from policy.checks import STEPS
 from policy.model import ChangeKind, MemoryClass, SourceKind
 from proxy.intercept.verdict_events import Judging, undecided_event, verdict_event
+from storage.embedded import EmbeddedStore
 from storage.errors import StoreUnavailable
 from telemetry.events import TraceContext
 from telemetry.vocabulary import WRITE_OPERATIONS
 from tests.unit.storage.opening import AGENT, Bench, candidate_of, submission_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from storage.embedded import EmbeddedStore
 
 CANARY = "canary-7f3a"
 SPAN = Judging(

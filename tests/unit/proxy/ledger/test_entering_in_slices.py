@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine, Iterable
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
 
-from policy.labels.containment import prints_of
+from policy.labels.containment import Prints, prints_of
 from policy.model import Principal, PrincipalId, Tenant
+from proxy.ledger.core import Entered
 from proxy.ledger.records import Began, Entry, decode
 from proxy.ledger.sessions import Sessions
 from proxy.seams.guard import Segment
 from proxy.seams.pace import LARGE, SLICE_S, Pace
 from storage.session_log.log import prints_key
 from tests.unit.proxy.ledgers import ADA, GRACE, KEY, Ledger, call, reply, result, user
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
-
-    from policy.labels.containment import Prints
-    from proxy.ledger.core import Entered
 
 _T = TypeVar("_T")
 EVE = Principal(principal_id=PrincipalId("key:eve"), tenant=Tenant("lighthouse"))

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pytest
 
 from policy.model import Origin, PrincipalId, SourceKind
 from proxy.ledger.core import PRINCIPALS_MAX
 from proxy.ledger.ring import PRINTS_MAX, SEGMENTS_MAX, Ring
 from proxy.seams.guard import Segment
 from tests.unit.proxy.ledgers import ADA, GRACE, Ledger
-
-if TYPE_CHECKING:
-    import pytest
 
 NOTE = "Customers of the harbour pay a lower rate for the archive"
 TOOL = Origin(kind=SourceKind.TOOL_RESULT, tool="fetch")

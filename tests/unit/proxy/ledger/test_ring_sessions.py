@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from policy.model import Origin, SourceKind
-from proxy.ledger.ring import SEGMENTS_MAX, Ring
-
-if TYPE_CHECKING:
-    from proxy.ledger.ring import RingText
+from proxy.ledger.ring import SEGMENTS_MAX, Ring, RingText
 
 PAGE = Origin(kind=SourceKind.TOOL_RESULT, server="web", tool="fetch")
 NOTE = "Customers of the harbour pay a lower rate for the archive"

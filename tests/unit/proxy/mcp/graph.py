@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from proxy.mcp.relay import RelayLimits, Server
 from tests.unit.proxy.mcp.guarding import MemoryGuard
 from tests.unit.proxy.mcp.wire import Ends, line, relayed, request
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from proxy.mcp.relay import RelayLimits, Server
 
 TOOLS = (
     "create_entities",

@@ -7,16 +7,20 @@ gets a state; what is admitted waits for `settle`.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
-from policy.model import CandidateId
+from policy.model import CandidateId, Principal
 from policy.verdict import Reason
-from proxy.seams.guard import Forwarded, Judged, PinState, Unsettled
+from proxy.seams.guard import (
+    Forwarded,
+    GuardedCall,
+    Item,
+    Judged,
+    PinnedTool,
+    PinState,
+    Segment,
+    Unsettled,
+)
 from storage.errors import StoreUnavailable
-
-if TYPE_CHECKING:
-    from policy.model import Principal
-    from proxy.seams.guard import GuardedCall, Item, PinnedTool, Segment
 
 EVIL = "EVIL"
 ASK = "ASK"

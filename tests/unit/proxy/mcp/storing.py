@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 from policy.model import Principal, PrincipalId, Tenant
 from proxy.dialects.mcp.message import Message, encode
 from proxy.dialects.mcp.store.calls import StoreTools
 from proxy.dialects.mcp.store.protocol import StoreProtocol
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.mcp.connection import RelayLimits, Side
 from proxy.mcp.store_server import StoreServer
+from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result
 from proxy.settings.tool_maps import shipped_map
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import AsyncGenerator
-
-    from proxy.dialects.strict_json.strict import JsonValue
-    from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result
-    from storage.errors import StorageError
-    from tests.unit.proxy.intercept.test_operations import Conversation
+from storage.errors import StorageError
+from tests.unit.proxy.intercept.test_operations import Conversation
 
 Object = dict[str, "JsonValue"]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,6 @@ from proxy.mcp.server import Handles
 from proxy.settings.tool_maps import shipped_map
 from tests.unit.proxy.mcp.guarding import MemoryGuard
 from tests.unit.proxy.mcp.wire import call, line, relayed, request, result
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ANN, BEN = PrincipalId("ann"), PrincipalId("ben")
 SECRET = "a quiet secret"

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
 from policy.model import CandidateId
 from proxy.dialects.mcp.calls import read_call
+from proxy.dialects.mcp.maps import ToolMap
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.mcp.backend import question_of, told
 from proxy.seams.guard import Forwarded, Unsettled
 from proxy.settings.tool_maps import shipped_map
-
-if TYPE_CHECKING:
-    from proxy.dialects.mcp.maps import ToolMap
-    from proxy.dialects.strict_json.strict import JsonValue
 
 Object = dict[str, "JsonValue"]
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator
+from typing import Any
 
 import pytest
 
 from proxy.dialects.mcp import results
+from proxy.dialects.mcp.maps import Shown
+from proxy.dialects.strict_json.strict import JsonValue
 from tests.unit.proxy.mcp.graph import connected
 from tests.unit.proxy.mcp.wire import call
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from proxy.dialects.mcp.maps import Shown
-    from proxy.dialects.strict_json.strict import JsonValue
 
 NOTES: tuple[str, ...] = ("likes tea", "has a cat", "a quarantined note", "lives in Ulm")
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from policy.model import ChangeKind, Channel, Principal, PrincipalId, Tenant
+from policy.model import ChangeKind, Channel, Memory, MemoryId, Principal, PrincipalId, Tenant
 from proxy.dialects.mcp.store.graph import ENTITIES, OBSERVATIONS, WHOLE_GRAPH, marked
 from proxy.dialects.mcp.store.graph import EntityMark as Made
 from proxy.dialects.mcp.store.graph import ObservationMark as Said
@@ -18,16 +18,10 @@ from proxy.seams.faults import MalformedRequest, RateLimited
 from proxy.seams.operation import FindInGraph, Proposal, ReadGraph, Write, Written
 from storage.features.registered import PutAnchor
 from storage.values import Anchor
-from tests.unit.proxy.intercept.test_operations import talking
+from tests.unit.proxy.intercept.test_operations import Conversation, talking
 from tests.unit.proxy.mcp.storing import AGENT, Object, connected, text_of
 from tests.unit.proxy.mcp.test_store_server import entity, relation
 from tests.unit.storage.opening import RULESET
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from policy.model import Memory, MemoryId
-    from tests.unit.proxy.intercept.test_operations import Conversation
 
 USER = Principal(principal_id=PrincipalId("ada"), tenant=Tenant("default"), channel=Channel.USER)
 HERS = "I am allergic to nuts."

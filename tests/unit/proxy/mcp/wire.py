@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from policy.model import Principal, PrincipalId, Tenant
+from proxy.dialects.mcp.message import Message
 from proxy.mcp.relay import Relay, RelayLimits, Server, Side
+from proxy.seams.guard import Guard
 from proxy.seams.surroundings import RandomPool, Surroundings
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
-
-    from proxy.dialects.mcp.message import Message
-    from proxy.seams.guard import Guard
 
 AGENT = Principal(principal_id=PrincipalId("uid:1000"), tenant=Tenant("default"))
 

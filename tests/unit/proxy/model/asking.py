@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 
 from proxy.dialects.model.transcript import ModelCall
-
-if TYPE_CHECKING:
-    from proxy.dialects.strict_json.tolerant import Json
+from proxy.dialects.strict_json.tolerant import Json
 
 HERMES: Json = {
     "type": "function",

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
 
-from policy.model import ChangeKind, PrincipalId
+from policy.model import ChangeKind, Principal, PrincipalId
 from policy.query import EVERYTHING
 from policy.verdict import Reason
 from proxy.dialects.model.api import ANTHROPIC
 from proxy.dialects.model.memory_tools import OfferedTools
 from proxy.dialects.model.tools import tools_of
+from proxy.dialects.model.transcript import ModelCall
+from proxy.dialects.strict_json.tolerant import Json
 from proxy.ledger.unmapped_tools import UnmappedTools
 from proxy.model.calls_judged import Veto
 from proxy.model.judge_calls import Vetoing
@@ -25,14 +28,6 @@ from tests.unit.proxy.guarded import AGENT, BY, GOOD, OTHER, PERSON, STEERING, G
 from tests.unit.proxy.mcp.guarding import MemoryGuard
 from tests.unit.proxy.model.asking import FILES, HERMES, call, create, offering, result
 from tests.unit.proxy.wired import TRACE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from policy.model import Principal
-    from proxy.dialects.model.transcript import ModelCall
-    from proxy.dialects.strict_json.tolerant import Json
 
 MAPS = maps_of_models(None)
 SECOND = "The pump in hall four was replaced in March"

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from policy.model import Principal
 from policy.withheld.words import RUN, words_of
-from proxy.dialects.model.api import ANTHROPIC, APIS, RESPONSES
+from proxy.dialects.model.api import ANTHROPIC, APIS, RESPONSES, ModelApi
+from proxy.dialects.model.transcript import ModelRequest
+from proxy.dialects.strict_json.tolerant import Json
 from proxy.ledger.core import Entered
 from proxy.model.above_floor import AboveFloor
 from proxy.model.memory_seam import Asked, Prepared, UnsafeUncoupled
@@ -19,15 +24,6 @@ from proxy.model.with_ledger import Coupled
 from proxy.settings.after import ReplaySettings
 from tests.unit.proxy.withheld import POISON, Rig, rig
 from tests.unit.storage.opening import AGENT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from policy.model import Principal
-    from proxy.dialects.model.api import ModelApi
-    from proxy.dialects.model.transcript import ModelRequest
-    from proxy.dialects.strict_json.tolerant import Json
 
 
 class _Ledger:

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
 
-from policy.model import Channel
+from policy.model import Channel, Principal
 from policy.query import EVERYTHING
+from proxy.dialects.strict_json.tolerant import Json
 from proxy.model.extraction import Extraction, Replied
+from proxy.seams.guard import GuardAhead
 from proxy.settings.tool_maps import load_map
 from tests.evaluate.unsafe import unsafe_gate_without
 from tests.unit.proxy.guarded import AGENT, GOOD, STEERING, Guarded, guarded
 from tests.unit.proxy.mcp.guarding import MemoryGuard
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from policy.model import Principal
-    from proxy.dialects.strict_json.tolerant import Json
-    from proxy.seams.guard import GuardAhead
 
 SECOND = "The pump in hall four was replaced in March"
 

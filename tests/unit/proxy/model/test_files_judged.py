@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final, cast
+from pathlib import Path
+from typing import Final, cast
 
 import msgspec
 import pytest
 
-from policy.model import Channel
+from policy.model import Channel, Principal
 from proxy.dialects.model.api import ANTHROPIC
 from proxy.dialects.model.memory_tools import OfferedTools
 from proxy.dialects.model.tools import Declared
 from proxy.dialects.model.transcript import ModelCall
+from proxy.dialects.strict_json.tolerant import Json
 from proxy.model.files_judged import ConversationFiles
 from proxy.model.memory_seam import Asked, Prepared
 from proxy.settings.tool_maps import maps_of_models
@@ -20,13 +23,6 @@ from tests.unit.proxy.editing import PAGE, Desk, desk
 from tests.unit.proxy.guarded import AGENT, BY
 from tests.unit.proxy.ledgers import assistant, reply, result, user
 from tests.unit.proxy.wired import TRACE
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-    from pathlib import Path
-
-    from policy.model import Principal
-    from proxy.dialects.strict_json.tolerant import Json
 
 FILE: Final = "/srv/shop/CLAUDE.md"
 NOTES: Final = "/home/ada/.claude/projects/-srv-shop/memory/MEMORY.md"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from typing import cast
 
 import msgspec
 import pytest
@@ -11,18 +12,14 @@ from policy.model import MemoryId, Principal, PrincipalId, Tenant
 from proxy.dialects.model.api import ANTHROPIC, CHAT, RESPONSES
 from proxy.dialects.model.memory_tools import Maps
 from proxy.dialects.model.transcript import ModelReply
+from proxy.dialects.strict_json.tolerant import Json
 from proxy.model.healing import ROUNDS_MAX, HealedReply
 from proxy.model.memory_seam import Asked, Prepared
+from proxy.model.reply_notes import ReplyNotes
 from proxy.seams.cases import WrongReply
 from storage.errors import StoreUnavailable
 from storage.features.recalls import InContext
 from telemetry.events import TraceContext
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from proxy.dialects.strict_json.tolerant import Json
-    from proxy.model.reply_notes import ReplyNotes
 
 REPLY = ModelReply(reply_id="r1", said=("It is 66.",), calls=())
 WRONG = WrongReply(case_id="c1", mended=True)

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.model import PrincipalId
-from proxy.dialects.model.api import ANTHROPIC, APIS, CHAT, of_program
+from proxy.dialects.model.api import ANTHROPIC, APIS, CHAT, ModelApi, of_program
 from proxy.dialects.model.transcript import Turn
 from proxy.dialects.strict_json.tolerant import read_body
 from proxy.model.recurring import BEGINNINGS_MAX, Recurring
 from proxy.seams.by_identity import Past, past_of
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from proxy.dialects.model.api import ModelApi
 
 ADA, GRACE = PrincipalId("key:ada"), PrincipalId("key:grace")
 _VALUES = st.recursive(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator
 
 import msgspec
 import pytest
@@ -11,18 +11,14 @@ import pytest
 from policy.model import MemoryId
 from proxy.dialects.model.api import CHAT, RESPONSES
 from proxy.dialects.model.transcript import ModelRequest
+from proxy.dialects.strict_json.tolerant import Json
 from proxy.model.memory_seam import Asked, Prepared
 from proxy.model.replaying import OF_SESSION_MAX, ModelReplays, meant
 from proxy.settings.after import ReplaySettings
+from proxy.settings.model import ModelUpstream
 from storage.features.recalls import InContext
 from tests.conformance.canary import new_canary
 from tests.unit.storage.opening import AGENT
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from proxy.dialects.strict_json.tolerant import Json
-    from proxy.settings.model import ModelUpstream
 
 TENANT = AGENT.tenant
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -19,12 +20,8 @@ from proxy.seams.faults import UpstreamError
 from proxy.seams.surroundings import Surroundings
 from storage.audit import IncidentLeaf, OperatorLeaf, VerdictLeaf, encode_leaf
 from storage.errors import StoreUnavailable
+from storage.interfaces import Store
 from storage.values import Decision
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from storage.interfaces import Store
 
 HOUR_S = 3_600
 START_MS = 1_900_000_000_000

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import ssl
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from ipaddress import ip_network
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import trustme
@@ -20,10 +21,6 @@ from proxy.settings.review_webhook import ReviewWebhook, key_of
 from proxy.settings.values import Secret
 from proxy.transport.addresses import refused
 from proxy.transport.upstream import UpstreamLimits
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
-    from pathlib import Path
 
 SECRET = Secret("whsec_" + base64.b64encode(b"s" * 32).decode())
 OTHER = Secret("whsec_" + base64.b64encode(b"t" * 32).decode())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -23,19 +23,12 @@ from policy.model import (
 )
 from policy.verdict import Reason
 from proxy.seams.guard import Join
-from proxy.seams.operation import Proposal
+from proxy.seams.ledger import Sees
+from proxy.seams.operation import Proposal, WrittenItem
 from storage.audit import VerdictLeaf, decode_leaf
-from storage.values import Decision
+from storage.values import Decision, Outcome
 from telemetry.events import VerdictRecorded
-from tests.unit.proxy.wired import TRACE, wired
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from proxy.seams.ledger import Sees
-    from proxy.seams.operation import WrittenItem
-    from storage.values import Outcome
-    from tests.unit.proxy.wired import Wired
+from tests.unit.proxy.wired import TRACE, Wired, wired
 
 ADA = Principal(principal_id=PrincipalId("ada"), tenant=Tenant("t"))
 SESSION = "0f" * 16

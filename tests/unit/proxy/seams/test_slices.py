@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import pytest
 
 from proxy.seams.pace import SLICE_S, Pace
 from proxy.seams.slices import LARGE, STEPS, apart, rest, resting
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SLICE = 8
 """Pieces of work that fill a slice by the clock of these tests."""

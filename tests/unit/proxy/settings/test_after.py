@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,10 +16,6 @@ from proxy.settings.after import (
 )
 from proxy.settings.load import SettingsError, load_settings
 from storage.features.recalls import RecallOptions
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 UNKEYED = '[[model]]\nname = "m"\napi = "openai"\nurl = "https://a.example"\n'
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from proxy.settings.backend import MEANINGS, BackendTable, Before, backend_servers
 from proxy.settings.values import BadValue
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TABLE: dict[str, object] = {
     "name": "store",

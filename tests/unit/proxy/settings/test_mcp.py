@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from proxy.settings.load import SettingsError, load_settings
 from proxy.settings.mcp import MEANINGS, McpTable, mcp_servers
 from proxy.settings.values import BadValue
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 URL: dict[str, Any] = {"name": "far", "url": "https://memory.example/mcp"}
 RUN: dict[str, Any] = {"name": "near", "command": ["memory-server", "--stdio"]}

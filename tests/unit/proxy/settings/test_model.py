@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from policy.ruleset import ClassMap
 from proxy.dialects.mem0 import Mem0Oss
 from proxy.fronts.admin import admin_routes
 from proxy.seams.operation import HttpRequest
@@ -18,11 +20,6 @@ from proxy.settings.model import (
     model_upstreams,
 )
 from proxy.settings.values import BadValue
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from policy.ruleset import ClassMap
 
 TABLE: dict[str, Any] = {"name": "openai", "api": "openai", "url": "https://api.example/"}
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from proxy.settings.load import MARKER, Settings, SettingsError, load_settings
 from tests.unit.proxy.doctor.as_user import as_user, needs_root
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 STRANGER = 1234
 

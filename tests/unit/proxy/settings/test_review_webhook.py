@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from proxy.settings.load import SettingsError, load_settings
 from proxy.settings.review_webhook import MEANINGS, WebhookTable, review_webhook
 from proxy.settings.values import BadValue
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GOOD = "whsec_" + base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
 

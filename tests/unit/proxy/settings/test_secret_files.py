@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from proxy.settings.secret_files import secret_from
 from proxy.settings.table import BadValue
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KEY = "a-key-from-a-file-0123456789"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -21,10 +20,8 @@ from proxy.dialects.mcp.maps import (
 )
 from proxy.dialects.mcp.paths import parse_path
 from proxy.dialects.mcp.pieces import declared
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.settings.tool_maps import load_map, map_for_server, shipped, shipped_map
-
-if TYPE_CHECKING:
-    from proxy.dialects.strict_json.strict import JsonValue
 
 
 @pytest.mark.parametrize("name", shipped())

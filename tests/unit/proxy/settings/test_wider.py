@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import resources
+from pathlib import Path
 
 import pytest
 
 from policy.ruleset import parse_ruleset
 from proxy.settings.load import load_settings
+from proxy.settings.table import Raw
 from proxy.settings.wider import wider_rules, wider_settings
 from tests.integration.running import running
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from proxy.settings.table import Raw
-from importlib import resources
 
 DEFAULT = resources.files("policy").joinpath("default.toml").read_text("utf-8")
 

@@ -7,8 +7,8 @@ The server is a rack of slots. A line such as "put 3 tea" or "clear 3" changes o
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 from policy.model import CandidateId, ChangeKind, Principal, PrincipalId, Tenant
 from proxy.seams.faults import MalformedRequest
@@ -17,10 +17,6 @@ from proxy.settle.forwarding import Forwarding
 from proxy.settle.leftovers import Leftovers
 from storage.errors import StoreUnavailable
 from tests.unit.proxy.mcp.guarding import MemoryGuard
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from contextlib import AbstractAsyncContextManager
 
 AGENT = Principal(principal_id=PrincipalId("agent-1"), tenant=Tenant("default"))
 SERVER = "rack"

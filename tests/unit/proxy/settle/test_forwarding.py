@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from policy.model import CandidateId
+from policy.model import CandidateId, Principal
 from policy.verdict import InvariantBroken
-from proxy.seams.guard import ITEMS_MAX, Forwarded
+from proxy.seams.guard import ITEMS_MAX, Forwarded, GuardedCall, Judged
 from proxy.settle.forwarding import SETTLE_TRIES, admitted_of, judge, record
 from tests.unit.proxy.mcp.guarding import ASK, EVIL
 from tests.unit.proxy.settle.rack import AGENT, SERVER, Desk, Gate, Rack, call, change_of, verdict
-
-if TYPE_CHECKING:
-    from policy.model import Principal
-    from proxy.seams.guard import GuardedCall, Judged
 
 ONE = CandidateId("1" * 32)
 TWO = CandidateId("2" * 32)

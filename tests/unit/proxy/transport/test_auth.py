@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -23,11 +22,9 @@ from proxy.transport.auth import (
     operator_of,
 )
 from storage.errors import StoreUnavailable
+from storage.values import KeyRecord
 from tests.integration.mcp_bench import until
 from tests.unit.proxy.transport.visitor import Visitor
-
-if TYPE_CHECKING:
-    from storage.values import KeyRecord
 
 TCP = Peer(address="127.0.0.1")
 AGENT = bound("ada", "ada")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
+from aiohttp import web
 
 from proxy.settings.load import Limits, SettingsError
 from proxy.transport.connection import (
@@ -23,11 +24,7 @@ from proxy.transport.connection import (
     may_begin,
 )
 from proxy.transport.crowd import Crowd
-
-if TYPE_CHECKING:
-    from aiohttp import web
-
-    from proxy.transport.request import Received
+from proxy.transport.request import Received
 
 LIMITS = Limits(
     body_bytes_max=1_024,

@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import gzip
 import zlib
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 
 from proxy.seams.faults import UpstreamError
 from proxy.transport.upstream import Upstream, UpstreamLimits, end_to_end
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
 
 LIMITS = UpstreamLimits(
     connect_seconds=2.0, head_seconds=0.5, body_seconds=0.5, body_bytes_max=100_000

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from proxy.seams.access import Access
-    from proxy.transport.auth import Peer
+from proxy.seams.access import Access
+from proxy.transport.auth import Peer
 
 
 class Visitor:

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from policy.gate import GATE
 from policy.labels.forwarded_call import HTTP, MCP
-from policy.model import Candidate, ChangeKind, PrincipalId
+from policy.model import Candidate, ChangeKind, Principal, PrincipalId
 from policy.query import EVERYTHING
 from policy.verdict import Reason
 from proxy.compose.agent_memory import convictions_of
 from proxy.seams.guard import Forwarded
-from proxy.seams.operation import Proposal
+from proxy.seams.operation import Proposal, WrittenItem
 from storage.features.quarantine.hiding import EndQuarantine, Quarantine
 from tests.unit.proxy.guarded import SERVER, call, guard_of, guarded, item
-from tests.unit.proxy.wired import TRACE, wired
+from tests.unit.proxy.wired import TRACE, Wired, wired
 from tests.unit.storage.opening import AGENT, OPERATOR
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from policy.model import Principal
-    from proxy.seams.operation import WrittenItem
-    from tests.unit.proxy.wired import Wired
 
 BY = PrincipalId("operator:ada")
 LIE = "Zebra Analytics keeps the accounts of Ada since April."

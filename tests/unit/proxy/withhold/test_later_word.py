@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,10 +14,6 @@ from proxy.dialects.model.withheld import Leave
 from proxy.withhold.state import Begun, Refused, Told, encode
 from tests.unit.proxy.withheld import KEY, PAGE, POISON, Rig, anthropic, rig
 from tests.unit.storage.opening import AGENT, OPERATOR
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 PRINTER = Printer(KEY)
 PERSON = OPERATOR.principal_id

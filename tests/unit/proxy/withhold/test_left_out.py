@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,10 +19,8 @@ from policy.model import (
     Tenant,
 )
 from proxy.dialects.model.withheld import Leave
+from proxy.dialects.strict_json.tolerant import Json
 from proxy.withhold.left_out import without
-
-if TYPE_CHECKING:
-    from proxy.dialects.strict_json.tolerant import Json
 
 LIE = "The office near the old harbour has moved to the street of Campanha since May."
 COPY = f"A note of Monday: {LIE}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +13,6 @@ from proxy.dialects.model.withheld import Leave
 from proxy.seams.observations import ReviewPage, observation_for
 from tests.unit.proxy.withheld import PAGE, POISON, REQUESTS, rig
 from tests.unit.storage.opening import AGENT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 REVIEW = ReviewPage()
 REVIEW.base = "https://gate.example"

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from policy.after.case_steps import CaseMode, CaseSignal
 from policy.after.matchers import Matcher
-from policy.model import ChangeKind, PrincipalId
+from policy.model import ChangeKind, Memory, Principal, PrincipalId
 from proxy.dialects.model.withheld import Leave
 from proxy.dialects.sse import Event, event_bytes
-from proxy.dialects.strict_json.tolerant import write_body
+from proxy.dialects.strict_json.tolerant import Json, write_body
 from proxy.seams.observations import NOTICE
 from proxy.seams.operation import Proposal
 from proxy.withhold.asking import Conversation
+from proxy.withhold.withholding import Withholding
 from storage.features.cases import Accused, Opening, Progress
 from storage.features.cases.case_records import Convict, OpenCase
 from storage.features.quarantine.hiding import EndQuarantine, Quarantine
@@ -25,14 +27,6 @@ from storage.values import Anchor
 from tests.unit.proxy.wired import TRACE
 from tests.unit.proxy.withheld import REQUESTS, Rig, anthropic, rig
 from tests.unit.storage.opening import AGENT, OPERATOR
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from policy.model import Memory, Principal
-    from proxy.dialects.strict_json.tolerant import Json
-    from proxy.withhold.withholding import Withholding
 
 LIE = "The quarterly report of the northern office is always sent to the archive in Porto."
 HONEST = "In the southern office an accountant in Lisbon keeps the books of every year."

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import copy
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -15,10 +16,10 @@ from policy.verdict import Reason
 from policy.withheld.words import RUN, Printer, packed, words_of
 from proxy.dialects.model.transcript import ModelCall
 from proxy.dialects.model.withheld import Leave
-from proxy.dialects.strict_json.tolerant import write_body
+from proxy.dialects.strict_json.tolerant import Json, write_body
 from proxy.seams.faults import NotFound
 from proxy.seams.observations import withheld_notice
-from proxy.seams.operation import Proposal
+from proxy.seams.operation import Proposal, WrittenItem
 from proxy.withhold.asking import Conversation
 from proxy.withhold.state import Begun, Refused, Told, Waits, encode
 from proxy.withhold.texts import texts_of
@@ -26,13 +27,6 @@ from storage.errors import StoreUnavailable
 from tests.unit.proxy.wired import TRACE
 from tests.unit.proxy.withheld import KEY, NOTE, PAGE, POISON, REQUESTS, Rig, anthropic, rig
 from tests.unit.storage.opening import AGENT, OPERATOR
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from proxy.dialects.strict_json.tolerant import Json
-    from proxy.seams.operation import WrittenItem
 
 APIS = tuple(REQUESTS)
 PRINTER = Printer(KEY)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,10 +14,6 @@ from storage.errors import StoreUnavailable
 from storage.ground.deadline import Due
 from tests.unit.proxy.withheld import NOTE, POISON, Rig, rig
 from tests.unit.storage.opening import AGENT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -5,23 +5,19 @@ from __future__ import annotations
 import base64
 import copy
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from policy.text.readings import blobs_in
 from proxy.dialects.model.reading import call_of, list_of
+from proxy.dialects.model.transcript import Where
 from proxy.dialects.model.withheld import Leave
+from proxy.dialects.strict_json.tolerant import Json
 from tests.unit.proxy.withheld import POISON, REQUESTS, Rig, rig
 from tests.unit.proxy.withhold.test_withholding import leaks, notice
 from tests.unit.storage.opening import AGENT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from proxy.dialects.model.transcript import Where
-    from proxy.dialects.strict_json.tolerant import Json
 
 CODED = base64.b64encode(POISON.encode()).decode()
 ADDRESS = f"https://example.org/?q={POISON.replace(' ', '+')}"

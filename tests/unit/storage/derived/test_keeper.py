@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from policy.model import ChangeKind
 from policy.query import EVERYTHING
 from storage.derived import keeper
+from storage.derived.catalogue import Catalogue
 from storage.derived.keeper import WARMING
-from storage.derived.recovery import derive
+from storage.derived.recovery import Derived, derive
+from storage.embedded import EmbeddedStore
 from storage.errors import StoreCorrupt, StoreUnavailable
+from storage.tables.lmdb_store import View
 from tests.unit.storage.opening import AGENT, TENANT, Bench, say, vector_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from storage.derived.catalogue import Catalogue
-    from storage.derived.recovery import Derived
-    from storage.embedded import EmbeddedStore
-    from storage.tables.lmdb_store import View
 
 
 class Gate:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from policy.gate import GATE
 from policy.model import CandidateId
 from policy.query import EVERYTHING
-from policy.ruleset import parse_ruleset
+from policy.ruleset import Ruleset, parse_ruleset
 from policy.verdict import Reason
-from storage.embedded import EmbeddedOptions, open_embedded
+from storage.embedded import EmbeddedOptions, EmbeddedStore, open_embedded
 from storage.errors import StoreCorrupt, StoreLocked, StoreRolledBack
 from storage.values import Contents
 from tests.unit.storage.opening import (
@@ -25,12 +25,6 @@ from tests.unit.storage.opening import (
     say,
     vector_of,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from policy.ruleset import Ruleset
-from storage.embedded import EmbeddedStore
 
 
 def _reopened(

@@ -5,23 +5,17 @@ from __future__ import annotations
 import asyncio
 import secrets
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
 from policy.labels.forwarded_call import ForwardedCall, target_of, texts_of
-from policy.model import Basis, Forwarded, MemoryClass, Principal
+from policy.model import Basis, Forwarded, MemoryClass, Principal, PrincipalId
 from policy.verdict import Reason
+from storage.embedded import EmbeddedStore
 from storage.features.lines import Forgive
-from storage.values import Behind, Decision, Denial
-from tests.unit.storage.opening import AGENT, BY, candidate_of, submission_of, write
-
-if TYPE_CHECKING:
-    from policy.model import PrincipalId
-    from storage.embedded import EmbeddedStore
-    from storage.values import Outcome
-    from tests.unit.storage.opening import Bench
+from storage.values import Behind, Decision, Denial, Outcome
+from tests.unit.storage.opening import AGENT, BY, Bench, candidate_of, submission_of, write
 
 FILE = "/home/ada/CLAUDE.md"
 TARGET = target_of("mcp/", "model/files")

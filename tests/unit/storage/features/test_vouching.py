@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -11,12 +10,14 @@ import pytest
 from policy.model import (
     Basis,
     ChangeKind,
+    Memory,
     MemoryId,
     Scope,
     SourceKind,
     Tenant,
 )
 from storage.audit import OperatorLeaf, decode_leaf
+from storage.embedded import EmbeddedStore
 from storage.errors import MemoryMoved, UnknownMemory
 from storage.features.vouching import Vouch
 from storage.tables.codec import encode, ordinal_key
@@ -33,10 +34,6 @@ from tests.unit.storage.opening import (
     submission_of,
     write,
 )
-
-if TYPE_CHECKING:
-    from policy.model import Memory
-    from storage.embedded import EmbeddedStore
 
 HERS = (SourceKind.USER_INPUT, Basis.CONFIRMATION)
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from storage.ground.clock import SLACK_NS, SteadyClock
 from tests.unit.storage.opening import Bench, Clock, say
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HOUR_NS = 3_600 * 10**9
 HOUR_MS = HOUR_NS // 10**6

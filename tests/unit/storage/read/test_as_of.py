@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from policy.model import ChangeKind, MemoryId
 from policy.query import EVERYTHING
+from storage.embedded import EmbeddedStore
 from storage.features.quarantine.hiding import Quarantine
 from storage.features.recalls import NEAREST_MAX
+from storage.values import Outcome
 from tests.unit.storage.opening import (
     BY,
     DIMENSION,
@@ -22,10 +23,6 @@ from tests.unit.storage.opening import (
     vector_of,
     write,
 )
-
-if TYPE_CHECKING:
-    from storage.embedded import EmbeddedStore
-    from storage.values import Outcome
 
 
 def id_of(outcome: Outcome) -> MemoryId:

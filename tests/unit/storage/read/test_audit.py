@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -15,12 +13,10 @@ from storage.audit import (
     open_checkpoint,
     verify_inclusion,
 )
+from storage.embedded import EmbeddedStore
 from storage.errors import UnknownLeaf
 from storage.read.audit import EmbeddedAudit
 from tests.unit.storage.opening import say
-
-if TYPE_CHECKING:
-    from storage.embedded import EmbeddedStore
 
 
 def test_every_leaf_is_proved_against_the_signed_head(store: EmbeddedStore) -> None:

@@ -4,26 +4,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 
 from policy.model import MemoryClass, MemoryStatus, SourceKind
+from storage.embedded import EmbeddedStore
 from storage.tables.codec import (
     IdRecord,
     encode,
     ordinal_key,
 )
-from storage.tables.lmdb_store import HELD, IDS, LEAVES, META, NODES, NONCES, ROWS, VECTORS
+from storage.tables.lmdb_store import HELD, IDS, LEAVES, META, NODES, NONCES, ROWS, VECTORS, Draft
 from tests.unit.storage.opening import VOUCHED, Bench, candidate_of, say, submission_of, write
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from storage.embedded import EmbeddedStore
-    from storage.tables.lmdb_store import Draft
 
 
 @pytest.fixture

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -23,10 +24,13 @@ from policy.model import (
 from policy.query import EVERYTHING, Compare, Field
 from policy.query import Test as Compared
 from policy.ruleset import ReadRules
+from storage.embedded import EmbeddedStore
 from storage.features.trust.trust_intake import RestoreTrust
 from storage.features.vouching import Vouch
 from storage.read.exposure import places
+from storage.tables.lmdb_store import View
 from storage.tables.rows import read_row
+from storage.values import Outcome, Row
 from tests.unit.storage.opening import (
     AGENT,
     BY,
@@ -34,19 +38,12 @@ from tests.unit.storage.opening import (
     OPERATOR,
     RULESET,
     TENANT,
+    Bench,
     candidate_of,
     say,
     submission_of,
     write,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from storage.embedded import EmbeddedStore
-    from storage.tables.lmdb_store import View
-    from storage.values import Outcome, Row
-    from tests.unit.storage.opening import Bench
 
 QUERY = np.eye(DIMENSION, dtype="<f4")[0]
 

@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING
 
 import pytest
 
 from policy.gate import GATE, UnsafeObservingGate
-from policy.model import Basis, ChangeKind, MemoryId, Provenance, Reads, Scope, SourceKind
+from policy.model import Basis, ChangeKind, Memory, MemoryId, Provenance, Reads, Scope, SourceKind
 from policy.query import EVERYTHING, Compare, Field
 from policy.query import Test as Condition
 from storage.derived import catalogue
+from storage.embedded import EmbeddedStore
 from storage.features.quarantine.hiding import EndQuarantine, Quarantine
 from storage.features.vouching import Vouch
+from storage.interfaces import MemoryReader
 from storage.values import Decision
 from tests.unit.storage.opening import (
     BY,
     TENANT,
+    Bench,
     candidate_of,
     submission_of,
     vector_of,
     write,
 )
-
-if TYPE_CHECKING:
-    from policy.model import Memory
-    from storage.embedded import EmbeddedStore
-    from storage.interfaces import MemoryReader
-    from tests.unit.storage.opening import Bench
 
 HERS, OPERATORS, NOBODYS = SourceKind.USER_INPUT, SourceKind.OPERATOR, SourceKind.UNKNOWN
 ANY_TEXT = Condition(field=Field.TEXT, compare=Compare.NE, values=("no text",))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
 from policy import query
 from policy.model import ChangeKind, Entity, MemoryClass, Scope, Tenant
-from policy.query import EVERYTHING, AllOf, AnyOf, Compare, Field, Not
+from policy.query import EVERYTHING, AllOf, AnyOf, Compare, Field, Filter, Not
 from storage.derived import catalogue
 from storage.derived.catalogue import Catalogue
 from storage.derived.vectors.faiss_index import BadVector
+from storage.embedded import EmbeddedStore
 from storage.tables.expiry import expiry_ms
 from tests.unit.storage.opening import (
     OPERATOR,
@@ -24,10 +23,6 @@ from tests.unit.storage.opening import (
     vector_of,
     write,
 )
-
-if TYPE_CHECKING:
-    from policy.query import Filter
-    from storage.embedded import EmbeddedStore
 
 DAY_MS = 86_400_000
 

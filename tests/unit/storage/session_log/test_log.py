@@ -6,18 +6,13 @@ import asyncio
 import errno
 import os
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from storage.errors import StoreUnavailable
 from storage.session_log.frames import SECTOR_LEN, FrameKeys, read_contents
-from storage.session_log.log import open_session_log
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from storage.session_log.log import Opened
+from storage.session_log.log import Opened, open_session_log
 
 KEY = b"s" * 32
 MINE = FrameKeys(KEY, "life-1")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import lmdb
 import pytest
 
 from storage.errors import StoreUnavailable
 from storage.staging.held_file import StagingFile
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MAP_BYTES = 1 << 20
 

@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -19,10 +20,6 @@ from storage.staging.sealing import seal
 from storage.staging.staging import Staging
 from storage.values import Contents
 from tests.conformance.canary import new_canary, traces
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 QUOTA = 1 << 24
 EVIDENCE = b"evidence"

@@ -7,8 +7,8 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,9 +18,6 @@ from storage.staging import undecided
 from storage.staging.sealing import new_key, packed, seal
 from storage.staging.undecided import UNLINKED, Undecided, name_of
 from storage.values import STAGED_IN_MEMORY, Contents, Sealed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MAP_BYTES = 1 << 26
 

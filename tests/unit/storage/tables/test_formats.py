@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 import pytest
 
 from storage.errors import UnknownFormat
-from storage.tables.codec import STORE_FORMAT, encode
+from storage.tables.codec import STORE_FORMAT, StoreHeader, encode
 from storage.tables.read_only import read_only
 from tests.unit.storage.opening import Bench, put_header, say
-
-if TYPE_CHECKING:
-    from storage.tables.codec import StoreHeader
 
 _FIELDS_BEFORE_THE_FORMAT = 12
 

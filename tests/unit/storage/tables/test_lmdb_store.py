@@ -8,17 +8,14 @@ import os
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import lmdb
 import pytest
 
 from storage.errors import StoreCorrupt, StoreLocked, StoreUnavailable
 from storage.tables.lmdb_store import META, ROWS, LmdbStore
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 QUOTA = 1 << 26
 

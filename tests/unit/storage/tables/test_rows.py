@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 import pytest
 
-from policy.model import CandidateId, ChangeKind, MemoryStatus, Scope
+from policy.model import CandidateId, ChangeKind, MemoryId, MemoryStatus, Scope
+from storage.embedded import EmbeddedStore
 from storage.errors import StoreCorrupt
 from storage.tables.codec import NO_ORDINAL
 from storage.tables.rows import candidate_of as stored_candidate
 from storage.tables.rows import chain, held_key, history_of, memory_of, read_row, text_of
+from storage.values import Outcome, Row
 from tests.unit.storage.opening import OPERATOR, Bench, candidate_of, submission_of, write
-
-if TYPE_CHECKING:
-    from policy.model import MemoryId
-    from storage.embedded import EmbeddedStore
-    from storage.values import Outcome, Row
 
 
 def apply(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -11,9 +11,6 @@ from storage.audit import VerifierKey, sign_checkpoint
 from storage.errors import StoreRolledBack, StoreUnavailable
 from storage.write.checkpoint_copy import CheckpointCopy
 from tests.unit.storage.opening import Bench, say
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
 VERIFIER = VerifierKey.of("mnemogate", KEY)

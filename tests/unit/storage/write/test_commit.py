@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -23,10 +24,6 @@ from storage.tables.lmdb_store import IDS, LEAVES, ROWS, VECTORS, LmdbStore
 from storage.write.commit import Committer
 from tests.property.gate_cases import Labels, case_of
 from tests.unit.storage.opening import EMBEDDER, RULESET_TEXT, vector_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 NOW_MS = 1_750_000_000_000
 EPOCH = 4

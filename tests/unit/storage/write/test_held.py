@@ -7,33 +7,28 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from policy.model import Basis, CandidateId, ChangeKind, MemoryClass, Scope, SourceKind, Tenant
 from policy.query import EVERYTHING
 from policy.verdict import Reason
+from storage.embedded import EmbeddedStore
 from storage.errors import StoreUnavailable, UnknownCandidate
 from storage.staging.staging import Staging
-from storage.values import Decision
+from storage.values import Decision, Outcome
 from tests.unit.storage.opening import (
     BY,
     OPERATOR,
     TENANT,
+    Bench,
     candidate_of,
     say,
     submission_of,
     vector_of,
     write,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from storage.embedded import EmbeddedStore
-    from storage.values import Outcome
-    from tests.unit.storage.opening import Bench
 
 TEXT = "Ada prefers the window seat"
 

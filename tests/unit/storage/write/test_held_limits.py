@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -18,24 +17,21 @@ from policy.model import (
     SourceKind,
 )
 from policy.verdict import Reason
+from storage.embedded import EmbeddedStore
 from storage.errors import UnknownCandidate
-from storage.values import THE_STORE, Decision
+from storage.values import THE_STORE, Decision, Outcome, Submission
 from storage.write import waiting, writer
 from tests.unit.storage.opening import (
     AGENT,
     BY,
     OPERATOR,
     TENANT,
+    Bench,
     candidate_of,
     say,
     submission_of,
     write,
 )
-
-if TYPE_CHECKING:
-    from storage.embedded import EmbeddedStore
-    from storage.values import Outcome, Submission
-    from tests.unit.storage.opening import Bench
 
 DAY_MS = 86_400_000
 TEXT = "Ada prefers the window seat"

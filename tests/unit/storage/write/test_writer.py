@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import os
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,7 +17,7 @@ from policy.ruleset import parse_ruleset
 from policy.trust.ladder import TrustLevel, TrustState
 from policy.trust.outcomes import OutcomeKind, Reported
 from storage.derived.vectors.faiss_index import BadVector
-from storage.embedded import EmbeddedOptions
+from storage.embedded import EmbeddedOptions, EmbeddedStore
 from storage.errors import OutcomeUnknown, StoreLocked, StoreUnavailable
 from storage.features.registered import PutAnchor, PutKey
 from storage.features.trust.trust_intake import RecordOutcome, RestoreTrust
@@ -36,9 +35,6 @@ from tests.unit.storage.opening import (
     submission_of,
     write,
 )
-
-if TYPE_CHECKING:
-    from storage.embedded import EmbeddedStore
 
 SMALL = EmbeddedOptions(
     quota_bytes=1 << 28,

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from policy.facts import TokenState
-from policy.model import ChangeKind, MemoryClass, MemoryStatus, Scope, SourceKind, Tenant
+from policy.model import ChangeKind, Memory, MemoryClass, MemoryStatus, Scope, SourceKind, Tenant
 from policy.query import EVERYTHING
 from policy.trust.ladder import TrustLevel
 from policy.verdict import Reason
-from storage.values import Decision
+from storage.embedded import EmbeddedStore
+from storage.values import Decision, Outcome, Submission
 from tests.unit.storage.opening import (
     AGENT,
     OPERATOR,
     TENANT,
     VOUCHED,
+    Bench,
     candidate_of,
     say,
     submission_of,
     vector_of,
     write,
 )
-
-if TYPE_CHECKING:
-    from policy.model import Memory
-    from storage.embedded import EmbeddedStore
-    from storage.values import Outcome, Submission
-    from tests.unit.storage.opening import Bench
 
 
 def _landed(outcome: Outcome) -> Memory:

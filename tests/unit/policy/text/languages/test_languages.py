@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
 from policy.labels.derive import read_text
 from policy.text.languages import LANGUAGES
+from policy.text.phrases import Group, Lexicon
 from policy.text.skeleton import skeleton
 from tests.unit.policy import attack_texts
 from tests.unit.policy.text.languages.examples import EXAMPLES
-
-if TYPE_CHECKING:
-    from policy.text.phrases import Group, Lexicon
 
 DIRECTIVES = [text for examples in EXAMPLES.values() for text in examples.directives]
 INJECTIONS = [text for examples in EXAMPLES.values() for text in examples.injections]

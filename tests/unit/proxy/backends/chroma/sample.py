@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import struct
 from base64 import b64encode
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from policy.model import CandidateId
 from proxy.backends.chroma import Chroma
 from proxy.seams.guard import Unsettled
+from proxy.seams.http_backend import Sending
 from proxy.seams.operation import HttpReply, HttpRequest
-
-if TYPE_CHECKING:
-    from proxy.seams.http_backend import Sending
 
 ADAPTER = Chroma()
 UUID = "0b5e1c6a-3f0e-4f2b-9b53-2b1d6f6f1a11"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -11,11 +10,8 @@ import pytest
 from proxy.backends.chroma.routes import place_of, tenant_of
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.http_backend import Does
-from proxy.seams.operation import HttpRequest, Refusal
+from proxy.seams.operation import HttpReply, HttpRequest, Refusal
 from tests.unit.proxy.backends.chroma.sample import ADAPTER, COLLECTIONS, UUID, answer, to
-
-if TYPE_CHECKING:
-    from proxy.seams.operation import HttpReply
 
 JUDGED = frozenset({Does.WRITE, Does.REMOVE})
 # The routes of the OpenAPI document of `chroma run` 1.5.9.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
@@ -16,10 +16,8 @@ from policy.model import CandidateId, MemoryClass
 from policy.verdict import Reason
 from proxy.backends.mem0_server import Mem0Server
 from proxy.seams.guard import Judged, Unsettled
+from proxy.seams.http_backend import Sending
 from proxy.seams.operation import HttpReply, HttpRequest
-
-if TYPE_CHECKING:
-    from proxy.seams.http_backend import Sending
 
 ADAPTER = Mem0Server()
 ID = "ed3074d1-bb8b-43b1-9519-2bfe3d0dbc96"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from proxy.backends.mem0_server.requests import LISTED_MAX, MARK
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.http_backend import Does
+from proxy.seams.operation import HttpReply, HttpRequest
 from tests.unit.proxy.backends.mem0_server.sample import (
     ADAPTER,
     ID,
@@ -21,10 +23,6 @@ from tests.unit.proxy.backends.mem0_server.sample import (
     captured,
     memory,
 )
-
-if TYPE_CHECKING:
-    from proxy.dialects.strict_json.strict import JsonValue
-    from proxy.seams.operation import HttpReply, HttpRequest
 
 NOTHING = frozenset[int]()
 SEARCH = ask("POST", "/search", {"query": "tea", "filters": {"user_id": "bob"}})

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 import pytest
 
 from policy.model import Tenant
 from proxy.backends.mem0_server.requests import LISTED_MAX, MARK
 from proxy.seams.faults import MalformedRequest
+from proxy.seams.operation import HttpRequest
 from tests.unit.proxy.backends.mem0_server.sample import (
     ADAPTER,
     ID,
@@ -21,9 +20,6 @@ from tests.unit.proxy.backends.mem0_server.sample import (
     memory,
     unsettled,
 )
-
-if TYPE_CHECKING:
-    from proxy.seams.operation import HttpRequest
 
 
 def first() -> HttpRequest:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,6 +10,7 @@ from policy.model import ChangeKind, Forwarded
 from proxy.backends.mem0_server.requests import LISTED_MAX, MARK
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.http_backend import Outcome
+from proxy.seams.operation import HttpReply, HttpRequest
 from tests.unit.proxy.backends.mem0_server.sample import (
     ADAPTER,
     CANDIDATE,
@@ -25,9 +25,6 @@ from tests.unit.proxy.backends.mem0_server.sample import (
     memory,
     unsettled,
 )
-
-if TYPE_CHECKING:
-    from proxy.seams.operation import HttpReply, HttpRequest
 
 NONE_THERE = answer(None)
 DELETE = ask("DELETE", f"/memories/{ID}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from policy.model import ChangeKind, MemoryClass
@@ -11,11 +9,9 @@ from policy.places import Place, PlaceKind
 from proxy.dialects.files.edits import call_in, item_of, read_file_call
 from proxy.dialects.mcp.file_rules import FileRule
 from proxy.dialects.mcp.pieces import arguments_of
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from proxy.dialects.strict_json.strict import JsonValue
-    from proxy.seams.guard import Item
+from proxy.seams.guard import Item
 
 WRITE = FileRule(path="path", text="content")
 FILE = "/a/CLAUDE.md"

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from policy.text.readings import readings_of, spelled_out
+from proxy.dialects.mcp.maps import Shown
 from proxy.dialects.mcp.results import PLAIN, filtering
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from proxy.dialects.mcp.maps import Shown
-    from proxy.dialects.strict_json.strict import JsonValue
+from proxy.dialects.strict_json.strict import JsonValue
 
 CONTAINED_LEN_MIN = 8
 

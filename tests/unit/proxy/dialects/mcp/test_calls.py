@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,11 +10,9 @@ from policy.model import ChangeKind, MemoryClass
 from proxy.dialects.mcp.calls import Call, read_call, without
 from proxy.dialects.mcp.maps import ToolKind, ToolMap, parse_map
 from proxy.dialects.mcp.pieces import arguments_of
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
 from proxy.settings.tool_maps import shipped_map
-
-if TYPE_CHECKING:
-    from proxy.dialects.strict_json.strict import JsonValue
 
 
 def server_memory() -> ToolMap:

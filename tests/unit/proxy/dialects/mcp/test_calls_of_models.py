@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from policy.model import ChangeKind
 from proxy.dialects.mcp.calls import Call, kept_of, read_call
 from proxy.dialects.mcp.maps import MapError, ToolKind, parse_map
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
 from proxy.settings.tool_maps import shipped_map
-
-if TYPE_CHECKING:
-    from proxy.dialects.strict_json.strict import JsonValue
 
 LONG = "tea " * 400
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from policy.model import ChangeKind
 from proxy.dialects.mcp.calls import Call, read_call
 from proxy.dialects.mcp.maps import ToolKind
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
+from proxy.seams.guard import Item
 from proxy.settings.tool_maps import shipped_map
-
-if TYPE_CHECKING:
-    from proxy.dialects.strict_json.strict import JsonValue
-    from proxy.seams.guard import Item
 
 NOTE: dict[str, JsonValue] = {"title": "Green Tea", "content": "- likes it", "directory": "Notes"}
 

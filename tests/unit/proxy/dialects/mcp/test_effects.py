@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from policy.labels.editing import NOTHING, Effect, How, text_after
 from proxy.dialects.mcp.calls import read_call
 from proxy.dialects.mcp.maps import MapError, parse_map
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.settings.tool_maps import load_map
-
-if TYPE_CHECKING:
-    from proxy.dialects.strict_json.strict import JsonValue
 
 BEFORE = "one\ntwo"
 MAP = """

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from policy.model import MemoryClass
@@ -17,10 +15,8 @@ from proxy.dialects.mcp.elicit import (
     takes_urls,
     takes_urls_now,
 )
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from proxy.dialects.strict_json.strict import JsonValue
 
 QUESTION = Question(
     elicitation_id="e1", url="http://127.0.0.1:7078/confirm/00ff", memory_class=MemoryClass.L2

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
 from proxy.dialects.mcp.kept_before import digest_of_all, items_listed
+from proxy.dialects.mcp.maps import ToolMap
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
 from proxy.settings.tool_maps import shipped_map
-
-if TYPE_CHECKING:
-    from proxy.dialects.mcp.maps import ToolMap
-    from proxy.dialects.strict_json.strict import JsonValue
 
 
 def _map(name: str = "server-memory") -> ToolMap:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
 from proxy.dialects.mcp.calls import read_call
 from proxy.dialects.mcp.known_members import V2025_11_25, check_twins, rebuilt
-from proxy.dialects.mcp.message import Era, NotRelayed, parse, read_result
+from proxy.dialects.mcp.message import Era, NotRelayed, Object, parse, read_result
 from proxy.dialects.mcp.opaque import given, given_back, replaced
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
 from proxy.settings.tool_maps import shipped_map
-
-if TYPE_CHECKING:
-    from proxy.dialects.mcp.message import Object
-    from proxy.dialects.strict_json.strict import JsonValue
 
 CALL = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{}}}'
 

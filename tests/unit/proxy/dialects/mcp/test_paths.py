@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,9 +13,7 @@ from proxy.dialects.mcp.paths import (
     pattern_of,
     places,
 )
-
-if TYPE_CHECKING:
-    from proxy.dialects.strict_json.strict import JsonValue
+from proxy.dialects.strict_json.strict import JsonValue
 
 
 def test_a_path_steps_into_names_and_elements() -> None:

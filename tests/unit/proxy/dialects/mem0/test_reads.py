@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from policy.query import FILTER_DEPTH_MAX, AllOf, AnyOf, Compare, Field, Filter, Not, Scalar
 from policy.query import Test as Condition
 from proxy.dialects.mem0.calls import note_of
 from proxy.dialects.mem0.filters import NOTHING, read_filter
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import (
     GetHistory,
@@ -20,9 +19,6 @@ from proxy.seams.operation import (
     Search,
 )
 from tests.unit.proxy.dialects.mem0.sample import API_KEY, FIRST_ID, OSS, PLATFORM, request
-
-if TYPE_CHECKING:
-    from proxy.dialects.strict_json.strict import JsonValue
 
 ALICE = {"user_id": "alice"}
 DAY_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from proxy.dialects.model.stream import event_of
-
-if TYPE_CHECKING:
-    from proxy.dialects.strict_json.tolerant import Json
+from proxy.dialects.strict_json.tolerant import Json
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -14,16 +14,11 @@ from proxy.dialects.model.anthropic.stream import AnthropicEditor
 from proxy.dialects.model.openai.chat_stream import ChatEditor
 from proxy.dialects.model.openai.responses_stream import ResponsesEditor
 from proxy.dialects.model.reading import list_of, object_of
-from proxy.dialects.model.stream import Decided, Unread, event_of, payload
+from proxy.dialects.model.stream import Decided, Editor, Unread, Waiting, event_of, payload
 from proxy.dialects.sse import RawReader
+from proxy.dialects.strict_json.tolerant import Json
 from tests.unit.proxy.dialects.model import streams
 from tests.unit.proxy.dialects.model.streams import Call
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from proxy.dialects.model.stream import Editor, Waiting
-    from proxy.dialects.strict_json.tolerant import Json
 
 REFUSED = "Not stored (class_floor, L1)."
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -12,10 +11,8 @@ from proxy.dialects.mcp.maps import parse_map
 from proxy.dialects.model.memory_tools import Maps, MemoryTool, OfferedTools
 from proxy.dialects.model.tools import Declared
 from proxy.dialects.model.transcript import ModelCall
+from proxy.dialects.strict_json.tolerant import Json
 from proxy.settings.tool_maps import maps_of_models, shipped_map
-
-if TYPE_CHECKING:
-    from proxy.dialects.strict_json.tolerant import Json
 
 ALL = maps_of_models(None)
 LISTED: dict[str, dict[str, list[str]]] = msgspec.json.decode(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,15 +14,10 @@ from proxy.dialects.model.anthropic.stream import AnthropicEditor
 from proxy.dialects.model.one_reading import straight_event, straight_object
 from proxy.dialects.model.openai.chat_stream import ChatEditor
 from proxy.dialects.model.openai.responses_stream import ResponsesEditor
-from proxy.dialects.model.stream import Decided, Unread, payload
+from proxy.dialects.model.stream import Decided, Editor, Unread, payload
 from proxy.dialects.sse import RawReader
 from tests.unit.proxy.dialects.model import streams
 from tests.unit.proxy.dialects.model.streams import Call
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from proxy.dialects.model.stream import Editor
 
 EDITORS: dict[str, Callable[[], Editor]] = {
     "anthropic": AnthropicEditor,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -17,10 +16,8 @@ from proxy.dialects.model.outputs import (
     spelled,
     with_outputs,
 )
+from proxy.dialects.strict_json.tolerant import Json
 from proxy.seams.faults import MalformedRequest
-
-if TYPE_CHECKING:
-    from proxy.dialects.strict_json.tolerant import Json
 
 FACTS = '{"facts": ["tea"]}'
 

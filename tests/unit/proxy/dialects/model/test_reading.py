@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from proxy.dialects.model.reading import arguments_of, call_of, tool_in, unplaced_in
-
-if TYPE_CHECKING:
-    from proxy.dialects.model.transcript import Where
-    from proxy.dialects.strict_json.tolerant import Json
+from proxy.dialects.model.transcript import Where
+from proxy.dialects.strict_json.tolerant import Json
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -25,9 +26,6 @@ from tests.unit.proxy.dialects.model.test_replies_withheld import (
     through,
     together,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PIECE = {"index": 0, "id": "c", "function": {"name": "f", "arguments": ""}}
 TEXTS = {

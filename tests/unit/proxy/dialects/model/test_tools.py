@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import pytest
 
 from proxy.dialects.model.tools import Declared, outcomes_of, tools_of
-
-if TYPE_CHECKING:
-    from proxy.dialects.strict_json.tolerant import Json
+from proxy.dialects.strict_json.tolerant import Json
 
 SCHEMA: dict[str, Json] = {"type": "object", "properties": {"command": {}, "path": {}}}
 NAMES = frozenset({"command", "path"})

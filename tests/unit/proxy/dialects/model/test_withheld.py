@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,6 @@ from proxy.dialects.model import withheld
 from proxy.dialects.model.anthropic import withheld as withheld_anthropic
 from proxy.dialects.model.openai import withheld as withheld_openai
 from proxy.dialects.model.withheld import Leave, cut
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # Bodies are read here as tests read any JSON.
 withhold: Any = withheld_anthropic.withhold

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from policy.verdict import InvariantBroken
 from storage.derived.vectors import faiss_index
-from storage.derived.vectors.faiss_index import BadVector, VectorIndex, seal
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from storage.derived.vectors.faiss_index import Floats, Mask
+from storage.derived.vectors.faiss_index import BadVector, Floats, Mask, VectorIndex, seal
 
 DIMENSION = 16
 SEGMENT = 64

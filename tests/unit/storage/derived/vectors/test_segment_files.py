@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
 
-from storage.derived.vectors.faiss_index import BadVector, VectorIndex
+from storage.derived.vectors.faiss_index import BadVector, Floats, Ordinals, VectorIndex
 from storage.derived.vectors.segment_files import Identity, Loaded, SegmentFiles
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from storage.derived.vectors.faiss_index import Floats, Ordinals
 
 DIMENSION = 8
 SEGMENT = 16

@@ -5,31 +5,27 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import lmdb
 import pytest
 
 from policy.labels.forwarded_call import ForwardedCall, texts_of
 from policy.model import ChangeKind, Forwarded, Tenant
+from storage.embedded import EmbeddedStore
 from storage.features.behind.closed_keys import CLOSED
 from storage.features.quarantine.hiding import Quarantine
 from storage.tables.lmdb_store import TABLES
-from storage.values import ClosedKey
+from storage.values import ClosedKey, Outcome
 from tests.unit.storage.features.behind.test_intents import TARGET, end, intend, settle
 from tests.unit.storage.opening import (
     BY,
     OPERATOR,
     TENANT,
+    Bench,
     candidate_of,
     submission_of,
     write,
 )
-
-if TYPE_CHECKING:
-    from storage.embedded import EmbeddedStore
-    from storage.values import Outcome
-    from tests.unit.storage.opening import Bench
 
 KEY = "Ada"
 THEIRS = Tenant("another")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
 
-from policy.model import ChangeKind, Forwarded, Hiding, Scope
+from policy.model import ChangeKind, Forwarded, Hiding, MemoryId, Scope
+from storage.embedded import EmbeddedStore
 from storage.errors import UnknownMemory
-from storage.features.behind.hidden import HIDDEN_THERE, HiddenThere, RecordHiding
+from storage.features.behind.hidden import HIDDEN_THERE, HiddenThere, HidingDue, RecordHiding
 from storage.features.quarantine.hiding import EndQuarantine, Quarantine
 from storage.values import Decision
 from tests.unit.storage.features.behind.test_closed_keys import take_away
@@ -22,11 +22,6 @@ from tests.unit.storage.opening import (
     submission_of,
     write,
 )
-
-if TYPE_CHECKING:
-    from policy.model import MemoryId
-    from storage.embedded import EmbeddedStore
-    from storage.features.behind.hidden import HidingDue
 
 OTHER = "mcp/another"
 

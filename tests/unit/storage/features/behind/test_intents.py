@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,14 +16,16 @@ from policy.model import CandidateId, ChangeKind, Forwarded, MemoryStatus, Tenan
 from policy.query import EVERYTHING
 from proxy.cli.verification import Verifier
 from storage.audit import ResultLeaf, decode_leaf
+from storage.embedded import EmbeddedStore
 from storage.errors import UnknownCandidate
 from storage.features.behind.filing import FORWARDS
 from storage.features.behind.intents import Settle
 from storage.features.quarantine.hiding import Quarantine
 from storage.opening import offline_store
+from storage.tables.change import Change
 from storage.tables.codec import IdRecord, encode
 from storage.tables.lmdb_store import IDS, KEYED, LEAVES
-from storage.values import Behind, Stands
+from storage.values import Behind, Outcome, Stands
 from tests.unit.storage.opening import (
     AGENT,
     BY,
@@ -35,13 +38,6 @@ from tests.unit.storage.opening import (
     write,
 )
 from tests.unit.storage.write.test_writer import Turnstile
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from storage.embedded import EmbeddedStore
-    from storage.tables.change import Change
-    from storage.values import Outcome
 
 TARGET = target_of(MCP, "memory")
 BEHIND = Behind(tenant=TENANT, target=TARGET, by=BY)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from policy.labels.editing import EDITS_MAX, Effect, How
 from policy.labels.forwarded_call import MCP, ForwardedCall, target_of, texts_of
 from policy.model import CandidateId, ChangeKind, Forwarded
+from storage.embedded import EmbeddedStore
 from storage.features.behind import text_behind
 from storage.values import Behind
 from tests.unit.storage.opening import (
@@ -22,12 +24,6 @@ from tests.unit.storage.opening import (
     submission_of,
     write,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from storage.embedded import EmbeddedStore
 
 TARGET = target_of(MCP, "memory")
 BEHIND = Behind(tenant=TENANT, target=TARGET, by=AGENT.principal_id)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import lmdb
 import pytest
@@ -24,13 +24,14 @@ from policy.model import (
 )
 from policy.query import EVERYTHING
 from storage.audit import IncidentLeaf, OperatorLeaf, decode_leaf
+from storage.embedded import EmbeddedStore
 from storage.errors import UnknownIncident
-from storage.features.cases import Accused, Opening, Progress
+from storage.features.cases import Accused, Case, Opening, Progress
 from storage.features.cases.case_records import Convict, MoveCase, NameRelated, OpenCase
 from storage.features.quarantine.hiding import Quarantine
 from storage.features.registered import PutAnchor
 from storage.tables.rows import read_id
-from storage.values import Anchor
+from storage.values import Anchor, Outcome
 from tests.unit.storage.features.incidents.test_isolation import (
     SMALL,
     Copies,
@@ -48,13 +49,6 @@ from tests.unit.storage.opening import (
     submission_of,
     write,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from storage.embedded import EmbeddedStore
-    from storage.features.cases import Case
-    from storage.values import Outcome
 
 OPENING = Opening(tenant=TENANT, signal=CaseSignal.PERSON, by=BY, recall_id="00ff" * 4)
 ASKED = Progress(mode=CaseMode.RETRIEVAL, suspects=3, asks=5, rounds=1)

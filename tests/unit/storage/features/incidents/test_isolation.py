@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -26,7 +26,7 @@ from policy.model import (
 )
 from policy.query import EVERYTHING
 from storage.audit import OperatorLeaf, decode_leaf
-from storage.embedded import EmbeddedOptions
+from storage.embedded import EmbeddedOptions, EmbeddedStore
 from storage.errors import UnknownIncident
 from storage.features.incidents import Kind, Reach, Stage
 from storage.features.incidents.incident_orders import (
@@ -37,6 +37,7 @@ from storage.features.incidents.incident_orders import (
 )
 from storage.features.quarantine.hiding import QUARANTINES, EndQuarantine, Quarantine
 from storage.tables.lmdb_store import CHILDREN
+from storage.values import Outcome
 from tests.conftest import HEAVY
 from tests.unit.storage.opening import (
     AGENT,
@@ -50,12 +51,6 @@ from tests.unit.storage.opening import (
     vector_of,
     write,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from storage.embedded import EmbeddedStore
-    from storage.values import Outcome
 
 SMALL = EmbeddedOptions(quota_bytes=1 << 28, staging_quota_bytes=1 << 26, incident_batch_len=2)
 LEAKED = Principal(principal_id=PrincipalId("leaked"), tenant=TENANT)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from policy.model import ChangeKind, MemoryId, Scope
 from policy.query import EVERYTHING
 from policy.verdict import Reason
-from storage.embedded import EmbeddedOptions
+from storage.embedded import EmbeddedOptions, EmbeddedStore
 from storage.errors import NoSuchPast
-from storage.features.incidents import Past, Reach, Stage
+from storage.features.incidents import Contained, Incident, Past, Reach, Rewound, Stage
 from storage.features.quarantine.hiding import EndQuarantine, Quarantine
 from storage.features.registered import PutAnchor
 from storage.features.trust.trust_intake import RestoreTrust
 from storage.features.vouching import Vouch
-from storage.values import Anchor, Decision
+from storage.values import Anchor, Decision, Outcome
 from tests.unit.storage.features.incidents.test_isolation import (
     LEAKED,
     OF_LEAKED,
@@ -35,13 +35,6 @@ from tests.unit.storage.opening import (
     submission_of,
     write,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from storage.embedded import EmbeddedStore
-    from storage.features.incidents import Contained, Incident, Rewound
-    from storage.values import Outcome
 
 SMALL = EmbeddedOptions(quota_bytes=1 << 28, staging_quota_bytes=1 << 26, incident_batch_len=2)
 ALL = Reach(tenant=TENANT)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -12,25 +11,23 @@ from policy.model import ChangeKind, MemoryId, MemoryStatus, Tenant
 from policy.query import EVERYTHING, Compare, Field
 from policy.query import Test as Condition
 from storage.audit import OperatorLeaf, decode_leaf
+from storage.embedded import EmbeddedStore
 from storage.errors import UnknownMemory
 from storage.features.quarantine.hiding import EndQuarantine, Quarantine
 from storage.features.trust.trust_intake import RestoreTrust
 from storage.tables.lmdb_store import LEAVES
+from storage.values import Outcome, Standing
 from tests.unit.storage.opening import (
     BY,
     OPERATOR,
     TENANT,
+    Bench,
     candidate_of,
     say,
     submission_of,
     vector_of,
     write,
 )
-
-if TYPE_CHECKING:
-    from storage.embedded import EmbeddedStore
-    from storage.values import Outcome, Standing
-    from tests.unit.storage.opening import Bench
 
 ADA = Condition(field=Field.USER_ID, compare=Compare.EQ, values=("ada",))
 

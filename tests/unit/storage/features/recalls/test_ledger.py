@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from policy import query
 from policy.model import ChangeKind, MemoryId, Tenant
 from policy.query import EVERYTHING, Compare, Field
-from storage.embedded import EmbeddedOptions
+from storage.embedded import EmbeddedOptions, EmbeddedStore
 from storage.features.recalls import (
     InContext,
     LaterHits,
@@ -25,6 +26,7 @@ from storage.features.recalls import (
     ledger,
     sealed_segments,
 )
+from storage.values import Outcome
 from tests.unit.storage.opening import (
     AGENT,
     OPERATOR,
@@ -37,13 +39,6 @@ from tests.unit.storage.opening import (
     vector_of,
     write,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from storage.embedded import EmbeddedStore
-    from storage.values import Outcome
 
 DAY_MS = 86_400_000
 QUERY = "What does Ada drink?"

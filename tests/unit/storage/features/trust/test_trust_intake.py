@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
 
 import lmdb
 import numpy as np
@@ -15,8 +14,10 @@ import pytest
 from policy.facts import AnchorProbe
 from policy.model import (
     Basis,
+    CandidateId,
     ChangeKind,
     MemoryClass,
+    MemoryId,
     Origin,
     PrincipalId,
     Provenance,
@@ -28,6 +29,7 @@ from policy.trust.ladder import NEWCOMER
 from policy.trust.outcomes import STANDS_AFTER_MS, OutcomeKind, Reported
 from policy.verdict import Reason
 from storage.audit import OperatorLeaf, decode_leaf
+from storage.embedded import EmbeddedStore
 from storage.errors import StoreUnavailable
 from storage.features.quarantine.hiding import Quarantine
 from storage.features.trust import RESTORED
@@ -35,7 +37,7 @@ from storage.features.trust.trust_intake import RecordOutcome, RestoreOrigin, Re
 from storage.features.trust.trust_tables import STANDING
 from storage.tables.codec import ordinal_key
 from storage.tables.lmdb_store import LEAVES
-from storage.values import Decision
+from storage.values import Decision, Outcome
 from tests.unit.storage.opening import (
     AGENT,
     BY,
@@ -43,18 +45,13 @@ from tests.unit.storage.opening import (
     OPERATOR,
     TENANT,
     VOUCHED,
+    Bench,
     candidate_of,
     say,
     submission_of,
     vector_of,
     write,
 )
-
-if TYPE_CHECKING:
-    from policy.model import CandidateId, MemoryId
-    from storage.embedded import EmbeddedStore
-    from storage.values import Outcome
-    from tests.unit.storage.opening import Bench
 
 WHO = AGENT.principal_id
 PAGE = Origin(kind=SourceKind.TOOL_RESULT, server="web", tool="fetch", call_id="1")

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from proxy.dialects.model.api import ANTHROPIC
 from proxy.dialects.model.transcript import Voice
-
-if TYPE_CHECKING:
-    from proxy.dialects.strict_json.tolerant import Json
+from proxy.dialects.strict_json.tolerant import Json
 
 
 @pytest.mark.parametrize(
