@@ -232,7 +232,7 @@ def nonce_uniqueness(_candidate: Candidate, facts: Facts, _aim: Aim) -> Finding:
 def source_class(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
     """Pass if the matrix lets this source write this class, and change the stored memory."""
     # (1) Source-class compatibility (MWP 3.2; attacks A1, A2), the class floor and the update and
-    #     delete rules (docs/architecture.md).
+    #     delete rules (docs/labels.md).
     provenance = aim.provenance
     if provenance is None or facts.reading is None:
         return UNAVAILABLE
@@ -432,8 +432,8 @@ def trust_level(_candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
 
 def latches(_candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
     """Pass if neither the principal nor the tool that the text came from is latched."""
-    # (10) Slow poisoning (docs/architecture.md): bad outcomes closed the latch, and a good score
-    #      alone releases no one. Removals wait as well; episodes (L4) do not.
+    # (10) Slow poisoning (docs/threat-model.md#slow): bad outcomes closed the latch, and a good
+    #      score alone releases no one. Removals wait as well; episodes (L4) do not.
     if facts.trust is None or facts.reading is None:
         return UNAVAILABLE
     if aim.judged is MemoryClass.L4:
@@ -483,7 +483,7 @@ def _displacement(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
 
 def budgets(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
     """Pass if the budgets for size, rate and topics leave room for this candidate."""
-    # (9) Floods (docs/architecture.md). Sizes are measured here and not taken from the facts.
+    # (9) Floods (docs/threat-model.md#flood). Sizes are measured here and not taken from the facts.
     state, limits = facts.budget, aim.ruleset.budgets
     if state is None:
         return UNAVAILABLE

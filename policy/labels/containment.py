@@ -1,7 +1,7 @@
 """Whether a text was seen before: fingerprints of texts ("prints"), and an index of them.
 
 A match only lowers a label or names a culprit; no match proves nothing
-(docs/architecture.md#where-a-label-comes-from). Prints are made of the skeleton, word by word, so
+(docs/labels.md#origins). Prints are made of the skeleton, word by word, so
 that case, look-alike and invisible letters, wrapping and the order of sentences do not matter. They
 are winnowed (Schleimer, Wilkerson and Aiken, 2003): of every `WINDOW` neighbouring shingles the
 least is kept, so that any run of `SHINGLE + WINDOW - 1` words that two texts share leaves a print

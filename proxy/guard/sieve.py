@@ -1,4 +1,4 @@
-"""Which parts of a server's answers must not reach the agent (docs/architecture.md#mcp).
+"""Which parts of a server's answers must not reach the agent (docs/mcp.md).
 
 On a server that files memories under keys, a memory is known by its key. An MCP server shows texts
 alone: there a memory is known by its pieces (`policy.withheld.pieces`), each equal as a whole. A

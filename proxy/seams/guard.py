@@ -1,6 +1,6 @@
 """What a relay asks of the gate about one message.
 
-The seam of guard mode (docs/architecture.md#mcp). A relay holds a connection and no credential; the
+The seam of guard mode (docs/mcp.md). A relay holds a connection and no credential; the
 guard holds the store and decides nothing that the gate does not. Both may live in one process, or
 talk over the gate's own Unix socket: every value here crosses that socket, so each is a bounded
 struct.

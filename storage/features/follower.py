@@ -26,7 +26,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     # The objection of an enforcing gate, where a gate that only observes (observe mode) admitted
     # the candidate.
     objection: Hold | Reject | None = None
-    # Guard mode (docs/architecture.md#mcp): the row is an intent until the server behind has
+    # Guard mode (docs/mcp.md): the row is an intent until the server behind has
     # answered.
     guarded_key: str | None = None
     sent: bool = True

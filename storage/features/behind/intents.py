@@ -2,7 +2,7 @@
 
 An admission is an intent: its row is stored with both leaves, and no read shows it. A result leaf
 makes it a memory or ends it; without a result leaf the outcome is unknown, and the intent stays
-listed (docs/architecture.md#mcp).
+listed (docs/mcp.md#one-outcome-for-each-write).
 """
 
 from __future__ import annotations
