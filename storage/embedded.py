@@ -19,7 +19,6 @@ from storage.derived.keeper import DerivedState
 from storage.derived.recovery import found, load, with_embedder, with_incarnation, with_key
 from storage.derived.vectors.faiss_index import SEGMENT_LEN, VectorIndex
 from storage.derived.vectors.segment_files import Identity, SegmentFiles
-from storage.errors import StoreUnavailable
 from storage.features.behind.filing import FilesBehind
 from storage.features.behind.followed import Followed
 from storage.features.behind.forgotten_texts import FORGOTTEN
@@ -38,6 +37,7 @@ from storage.features.quarantine.quarantined import Quarantined
 from storage.features.recalls import RecallOptions, Recalls
 from storage.features.recalls.ledger import RecallLedger
 from storage.features.retained import Retained
+from storage.ground.errors import StoreUnavailable
 from storage.ground.state_directory import Secrets, StateDirectory, holds_a_store
 from storage.interfaces import (
     AuditReader,

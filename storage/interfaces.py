@@ -25,7 +25,6 @@ from policy.model import (
 from policy.query import Filter
 from policy.ruleset import Ruleset
 from storage.audit import InterceptedLeaf, Leaf
-from storage.errors import StoreCorrupt
 from storage.features.behind.followed import Followed
 from storage.features.behind.hidden import HiddenBehind
 from storage.features.behind.intents import Forwards
@@ -41,6 +40,7 @@ from storage.features.quarantine.quarantined import Quarantined
 from storage.features.recalls import Recalls
 from storage.features.retained import Retained
 from storage.features.trust import TrustReader
+from storage.ground.errors import StoreCorrupt
 from storage.values import (
     Anchor,
     AuditHead,

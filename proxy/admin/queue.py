@@ -37,7 +37,7 @@ from proxy.admin.wire.store import HeldView
 from proxy.seams.delivery import Way
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.surroundings import Surroundings
-from storage.errors import UnknownCandidate
+from storage.ground.errors import UnknownCandidate
 from storage.interfaces import MemoryReader
 from storage.values import Decision, Denial, HeldCandidate
 

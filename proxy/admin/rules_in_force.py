@@ -20,7 +20,7 @@ from proxy.admin.wire.upkeep import RELOAD, PolicyReloadRequest, PolicyReloadVie
 from proxy.seams.faults import RulesetRefused
 from proxy.settings.load import SettingsError
 from proxy.settings.wider import wider_rules
-from storage.errors import StorageError
+from storage.ground.errors import StorageError
 from storage.interfaces import MemoryWriter
 
 _LOG: Final = logging.getLogger("mnemogate.rules")

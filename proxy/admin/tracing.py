@@ -17,7 +17,7 @@ from proxy.ledger.sessions import Sessions
 from proxy.ledger.wire import OriginView, SegmentView
 from proxy.seams.faults import NotFound
 from storage.audit import Culprit, InterceptedLeaf, VerdictLeaf, decode_leaf
-from storage.errors import StoreCorrupt
+from storage.ground.errors import StoreCorrupt
 from storage.interfaces import Store
 from storage.values import AuditProof
 

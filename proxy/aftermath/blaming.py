@@ -32,10 +32,10 @@ from proxy.aftermath.rules import Spoken, accused, fit_texts, rules_for
 from proxy.seams.cases import AsksJudges, OnConviction, ReplaysModels, ShownMemory, Signal
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.surroundings import Surroundings
-from storage.errors import StorageError, UnknownIncident
 from storage.features.cases import Accused, Case, Named, Opening, Progress
 from storage.features.cases.case_records import Convict, MoveCase, NameRelated, OpenCase
 from storage.features.cases.wrong_answers import Cases
+from storage.ground.errors import StorageError, UnknownIncident
 from storage.interfaces import MemoryReader
 from telemetry.events import IncidentAsk, IncidentStepped
 

@@ -23,8 +23,8 @@ from proxy.cli.terminal import Terminal, inert
 from proxy.cli.verification import Verification, Verifier
 from proxy.settings.load import Settings
 from storage.audit import BadCheckpoint, VerdictLeaf, VerifierKey, decode_leaf
-from storage.errors import StorageError, StoreCorrupt
 from storage.ground import trusted_files
+from storage.ground.errors import StorageError, StoreCorrupt
 from storage.ground.trusted_files import Trust, reason
 from storage.opening import offline_store
 

@@ -22,7 +22,7 @@ from proxy.cli.terminal import iso
 from proxy.cli.verification import Verifier
 from proxy.ledger.sessions import Sessions
 from proxy.settings.load import Settings
-from storage.errors import BadBackup, NoSecrets, StorageError, StoreRolledBack
+from storage.ground.errors import BadBackup, NoSecrets, StorageError, StoreRolledBack
 from storage.ground.trusted_files import UnfitFile, reason, refuse_replaceable
 from storage.interfaces import AuditedView, Backup
 from storage.opening import offline_store, verified_backup

@@ -19,7 +19,7 @@ from proxy.cli.failures import next_step
 from proxy.cli.terminal import answering
 from proxy.reporting.ocsf import DetectionFinding, finding_of
 from storage.audit import IncidentLeaf, InterceptedLeaf, Leaf
-from storage.errors import StorageError
+from storage.ground.errors import StorageError
 from storage.ground.trusted_files import reason
 from storage.interfaces import OfflineStore
 from storage.opening import offline_store

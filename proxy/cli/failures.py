@@ -12,7 +12,7 @@ from proxy.cli.exits import CommandFailed, Exit
 from proxy.doctor.locate import lock_holders, runs
 from proxy.seams.faults import CannotListen
 from proxy.settings.load import SettingsError
-from storage.errors import (
+from storage.ground.errors import (
     StorageError,
     StoreCorrupt,
     StoreLocked,

@@ -16,8 +16,8 @@ from proxy.cli.proven_memories import Head, proven
 from proxy.cli.terminal import inert
 from proxy.seams.tenants import DEFAULT_TENANT
 from storage.audit import BadCheckpoint, VerifierKey
-from storage.errors import StorageError, StoreCorrupt
 from storage.ground import trusted_files
+from storage.ground.errors import StorageError, StoreCorrupt
 from storage.ground.trusted_files import Trust, reason
 from storage.opening import offline_store
 

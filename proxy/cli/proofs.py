@@ -18,7 +18,7 @@ from storage.audit import (
     open_checkpoint,
     verify_inclusion,
 )
-from storage.errors import StoreCorrupt
+from storage.ground.errors import StoreCorrupt
 
 PROOF_LEN_MAX: Final = 262_144
 

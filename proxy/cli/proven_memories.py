@@ -36,7 +36,7 @@ from storage.audit import (
     verify_inclusion,
     vouched_subject,
 )
-from storage.errors import StoreCorrupt
+from storage.ground.errors import StoreCorrupt
 from storage.interfaces import AuditedView
 from storage.values import VOUCH, Decision, Row
 

@@ -32,7 +32,7 @@ from proxy.settings.after import Heal
 from proxy.settings.load import MARKER, SETTINGS, Settings, elsewhere
 from proxy.settings.table import Address, Raw
 from proxy.settings.wider import wider_rules, wider_settings
-from storage.errors import StoreLocked
+from storage.ground.errors import StoreLocked
 from telemetry.logs import configure
 
 if TYPE_CHECKING:

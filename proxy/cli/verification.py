@@ -36,7 +36,7 @@ from storage.audit import (
     open_checkpoint,
     wrongly_lowered,
 )
-from storage.errors import StoreCorrupt, UnknownFormat
+from storage.ground.errors import StoreCorrupt, UnknownFormat
 from storage.interfaces import AuditedView
 from storage.values import MODE_ENFORCE, MODE_OBSERVE, Decision, Row
 

@@ -17,7 +17,7 @@ from proxy.guard.keyed import GuardingKeys
 from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
 from proxy.seams.http_backend import HidesItems, ItemDue, ShownMemory
 from proxy.seams.operation import HttpReply, HttpRequest
-from storage.errors import StorageError
+from storage.ground.errors import StorageError
 
 _LOG: Final = logging.getLogger("mnemogate.settle")
 _DONE: Final = range(200, 300)

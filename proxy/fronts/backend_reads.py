@@ -16,7 +16,7 @@ from proxy.seams.guard import Guard, Segment
 from proxy.seams.http_backend import Page, Routed, ShownMemory
 from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.settings.backend import Before
-from storage.errors import StorageError
+from storage.ground.errors import StorageError
 
 AGAIN_S: Final = 30.0
 """How long a place without a tag counts as one; a server may be begun anew from a backup."""

@@ -29,7 +29,7 @@ from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.settings.backend import Before
 from proxy.settle.forwarding import UNDECIDED, Forwarding, admitted_of, judge
 from proxy.settle.leftovers import Leftovers
-from storage.errors import StorageError
+from storage.ground.errors import StorageError
 
 TEND_S: Final = 5.0
 LATE_S: Final = 120.0

@@ -33,8 +33,8 @@ from proxy.seams.observations import CLASS_WORDS, CONFIRM, NEXT
 from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.transport.auth import Authenticator, operator_of
 from proxy.transport.exchange import Incoming
-from storage.errors import StorageError
 from storage.features.behind.followed import Followed
+from storage.ground.errors import StorageError
 from storage.interfaces import MemoryReader
 from storage.values import HeldCandidate
 

@@ -31,7 +31,7 @@ from proxy.seams.guard import (
     Unsettled,
 )
 from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result
-from storage.errors import OutcomeUnknown, StoreUnavailable, UnknownCandidate
+from storage.ground.errors import OutcomeUnknown, StoreUnavailable, UnknownCandidate
 
 ANSWER_S: Final = 15.0
 """A little more than the writer makes anybody wait."""

@@ -27,7 +27,7 @@ from proxy.seams.guard import (
     Unsettled,
 )
 from proxy.seams.operation import DeleteWhere, GraphOperation, GraphResult, Operation, Result, Write
-from storage.errors import OutcomeUnknown, StoreLocked, StoreUnavailable
+from storage.ground.errors import OutcomeUnknown, StoreLocked, StoreUnavailable
 
 _LOG: Final = logging.getLogger("mnemogate.election")
 # Seconds between two attempts, while another process has the lock and does not serve yet.

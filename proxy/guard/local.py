@@ -60,10 +60,10 @@ from proxy.seams.observations import observation_for
 from proxy.seams.operation import Proposal, WrittenItem
 from proxy.seams.surroundings import Surroundings
 from storage.audit import class_lowered
-from storage.errors import StorageError, UnknownCandidate
 from storage.features.behind.followed import Followed
 from storage.features.behind.intents import Forwards
 from storage.features.pinned_tools import Pins
+from storage.ground.errors import StorageError, UnknownCandidate
 from storage.values import ADOPTS, Behind, Decision
 from telemetry.events import TraceContext
 

@@ -10,7 +10,7 @@ from policy.checks import STEPS
 from policy.labels.derive import is_lowered, named_class
 from policy.model import ChangeKind
 from storage.audit import culprit_of
-from storage.errors import StorageError
+from storage.ground.errors import StorageError
 from storage.values import HeldCandidate, Outcome, Submission
 from telemetry.events import StepOutcome, TraceContext, VerdictRecorded
 

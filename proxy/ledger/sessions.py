@@ -25,7 +25,7 @@ from proxy.ledger.wire import SessionList, SessionView
 from proxy.seams.guard import Join, Segment
 from proxy.seams.operation import EarlierText
 from proxy.seams.surroundings import Surroundings
-from storage.errors import StorageError
+from storage.ground.errors import StorageError
 from storage.interfaces import SessionLog
 from storage.values import Outcome
 

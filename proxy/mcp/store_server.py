@@ -34,7 +34,7 @@ from proxy.dialects.mcp.store.steps import Plan
 from proxy.mcp.connection import Counts, Deliver, RelayLimits, Side
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result, Write, Written
-from storage.errors import OutcomeUnknown, StorageError
+from storage.ground.errors import OutcomeUnknown, StorageError
 
 _LOG: Final = logging.getLogger("mnemogate.mcp")
 WAITING_MAX: Final = 256

@@ -16,7 +16,7 @@ import msgspec
 
 from proxy.seams.faults import UpstreamError
 from proxy.seams.surroundings import Surroundings
-from storage.errors import StorageError, StoreUnavailable
+from storage.ground.errors import StorageError, StoreUnavailable
 from storage.interfaces import AuditReader, Store
 
 _LOG: Final = logging.getLogger("mnemogate.reporting")

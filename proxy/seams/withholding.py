@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from storage.errors import StorageError
+from storage.ground.errors import StorageError
 from storage.values import Outcome, Submission
 
 

@@ -15,7 +15,7 @@ from policy.model import CandidateId, Principal
 from policy.verdict import InvariantBroken
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import ITEMS_MAX, Forwarded, Guard, GuardedCall, Judged, Unsettled
-from storage.errors import StorageError
+from storage.ground.errors import StorageError
 
 Asks = Callable[[Principal, GuardedCall], Awaitable[tuple[Judged, ...]]]
 

@@ -23,7 +23,7 @@ from proxy.seams.access import Access, Authenticated
 from proxy.seams.faults import MalformedRequest, NotOperator, Unauthenticated
 from proxy.settings.load import Binding, Secret
 from proxy.settings.values import SECRET_LEN_MIN
-from storage.errors import StoreUnavailable
+from storage.ground.errors import StoreUnavailable
 from storage.values import KeyRecord
 
 _LOG: Final = logging.getLogger("mnemogate.auth")

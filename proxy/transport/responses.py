@@ -28,7 +28,7 @@ from proxy.seams.faults import (
 )
 from proxy.seams.observations import observation_for
 from proxy.seams.operation import Refusal
-from storage.errors import (
+from storage.ground.errors import (
     CredentialEnded,
     MemoryMoved,
     NoSuchPast,

@@ -54,8 +54,8 @@ from proxy.withhold.state import (
 from proxy.withhold.texts import candidate_prints, own_texts, strings_of, texts_of
 from proxy.withhold.verdicts import Verdicts
 from proxy.withhold.voices import Listener
-from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
 from storage.ground.deadline import Due
+from storage.ground.errors import OutcomeUnknown, StorageError, StoreUnavailable
 from storage.values import Decision, Outcome, Submission
 
 BEGUN_S: Final = 10.0

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from policy.verdict import InvariantBroken
 from storage.audit.merkle import HASH_LEN
-from storage.errors import StorageError
+from storage.ground.errors import StorageError
 
 NOTE_LEN_MAX: Final = 65_536
 SIGNATURES_MAX: Final = 64

@@ -30,7 +30,7 @@ from policy.model import (
     Tenant,
 )
 from policy.verdict import InvariantBroken, Reason
-from storage.errors import StoreCorrupt
+from storage.ground.errors import StoreCorrupt
 from storage.values import VOUCH, Decision, Row
 
 LEAF_FORMAT: Final = 1

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from policy.verdict import InvariantBroken
-from storage.errors import StoreCorrupt
+from storage.ground.errors import StoreCorrupt
 
 LeafSource = Callable[[int], bytes]
 

@@ -20,7 +20,7 @@ from storage.derived.catalogue import Catalogue
 from storage.derived.recovery import derive, load_index
 from storage.derived.vectors.faiss_index import VectorIndex
 from storage.derived.vectors.segment_files import SegmentFiles
-from storage.errors import StorageError, StoreCorrupt, StoreUnavailable
+from storage.ground.errors import StorageError, StoreCorrupt, StoreUnavailable
 from storage.tables.change import Added
 from storage.tables.codec import StoreHeader
 from storage.tables.lmdb_store import LmdbStore, View

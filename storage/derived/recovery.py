@@ -17,7 +17,7 @@ from storage.audit import Tree
 from storage.derived.catalogue import Catalogue, Mask, Ordinals
 from storage.derived.vectors.faiss_index import VectorIndex
 from storage.derived.vectors.segment_files import Loaded, SegmentFiles
-from storage.errors import StoreCorrupt, StoreUnavailable
+from storage.ground.errors import StoreCorrupt, StoreUnavailable
 from storage.tables.change import Generation, load_generation
 from storage.tables.codec import (
     NO_ORDINAL,

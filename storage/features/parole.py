@@ -11,11 +11,11 @@ from policy.after.closure import Act
 from policy.after.parole import PAROLES_MAX, PROBATION_DAYS, lowered
 from policy.model import Memory, MemoryId, MemoryStatus, PrincipalId, Tenant
 from storage.audit import InterceptedLeaf, VerdictLeaf
-from storage.errors import MemoryMoved, StoreCorrupt
 from storage.features.cases import CASES, Case
 from storage.features.incidents.rewinding import put_back
 from storage.features.order import Access
 from storage.features.quarantine.hiding import hidden_by, log_standing, place
+from storage.ground.errors import MemoryMoved, StoreCorrupt
 from storage.tables.change import LABELS, Change, read_leaf
 from storage.tables.codec import NO_ORDINAL, IdRecord
 from storage.tables.lmdb_store import View

@@ -8,8 +8,8 @@ import msgspec
 from msgspec.structs import replace
 
 from policy.model import PrincipalId, Tenant
-from storage.errors import UnknownPins
 from storage.features.order import Access
+from storage.ground.errors import UnknownPins
 from storage.tables.change import Change
 from storage.tables.table import RecordTable
 from storage.values import THE_STORE, Pinned, Tools

@@ -6,7 +6,7 @@ import msgspec
 
 from policy.model import Basis, MemoryId, MemoryStatus, PrincipalId, SourceKind, Tenant
 from storage.audit import vouched_subject
-from storage.errors import MemoryMoved
+from storage.ground.errors import MemoryMoved
 from storage.tables.change import LABELS, Change
 from storage.tables.codec import encode, ordinal_key
 from storage.tables.lmdb_store import ROWS

@@ -1,1 +1,1 @@
-"""Leases on the LMDB environment, and random bytes."""
+"""What every room of storage stands on: errors, the clock, files, leases and random bytes."""

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from storage.errors import StoreCorrupt, StoreLocked, StoreUnavailable, UnknownFormat
+from storage.ground.errors import StoreCorrupt, StoreLocked, StoreUnavailable, UnknownFormat
 from storage.ground.trusted_files import Trust, UnfitFile, read_file
 
 SECRET_LEN: Final = 32

@@ -16,7 +16,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from storage.errors import StorageError
+from storage.ground.errors import StorageError
 
 _LINKS_MAX: Final = 40
 _CHUNK_LEN: Final = 1024 * 1024

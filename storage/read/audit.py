@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from storage.audit import Checkpoint, VerifierKey, inclusion_proof, open_checkpoint
-from storage.errors import StoreCorrupt, UnknownLeaf
+from storage.ground.errors import StoreCorrupt, UnknownLeaf
 from storage.tables.change import Nodes
 from storage.tables.codec import ordinal_key
 from storage.tables.lmdb_store import LEAVES, LmdbStore, View

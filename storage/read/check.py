@@ -23,9 +23,9 @@ from storage.audit import (
     open_checkpoint,
     wrongly_lowered,
 )
-from storage.errors import StoreCorrupt
 from storage.features.behind.filing import FORWARDS
 from storage.features.quarantine.hiding import QUARANTINES
+from storage.ground.errors import StoreCorrupt
 from storage.tables.change import Nodes, leaf_source
 from storage.tables.codec import (
     NO_ORDINAL,

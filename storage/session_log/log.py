@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from storage.errors import StoreUnavailable
+from storage.ground.errors import StoreUnavailable
 from storage.ground.state_directory import DIRECTORY_MODE, fsync_directory
 from storage.session_log.frames import (
     NAME,

@@ -10,7 +10,7 @@ from typing import Final
 
 import lmdb
 
-from storage.errors import StoreUnavailable
+from storage.ground.errors import StoreUnavailable
 from storage.ground.state_directory import DIRECTORY_MODE, FILE_MODE, fsync_directory
 
 _DATA: Final = "data.mdb"

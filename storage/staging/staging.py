@@ -23,7 +23,7 @@ import lmdb
 
 from policy.model import CandidateId
 from policy.verdict import InvariantBroken
-from storage.errors import StoreLocked, StoreUnavailable
+from storage.ground.errors import StoreLocked, StoreUnavailable
 from storage.ground.state_directory import fsync_directory, write_durably
 from storage.staging.held_file import StagingFile
 from storage.staging.sealing import KEY_LEN, new_key, packed, seal, unseal

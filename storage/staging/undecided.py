@@ -20,7 +20,7 @@ from typing import Final
 import lmdb
 
 from policy.model import CandidateId
-from storage.errors import StoreUnavailable
+from storage.ground.errors import StoreUnavailable
 from storage.ground.state_directory import FILE_MODE
 from storage.staging.sealing import unpacked, unseal
 from storage.values import STAGED_IN_MEMORY, Contents, Sealed

@@ -20,7 +20,7 @@ from storage.audit import (
     encode_leaf,
     sign_checkpoint,
 )
-from storage.errors import StoreCorrupt
+from storage.ground.errors import StoreCorrupt
 from storage.tables.codec import HeldRow, StoreHeader, ordinal_key
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import LEAVES, NODES, Draft, View

@@ -29,7 +29,7 @@ from policy.model import (
     Tenant,
 )
 from policy.verdict import Reason
-from storage.errors import StoreCorrupt
+from storage.ground.errors import StoreCorrupt
 from storage.values import Decision
 
 FORMAT: Final = b"\x01"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.errors import UnknownFormat
+from storage.ground.errors import UnknownFormat
 from storage.tables.codec import STORE_FORMAT, StoreHeader
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 import lmdb
 
-from storage.errors import (
+from storage.ground.errors import (
     OutcomeUnknown,
     StorageError,
     StoreCorrupt,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import lmdb
 
-from storage.errors import StoreUnavailable
+from storage.ground.errors import StoreUnavailable
 from storage.tables.codec import StoreHeader
 from storage.tables.lmdb_store import META, TABLES, View
 

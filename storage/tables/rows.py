@@ -21,7 +21,7 @@ from policy.model import (
     Tenant,
 )
 from storage.audit import NO_STEP_BEFORE
-from storage.errors import StoreCorrupt, UnknownMemory
+from storage.ground.errors import StoreCorrupt, UnknownMemory
 from storage.tables.codec import (
     NO_ORDINAL,
     HeldRow,

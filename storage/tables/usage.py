@@ -13,7 +13,7 @@ import msgspec
 
 from policy.facts import BudgetState
 from policy.model import Candidate, ChangeKind, Tenant
-from storage.errors import QuotaReached
+from storage.ground.errors import QuotaReached
 from storage.tables.change import Change
 from storage.tables.codec import encode
 from storage.tables.keys import KeyedNames

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec import Meta
 
 from storage.audit import BadCheckpoint, VerifierKey, open_checkpoint
-from storage.errors import BadBackup, StoreUnavailable
+from storage.ground.errors import BadBackup, StoreUnavailable
 from storage.ground.state_directory import (
     DIRECTORY_MODE,
     SECRET_LEN,

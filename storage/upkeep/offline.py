@@ -10,7 +10,7 @@ import msgspec
 
 from policy.model import MemoryStatus
 from storage.audit import InterceptedLeaf, Leaf, VerdictLeaf, decode_leaf
-from storage.errors import StoreCorrupt
+from storage.ground.errors import StoreCorrupt
 from storage.read.audit import stored_leaf
 from storage.tables.change import Nodes
 from storage.tables.codec import ordinal_key

@@ -12,7 +12,7 @@ from policy.model import PrincipalId
 from policy.ruleset import Ruleset
 from storage.audit import BadCheckpoint, Tree, VerifierKey, open_checkpoint
 from storage.embedded import EmbeddedOptions, open_embedded
-from storage.errors import BadBackup, NoSecrets, StoreRolledBack, StoreUnavailable
+from storage.ground.errors import BadBackup, NoSecrets, StoreRolledBack, StoreUnavailable
 from storage.ground.state_directory import (
     DIRECTORY_MODE,
     FILE_MODE,

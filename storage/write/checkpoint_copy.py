@@ -13,7 +13,7 @@ from storage.audit import (
     VerifierKey,
     open_checkpoint,
 )
-from storage.errors import StoreRolledBack, StoreUnavailable
+from storage.ground.errors import StoreRolledBack, StoreUnavailable
 from storage.ground.state_directory import DIRECTORY_MODE, write_durably
 from storage.ground.trusted_files import UnfitFile, read_file
 from storage.tables.change import Nodes, leaf_source

@@ -25,8 +25,8 @@ from storage.audit import (
     OBSERVED_REJECT,
     VerdictLeaf,
 )
-from storage.errors import StalePermit
 from storage.features.follower import Follower, Judged, Landed
+from storage.ground.errors import StalePermit
 from storage.ground.randomness import random_bytes
 from storage.tables.change import Added, Change
 from storage.tables.codec import NO_ORDINAL, IdRecord, encode, ordinal_key

@@ -23,7 +23,8 @@ from policy.model import CandidateId
 from policy.ruleset import Ruleset
 from storage.derived.keeper import DerivedState, Step
 from storage.derived.vectors.faiss_index import BadVector, check_each
-from storage.errors import (
+from storage.features.order import Order
+from storage.ground.errors import (
     CredentialEnded,
     OutcomeUnknown,
     QuotaReached,
@@ -31,7 +32,6 @@ from storage.errors import (
     StoreCorrupt,
     StoreUnavailable,
 )
-from storage.features.order import Order
 from storage.staging.staging import Staging
 from storage.tables.change import Change, Generation, Surroundings
 from storage.tables.codec import StoreHeader

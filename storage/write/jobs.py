@@ -16,8 +16,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
 from storage.features.order import Order
+from storage.ground.errors import OutcomeUnknown, StorageError, StoreUnavailable
 from storage.values import Sealed
 from storage.write.case import Arrived
 

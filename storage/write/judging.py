@@ -24,11 +24,11 @@ from storage.audit import (
     culprit_of,
     veiled_target,
 )
-from storage.errors import StalePermit
 from storage.features.behind.intents import overtake
 from storage.features.follower import Follower, Judged, Landed
 from storage.features.lines import LineDecisions, LineRecord
 from storage.features.trust.trust_intake import OutcomeEvent, TrustIntake
+from storage.ground.errors import StalePermit
 from storage.ground.randomness import random_bytes
 from storage.staging.staging import Staging
 from storage.tables.change import Change

@@ -16,7 +16,7 @@ import msgspec
 from policy.facts import Approval, InterceptRecord
 from policy.model import CandidateId, PrincipalId
 from policy.ruleset import Ruleset
-from storage.errors import StorageError, StoreCorrupt, UnknownCandidate
+from storage.ground.errors import StorageError, StoreCorrupt, UnknownCandidate
 from storage.tables.change import Change
 from storage.tables.codec import HeldRow, decode_intercept
 from storage.tables.lmdb_store import HELD, View

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Final
 
-from storage.errors import StorageError
+from storage.ground.errors import StorageError
 from storage.write.engine import Engine
 
 # How many bytes the largest batch may take while it is staged and committed, the pages that LMDB

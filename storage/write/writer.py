@@ -16,14 +16,14 @@ from policy.facts import InterceptRecord
 from policy.model import CandidateId, PrincipalId
 from policy.ruleset import Ruleset
 from policy.verdict import InvariantBroken
-from storage.errors import (
+from storage.features.order import Order
+from storage.ground.errors import (
     OutcomeUnknown,
     StorageError,
     StoreLocked,
     StoreUnavailable,
     UnknownCandidate,
 )
-from storage.features.order import Order
 from storage.ground.randomness import random_bytes
 from storage.values import THE_STORE, Denial, Outcome, Submission
 from storage.write.case import Arrived, contents_of

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from storage.embedded import open_embedded
-from storage.errors import StoreLocked
+from storage.ground.errors import StoreLocked
 from tests.conformance.bypass import formed, mem0, reads
 from tests.conformance.canary import new_canary
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Json, Running, running
@@ -23,7 +23,7 @@ from pathlib import Path
 from policy.gate import GATE
 from policy.ruleset import parse_ruleset
 from storage.embedded import open_embedded
-from storage.errors import StoreLocked
+from storage.ground.errors import StoreLocked
 rules = parse_ruleset(Path(sys.argv[3]).read_text())
 try:
     open_embedded(

@@ -21,7 +21,7 @@ from proxy.cli.command import Context
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.progress import working
 from proxy.cli.terminal import Terminal, inert, silence
-from storage.errors import StorageError
+from storage.ground.errors import StorageError
 from storage.ground.trusted_files import reason
 from tests.evaluate.attacks import Broken
 from tests.evaluate.book import Book

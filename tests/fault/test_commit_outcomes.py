@@ -10,7 +10,7 @@ import pytest
 
 from policy.query import EVERYTHING
 from storage.embedded import EmbeddedStore
-from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
+from storage.ground.errors import OutcomeUnknown, StorageError, StoreUnavailable
 from storage.tables.lmdb_store import LmdbStore
 from storage.values import Decision
 from tests.unit.storage.opening import TENANT, Bench, candidate_of, say, submission_of, write

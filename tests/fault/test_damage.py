@@ -17,7 +17,7 @@ import pytest
 
 from policy.model import MemoryId
 from policy.query import EVERYTHING
-from storage.errors import StorageError, StoreCorrupt, StoreRolledBack
+from storage.ground.errors import StorageError, StoreCorrupt, StoreRolledBack
 from tests.conftest import HEAVY
 from tests.fault.crashing import OPTIONS
 from tests.unit.storage.opening import TENANT, Bench, say, vector_of

@@ -20,7 +20,7 @@ import pytest
 from policy.model import ChangeKind, MemoryId, Scope
 from policy.query import EVERYTHING
 from storage.embedded import EmbeddedOptions, EmbeddedStore
-from storage.errors import StorageError, StoreUnavailable
+from storage.ground.errors import StorageError, StoreUnavailable
 from storage.values import Outcome
 from tests.unit.storage.opening import (
     OPERATOR,

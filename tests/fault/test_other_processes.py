@@ -12,7 +12,7 @@ import pytest
 
 from policy.model import Candidate
 from storage.embedded import EmbeddedOptions, EmbeddedStore
-from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
+from storage.ground.errors import OutcomeUnknown, StorageError, StoreUnavailable
 from storage.values import Decision, Outcome
 from storage.write.writer import WriterOptions
 from tests.fault.other_processes import holding

@@ -12,7 +12,7 @@ import lmdb
 from policy.model import ChangeKind, Scope
 from policy.query import EVERYTHING
 from storage.embedded import EmbeddedStore
-from storage.errors import StoreUnavailable
+from storage.ground.errors import StoreUnavailable
 from storage.values import Outcome
 from tests.fault.crashing import OPTIONS
 from tests.unit.storage.opening import (

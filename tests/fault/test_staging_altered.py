@@ -20,7 +20,7 @@ import pytest
 
 from policy.model import CandidateId
 from storage.embedded import EmbeddedStore
-from storage.errors import StoreUnavailable
+from storage.ground.errors import StoreUnavailable
 from storage.values import Decision, Outcome, Submission
 from tests.conformance.canary import new_canary, traces
 from tests.fault.crashing import OPTIONS

@@ -14,7 +14,7 @@ import pytest
 
 from policy.query import EVERYTHING
 from storage.embedded import EmbeddedOptions
-from storage.errors import OutcomeUnknown, StoreUnavailable
+from storage.ground.errors import OutcomeUnknown, StoreUnavailable
 from storage.values import Decision, Outcome
 from storage.write.writer import WriterOptions
 from tests.unit.storage.opening import TENANT, Bench, Clock, candidate_of, say, submission_of, write

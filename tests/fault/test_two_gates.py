@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from storage.embedded import EmbeddedStore
-from storage.errors import StoreUnavailable
+from storage.ground.errors import StoreUnavailable
 from storage.tables.lmdb_store import Draft, LmdbStore
 from storage.write.engine import Engine
 from tests.fault.two_gates import beside

@@ -21,7 +21,7 @@ from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Forwarded, PinnedTool, Segment
 from proxy.seams.operation import ListMemories, Proposal, Write
 from proxy.settings.load import load_settings
-from storage.errors import StorageError, StoreUnavailable
+from storage.ground.errors import StorageError, StoreUnavailable
 from storage.interfaces import Store
 from storage.values import Outcome, Submission
 from tests.integration.running import Running, running

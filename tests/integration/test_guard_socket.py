@@ -45,7 +45,7 @@ from proxy.seams.operation import (
     Write,
     Written,
 )
-from storage.errors import OutcomeUnknown, StoreUnavailable, UnknownCandidate
+from storage.ground.errors import OutcomeUnknown, StoreUnavailable, UnknownCandidate
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
 from tests.unit.proxy.guarded import AGENT, GOOD, SERVER, STEERING, call, item
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from policy.verdict import InvariantBroken, Reason
-from storage.errors import OutcomeUnknown, StoreUnavailable
+from storage.ground.errors import OutcomeUnknown, StoreUnavailable
 from telemetry.events import RequestServed
 from tests.integration.http_bench import (
     AGENT_KEY,

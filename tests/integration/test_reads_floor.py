@@ -18,7 +18,7 @@ from proxy.guard.wire import SOCKET
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import GraphShown, ReadGraph
 from proxy.settings.load import SettingsError
-from storage.errors import StorageError
+from storage.ground.errors import StorageError
 from tests.integration.model_bench import APIS, asking, call, fronted
 from tests.integration.running import AGENT_KEY, Running, running
 from tests.integration.test_model_coupling import answered

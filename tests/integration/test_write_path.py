@@ -10,7 +10,7 @@ import pytest
 
 from policy.model import Channel, Claims, PrincipalId
 from proxy.compose.app import Composition
-from storage.errors import StoreRolledBack
+from storage.ground.errors import StoreRolledBack
 from tests.conformance.canary import new_canary, traces
 from tests.integration.running import OPERATOR_KEY, Json, Running, running
 

@@ -23,7 +23,7 @@ from policy.labels.forwarded_call import MCP, ForwardedCall, target_of, texts_of
 from policy.model import CandidateId, ChangeKind, Forwarded
 from policy.query import EVERYTHING
 from storage.audit import ResultLeaf, decode_leaf
-from storage.errors import StoreUnavailable, UnknownCandidate
+from storage.ground.errors import StoreUnavailable, UnknownCandidate
 from storage.tables.lmdb_store import LEAVES
 from storage.values import Behind, Decision
 from tests.unit.storage.opening import (

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policy.verdict import InvariantBroken
-from storage.errors import StorageError
+from storage.ground.errors import StorageError
 
 Floats = NDArray[np.float32]
 Ordinals = NDArray[np.int64]

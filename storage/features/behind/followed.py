@@ -20,10 +20,10 @@ from storage.audit import (
     ResultLeaf,
     VerdictLeaf,
 )
-from storage.errors import StoreCorrupt
 from storage.features.behind.forgotten_texts import FORGOTTEN, forgotten_texts
 from storage.features.cases.case_records import convicted_by
 from storage.features.order import Access
+from storage.ground.errors import StoreCorrupt
 from storage.tables.change import read_leaf
 from storage.tables.codec import NO_ORDINAL
 from storage.tables.lmdb_store import KEYED, View

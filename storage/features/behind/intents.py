@@ -14,7 +14,6 @@ import msgspec
 from policy.labels.forwarded_call import call_of, removes
 from policy.model import CandidateId, ChangeKind, Forwarded, MemoryStatus, Tenant
 from storage.audit import ResultLeaf, VerdictLeaf
-from storage.errors import UnknownCandidate
 from storage.features.behind.closed_keys import (
     CLOSED,
     PlaceBehind,
@@ -31,6 +30,7 @@ from storage.features.behind.unmoved import Unmoved
 from storage.features.lines import LineDecisions, LineRecord
 from storage.features.order import Access
 from storage.features.quarantine.hiding import QUARANTINES
+from storage.ground.errors import UnknownCandidate
 from storage.tables.change import Change, read_leaf
 from storage.tables.codec import NO_ORDINAL, IdRecord, encode, ordinal_key
 from storage.tables.lmdb_store import IDS, KEYED, ROWS, View

@@ -15,10 +15,10 @@ from policy.model import CandidateId, ChangeKind, Forwarded, MemoryStatus, Princ
 from policy.trust.ladder import NEWCOMER, TrustLevel
 from policy.verdict import Reason
 from storage.audit import OperatorLeaf, ResultLeaf, VerdictLeaf
-from storage.errors import StoreCorrupt
 from storage.features.behind.filing import FORWARDS, ForwardRecord
 from storage.features.trust import LATCHED, TRUST_OUTCOME
 from storage.features.trust.trust_tables import TRUST, trust_of
+from storage.ground.errors import StoreCorrupt
 from storage.tables.change import read_leaf
 from storage.tables.codec import IdRecord
 from storage.tables.keys import KeyedNames

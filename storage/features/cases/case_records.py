@@ -11,7 +11,6 @@ from policy.after.case_steps import CaseStep
 from policy.after.closure import BLAST_MAX, Act, Relation
 from policy.model import MemoryStatus, PrincipalId
 from storage.audit import IncidentLeaf
-from storage.errors import UnknownIncident
 from storage.features.cases import (
     CASES,
     NAMED_MAX,
@@ -26,6 +25,7 @@ from storage.features.cases.following import Enforcing, Following, named
 from storage.features.parole import end_probation, parole_record
 from storage.features.quarantine.hiding import OPERATOR, hidden_by, log_standing, place
 from storage.features.trust.trust_intake import TrustIntake
+from storage.ground.errors import UnknownIncident
 from storage.ground.randomness import random_bytes
 from storage.tables.change import Change
 from storage.tables.codec import IdRecord

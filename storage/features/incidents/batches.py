@@ -9,7 +9,6 @@ from typing import Final
 import msgspec
 
 from policy.model import PrincipalId
-from storage.errors import UnknownIncident
 from storage.features.incidents import (
     INCIDENTS,
     Caught,
@@ -35,6 +34,7 @@ from storage.features.incidents.reaching import caught, reached
 from storage.features.incidents.rewinding import BatchRewound, RewindBatch
 from storage.features.order import Access, Order
 from storage.features.quarantine.hiding import QUARANTINES
+from storage.ground.errors import UnknownIncident
 
 _CHANGED: Final = frozenset({"put_back", "hidden", "shown"})
 BATCH_LEN: Final = 1_000

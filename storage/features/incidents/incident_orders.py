@@ -10,9 +10,9 @@ import msgspec
 
 from policy.model import MemoryStatus, PrincipalId
 from storage.audit import OperatorLeaf
-from storage.errors import UnknownIncident
 from storage.features.incidents import INCIDENTS, Incident, Kind, Reach, Stage
 from storage.features.quarantine.hiding import hidden_by, log_standing, place
+from storage.ground.errors import UnknownIncident
 from storage.ground.randomness import random_bytes
 from storage.tables.change import Change, read_leaf
 from storage.tables.lmdb_store import View

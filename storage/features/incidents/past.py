@@ -9,11 +9,11 @@ import msgspec
 
 from policy.model import ChangeKind, MemoryId, MemoryStatus, Tenant
 from storage.audit import InterceptedLeaf, OperatorLeaf, VerdictLeaf, decode_leaf
-from storage.errors import NoSuchPast
 from storage.features.incidents import INCIDENTS, Kind, Past, Reach, Rewound, Touched
 from storage.features.incidents.reaching import fits
 from storage.features.incidents.rewinding import PutBack
 from storage.features.quarantine.hiding import hidden_by
+from storage.ground.errors import NoSuchPast
 from storage.tables.change import read_leaf
 from storage.tables.codec import NO_ORDINAL
 from storage.tables.keys import KeyedNames

@@ -8,8 +8,8 @@ import msgspec
 
 from policy.model import MemoryId, MemoryStatus
 from storage.audit import VerdictLeaf
-from storage.errors import StoreCorrupt
 from storage.features.incidents import Caught, Reach
+from storage.ground.errors import StoreCorrupt
 from storage.tables.change import read_leaf
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import ROWS, View

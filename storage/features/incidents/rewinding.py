@@ -14,9 +14,9 @@ import msgspec
 
 from policy.model import CandidateId, MemoryClass, MemoryStatus, PrincipalId
 from storage.audit import InterceptedLeaf, VerdictLeaf
-from storage.errors import QuotaReached, StoreCorrupt
 from storage.features.incidents import Incident
 from storage.features.quarantine.hiding import hidden_by, log_standing, place
+from storage.ground.errors import QuotaReached, StoreCorrupt
 from storage.ground.randomness import random_bytes
 from storage.tables.change import Added, Change, read_leaf
 from storage.tables.codec import NO_ORDINAL, IdRecord, encode, ordinal_key

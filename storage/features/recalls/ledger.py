@@ -18,7 +18,6 @@ from typing import Final
 import msgspec
 
 from policy.model import Memory, MemoryId, MemoryStatus, Tenant
-from storage.errors import StorageError
 from storage.features.recalls import (
     NEAREST_MAX,
     InContext,
@@ -46,6 +45,7 @@ from storage.features.recalls.packing import (
     unpack_scores,
 )
 from storage.features.recalls.sealed_segments import Frame, SegmentKey, Segments, Stored
+from storage.ground.errors import StorageError
 from storage.tables.codec import NO_ORDINAL
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import LmdbStore, View

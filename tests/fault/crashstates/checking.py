@@ -11,7 +11,7 @@ import msgspec
 
 from policy.canonical import digest_of
 from storage.embedded import EmbeddedStore
-from storage.errors import StorageError
+from storage.ground.errors import StorageError
 from storage.ground.state_directory import FILE_MODE
 from tests.fault.crashstates.disk import Operation, Said, State
 from tests.fault.crashstates.workload import (

@@ -23,7 +23,7 @@ import msgspec
 
 import storage.write.writer
 from policy.verdict import InvariantBroken
-from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
+from storage.ground.errors import OutcomeUnknown, StorageError, StoreUnavailable
 from tests.fault.crashstates.checking import Checker, Journal
 from tests.fault.crashstates.disk import Said
 from tests.fault.crashstates.searching import CANARY

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from storage.audit import decode_leaf, encode_leaf
-from storage.errors import StoreCorrupt
+from storage.ground.errors import StoreCorrupt
 
 WORDS = (
     b"\x01\x9d",

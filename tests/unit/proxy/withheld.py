@@ -17,7 +17,7 @@ from proxy.dialects.strict_json.tolerant import Json
 from proxy.seams.operation import Proposal, WrittenItem
 from proxy.withhold.withholding import Withholding
 from storage.embedded import EmbeddedStore
-from storage.errors import StoreUnavailable
+from storage.ground.errors import StoreUnavailable
 from tests.unit.proxy.wired import TRACE, Wired, wired
 from tests.unit.storage.opening import AGENT
 

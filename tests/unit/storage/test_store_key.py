@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from storage.errors import StoreCorrupt
+from storage.ground.errors import StoreCorrupt
 from storage.tables.codec import StoreHeader, encode
 from storage.tables.read_only import read_only
 from storage.upkeep.offline import EmbeddedFiles

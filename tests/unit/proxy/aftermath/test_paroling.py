@@ -40,11 +40,11 @@ from proxy.seams.surroundings import Surroundings
 from proxy.settings.after import ReplaySettings
 from storage.audit import OperatorLeaf, decode_leaf
 from storage.embedded import EmbeddedStore
-from storage.errors import MemoryMoved
 from storage.features.cases import Case
 from storage.features.parole import GrantParole
 from storage.features.quarantine.hiding import EndQuarantine, Quarantine
 from storage.features.registered import PutAnchor
+from storage.ground.errors import MemoryMoved
 from storage.values import Anchor
 from tests.unit.proxy.aftermath.test_blaming import (
     HIDES,

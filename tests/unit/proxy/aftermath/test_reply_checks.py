@@ -20,11 +20,11 @@ from proxy.aftermath.screening import KnownRules
 from proxy.seams.cases import OnConviction, WrongReply
 from proxy.seams.surroundings import Surroundings
 from storage.embedded import EmbeddedStore
-from storage.errors import StoreUnavailable
 from storage.features.cases import Opening
 from storage.features.cases.case_records import MoveCase, OpenCase
 from storage.features.recalls import InContext, Reply
 from storage.features.registered import PutAnchor
+from storage.ground.errors import StoreUnavailable
 from tests.unit.proxy.aftermath.test_blaming import blaming, found, lie, truth
 from tests.unit.proxy.aftermath.test_screening import anchor
 from tests.unit.storage.opening import BY, TENANT, Bench

@@ -12,7 +12,7 @@ import pytest
 from proxy.guard.client import GuardClient
 from proxy.guard.direct import Direct
 from proxy.seams.faults import MalformedRequest
-from storage.errors import OutcomeUnknown, StoreUnavailable
+from storage.ground.errors import OutcomeUnknown, StoreUnavailable
 from tests.unit.proxy.guard.direct import Slow, direct_to
 from tests.unit.proxy.guarded import AGENT, GOOD, SERVER, call, item
 

@@ -14,7 +14,7 @@ import pytest
 from policy.model import CandidateId, ChangeKind
 from proxy.guard.election import ElectedGuard, Election, Opened
 from proxy.seams.guard import Forwarded, GuardedCall, Item, Judged
-from storage.errors import OutcomeUnknown, StoreCorrupt, StoreLocked, StoreUnavailable
+from storage.ground.errors import OutcomeUnknown, StoreCorrupt, StoreLocked, StoreUnavailable
 from tests.unit.proxy.guard.direct import Slow, direct_to
 from tests.unit.proxy.mcp.guarding import MemoryGuard
 from tests.unit.proxy.mcp.wire import AGENT

@@ -17,9 +17,9 @@ from policy.withheld.pieces import pieces_of
 from proxy.guard.local import Guarding
 from proxy.seams.guard import Forwarded
 from proxy.seams.operation import Proposal
-from storage.errors import StoreCorrupt
 from storage.features.behind.forgotten_texts import FORGOTTEN, forgotten_texts
 from storage.features.quarantine.hiding import Quarantine
+from storage.ground.errors import StoreCorrupt
 from storage.tables.change import Change
 from storage.tables.keys import KeyedNames
 from tests.evaluate.canary import files_below

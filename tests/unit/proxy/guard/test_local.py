@@ -17,9 +17,9 @@ from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Forwarded, Item, Judged, PinnedTool, Segment
 from proxy.seams.operation import Proposal
 from storage.audit import Culprit, VerdictLeaf, decode_leaf
-from storage.errors import UnknownCandidate, UnknownPins
 from storage.features.pinned_tools import ApproveTools
 from storage.features.quarantine.hiding import EndQuarantine, Quarantine
+from storage.ground.errors import UnknownCandidate, UnknownPins
 from telemetry.events import VerdictRecorded
 from tests.unit.proxy.guarded import (
     AGENT,

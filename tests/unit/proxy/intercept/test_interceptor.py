@@ -20,7 +20,7 @@ from proxy.intercept.interceptor import ANSWER_BYTES_MAX, CHUNK_LEN
 from proxy.seams.faults import MalformedRequest, RateLimited
 from proxy.seams.operation import Proposal, WrittenItem
 from proxy.seams.pace import LARGE, Pace
-from storage.errors import StoreUnavailable
+from storage.ground.errors import StoreUnavailable
 from storage.interfaces import MemoryReader
 from storage.values import Outcome, Submission
 from telemetry.events import VerdictRecorded

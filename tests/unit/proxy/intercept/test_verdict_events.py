@@ -13,7 +13,7 @@ from policy.checks import STEPS
 from policy.model import ChangeKind, MemoryClass, SourceKind
 from proxy.intercept.verdict_events import Judging, undecided_event, verdict_event
 from storage.embedded import EmbeddedStore
-from storage.errors import StoreUnavailable
+from storage.ground.errors import StoreUnavailable
 from telemetry.events import TraceContext
 from telemetry.vocabulary import WRITE_OPERATIONS
 from tests.unit.storage.opening import AGENT, Bench, candidate_of, submission_of

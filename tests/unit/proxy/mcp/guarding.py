@@ -20,7 +20,7 @@ from proxy.seams.guard import (
     Segment,
     Unsettled,
 )
-from storage.errors import StoreUnavailable
+from storage.ground.errors import StoreUnavailable
 
 EVIL = "EVIL"
 ASK = "ASK"

@@ -16,7 +16,7 @@ from proxy.mcp.connection import RelayLimits, Side
 from proxy.mcp.store_server import StoreServer
 from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result
 from proxy.settings.tool_maps import shipped_map
-from storage.errors import StorageError
+from storage.ground.errors import StorageError
 from tests.unit.proxy.intercept.test_operations import Conversation
 
 Object = dict[str, "JsonValue"]

@@ -11,7 +11,7 @@ from proxy.dialects.mcp.store.tools import GRAPH_TOOLS, TOOLS
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.mcp.connection import Side
 from proxy.mcp.store_server import NOT_KNOWN, NOT_NOW
-from storage.errors import OutcomeUnknown, StoreUnavailable
+from storage.ground.errors import OutcomeUnknown, StoreUnavailable
 from tests.unit.proxy.intercept.test_operations import talking
 from tests.unit.proxy.mcp.storing import Object, connected, text_of
 

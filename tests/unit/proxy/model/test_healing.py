@@ -17,8 +17,8 @@ from proxy.model.healing import ROUNDS_MAX, HealedReply
 from proxy.model.memory_seam import Asked, Prepared
 from proxy.model.reply_notes import ReplyNotes
 from proxy.seams.cases import WrongReply
-from storage.errors import StoreUnavailable
 from storage.features.recalls import InContext
+from storage.ground.errors import StoreUnavailable
 from telemetry.events import TraceContext
 
 REPLY = ModelReply(reply_id="r1", said=("It is 66.",), calls=())

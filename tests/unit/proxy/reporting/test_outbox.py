@@ -19,7 +19,7 @@ from proxy.reporting.review_notice import hold_of, review_event
 from proxy.seams.faults import UpstreamError
 from proxy.seams.surroundings import Surroundings
 from storage.audit import IncidentLeaf, OperatorLeaf, VerdictLeaf, encode_leaf
-from storage.errors import StoreUnavailable
+from storage.ground.errors import StoreUnavailable
 from storage.interfaces import Store
 from storage.values import Decision
 

@@ -15,7 +15,7 @@ from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Forwarded, GuardedCall, Item, Judged, Unsettled
 from proxy.settle.forwarding import Forwarding
 from proxy.settle.leftovers import Leftovers
-from storage.errors import StoreUnavailable
+from storage.ground.errors import StoreUnavailable
 from tests.unit.proxy.mcp.guarding import MemoryGuard
 
 AGENT = Principal(principal_id=PrincipalId("agent-1"), tenant=Tenant("default"))

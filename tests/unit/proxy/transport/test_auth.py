@@ -21,7 +21,7 @@ from proxy.transport.auth import (
     mint_key,
     operator_of,
 )
-from storage.errors import StoreUnavailable
+from storage.ground.errors import StoreUnavailable
 from storage.values import KeyRecord
 from tests.integration.mcp_bench import until
 from tests.unit.proxy.transport.visitor import Visitor

@@ -15,7 +15,7 @@ from proxy.seams.faults import (
     UnknownWrite,
 )
 from proxy.transport.responses import Failure, attempt, refusal_for
-from storage.errors import (
+from storage.ground.errors import (
     OutcomeUnknown,
     StoreCorrupt,
     StoreUnavailable,

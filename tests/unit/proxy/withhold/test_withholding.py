@@ -23,7 +23,7 @@ from proxy.seams.operation import Proposal, WrittenItem
 from proxy.withhold.asking import Conversation
 from proxy.withhold.state import Begun, Refused, Told, Waits, encode
 from proxy.withhold.texts import texts_of
-from storage.errors import StoreUnavailable
+from storage.ground.errors import StoreUnavailable
 from tests.unit.proxy.wired import TRACE
 from tests.unit.proxy.withheld import KEY, NOTE, PAGE, POISON, REQUESTS, Rig, anthropic, rig
 from tests.unit.storage.opening import AGENT, OPERATOR

@@ -10,8 +10,8 @@ import pytest
 
 from policy.model import PrincipalId
 from policy.verdict import Reason
-from storage.errors import StoreUnavailable
 from storage.ground.deadline import Due
+from storage.ground.errors import StoreUnavailable
 from tests.unit.proxy.withheld import NOTE, POISON, Rig, rig
 from tests.unit.storage.opening import AGENT
 

@@ -39,7 +39,7 @@ from storage.audit import (
     veiled_target,
     wrongly_lowered,
 )
-from storage.errors import StoreCorrupt
+from storage.ground.errors import StoreCorrupt
 from storage.values import Decision
 from tests.unit.storage.opening import candidate_of
 

@@ -14,7 +14,7 @@ from storage.audit import (
     verify_consistency,
     verify_inclusion,
 )
-from storage.errors import StoreCorrupt
+from storage.ground.errors import StoreCorrupt
 
 LEAVES = tuple(
     bytes.fromhex(text)

@@ -15,7 +15,7 @@ from storage.derived.catalogue import Catalogue
 from storage.derived.keeper import WARMING
 from storage.derived.recovery import Derived, derive
 from storage.embedded import EmbeddedStore
-from storage.errors import StoreCorrupt, StoreUnavailable
+from storage.ground.errors import StoreCorrupt, StoreUnavailable
 from storage.tables.lmdb_store import View
 from tests.unit.storage.opening import AGENT, TENANT, Bench, say, vector_of
 

@@ -13,7 +13,7 @@ from policy.query import EVERYTHING
 from policy.ruleset import Ruleset, parse_ruleset
 from policy.verdict import Reason
 from storage.embedded import EmbeddedOptions, EmbeddedStore, open_embedded
-from storage.errors import StoreCorrupt, StoreLocked, StoreRolledBack
+from storage.ground.errors import StoreCorrupt, StoreLocked, StoreRolledBack
 from storage.values import Contents
 from tests.unit.storage.opening import (
     DIMENSION,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.errors import StoreCorrupt, StoreLocked, UnknownFormat
+from storage.ground.errors import StoreCorrupt, StoreLocked, UnknownFormat
 from storage.ground.state_directory import StateDirectory, write_durably
 
 

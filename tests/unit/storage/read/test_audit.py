@@ -14,7 +14,7 @@ from storage.audit import (
     verify_inclusion,
 )
 from storage.embedded import EmbeddedStore
-from storage.errors import UnknownLeaf
+from storage.ground.errors import UnknownLeaf
 from storage.read.audit import EmbeddedAudit
 from tests.unit.storage.opening import say
 

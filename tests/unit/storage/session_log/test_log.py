@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.errors import StoreUnavailable
+from storage.ground.errors import StoreUnavailable
 from storage.session_log.frames import SECTOR_LEN, FrameKeys, read_contents
 from storage.session_log.log import Opened, open_session_log
 

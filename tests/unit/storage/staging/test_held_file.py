@@ -7,7 +7,7 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from storage.errors import StoreUnavailable
+from storage.ground.errors import StoreUnavailable
 from storage.staging.held_file import StagingFile
 
 MAP_BYTES = 1 << 20

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from policy.model import CandidateId
 from policy.verdict import InvariantBroken
-from storage.errors import StoreUnavailable
+from storage.ground.errors import StoreUnavailable
 from storage.staging.sealing import seal
 from storage.staging.staging import Staging
 from storage.values import Contents

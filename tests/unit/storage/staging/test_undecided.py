@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from policy.model import CandidateId
-from storage.errors import StoreUnavailable
+from storage.ground.errors import StoreUnavailable
 from storage.staging import undecided
 from storage.staging.sealing import new_key, packed, seal
 from storage.staging.undecided import UNLINKED, Undecided, name_of

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.errors import StoreCorrupt
+from storage.ground.errors import StoreCorrupt
 from storage.tables.codec import frame, ordinal_key, unframe
 
 KEYS = st.binary(min_size=8, max_size=8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from storage.errors import UnknownFormat
+from storage.ground.errors import UnknownFormat
 from storage.tables.codec import STORE_FORMAT, StoreHeader, encode
 from storage.tables.read_only import read_only
 from tests.unit.storage.opening import Bench, put_header, say

@@ -14,7 +14,7 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from storage.errors import StoreCorrupt, StoreLocked, StoreUnavailable
+from storage.ground.errors import StoreCorrupt, StoreLocked, StoreUnavailable
 from storage.tables.lmdb_store import META, ROWS, LmdbStore
 
 QUOTA = 1 << 26

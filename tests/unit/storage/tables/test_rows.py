@@ -7,7 +7,7 @@ import pytest
 
 from policy.model import CandidateId, ChangeKind, MemoryId, MemoryStatus, Scope
 from storage.embedded import EmbeddedStore
-from storage.errors import StoreCorrupt
+from storage.ground.errors import StoreCorrupt
 from storage.tables.codec import NO_ORDINAL
 from storage.tables.rows import candidate_of as stored_candidate
 from storage.tables.rows import chain, held_key, history_of, memory_of, read_row, text_of

@@ -10,7 +10,7 @@ import pytest
 from policy.model import ChangeKind, MemoryClass, MemoryId, Principal, PrincipalId, Tenant
 from policy.verdict import Reason
 from storage.embedded import EmbeddedOptions, EmbeddedStore
-from storage.errors import QuotaReached
+from storage.ground.errors import QuotaReached
 from storage.tables.usage import VERDICT_BYTES
 from storage.values import Decision, Outcome, Submission
 from tests.unit.storage.opening import (

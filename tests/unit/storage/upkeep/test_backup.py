@@ -17,7 +17,7 @@ import pytest
 from policy.model import PrincipalId
 from policy.verdict import Reason
 from storage.audit import OperatorLeaf, decode_leaf
-from storage.errors import BadBackup, StoreRolledBack, UnknownFormat
+from storage.ground.errors import BadBackup, StoreRolledBack, UnknownFormat
 from storage.interfaces import SessionLog
 from storage.tables.codec import STORE_FORMAT, encode
 from storage.tables.lmdb_store import LEAVES

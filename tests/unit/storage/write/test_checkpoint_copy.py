@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from storage.audit import VerifierKey, sign_checkpoint
-from storage.errors import StoreRolledBack, StoreUnavailable
+from storage.ground.errors import StoreRolledBack, StoreUnavailable
 from storage.write.checkpoint_copy import CheckpointCopy
 from tests.unit.storage.opening import Bench, say
 

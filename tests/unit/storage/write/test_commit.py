@@ -15,8 +15,8 @@ from policy.model import ChangeKind, MemoryClass, MemoryStatus, SourceKind
 from policy.ruleset import parse_ruleset
 from policy.verdict import Admit, InvariantBroken, Permit
 from storage.audit import SALT_LEN, Tree
-from storage.errors import StalePermit
 from storage.features.follower import Judged
+from storage.ground.errors import StalePermit
 from storage.tables.change import Change, Generation, Surroundings
 from storage.tables.codec import StoreHeader
 from storage.tables.keys import KeyedNames

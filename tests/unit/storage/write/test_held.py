@@ -15,7 +15,7 @@ from policy.model import Basis, CandidateId, ChangeKind, MemoryClass, Scope, Sou
 from policy.query import EVERYTHING
 from policy.verdict import Reason
 from storage.embedded import EmbeddedStore
-from storage.errors import StoreUnavailable, UnknownCandidate
+from storage.ground.errors import StoreUnavailable, UnknownCandidate
 from storage.staging.staging import Staging
 from storage.values import Decision, Outcome
 from tests.unit.storage.opening import (

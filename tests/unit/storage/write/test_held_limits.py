@@ -18,7 +18,7 @@ from policy.model import (
 )
 from policy.verdict import Reason
 from storage.embedded import EmbeddedStore
-from storage.errors import UnknownCandidate
+from storage.ground.errors import UnknownCandidate
 from storage.values import THE_STORE, Decision, Outcome, Submission
 from storage.write import waiting, writer
 from tests.unit.storage.opening import (

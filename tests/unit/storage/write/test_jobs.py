@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from storage.errors import OutcomeUnknown, StoreUnavailable
+from storage.ground.errors import OutcomeUnknown, StoreUnavailable
 from storage.write.jobs import Gathering, Job, Patience, deliver
 
 SHORT_S = 0.02

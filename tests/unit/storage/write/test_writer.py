@@ -18,9 +18,9 @@ from policy.trust.ladder import TrustLevel, TrustState
 from policy.trust.outcomes import OutcomeKind, Reported
 from storage.derived.vectors.faiss_index import BadVector
 from storage.embedded import EmbeddedOptions, EmbeddedStore
-from storage.errors import OutcomeUnknown, StoreLocked, StoreUnavailable
 from storage.features.registered import PutAnchor, PutKey
 from storage.features.trust.trust_intake import RecordOutcome, RestoreTrust
+from storage.ground.errors import OutcomeUnknown, StoreLocked, StoreUnavailable
 from storage.values import Anchor, Decision, KeyRecord, Outcome
 from storage.write.writer import WriterOptions
 from tests.unit.storage.opening import (

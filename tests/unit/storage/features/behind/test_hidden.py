@@ -7,9 +7,9 @@ import contextlib
 
 from policy.model import ChangeKind, Forwarded, Hiding, MemoryId, Scope
 from storage.embedded import EmbeddedStore
-from storage.errors import UnknownMemory
 from storage.features.behind.hidden import HIDDEN_THERE, HiddenThere, HidingDue, RecordHiding
 from storage.features.quarantine.hiding import EndQuarantine, Quarantine
+from storage.ground.errors import UnknownMemory
 from storage.values import Decision
 from tests.unit.storage.features.behind.test_closed_keys import take_away
 from tests.unit.storage.features.behind.test_intents import TARGET, intend, listed, settle

@@ -17,10 +17,10 @@ from policy.query import EVERYTHING
 from proxy.cli.verification import Verifier
 from storage.audit import ResultLeaf, decode_leaf
 from storage.embedded import EmbeddedStore
-from storage.errors import UnknownCandidate
 from storage.features.behind.filing import FORWARDS
 from storage.features.behind.intents import Settle
 from storage.features.quarantine.hiding import Quarantine
+from storage.ground.errors import UnknownCandidate
 from storage.opening import offline_store
 from storage.tables.change import Change
 from storage.tables.codec import IdRecord, encode

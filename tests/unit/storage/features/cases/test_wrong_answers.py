@@ -25,11 +25,11 @@ from policy.model import (
 from policy.query import EVERYTHING
 from storage.audit import IncidentLeaf, OperatorLeaf, decode_leaf
 from storage.embedded import EmbeddedStore
-from storage.errors import UnknownIncident
 from storage.features.cases import Accused, Case, Opening, Progress
 from storage.features.cases.case_records import Convict, MoveCase, NameRelated, OpenCase
 from storage.features.quarantine.hiding import Quarantine
 from storage.features.registered import PutAnchor
+from storage.ground.errors import UnknownIncident
 from storage.tables.rows import read_id
 from storage.values import Anchor, Outcome
 from tests.unit.storage.features.incidents.test_isolation import (

@@ -27,7 +27,6 @@ from policy.model import (
 from policy.query import EVERYTHING
 from storage.audit import OperatorLeaf, decode_leaf
 from storage.embedded import EmbeddedOptions, EmbeddedStore
-from storage.errors import UnknownIncident
 from storage.features.incidents import Kind, Reach, Stage
 from storage.features.incidents.incident_orders import (
     BeginIncident,
@@ -36,6 +35,7 @@ from storage.features.incidents.incident_orders import (
     ShownAgain,
 )
 from storage.features.quarantine.hiding import QUARANTINES, EndQuarantine, Quarantine
+from storage.ground.errors import UnknownIncident
 from storage.tables.lmdb_store import CHILDREN
 from storage.values import Outcome
 from tests.conftest import HEAVY

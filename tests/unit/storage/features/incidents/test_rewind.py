@@ -11,12 +11,12 @@ from policy.model import ChangeKind, MemoryId, Scope
 from policy.query import EVERYTHING
 from policy.verdict import Reason
 from storage.embedded import EmbeddedOptions, EmbeddedStore
-from storage.errors import NoSuchPast
 from storage.features.incidents import Contained, Incident, Past, Reach, Rewound, Stage
 from storage.features.quarantine.hiding import EndQuarantine, Quarantine
 from storage.features.registered import PutAnchor
 from storage.features.trust.trust_intake import RestoreTrust
 from storage.features.vouching import Vouch
+from storage.ground.errors import NoSuchPast
 from storage.values import Anchor, Decision, Outcome
 from tests.unit.storage.features.incidents.test_isolation import (
     LEAKED,
