@@ -1,1 +1,1 @@
-"""What every room of storage stands on: errors, the clock, files, leases and random bytes."""
+"""Leases on the LMDB environment, and random bytes."""
