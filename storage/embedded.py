@@ -23,13 +23,12 @@ from storage.features.behind.filing import FilesBehind
 from storage.features.behind.followed import Followed
 from storage.features.behind.forgotten_texts import FORGOTTEN
 from storage.features.behind.hidden import HiddenBehind
-from storage.features.behind.intents import Forwards
+from storage.features.behind.intents import EndsOvertaken, Forwards
 from storage.features.behind.kept_here import KeptHere
 from storage.features.cases.wrong_answers import NEAR_LEN, NEAR_MIN, Cases
 from storage.features.failures import Failures
 from storage.features.incidents.batches import BATCH_LEN, Incidents
 from storage.features.objections import Objections
-from storage.features.order import Access
 from storage.features.parole import Paroles
 from storage.features.pinned_tools import Pins
 from storage.features.quarantine.hiding import QUARANTINES, ForgetsHands
@@ -60,10 +59,11 @@ from storage.write.checkpoint_copy import CheckpointCopy, check_new_store
 from storage.write.engine import Engine, Parts
 from storage.write.judging import Judge
 from storage.write.orders import Operating
+from storage.write.seam import Access
 from storage.write.writer import EmbeddedWriter, WriterOptions
 
 _GIB: Final = 1024**3
-_FOLLOWERS: Final = (FilesBehind(), ForgetsHands())
+_FOLLOWERS: Final = (FilesBehind(), ForgetsHands(), EndsOvertaken())
 RECALLS: Final = "recalls"  # the directory of the recall ledger's files
 
 

@@ -24,6 +24,7 @@ from policy.model import (
 )
 from policy.query import Filter
 from policy.ruleset import Ruleset
+from policy.trust.ladder import TrustState
 from storage.audit import InterceptedLeaf, Leaf
 from storage.features.behind.followed import Followed
 from storage.features.behind.hidden import HiddenBehind
@@ -33,13 +34,11 @@ from storage.features.cases.wrong_answers import Cases
 from storage.features.failures import Failures
 from storage.features.incidents.batches import Incidents
 from storage.features.objections import Objections
-from storage.features.order import TakesOrders
 from storage.features.parole import Paroles
 from storage.features.pinned_tools import Pins
 from storage.features.quarantine.quarantined import Quarantined
 from storage.features.recalls import Recalls
 from storage.features.retained import Retained
-from storage.features.trust import TrustReader
 from storage.ground.errors import StoreCorrupt
 from storage.values import (
     Anchor,
@@ -52,6 +51,7 @@ from storage.values import (
     EntityPage,
     HeldCandidate,
     KeyRecord,
+    OriginTrust,
     Outcome,
     Page,
     Row,
@@ -60,8 +60,10 @@ from storage.values import (
     StoreStatus,
     Submission,
     TenantUsage,
+    TrustEvent,
     Turnover,
 )
+from storage.write.seam import TakesOrders
 
 
 class MemoryWriter(TakesOrders, Protocol):
@@ -124,7 +126,7 @@ class MemoryWriter(TakesOrders, Protocol):
         ...
 
 
-class MemoryReader(TrustReader, Protocol):
+class MemoryReader(Protocol):
     """Reads of the last committed generation. Quarantined, held and deleted items do not exist.
 
     Cheap calls (`get`, `keys`, `trust`) may run on the event loop; `search` and `page` are safe to
@@ -221,6 +223,30 @@ class MemoryReader(TrustReader, Protocol):
         Raises:
             StoreUnavailable: The rows of a large store are still being read.
         """
+        ...
+
+    def trust(self, principal_id: PrincipalId) -> TrustState:
+        """The trust of one principal; a newcomer's if the principal never wrote."""
+        ...
+
+    def all_trust(self) -> tuple[tuple[PrincipalId, TrustState], ...]:
+        """Every principal with a recorded trust."""
+        ...
+
+    def trust_history(self, principal_id: PrincipalId) -> tuple[TrustEvent, ...]:
+        """The last changes of a principal's trust, oldest first; at most 64."""
+        ...
+
+    def origin_trust(self, tenant: Tenant, server: str, tool: str) -> TrustState:
+        """The trust of an origin; a newcomer's if nothing came from it."""
+        ...
+
+    def all_origins(self) -> tuple[OriginTrust, ...]:
+        """Every origin with a recorded trust."""
+        ...
+
+    def origin_history(self, tenant: Tenant, server: str, tool: str) -> tuple[TrustEvent, ...]:
+        """The last changes of an origin's trust, oldest first; at most 64."""
         ...
 
     def entities(self, tenant: Tenant, offset: int = 0) -> EntityPage:

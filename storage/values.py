@@ -333,6 +333,30 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     descendants: int = 0
 
 
+class TrustEvent(msgspec.Struct, frozen=True, array_like=True):
+    """One of the last changes of a trust, and the leaf that records the change.
+
+    `kind` is that of an outcome, or `RESTORED`. `cause` is the index of the leaf of what happened:
+    the verdict, the denial, the quarantine. `became` says `latched` or `unlatched` where the change
+    did that.
+    """
+
+    at_ms: int
+    kind: str
+    leaf_index: int
+    cause: int | None = None
+    became: str = ""
+
+
+class OriginTrust(msgspec.Struct, frozen=True, kw_only=True):
+    """The trust in what one tool of one server brings into the sessions of a tenant."""
+
+    tenant: Tenant
+    server: str
+    tool: str
+    state: TrustState
+
+
 class TenantUsage(msgspec.Struct, frozen=True, kw_only=True):
     """The bytes that one tenant uses, and may use."""
 

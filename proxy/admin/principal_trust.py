@@ -21,9 +21,9 @@ from proxy.admin.wire.store import (
     TrustView,
 )
 from proxy.seams.faults import NotFound
-from storage.features.trust import OriginTrust
-from storage.features.trust.trust_intake import RestoreOrigin, RestoreTrust
+from storage.features.trust import RestoreOrigin, RestoreTrust
 from storage.interfaces import MemoryReader, MemoryWriter
+from storage.values import OriginTrust
 
 
 class PrincipalTrust(msgspec.Struct, frozen=True, kw_only=True):

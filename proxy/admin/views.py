@@ -28,14 +28,15 @@ from proxy.admin.wire.store import (
 )
 from proxy.admin.wire.upkeep import DueView, ServerView, UnsettledView
 from storage.audit import decode_leaf, leaf_hash
-from storage.features.trust import OriginTrust, TrustEvent
 from storage.values import (
     AuditHead,
     AuditProof,
     HeldCandidate,
     KeyRecord,
+    OriginTrust,
     Pending,
     Pinned,
+    TrustEvent,
 )
 
 

@@ -59,7 +59,7 @@ from proxy.seams.surroundings import Surroundings
 from proxy.seams.withholding import Watches
 from proxy.transport.responses import observation_for
 from proxy.withhold.convictions import Convictions
-from storage.features.trust.trust_intake import RecordOutcome
+from storage.features.trust import RecordOutcome
 from storage.ground.errors import OutcomeUnknown, StorageError, StoreUnavailable
 from storage.interfaces import MemoryReader, MemoryWriter
 from storage.values import Decision, Outcome, Submission

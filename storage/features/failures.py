@@ -9,10 +9,10 @@ import msgspec
 
 from policy.after.signals import Grade, SignalKind
 from policy.model import PrincipalId, Tenant
-from storage.features.order import Access
 from storage.tables.change import Change
 from storage.tables.lmdb_store import View
 from storage.tables.table import RecordTable
+from storage.write.seam import Access
 
 FAILURES_MAX: Final = 10_000
 """How many failures are kept of all tenants together; the oldest goes first."""

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from policy.model import MemoryStatus, Tenant
 from storage.audit import VerdictLeaf, decode_leaf
-from storage.features.order import Access
 from storage.ground.errors import StoreCorrupt
 from storage.tables.codec import ordinal_key
 from storage.tables.lmdb_store import IDS, LEAVES, View
 from storage.tables.rows import chain, memory_of, read_row
 from storage.values import Objection, Row
+from storage.write.seam import Access
 
 
 class Objections:

@@ -13,7 +13,6 @@ from policy.model import Memory, MemoryId, MemoryStatus, PrincipalId, Tenant
 from storage.audit import InterceptedLeaf, VerdictLeaf
 from storage.features.cases import CASES, Case
 from storage.features.incidents.rewinding import put_back
-from storage.features.order import Access
 from storage.features.quarantine.hiding import hidden_by, log_standing, place
 from storage.ground.errors import MemoryMoved, StoreCorrupt
 from storage.tables.change import LABELS, Change, read_leaf
@@ -30,6 +29,7 @@ from storage.tables.rows import (
 )
 from storage.tables.table import RecordTable
 from storage.values import Row, Standing
+from storage.write.seam import Access
 
 _PROBATION_MS: Final = PROBATION_DAYS * 86_400_000
 _BYTES: Final = 64

@@ -8,11 +8,11 @@ import msgspec
 from msgspec.structs import replace
 
 from policy.model import PrincipalId, Tenant
-from storage.features.order import Access
 from storage.ground.errors import UnknownPins
 from storage.tables.change import Change
 from storage.tables.table import RecordTable
 from storage.values import THE_STORE, Pinned, Tools
+from storage.write.seam import Access
 
 PINS: Final = RecordTable(b"pins", Pinned)
 PINNED: Final = "tools.pin"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from policy.after.retention import Item
 from policy.model import MemoryId, MemoryStatus, Tenant
-from storage.features.order import Access
 from storage.tables.codec import ordinal_key
 from storage.tables.expiry import expiry_ms
 from storage.tables.lmdb_store import ROWS, View
 from storage.tables.rows import read_id
 from storage.values import Row
+from storage.write.seam import Access
 
 
 class Retained:

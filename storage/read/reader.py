@@ -27,14 +27,13 @@ from policy.model import (
 )
 from policy.query import EVERYTHING, Filter, matches
 from storage.derived.catalogue import Ordinals
-from storage.features.lines import denied_lines
 from storage.features.recalls import NEAREST_MAX
-from storage.features.trust.trust_reads import TrustReads
 from storage.read.answer_room import AnswerRoom
 from storage.read.as_of import marks_at, stood, without_memories
 from storage.read.check import check_store
 from storage.read.exposure import EXAMINED_MIN, Exposure, Placing
 from storage.read.origins import Origins
+from storage.read.trust_reads import TrustReads
 from storage.tables.codec import (
     NO_ORDINAL,
     decode_evidence,
@@ -65,6 +64,7 @@ from storage.values import (
     Turnover,
 )
 from storage.write.engine import Engine
+from storage.write.line_decisions import denied_lines
 from storage.write.wellness import notice, writable
 
 Selected = TypeVar("Selected")

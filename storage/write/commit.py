@@ -25,7 +25,6 @@ from storage.audit import (
     OBSERVED_REJECT,
     VerdictLeaf,
 )
-from storage.features.follower import Follower, Judged, Landed
 from storage.ground.errors import StalePermit
 from storage.ground.randomness import random_bytes
 from storage.tables.change import Added, Change
@@ -44,6 +43,7 @@ from storage.tables.rows import (
     text_of,
 )
 from storage.values import Decision, Kept, Row
+from storage.write.seam import Follower, Judged, Landed
 
 _BORN_AGAIN: Final = (MemoryStatus.DELETED, MemoryStatus.LIVE)
 

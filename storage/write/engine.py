@@ -23,7 +23,6 @@ from policy.model import CandidateId
 from policy.ruleset import Ruleset
 from storage.derived.keeper import DerivedState, Step
 from storage.derived.vectors.faiss_index import BadVector, check_each
-from storage.features.order import Order
 from storage.ground.errors import (
     CredentialEnded,
     OutcomeUnknown,
@@ -40,6 +39,7 @@ from storage.tables.lmdb_store import Draft, LmdbStore, View
 from storage.values import Decision, HeldCandidate, Outcome, Sealed
 from storage.write.case import Arrived, Case, staged_submission
 from storage.write.judging import Judge
+from storage.write.seam import Order
 
 Result = TypeVar("Result")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from policy.model import ChangeKind, MemoryStatus, PrincipalId
-from storage.features.trust.trust_intake import TrustIntake
 from storage.tables.codec import NO_ORDINAL, FirstOutcome
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import NONCES, View
 from storage.tables.rows import is_expired, memory_of, read_id, read_row
 from storage.values import Outcome
 from storage.write.case import Arrived, outcome_of
+from storage.write.trust_intake import TrustIntake
 
 
 class FirstOutcomes:

@@ -15,9 +15,6 @@ from policy.labels.editing import keeps_half, text_after
 from policy.labels.forwarded_call import call_of
 from policy.model import Candidate, ChangeKind, MemoryStatus, Reading, SourceKind, meet
 from policy.trust.ladder import TrustState
-from storage.features.behind.text_behind import NOTHING_THERE, Thing, read_thing, state_of
-from storage.features.lines import Said
-from storage.features.trust.trust_intake import TrustIntake
 from storage.tables.change import Change
 from storage.tables.codec import FirstOutcome
 from storage.tables.expiry import expiry_ms
@@ -27,6 +24,9 @@ from storage.tables.rows import is_expired, memory_of, read_id, read_row, text_o
 from storage.tables.usage import Usage
 from storage.values import Row, Submission
 from storage.write.case import Case
+from storage.write.line_decisions import Said
+from storage.write.text_behind import NOTHING_THERE, Thing, read_thing, state_of
+from storage.write.trust_intake import TrustIntake
 
 _FLAGS_MAX: Final = 4_096
 

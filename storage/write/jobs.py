@@ -16,10 +16,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from storage.features.order import Order
 from storage.ground.errors import OutcomeUnknown, StorageError, StoreUnavailable
 from storage.values import Sealed
 from storage.write.case import Arrived
+from storage.write.seam import Order
 
 
 class Job:

@@ -24,10 +24,6 @@ from storage.audit import (
     culprit_of,
     veiled_target,
 )
-from storage.features.behind.intents import overtake
-from storage.features.follower import Follower, Judged, Landed
-from storage.features.lines import LineDecisions, LineRecord
-from storage.features.trust.trust_intake import OutcomeEvent, TrustIntake
 from storage.ground.errors import StalePermit
 from storage.ground.randomness import random_bytes
 from storage.staging.staging import Staging
@@ -50,6 +46,9 @@ from storage.write.case import Case, evidence_of, labelled, not_held, outcome_of
 from storage.write.commit import Committer
 from storage.write.first_outcomes import FirstOutcomes
 from storage.write.gathering import Gatherer, Known
+from storage.write.line_decisions import LineDecisions, LineRecord
+from storage.write.seam import Follower, Judged, Landed
+from storage.write.trust_intake import OutcomeEvent, TrustIntake
 from storage.write.waiting import HeldQueue, origin_of
 
 _PLAIN_TARGET: Final = "memories"
@@ -93,6 +92,7 @@ class Judge:
         self.usage = usage
         self._gate = gate
         self.observing = gate.observing
+        self._followers = followers
         self._names = names
         self._staging = staging
         self.waiting = HeldQueue()
@@ -141,7 +141,7 @@ class Judge:
         if said.let_in and intercept is not None and docket.case.approval is None:
             # The released changes end before the facts are read: this call takes their place.
             for candidate_id in {one.candidate_id for one in said.let_in}:
-                overtake(change, candidate_id)
+                self._overtake(change, candidate_id)
             seen = max(one.target_version for one in said.let_in)
             approval = Approval(by=said.let_in[0].by, digest=intercept.digest, target_version=seen)
             docket.case = msgspec.structs.replace(docket.case, let_in=approval)
@@ -156,6 +156,10 @@ class Judge:
             docket.contradicts = contradicted_anchors(docket.candidate, facts, change.ruleset)
         docket.gate_us = (time.perf_counter_ns() - started) // 1_000
         return verdict
+
+    def _overtake(self, change: Change, candidate_id: CandidateId) -> None:
+        for follower in self._followers:
+            follower.overtaken(change, candidate_id)
 
     def _apply(self, change: Change, docket: _Docket, verdict: Verdict) -> Outcome:
         if docket.case.let_in is not None:
@@ -281,7 +285,7 @@ class Judge:
                 )
                 for before in self.lines.let_in(change, docket.candidate, record):
                     # Two releases must not write one line twice.
-                    overtake(change, before)
+                    self._overtake(change, before)
         if submission.token is TokenState.VALID and submission.token_key is not None:
             change.draft.put(TOKENS, self._names.token(submission.token_key), b"")
         first = FirstOutcome(

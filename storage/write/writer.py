@@ -16,7 +16,6 @@ from policy.facts import InterceptRecord
 from policy.model import CandidateId, PrincipalId
 from policy.ruleset import Ruleset
 from policy.verdict import InvariantBroken
-from storage.features.order import Order
 from storage.ground.errors import (
     OutcomeUnknown,
     StorageError,
@@ -31,6 +30,7 @@ from storage.write.checkpoint_copy import CheckpointCopy
 from storage.write.engine import Engine
 from storage.write.jobs import Answer, Gathering, Job, Patience, deliver
 from storage.write.orders import Operating
+from storage.write.seam import Order
 from storage.write.wellness import try_again
 
 Result = TypeVar("Result")

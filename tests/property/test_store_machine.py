@@ -25,7 +25,7 @@ from policy.model import (
 from policy.query import EVERYTHING, Compare, Field
 from policy.trust.ladder import NEWCOMER
 from policy.verdict import Reason
-from storage.features.trust.trust_intake import RestoreTrust
+from storage.features.trust import RestoreTrust
 from storage.ground.errors import StoreUnavailable
 from storage.values import Decision, Outcome
 from tests.unit.storage.opening import (

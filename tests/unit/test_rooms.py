@@ -74,14 +74,14 @@ ROOM_STATEMENTS_MAX = {
     "storage": 750,
     "storage/audit": 500,
     "storage/derived": 1_200,
-    "storage/features": 3_750,
+    "storage/features": 3_250,
     "storage/ground": 350,
-    "storage/read": 850,
+    "storage/read": 900,
     "storage/session_log": 300,
     "storage/staging": 400,
     "storage/tables": 850,
     "storage/upkeep": 400,
-    "storage/write": 1_650,
+    "storage/write": 2_150,
     "telemetry": 1_200,
 }
 STATEMENTS_MAX = 52_250

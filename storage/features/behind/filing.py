@@ -11,13 +11,13 @@ from storage.audit import ResultLeaf
 from storage.features.behind.closed_keys import close_key
 from storage.features.behind.forgotten_texts import forget_text
 from storage.features.behind.hidden import forget_kept
-from storage.features.follower import Follower, Judged, Landed
 from storage.tables.change import Change
 from storage.tables.codec import NO_ORDINAL, IdRecord, ordinal_key
 from storage.tables.lmdb_store import KEYED
 from storage.tables.rows import read_row
 from storage.tables.table import RecordTable
 from storage.values import Row
+from storage.write.seam import Follower, Judged, Landed
 
 
 class ForwardRecord(msgspec.Struct, frozen=True, array_like=True):

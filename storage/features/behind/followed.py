@@ -22,7 +22,6 @@ from storage.audit import (
 )
 from storage.features.behind.forgotten_texts import FORGOTTEN, forgotten_texts
 from storage.features.cases.case_records import convicted_by
-from storage.features.order import Access
 from storage.ground.errors import StoreCorrupt
 from storage.tables.change import read_leaf
 from storage.tables.codec import NO_ORDINAL
@@ -38,6 +37,7 @@ from storage.values import (
     News,
     Stands,
 )
+from storage.write.seam import Access
 
 FOLLOWED_MAX: Final = 20_000
 _LOOKED_BACK_MAX: Final = 100_000

@@ -13,13 +13,13 @@ import msgspec
 
 from policy.model import Candidate, CandidateId, ChangeKind, Hiding, MemoryStatus, Tenant
 from storage.features.behind.closed_keys import place_of
-from storage.features.order import Access
 from storage.features.quarantine.hiding import QUARANTINES
 from storage.tables.change import Change
 from storage.tables.codec import encode
 from storage.tables.lmdb_store import KEYED, View
 from storage.tables.rows import GuardedRow, candidate_of, chain, guarded_row, read_id
 from storage.tables.table import RecordTable
+from storage.write.seam import Access
 
 _STANDING: Final = frozenset({MemoryStatus.LIVE, MemoryStatus.QUARANTINED, MemoryStatus.FORWARDING})
 

@@ -25,10 +25,7 @@ from storage.features.behind.closed_keys import (
 )
 from storage.features.behind.filing import FORWARDS, ForwardRecord
 from storage.features.behind.hidden import HIDDEN_THERE, put_hidden_there
-from storage.features.behind.text_behind import read_thing
 from storage.features.behind.unmoved import Unmoved
-from storage.features.lines import LineDecisions, LineRecord
-from storage.features.order import Access
 from storage.features.quarantine.hiding import QUARANTINES
 from storage.ground.errors import UnknownCandidate
 from storage.tables.change import Change, read_leaf
@@ -44,6 +41,9 @@ from storage.tables.rows import (
 )
 from storage.tables.usage import recorded_usage
 from storage.values import NO_KEYS, THE_STORE, Behind, ClosedKey, Pending, Row, Settled
+from storage.write.line_decisions import LineDecisions, LineRecord
+from storage.write.seam import Access, Follower
+from storage.write.text_behind import read_thing
 
 
 class Settle(msgspec.Struct, frozen=True):
@@ -274,6 +274,14 @@ def overtake(change: Change, candidate_id: CandidateId) -> None:
             by=THE_STORE,
         )
     )
+
+
+class EndsOvertaken(Follower):
+    """Ends a released change that was not sent where another call carries out its lines."""
+
+    def overtaken(self, change: Change, candidate_id: CandidateId) -> None:
+        """End the change of a candidate, if it waits to be sent."""
+        overtake(change, candidate_id)
 
 
 def _is_known(change: Change, record: ForwardRecord, key: str) -> bool:

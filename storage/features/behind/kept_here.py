@@ -9,11 +9,11 @@ from typing import Final
 
 from policy.labels.forwarded_call import call_of
 from policy.model import ChangeKind, MemoryStatus, Tenant
-from storage.features.order import Access
 from storage.tables.codec import ordinal_key
 from storage.tables.lmdb_store import ROWS, View
 from storage.tables.rows import GuardedRow, candidate_of, guarded_rows, read_row
 from storage.values import KeptBehind, Stands
+from storage.write.seam import Access
 
 _STANDS: Final = {
     MemoryStatus.LIVE: Stands.LIVE,

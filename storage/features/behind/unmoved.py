@@ -16,8 +16,6 @@ from policy.trust.ladder import NEWCOMER, TrustLevel
 from policy.verdict import Reason
 from storage.audit import OperatorLeaf, ResultLeaf, VerdictLeaf
 from storage.features.behind.filing import FORWARDS, ForwardRecord
-from storage.features.trust import LATCHED, TRUST_OUTCOME
-from storage.features.trust.trust_tables import TRUST, trust_of
 from storage.ground.errors import StoreCorrupt
 from storage.tables.change import read_leaf
 from storage.tables.codec import IdRecord
@@ -32,6 +30,7 @@ from storage.tables.rows import (
     read_row,
 )
 from storage.values import Behind, Row
+from storage.write.trust_tables import LATCHED, TRUST, TRUST_OUTCOME, trust_of
 
 LOOKED_BACK_MAX: Final = 8_192
 # A relay between a host and a server has the server's tools recorded just before its first call, so

@@ -24,13 +24,13 @@ from storage.features.cases import (
 from storage.features.cases.following import Enforcing, Following, named
 from storage.features.parole import end_probation, parole_record
 from storage.features.quarantine.hiding import OPERATOR, hidden_by, log_standing, place
-from storage.features.trust.trust_intake import TrustIntake
 from storage.ground.errors import UnknownIncident
 from storage.ground.randomness import random_bytes
 from storage.tables.change import Change
 from storage.tables.codec import IdRecord
 from storage.tables.lmdb_store import View
 from storage.tables.rows import read_id, read_row
+from storage.write.trust_intake import TrustIntake
 
 _ID_LEN: Final = 8
 _BYTES: Final = 2_048

@@ -13,12 +13,12 @@ from storage.features.cases.case_records import read_case
 from storage.features.cases.following import Following, named
 from storage.features.incidents import Reach
 from storage.features.incidents.reaching import reached
-from storage.features.order import Access
 from storage.tables.change import read_leaf
 from storage.tables.codec import ordinal_key
 from storage.tables.lmdb_store import VECTORS, View
 from storage.tables.rows import read_id, read_row
 from storage.values import Row
+from storage.write.seam import Access
 
 NEAR_MIN: Final = 0.9
 """The cosine from which on two memories count as near copies."""

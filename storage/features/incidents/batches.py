@@ -32,9 +32,9 @@ from storage.features.incidents.incident_orders import (
 from storage.features.incidents.past import Plan, planned, point_at, point_of
 from storage.features.incidents.reaching import caught, reached
 from storage.features.incidents.rewinding import BatchRewound, RewindBatch
-from storage.features.order import Access, Order
 from storage.features.quarantine.hiding import QUARANTINES
 from storage.ground.errors import UnknownIncident
+from storage.write.seam import Access, Order
 
 _CHANGED: Final = frozenset({"put_back", "hidden", "shown"})
 BATCH_LEN: Final = 1_000

@@ -7,8 +7,6 @@ from typing import Final
 import msgspec
 
 from policy.model import MemoryId, MemoryStatus, PrincipalId, Tenant
-from storage.features.follower import Follower
-from storage.features.trust.trust_intake import TrustIntake
 from storage.tables.change import Change
 from storage.tables.codec import IdRecord, encode
 from storage.tables.lmdb_store import IDS, View
@@ -22,6 +20,8 @@ from storage.values import (
     Row,
     Standing,
 )
+from storage.write.seam import Follower
+from storage.write.trust_intake import TrustIntake
 
 WITHOUT_TRIAL: Final = "without trial"
 OPERATOR: Final = "operator"

@@ -15,12 +15,12 @@ from storage.audit import OperatorLeaf, decode_leaf
 from storage.features.behind.forgotten_texts import forgotten_texts
 from storage.features.cases.case_records import convicted_by
 from storage.features.incidents import INCIDENTS
-from storage.features.order import Access
 from storage.features.quarantine.hiding import QUARANTINES, hidden_by
 from storage.tables.codec import IdRecord, ordinal_key
 from storage.tables.lmdb_store import IDS, LEAVES, View
 from storage.tables.rows import chain, history_of, memory_of, read_id, read_row, subject_of, text_of
 from storage.values import QUARANTINE, QUARANTINE_END, Hand, QuarantinedText
+from storage.write.seam import Access
 
 _INCIDENT: Final = re.compile(r"incident ([0-9a-f]{16})")
 _HISTORY_BYTES: Final = 8 * 1024 * 1024

@@ -32,7 +32,7 @@ from policy.model import (
 from policy.query import EVERYTHING
 from storage.embedded import EmbeddedOptions, EmbeddedStore
 from storage.features.registered import PutAnchor
-from storage.features.trust.trust_intake import RestoreTrust
+from storage.features.trust import RestoreTrust
 from storage.values import Anchor, Outcome, Submission
 from tests.fault.crashstates.planting import plant
 from tests.unit.storage.opening import (

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 
 from policy.model import MemoryStatus
-from storage.features.trust.trust_tables import TRUST
 from storage.ground.errors import StoreCorrupt
 from storage.tables import codec
 from storage.tables.lmdb_store import ANCHORS, HELD, IDS, KEYS, NONCES, ROWS
 from storage.tables.rows import history_of, memory_of
 from storage.values import Row
+from storage.write.trust_tables import TRUST
 from tests.fuzz.choices import Choices
 
 WORDS = (

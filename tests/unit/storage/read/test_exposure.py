@@ -25,7 +25,7 @@ from policy.query import EVERYTHING, Compare, Field
 from policy.query import Test as Compared
 from policy.ruleset import ReadRules
 from storage.embedded import EmbeddedStore
-from storage.features.trust.trust_intake import RestoreTrust
+from storage.features.trust import RestoreTrust
 from storage.features.vouching import Vouch
 from storage.read.exposure import places
 from storage.tables.lmdb_store import View

@@ -15,13 +15,13 @@ from policy.model import ChangeKind, MemoryClass, MemoryStatus, SourceKind
 from policy.ruleset import parse_ruleset
 from policy.verdict import Admit, InvariantBroken, Permit
 from storage.audit import SALT_LEN, Tree
-from storage.features.follower import Judged
 from storage.ground.errors import StalePermit
 from storage.tables.change import Change, Generation, Surroundings
 from storage.tables.codec import StoreHeader
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import IDS, LEAVES, ROWS, VECTORS, LmdbStore
 from storage.write.commit import Committer
+from storage.write.seam import Judged
 from tests.property.gate_cases import Labels, case_of
 from tests.unit.storage.opening import EMBEDDER, RULESET_TEXT, vector_of
 

@@ -19,7 +19,7 @@ from policy.trust.outcomes import OutcomeKind, Reported
 from storage.derived.vectors.faiss_index import BadVector
 from storage.embedded import EmbeddedOptions, EmbeddedStore
 from storage.features.registered import PutAnchor, PutKey
-from storage.features.trust.trust_intake import RecordOutcome, RestoreTrust
+from storage.features.trust import RecordOutcome, RestoreTrust
 from storage.ground.errors import OutcomeUnknown, StoreLocked, StoreUnavailable
 from storage.values import Anchor, Decision, KeyRecord, Outcome
 from storage.write.writer import WriterOptions

@@ -14,7 +14,7 @@ from storage.embedded import EmbeddedOptions, EmbeddedStore
 from storage.features.incidents import Contained, Incident, Past, Reach, Rewound, Stage
 from storage.features.quarantine.hiding import EndQuarantine, Quarantine
 from storage.features.registered import PutAnchor
-from storage.features.trust.trust_intake import RestoreTrust
+from storage.features.trust import RestoreTrust
 from storage.features.vouching import Vouch
 from storage.ground.errors import NoSuchPast
 from storage.values import Anchor, Decision, Outcome

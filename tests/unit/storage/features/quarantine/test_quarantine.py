@@ -13,7 +13,7 @@ from policy.query import Test as Condition
 from storage.audit import OperatorLeaf, decode_leaf
 from storage.embedded import EmbeddedStore
 from storage.features.quarantine.hiding import EndQuarantine, Quarantine
-from storage.features.trust.trust_intake import RestoreTrust
+from storage.features.trust import RestoreTrust
 from storage.ground.errors import UnknownMemory
 from storage.tables.lmdb_store import LEAVES
 from storage.values import Outcome, Standing

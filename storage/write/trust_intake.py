@@ -30,25 +30,28 @@ from policy.trust.outcomes import (
 )
 from policy.trust.score import after_outcome, has_room, restored
 from storage.audit import VerdictLeaf, culprit_of
-from storage.features.trust import LATCHED, RESTORED, TRUST_OUTCOME, UNLATCHED, TrustEvent
-from storage.features.trust.trust_tables import (
-    CHARGES,
-    COUNTED,
-    ORIGINS,
-    RECENT,
-    STANDING,
-    TRUST,
-    OriginRecord,
-    StandingRecord,
-    trust_of,
-    trust_record,
-)
 from storage.tables.change import Change, read_leaf
 from storage.tables.codec import HeldRow, IdRecord, ordinal_key
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import View
 from storage.tables.rows import read_id
-from storage.values import ADOPTS, THE_STORE, Row, Submission
+from storage.values import ADOPTS, THE_STORE, Row, Submission, TrustEvent
+from storage.write.trust_tables import (
+    CHARGES,
+    COUNTED,
+    LATCHED,
+    ORIGINS,
+    RECENT,
+    RESTORED,
+    STANDING,
+    TRUST,
+    TRUST_OUTCOME,
+    UNLATCHED,
+    OriginRecord,
+    StandingRecord,
+    trust_of,
+    trust_record,
+)
 
 RECENT_MAX: Final = 64
 OUTCOME_BYTES: Final = 768
@@ -85,7 +88,7 @@ class OutcomeEvent(msgspec.Struct, frozen=True, kw_only=True):
     cause: int | None = None
 
 
-class _Holder(msgspec.Struct, frozen=True, kw_only=True):
+class Holder(msgspec.Struct, frozen=True, kw_only=True):
     """The owner of a trust record: a principal or an origin."""
 
     key: bytes
@@ -95,43 +98,6 @@ class _Holder(msgspec.Struct, frozen=True, kw_only=True):
     tenant: Tenant = NO_TENANT
     server: str = ""
     tool: str = ""
-
-
-class RestoreTrust(msgspec.Struct, frozen=True):
-    """The order to reset a principal's trust to a newcomer's."""
-
-    principal_id: PrincipalId
-    by: PrincipalId
-
-    def carry_out(self, change: Change) -> TrustState:
-        """The trust that the principal has now, with a leaf."""
-        intake = TrustIntake(change.names)
-        return intake.restore(change, intake.principal(self.principal_id), self.by)
-
-
-class RestoreOrigin(msgspec.Struct, frozen=True):
-    """The order to reset the trust in what a server's tool brings into a tenant."""
-
-    tenant: Tenant
-    server: str
-    tool: str
-    by: PrincipalId
-
-    def carry_out(self, change: Change) -> TrustState:
-        """The trust that the origin has now, a newcomer's, with a leaf."""
-        key = change.names.origin(self.tenant, self.server, self.tool)
-        origin = NamedOrigin(key=key, server=self.server, tool=self.tool)
-        return TrustIntake(change.names).restore(change, _origin(self.tenant, origin), self.by)
-
-
-class RecordOutcome(msgspec.Struct, frozen=True):
-    """The order to count an outcome that another package reports: a burst, an incident."""
-
-    reported: Reported
-
-    def carry_out(self, change: Change) -> bool:
-        """Whether the outcome counted; it is one of the closed list."""
-        return TrustIntake(change.names).report(change, self.reported)
 
 
 class TrustIntake:
@@ -315,13 +281,13 @@ class TrustIntake:
         adopted = event.principal_id == ADOPTS
         holders = [] if adopted else [self.principal(event.principal_id)]
         if event.origin is not None:
-            holders.append(_origin(event.tenant, event.origin))
+            holders.append(origin_holder(event.tenant, event.origin))
         counted = [self._feed(change, one, event) for one in holders]
         return any(counted)
 
     # ---- restoring trust, by an operator ---------------------------------------------------------
 
-    def restore(self, change: Change, holder: _Holder, by: PrincipalId) -> TrustState:
+    def restore(self, change: Change, holder: Holder, by: PrincipalId) -> TrustState:
         """Reset the trust of a principal or an origin to that of a newcomer, with a leaf."""
         before = self._state(change.draft, holder)
         after = restored(before)
@@ -335,7 +301,7 @@ class TrustIntake:
 
     # ---- changes for one principal or origin -----------------------------------------------------
 
-    def _feed(self, change: Change, holder: _Holder, event: OutcomeEvent) -> bool:
+    def _feed(self, change: Change, holder: Holder, event: OutcomeEvent) -> bool:
         rule, now_ms = RULES[event.kind], change.now_ms
         before = self._state(change.draft, holder)
         if not has_room(before, rule, now_ms) or not self._counts(change, holder, event):
@@ -354,7 +320,7 @@ class TrustIntake:
         change.charges[event.tenant] += OUTCOME_BYTES
         return True
 
-    def _counts(self, change: Change, holder: _Holder, event: OutcomeEvent) -> bool:
+    def _counts(self, change: Change, holder: Holder, event: OutcomeEvent) -> bool:
         """Whether an outcome about this subject counts for this principal or origin.
 
         If so it is noted.
@@ -365,7 +331,7 @@ class TrustIntake:
         change.draft.write(COUNTED, key, change.now_ms)
         return True
 
-    def _state(self, view: View, holder: _Holder) -> TrustState:
+    def _state(self, view: View, holder: Holder) -> TrustState:
         if holder.table == TRUST:
             record = view.read(TRUST, holder.key)
         else:
@@ -373,7 +339,7 @@ class TrustIntake:
             record = None if origin is None else origin.trust
         return NEWCOMER if record is None else trust_of(record)
 
-    def _put(self, change: Change, holder: _Holder, state: TrustState) -> None:
+    def _put(self, change: Change, holder: Holder, state: TrustState) -> None:
         record = trust_record(state, holder.principal_id)
         if holder.table == TRUST:
             change.draft.write(TRUST, holder.key, record)
@@ -381,18 +347,19 @@ class TrustIntake:
             origin = OriginRecord(holder.tenant, holder.server, holder.tool, record)
             change.draft.write(ORIGINS, holder.key, origin)
 
-    def _remember(self, change: Change, holder: _Holder, event: TrustEvent) -> None:
+    def _remember(self, change: Change, holder: Holder, event: TrustEvent) -> None:
         before = change.draft.read(RECENT, holder.key) or ()
         change.draft.write(RECENT, holder.key, (*before, event)[-RECENT_MAX:])
 
-    def principal(self, principal_id: PrincipalId) -> _Holder:
+    def principal(self, principal_id: PrincipalId) -> Holder:
         """The owner of a principal's trust."""
         key = self._names.principal(principal_id)
-        return _Holder(key=key, table=TRUST, subject=principal_id, principal_id=principal_id)
+        return Holder(key=key, table=TRUST, subject=principal_id, principal_id=principal_id)
 
 
-def _origin(tenant: Tenant, origin: NamedOrigin) -> _Holder:
-    return _Holder(
+def origin_holder(tenant: Tenant, origin: NamedOrigin) -> Holder:
+    """The owner of the record of an origin's trust."""
+    return Holder(
         key=origin.key,
         table=ORIGINS,
         subject=f"origin {tenant} {origin.server} {origin.tool}"[:256],

@@ -31,13 +31,12 @@ from policy.verdict import Reason
 from storage.audit import OperatorLeaf, decode_leaf
 from storage.embedded import EmbeddedStore
 from storage.features.quarantine.hiding import Quarantine
-from storage.features.trust import RESTORED
-from storage.features.trust.trust_intake import RecordOutcome, RestoreOrigin, RestoreTrust
-from storage.features.trust.trust_tables import STANDING
+from storage.features.trust import RecordOutcome, RestoreOrigin, RestoreTrust
 from storage.ground.errors import StoreUnavailable
 from storage.tables.codec import ordinal_key
 from storage.tables.lmdb_store import LEAVES
 from storage.values import Decision, Outcome
+from storage.write.trust_tables import RESTORED, STANDING
 from tests.unit.storage.opening import (
     AGENT,
     BY,

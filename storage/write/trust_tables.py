@@ -8,8 +8,15 @@ import msgspec
 
 from policy.model import PrincipalId, Tenant
 from policy.trust.ladder import TrustLevel, TrustState
-from storage.features.trust import TrustEvent
 from storage.tables.table import RecordTable
+from storage.values import TrustEvent
+
+RESTORED: Final = "restored"
+"""The kind of an event that is no outcome: an operator restored trust."""
+LATCHED: Final = "latched"
+UNLATCHED: Final = "unlatched"
+TRUST_OUTCOME: Final = "trust.outcome"
+"""The action of the leaf of an outcome; its detail ends with what became of the latch."""
 
 
 class TrustRecord(msgspec.Struct, frozen=True, array_like=True):

@@ -12,8 +12,8 @@ from policy.labels.editing import EDITS_MAX, Effect, How
 from policy.labels.forwarded_call import MCP, ForwardedCall, target_of, texts_of
 from policy.model import CandidateId, ChangeKind, Forwarded
 from storage.embedded import EmbeddedStore
-from storage.features.behind import text_behind
 from storage.values import Behind
+from storage.write import text_behind
 from tests.unit.storage.opening import (
     AGENT,
     BY,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from policy.model import PrincipalId, Tenant
 from policy.trust.ladder import NEWCOMER, TrustState
-from storage.features.trust import OriginTrust, TrustEvent
-from storage.features.trust.trust_tables import ORIGINS, RECENT, TRUST, trust_of
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import LmdbStore
+from storage.values import OriginTrust, TrustEvent
+from storage.write.trust_tables import ORIGINS, RECENT, TRUST, trust_of
 
 
 class TrustReads:
-    """Implements `TrustReader` on the tables. Any thread."""
+    """The reads of trust of `MemoryReader`, on the tables. Any thread."""
 
     def __init__(self, store: LmdbStore, names: KeyedNames) -> None:
         self._store = store
