@@ -38,7 +38,7 @@ from policy.trust.score import known_score
 from policy.verdict import Reason
 
 
-class Objection(msgspec.Struct, frozen=True):
+class StepObjection(msgspec.Struct, frozen=True):
     """Why a step does not pass a candidate.
 
     `holds`: the candidate waits, and a person may still release it. `structural`: only the sender's
@@ -67,7 +67,7 @@ class Aim(msgspec.Struct, frozen=True, kw_only=True):
     cell: Cell
 
 
-Finding = Objection | None
+Finding = StepObjection | None
 Check = Callable[[Candidate, Facts, Aim], Finding]
 
 
@@ -82,7 +82,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     check: Check
 
 
-UNAVAILABLE: Final = Objection(Reason.GATE_UNAVAILABLE)
+UNAVAILABLE: Final = StepObjection(Reason.GATE_UNAVAILABLE)
 
 _REMOVALS: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
 _FORGED: Final = frozenset({TokenState.INVALID, TokenState.SPENT})
@@ -189,14 +189,14 @@ def audit_cross_check(candidate: Candidate, facts: Facts, _aim: Aim) -> Finding:
     #     write any principal's name there, and would push that principal down the trust ladder.
     record = facts.intercept
     if record is None:
-        return Objection(Reason.NOT_INTERCEPTED)
+        return StepObjection(Reason.NOT_INTERCEPTED)
     same = (
         record.candidate_id == facts.candidate_id
         and record.principal_id == candidate.principal_id
         and record.tenant == candidate.tenant
         and record.target == candidate.target
     )
-    return None if same else Objection(Reason.AUDIT_MISMATCH)
+    return None if same else StepObjection(Reason.AUDIT_MISMATCH)
 
 
 def digest_integrity(candidate: Candidate, facts: Facts, _aim: Aim) -> Finding:
@@ -208,7 +208,7 @@ def digest_integrity(candidate: Candidate, facts: Facts, _aim: Aim) -> Finding:
     judged = digest_of(canonical_bytes(candidate))
     if judged == facts.staged_digest == facts.intercept.digest:
         return None
-    return Objection(Reason.DIGEST_MISMATCH, structural=True)
+    return StepObjection(Reason.DIGEST_MISMATCH, structural=True)
 
 
 def nonce_uniqueness(_candidate: Candidate, facts: Facts, _aim: Aim) -> Finding:
@@ -220,13 +220,13 @@ def nonce_uniqueness(_candidate: Candidate, facts: Facts, _aim: Aim) -> Finding:
         case NonceState.FRESH:
             return None
         case NonceState.OWN:
-            return None if _approved(facts) else Objection(Reason.NONCE_REPLAYED)
+            return None if _approved(facts) else StepObjection(Reason.NONCE_REPLAYED)
         case NonceState.SPENT:
-            return Objection(Reason.NONCE_REPLAYED, structural=True)
+            return StepObjection(Reason.NONCE_REPLAYED, structural=True)
         case NonceState.FOREIGN_INCARNATION:
             # Honest clients reuse a nonce after a restore, because a backup does not know which
             # nonces were spent after it was made. So a reused nonce is no structural violation.
-            return Objection(Reason.NONCE_INCARNATION)
+            return StepObjection(Reason.NONCE_INCARNATION)
 
 
 def source_class(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
@@ -237,7 +237,7 @@ def source_class(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
     if provenance is None or facts.reading is None:
         return UNAVAILABLE
     if candidate.change is ChangeKind.PURGE and provenance.source is not SourceKind.OPERATOR:
-        return Objection(Reason.PERSON_REQUIRED)
+        return StepObjection(Reason.PERSON_REQUIRED)
     unseen = _unseen(candidate, provenance, facts)
     if unseen is not None and not unseen.holds:
         return unseen
@@ -245,7 +245,7 @@ def source_class(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
     # the memory rewritten meanwhile, and the release would lift the new text into a class in which
     # nobody saw it.
     if _approved(facts) and _moved(facts):
-        return Objection(Reason.PERSON_REQUIRED)
+        return StepObjection(Reason.PERSON_REQUIRED)
     pair = _matrix_finding(candidate, provenance, facts, aim)
     below = _below_stored(provenance, facts, aim)
     for finding in (pair, below):
@@ -286,10 +286,10 @@ def _unseen(candidate: Candidate, provenance: Provenance, facts: Facts) -> Findi
     if candidate.change is ChangeKind.CREATE or _reachable(candidate, provenance, facts):
         return None
     if not facts.guarded or candidate.change is ChangeKind.PURGE:
-        return Objection(Reason.TARGET_MISSING)
+        return StepObjection(Reason.TARGET_MISSING)
     if provenance.source.proven:
         return None
-    return Objection(Reason.PERSON_REQUIRED, holds=True)
+    return StepObjection(Reason.PERSON_REQUIRED, holds=True)
 
 
 def _below_stored(provenance: Provenance, facts: Facts, aim: Aim) -> Finding:
@@ -301,7 +301,7 @@ def _below_stored(provenance: Provenance, facts: Facts, aim: Aim) -> Finding:
     # Unproven writes differ in nothing that proves anything, so only what is proven is guarded.
     if aim.unproven and not stored.source.proven:
         return None
-    return Objection(Reason.SOURCE_BELOW_STORED, holds=_may_wait(provenance))
+    return StepObjection(Reason.SOURCE_BELOW_STORED, holds=_may_wait(provenance))
 
 
 def _may_wait(provenance: Provenance) -> bool:
@@ -315,7 +315,7 @@ def _may_wait(provenance: Provenance) -> bool:
 def _instruction_place(candidate: Candidate, aim: Aim) -> Finding:
     """Hold an unproven write into a file or block that a host puts into every prompt as rules."""
     held = candidate.instructions and aim.unproven
-    return Objection(Reason.INSTRUCTION_PLACE, holds=True) if held else None
+    return StepObjection(Reason.INSTRUCTION_PLACE, holds=True) if held else None
 
 
 def _removal_after_reading(provenance: Provenance, facts: Facts) -> Finding:
@@ -328,7 +328,7 @@ def _removal_after_reading(provenance: Provenance, facts: Facts) -> Finding:
         return None
     if not (stored.removes and stored.unread and provenance.after_reading):
         return None
-    return Objection(Reason.REMOVAL_AFTER_READING, holds=True)
+    return StepObjection(Reason.REMOVAL_AFTER_READING, holds=True)
 
 
 def _matrix_finding(
@@ -341,7 +341,7 @@ def _matrix_finding(
     if reading is None:
         return UNAVAILABLE
     if aim.cell is Cell.HOLD:
-        return Objection(Reason.SOURCE_CLASS_FORBIDDEN, holds=True)
+        return StepObjection(Reason.SOURCE_CLASS_FORBIDDEN, holds=True)
     if aim.cell is not Cell.REFUSE:
         return None
     named = None if candidate.change in _REMOVALS else named_class(candidate)
@@ -352,9 +352,9 @@ def _matrix_finding(
         # the sender's program. Only a harness that says both source and class, or a program that
         # forges a token, has done what moves the trust ladder (MWP 3.4).
         done = provenance.basis is Basis.VOUCHED or facts.token in _FORGED
-        return Objection(Reason.SOURCE_CLASS_FORBIDDEN, structural=done)
+        return StepObjection(Reason.SOURCE_CLASS_FORBIDDEN, structural=done)
     reason = Reason.CLASS_FLOOR if reading.flagged else Reason.SOURCE_CLASS_FORBIDDEN
-    return Objection(reason, holds=_may_wait(provenance))
+    return StepObjection(reason, holds=_may_wait(provenance))
 
 
 def promotion(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
@@ -368,9 +368,9 @@ def promotion(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
         case TokenState.VALID:
             return None
         case TokenState.INVALID:
-            return Objection(Reason.PROMOTION_TOKEN_INVALID, structural=True)
+            return StepObjection(Reason.PROMOTION_TOKEN_INVALID, structural=True)
         case TokenState.SPENT:
-            return Objection(Reason.PROMOTION_TOKEN_SPENT, structural=True)
+            return StepObjection(Reason.PROMOTION_TOKEN_SPENT, structural=True)
         case TokenState.EXPIRED | TokenState.ABSENT:
             return _without_token(candidate, provenance, facts, aim)
 
@@ -379,7 +379,7 @@ def _without_token(candidate: Candidate, provenance: Provenance, facts: Facts, a
     if aim.confirmed or not _needs_token(candidate, provenance.source, facts, aim):
         return None
     if facts.token is TokenState.EXPIRED:
-        return Objection(Reason.PROMOTION_TOKEN_EXPIRED)
+        return StepObjection(Reason.PROMOTION_TOKEN_EXPIRED)
     # Where only the text, or a tool map, raised the class, a person may decide: the client did not
     # name that class.
     raised = aim.landing.power > candidate.memory_class.power
@@ -387,7 +387,7 @@ def _without_token(candidate: Candidate, provenance: Provenance, facts: Facts, a
     unasked = not candidate.class_named or (floored and raised)
     vouched = provenance.basis is Basis.VOUCHED
     holds = unasked and (is_forwarded(candidate) or floored) and not vouched
-    return Objection(Reason.PROMOTION_TOKEN_MISSING, holds=holds)
+    return StepObjection(Reason.PROMOTION_TOKEN_MISSING, holds=holds)
 
 
 def _needs_token(candidate: Candidate, source: SourceKind, facts: Facts, aim: Aim) -> bool:
@@ -407,10 +407,10 @@ def language(_candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
     if aim.cell is not Cell.ENHANCED:
         return None
     if facts.reading.injection:
-        return Objection(Reason.INJECTION_LANGUAGE)
+        return StepObjection(Reason.INJECTION_LANGUAGE)
     # A confirmed order is the person's own wish, so it passes. An injection never does.
     if facts.reading.directive and not aim.confirmed:
-        return Objection(Reason.DIRECTIVE_LANGUAGE)
+        return StepObjection(Reason.DIRECTIVE_LANGUAGE)
     return None
 
 
@@ -421,12 +421,12 @@ def trust_level(_candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
         return UNAVAILABLE
     rules = aim.ruleset.trust
     if facts.trust.level is TrustLevel.UNTRUSTED and aim.judged is not MemoryClass.L4:
-        return Objection(Reason.TRUST_INSUFFICIENT)
+        return StepObjection(Reason.TRUST_INSUFFICIENT)
     # The ruleset says which trust score each class needs. A class that it leaves out needs a score
     # that nobody can reach.
     least = rules.soft_score_min.get(aim.judged, 1.0)
     if known_score(facts.trust, rules.scoring) < least:
-        return Objection(Reason.TRUST_SOFT_SCORE, holds=True)
+        return StepObjection(Reason.TRUST_SOFT_SCORE, holds=True)
     return None
 
 
@@ -440,7 +440,7 @@ def latches(_candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
         return None
     origin = facts.origin_trust
     latched = facts.trust.latched or (origin is not None and origin.latched)
-    return Objection(Reason.TRUST_LATCHED, holds=True) if latched else None
+    return StepObjection(Reason.TRUST_LATCHED, holds=True) if latched else None
 
 
 def contradicted_anchors(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> tuple[str, ...]:
@@ -465,7 +465,7 @@ def cognitive_staging(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
         return UNAVAILABLE
     repeats = facts.repeats_hidden and candidate.change not in _REMOVALS
     if repeats and not (aim.provenance.source.proven or aim.confirmed):
-        return Objection(Reason.REPEATS_HIDDEN)
+        return StepObjection(Reason.REPEATS_HIDDEN)
     return _displacement(candidate, facts, aim)
 
 
@@ -475,9 +475,9 @@ def _displacement(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
     if facts.shadow is None:
         return UNAVAILABLE
     if any(probe.contradicts for probe in facts.shadow):
-        return Objection(Reason.CONTRADICTS_ANCHOR, holds=True)
+        return StepObjection(Reason.CONTRADICTS_ANCHOR, holds=True)
     if any(probe.outranks for probe in facts.shadow):
-        return Objection(Reason.OUTRANKS_ANCHOR, holds=True)
+        return StepObjection(Reason.OUTRANKS_ANCHOR, holds=True)
     return None
 
 
@@ -490,17 +490,17 @@ def budgets(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
     text_bytes = max(state.text_bytes, _bytes_len(candidate.text))
     metadata_bytes = max(state.metadata_bytes, _bytes_len(candidate.metadata_json))
     if text_bytes > limits.text_bytes_max or metadata_bytes > limits.metadata_bytes_max:
-        return Objection(Reason.OVERSIZE)
+        return StepObjection(Reason.OVERSIZE)
     over_rate = state.writes_in_window_count >= limits.writes_per_window_max
     over_topic = state.topic_writes_count >= limits.topic_writes_max
     if over_rate and limits.over_rate is OverBudget.REJECT:
-        return Objection(Reason.RATE_LIMITED)
+        return StepObjection(Reason.RATE_LIMITED)
     full = state.tenant_full and candidate.change not in _REMOVALS
     if full or (over_topic and limits.over_topic is OverBudget.REJECT):
-        return Objection(Reason.QUOTA_EXCEEDED)
+        return StepObjection(Reason.QUOTA_EXCEEDED)
     if over_rate:
-        return Objection(Reason.RATE_LIMITED, holds=True)
-    return Objection(Reason.QUOTA_EXCEEDED, holds=True) if over_topic else None
+        return StepObjection(Reason.RATE_LIMITED, holds=True)
+    return StepObjection(Reason.QUOTA_EXCEEDED, holds=True) if over_topic else None
 
 
 def _bytes_len(text: str | None) -> int:

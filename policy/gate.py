@@ -12,8 +12,8 @@ from policy.checks import (
     STEPS,
     UNAVAILABLE,
     Aim,
-    Objection,
     Step,
+    StepObjection,
     aim_of,
     confirmed,
     provenance_of,
@@ -75,7 +75,7 @@ class Gate:
         if facts.overdue:
             return Reject(reason=Reason.GATE_UNAVAILABLE, step=0, memory_class=landing)
         passed: list[int] = []
-        held: tuple[int, Objection] | None = None
+        held: tuple[int, StepObjection] | None = None
         for step in self._steps:
             try:
                 found = step.check(candidate, facts, aim)
@@ -123,10 +123,10 @@ def _said_no(facts: Facts, aim: Aim, *, waits: bool) -> Reason | None:
     return Reason.DENIED_TODAY if dropped else None
 
 
-def _understood(finding: object) -> Objection:
+def _understood(finding: object) -> StepObjection:
     # The type checker cannot enforce what a check returns. A check that returns anything else is
     # broken, and the candidate is refused.
-    return finding if isinstance(finding, Objection) else UNAVAILABLE
+    return finding if isinstance(finding, StepObjection) else UNAVAILABLE
 
 
 def _admit(

@@ -73,7 +73,7 @@ class AnchorRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 Days = Annotated[int, Meta(ge=1, le=36_500)]
 
 
-class Keeping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RetentionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How long memories of one class are kept; where nothing is said, for ever.
 
     `per_principal_max` and `per_scope_max` keep the newest: of one principal in a tenant, and of
@@ -92,7 +92,7 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """
 
     expired_grace_days: Days | None = None
-    classes: dict[MemoryClass, Keeping] = {}
+    classes: dict[MemoryClass, RetentionRule] = {}
 
 
 class ReadRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

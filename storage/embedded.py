@@ -18,13 +18,7 @@ from storage.derived.catalogue import Catalogue
 from storage.derived.keeper import DerivedState
 from storage.derived.recovery import found, load, with_embedder, with_incarnation, with_key
 from storage.derived.vectors.faiss_index import SEGMENT_LEN, VectorIndex
-from storage.derived.vectors.segment_files import Identity, SegmentFiles
-from storage.features.behind.filing import FilesBehind
-from storage.features.behind.followed import Followed
-from storage.features.behind.forgotten_texts import FORGOTTEN
-from storage.features.behind.hidden import HiddenBehind
-from storage.features.behind.intents import EndsOvertaken, Forwards
-from storage.features.behind.kept_here import KeptHere
+from storage.derived.vectors.segment_files import IndexIdentity, SegmentFiles
 from storage.features.cases.wrong_answers import NEAR_LEN, NEAR_MIN, Cases
 from storage.features.failures import Failures
 from storage.features.incidents.batches import BATCH_LEN, Incidents
@@ -35,7 +29,13 @@ from storage.features.quarantine.hiding import QUARANTINES, ForgetsHands
 from storage.features.quarantine.quarantined import Quarantined
 from storage.features.recalls import RecallOptions, Recalls
 from storage.features.recalls.ledger import RecallLedger
-from storage.features.retained import Retained
+from storage.features.retention_candidates import RetentionCandidates
+from storage.features.upstream.forgotten_texts import FORGOTTEN
+from storage.features.upstream.intents import EndsOvertaken, Forwards
+from storage.features.upstream.upstream_filing import UpstreamFiling
+from storage.features.upstream.upstream_hiding import UpstreamHiding
+from storage.features.upstream.upstream_memories import UpstreamMemories
+from storage.features.upstream.upstream_state import UpstreamState
 from storage.ground.errors import StoreUnavailable
 from storage.ground.state_directory import Secrets, StateDirectory, holds_a_store
 from storage.interfaces import (
@@ -57,13 +57,13 @@ from storage.tables.usage import Usage
 from storage.values import THE_STORE, HeldCandidate, Outcome
 from storage.write.checkpoint_copy import CheckpointCopy, check_new_store
 from storage.write.engine import Engine, Parts
-from storage.write.judging import Judge
-from storage.write.orders import Operating
-from storage.write.seam import Access
+from storage.write.engine_commands import EngineCommands
+from storage.write.judge import Judge
+from storage.write.seam import StoreAccess
 from storage.write.writer import EmbeddedWriter, WriterOptions
 
 _GIB: Final = 1024**3
-_FOLLOWERS: Final = (FilesBehind(), ForgetsHands(), EndsOvertaken())
+_FOLLOWERS: Final = (UpstreamFiling(), ForgetsHands(), EndsOvertaken())
 RECALLS: Final = "recalls"  # the directory of the recall ledger's files
 
 
@@ -119,7 +119,7 @@ class EmbeddedStore:
         self.audit: AuditReader = EmbeddedAudit(
             store, VerifierKey.of(engine.parts.origin, engine.parts.signer)
         )
-        access = Access(
+        access = StoreAccess(
             store=store,
             names=names,
             clock=engine.parts.clock,
@@ -129,10 +129,10 @@ class EmbeddedStore:
         )
         self.quarantined = Quarantined(access)
         self.objections = Objections(access)
-        self.retained = Retained(access)
+        self.retained = RetentionCandidates(access)
         self.forwards = Forwards(access)
-        self.followed = Followed(access)
-        self.kept_here = KeptHere(access)
+        self.followed = UpstreamState(access)
+        self.kept_here = UpstreamMemories(access)
         self.pins = Pins(access)
         self.incidents = Incidents(access, options.incident_batch_len)
         near = partial(
@@ -140,7 +140,7 @@ class EmbeddedStore:
         )
         self.cases = Cases(access, near)
         self.paroles = Paroles(access)
-        self.hidden_behind = HiddenBehind(access)
+        self.hidden_behind = UpstreamHiding(access)
         self.failures = Failures(access)
         self._recalls = RecallLedger(
             directory.root / RECALLS,
@@ -333,7 +333,7 @@ class _Assembly:
         engine.unerased, engine.bytes_used = unerased, used
         if remark is not None:
             engine.remarks["checkpoint copy"] = remark
-        operating = Operating(engine)
+        operating = EngineCommands(engine)
         with store.reading() as view:
             hidden = (True for table in (QUARANTINES, FORGOTTEN) for _ in view.keys(table))
             engine.moves[QUARANTINES] = int(any(hidden))
@@ -346,7 +346,7 @@ class _Assembly:
     def _engine(self, generation: Generation, durable: StoreHeader | None) -> Engine:
         header, options, store = generation.header, self._options, self._store
         names = KeyedNames(self._secrets.store_key)
-        identity = Identity(
+        identity = IndexIdentity(
             incarnation=header.incarnation_name,
             embedder_id=header.embedder_id,
             dimension=header.dimension,
@@ -379,7 +379,7 @@ class _Assembly:
         return engine
 
     def _first_transactions(
-        self, engine: Engine, operating: Operating, known: Generation | None
+        self, engine: Engine, operating: EngineCommands, known: Generation | None
     ) -> None:
         header = engine.generation.header
         if known is None:

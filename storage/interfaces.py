@@ -26,10 +26,6 @@ from policy.query import Filter
 from policy.ruleset import Ruleset
 from policy.trust.ladder import TrustState
 from storage.audit import InterceptedLeaf, Leaf
-from storage.features.behind.followed import Followed
-from storage.features.behind.hidden import HiddenBehind
-from storage.features.behind.intents import Forwards
-from storage.features.behind.kept_here import KeptHere
 from storage.features.cases.wrong_answers import Cases
 from storage.features.failures import Failures
 from storage.features.incidents.batches import Incidents
@@ -38,7 +34,11 @@ from storage.features.parole import Paroles
 from storage.features.pinned_tools import Pins
 from storage.features.quarantine.quarantined import Quarantined
 from storage.features.recalls import Recalls
-from storage.features.retained import Retained
+from storage.features.retention_candidates import RetentionCandidates
+from storage.features.upstream.intents import Forwards
+from storage.features.upstream.upstream_hiding import UpstreamHiding
+from storage.features.upstream.upstream_memories import UpstreamMemories
+from storage.features.upstream.upstream_state import UpstreamState
 from storage.ground.errors import StoreCorrupt
 from storage.values import (
     Anchor,
@@ -46,7 +46,6 @@ from storage.values import (
     AuditProof,
     BackupSummary,
     CheckReport,
-    Contents,
     Denial,
     EntityPage,
     HeldCandidate,
@@ -56,7 +55,8 @@ from storage.values import (
     Page,
     Row,
     Sealed,
-    Searched,
+    SearchAnswer,
+    StagedContents,
     StoreStatus,
     Submission,
     TenantUsage,
@@ -206,7 +206,7 @@ class MemoryReader(Protocol):
         without: frozenset[MemoryId] = frozenset(),
         as_of: int | None = None,
         shows: Callable[[Memory], bool] | None = None,
-    ) -> Searched:
+    ) -> SearchAnswer:
         """The live memories nearest to a vector that match, with what a replay of the search needs.
 
         A memory over the cap of its origin (`storage.read.exposure`) comes last. Scores are exact.
@@ -355,11 +355,11 @@ class Staged(Protocol):
         """The ids of the undecided candidates."""
         ...
 
-    def read(self, candidate_ids: Sequence[CandidateId]) -> list[Contents | None]:
+    def read(self, candidate_ids: Sequence[CandidateId]) -> list[StagedContents | None]:
         """The staged candidates; None for one that cannot be decrypted."""
         ...
 
-    def sealed(self, candidate_id: CandidateId, contents: Contents) -> Sealed:
+    def sealed(self, candidate_id: CandidateId, contents: StagedContents) -> Sealed:
         """A candidate, encrypted and ready to be staged."""
         ...
 
@@ -377,15 +377,15 @@ class Store(Protocol):
     audit: AuditReader
     quarantined: Quarantined
     objections: Objections
-    retained: Retained
+    retained: RetentionCandidates
     forwards: Forwards
-    followed: Followed
-    kept_here: KeptHere
+    followed: UpstreamState
+    kept_here: UpstreamMemories
     pins: Pins
     incidents: Incidents
     cases: Cases
     failures: Failures
-    hidden_behind: HiddenBehind
+    hidden_behind: UpstreamHiding
     paroles: Paroles
     recalls: Recalls
     token_key: bytes  # an Ed25519 seed: signs promotion tokens

@@ -108,7 +108,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     approved_by: PrincipalId | None = None
 
 
-class Contents(msgspec.Struct, frozen=True, kw_only=True):
+class StagedContents(msgspec.Struct, frozen=True, kw_only=True):
     """The staged content of one candidate: its canonical bytes, and further evidence."""
 
     canonical: bytes
@@ -318,7 +318,7 @@ class AuditProof(msgspec.Struct, frozen=True, kw_only=True):
     head: AuditHead
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class Visibility(msgspec.Struct, frozen=True, kw_only=True):
     """Whether reads may show a memory.
 
     `leaf_index` names the leaf of the change, if there was one.
@@ -365,7 +365,7 @@ class TenantUsage(msgspec.Struct, frozen=True, kw_only=True):
     bytes_quota: int
 
 
-class Objection(msgspec.Struct, frozen=True, kw_only=True):
+class AdmittedObjection(msgspec.Struct, frozen=True, kw_only=True):
     """A stored memory, with the first step of its history that was admitted over an objection."""
 
     memory: Memory
@@ -375,7 +375,7 @@ class Objection(msgspec.Struct, frozen=True, kw_only=True):
     leaf_index: int
 
 
-class Behind(msgspec.Struct, frozen=True, kw_only=True):
+class GuardedServer(msgspec.Struct, frozen=True, kw_only=True):
     """A server whose memory the gate guards, with the tenant and the principal that asks."""
 
     tenant: Tenant
@@ -383,7 +383,7 @@ class Behind(msgspec.Struct, frozen=True, kw_only=True):
     by: PrincipalId
 
 
-class Pending(msgspec.Struct, frozen=True, kw_only=True):
+class PendingForward(msgspec.Struct, frozen=True, kw_only=True):
     """An admitted change that the server behind may not have received."""
 
     candidate_id: CandidateId
@@ -393,7 +393,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     blob: bytes = b""
 
 
-class Hand(msgspec.Struct, frozen=True, kw_only=True):
+class HidingActor(msgspec.Struct, frozen=True, kw_only=True):
     """Who hides a memory, as a leaf of the log says; `why` is the leaf's own words."""
 
     by: PrincipalId
@@ -403,7 +403,7 @@ class Hand(msgspec.Struct, frozen=True, kw_only=True):
     incident_id: str | None
 
 
-class Stands(enum.Enum):
+class ForwardState(enum.Enum):
     """The state of a change that is meant for another server."""
 
     FORWARDING = "forwarding"
@@ -412,14 +412,14 @@ class Stands(enum.Enum):
     GONE = "gone"
 
 
-class Moved(msgspec.Struct, frozen=True, kw_only=True):
+class UpstreamChange(msgspec.Struct, frozen=True, kw_only=True):
     """One change of a memory on a server behind, and whether it counts by now.
 
     `candidate` is None if its content is gone, or was not asked for. `name` is the memory's id.
     """
 
     name: str
-    stands: Stands
+    stands: ForwardState
     tenant: Tenant | None = None
     candidate: Candidate | None = None
     # The label of the memory's newest row; None without content.
@@ -432,7 +432,7 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
     rule_ids: tuple[str, ...] = ()
 
 
-class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
+class EndedText(msgspec.Struct, frozen=True, kw_only=True):
     """The pieces of a text that ended here, and that its server may have all the same.
 
     Each comes with the ordinal below which another memory's row shows it all the same.
@@ -450,7 +450,7 @@ class ClosedKey(NamedTuple):
     others: bool  # for another tenant
 
 
-class KeptBehind(msgspec.Struct, frozen=True, kw_only=True):
+class UpstreamMemory(msgspec.Struct, frozen=True, kw_only=True):
     """The memory that stands under one key of a server behind, by the verdicts of this gate.
 
     `candidate` is the newest change that the server was sent; `number` is that of its row.
@@ -461,7 +461,7 @@ class KeptBehind(msgspec.Struct, frozen=True, kw_only=True):
     memory_id: MemoryId
     candidate_id: CandidateId
     key: str
-    stands: Stands  # LIVE, QUARANTINED, or FORWARDING while a change is on its way
+    stands: ForwardState  # LIVE, QUARANTINED, or FORWARDING while a change is on its way
     candidate: Candidate
 
 
@@ -475,23 +475,23 @@ class QuarantinedText(msgspec.Struct, frozen=True, kw_only=True):
     memory_class: MemoryClass
     candidate: Candidate
     ordinal: int
-    # As in `Moved`.
+    # As in `UpstreamChange`.
     rule_ids: tuple[str, ...] = ()
 
 
-class News(msgspec.Struct, frozen=True, kw_only=True):
+class UpstreamChanges(msgspec.Struct, frozen=True, kw_only=True):
     """The changes behind servers, in order, up to one leaf of the audit log.
 
     `whole` says that these are all changes, and that earlier knowledge is void.
     """
 
     leaf_count: int
-    moved: tuple[Moved, ...]
+    moved: tuple[UpstreamChange, ...]
     whole: bool = False
-    forgotten: tuple[Forgotten, ...] = ()
+    forgotten: tuple[EndedText, ...] = ()
 
 
-class Pinned(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class PinnedTools(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """The tools of one server as (name, digest), sorted. The log says when they were seen."""
 
     tenant: Tenant
@@ -515,7 +515,7 @@ class Pinned(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         return hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-class Kept(msgspec.Struct, frozen=True, array_like=True):
+class InheritedFields(msgspec.Struct, frozen=True, array_like=True):
     """The fields that an update left unchanged, with the values that the earlier row had."""
 
     text: str | None
@@ -551,7 +551,7 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     embedder_id: str  # the name of the embedding model; "" if the row has no vector
     scope: Scope
     expires_at: str | None
-    kept: Kept | None
+    kept: InheritedFields | None
     canonical: bytes
     erased: bool = False
     # Guard mode: the keyed hash (8 bytes) of tenant, target and key; b"" if the change is for no
@@ -567,7 +567,7 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     assigned_key: str = ""
 
 
-class Searched(msgspec.Struct, frozen=True, kw_only=True):
+class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to one search, and what a replay of the search needs.
 
     `nearest` has the ordinals of the rows nearest to the query, best first, before the caps, at

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from policy.model import MemoryClass, MemoryId, PrincipalId, Scope, Tenant
-from policy.ruleset import Keeping, Retention
+from policy.ruleset import Retention, RetentionRule
 
 _DAY_MS: Final = 86_400_000
 
@@ -82,7 +82,7 @@ class Pass:
             return
         self._count(item, keeping)
 
-    def _count(self, item: Item, keeping: Keeping) -> None:
+    def _count(self, item: Item, keeping: RetentionRule) -> None:
         groups: tuple[tuple[Why, Hashable, int | None], ...] = (
             (Why.PER_PRINCIPAL, item.principal_id, keeping.per_principal_max),
             (Why.PER_SCOPE, item.scope, keeping.per_scope_max),

@@ -45,7 +45,7 @@ class JudgedMemory(msgspec.Struct, frozen=True, kw_only=True):
     memory_class: MemoryClass = MemoryClass.L3
 
 
-class Failing(msgspec.Struct, frozen=True, kw_only=True):
+class FailingMemory(msgspec.Struct, frozen=True, kw_only=True):
     """A memory, and the rules that it fails, in the order of the rules."""
 
     memory_id: MemoryId
@@ -59,11 +59,11 @@ class RuleVerdicts(msgspec.Struct, frozen=True, kw_only=True):
     Such a memory is not blamed, so leaving out others would not make the answer right.
     """
 
-    failing: tuple[Failing, ...]
+    failing: tuple[FailingMemory, ...]
     doubted: frozenset[str]
 
     @property
-    def blamed(self) -> tuple[Failing, ...]:
+    def blamed(self) -> tuple[FailingMemory, ...]:
         """The memories that fail some rule that is not doubted."""
         return tuple(one for one in self.failing if not self.doubted.issuperset(one.rule_ids))
 
@@ -124,7 +124,7 @@ class RuleJudge:
         )
         self._must = tuple(tuple(map(compiled, matcher.must)) for matcher in matchers)
 
-    def failing(self, memories: Iterable[JudgedMemory]) -> tuple[Failing, ...]:
+    def failing(self, memories: Iterable[JudgedMemory]) -> tuple[FailingMemory, ...]:
         """The memories that fail some rule, in the order given; each memory is judged alone.
 
         A memory fails a rule if it says what the rule forbids, or denies the rule's statement, and
@@ -134,7 +134,7 @@ class RuleJudge:
 
     def judged(self, memories: Iterable[JudgedMemory]) -> RuleVerdicts:
         """As `failing`, and also the rules that memories of an equal or higher label contradict."""
-        failed: list[Failing] = []
+        failed: list[FailingMemory] = []
         doubted: set[str] = set()
         for memory in memories:
             folded = skeleton(memory.text)
@@ -148,7 +148,7 @@ class RuleJudge:
                 else:
                     doubted.add(rule.rule_id)
             if ids:
-                failed.append(Failing(memory_id=memory.memory_id, rule_ids=tuple(ids)))
+                failed.append(FailingMemory(memory_id=memory.memory_id, rule_ids=tuple(ids)))
         return RuleVerdicts(failing=tuple(failed), doubted=frozenset(doubted))
 
     def failed_by(self, answer: str) -> tuple[str, ...]:

@@ -230,7 +230,7 @@ class Containing(NamedTuple):
     resemblance: Resemblance
 
 
-class Index:
+class PrintIndex:
     """Prints of many texts: finds the texts that contain a given one. One thread at a time."""
 
     def __init__(self) -> None:

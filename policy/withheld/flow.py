@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from policy.text.skeleton import skeleton
-from policy.withheld.matching import Looking, Span
-from policy.withheld.words import RUN, UNSPACED, Printer
+from policy.withheld.refused_texts import PlaceSearch, Span
+from policy.withheld.words import RUN, UNSPACED, WordHasher
 
 _ATOM_LEN_MAX: Final = 1_024
 # The text is cut into atoms. An atom is a word with the one white space behind it, a letter of a
@@ -40,7 +40,9 @@ class Flow:
     refused stretch.
     """
 
-    def __init__(self, printer: Printer, looking: Looking, instead: Callable[[int], str]) -> None:
+    def __init__(
+        self, printer: WordHasher, looking: PlaceSearch, instead: Callable[[int], str]
+    ) -> None:
         self._printer = printer
         self._looking = looking
         self._instead = instead

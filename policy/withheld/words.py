@@ -1,4 +1,4 @@
-"""The words of a text as keyed hashes, for `policy.withheld.matching`.
+"""The words of a text as keyed hashes, for `policy.withheld.refused_texts`.
 
 Words are those of the skeleton, after JSON escapes, percent signs and entities are decoded. A *run*
 is any eight words in a row; in a script that is written without spaces a letter counts as a word.
@@ -53,7 +53,7 @@ def words_of(text: str) -> list[str]:
     return (_ASCII_WORD if shape.isascii() else _WORD).findall(shape)
 
 
-class Printer:
+class WordHasher:
     """Makes keyed hashes of words. They are the same in every process that has the key."""
 
     def __init__(self, key: bytes) -> None:
@@ -133,7 +133,7 @@ class Printer:
         return hasher.digest()
 
 
-class Print(NamedTuple):
+class WordPrint(NamedTuple):
     """The words of one refused text as hashes.
 
     `whole`: the text says too little to be searched for inside others; only an equal text is found.
@@ -144,11 +144,11 @@ class Print(NamedTuple):
 
 
 def prints_of(
-    printer: Printer,
+    printer: WordHasher,
     texts: Iterable[str],
     beside: Iterable[str] = (),
     strings: tuple[str, ...] = (),
-) -> list[Print]:
+) -> list[WordPrint]:
     """The prints of a candidate's texts, and of the names and metadata beside them.
 
     `strings` are the parts that a later read shows. Where one text carries meaning by itself, the
@@ -158,12 +158,12 @@ def prints_of(
     read = [(text, printer.numbers(text)) for text in texts]
     read = [(text, numbers) for text, numbers in read if numbers]
     telling = [numbers for text, numbers in read if _tells(text, numbers)]
-    found = [Print(packed(numbers), whole=False) for numbers in telling]
+    found = [WordPrint(packed(numbers), whole=False) for numbers in telling]
     if not telling:
-        found = [Print(packed(numbers), whole=True) for _, numbers in read]
+        found = [WordPrint(packed(numbers), whole=True) for _, numbers in read]
     for numbers in (*printer.each(strings), *map(printer.numbers, beside)):
         if len(numbers) >= RUN:
-            found.append(Print(packed(numbers), whole=False))
+            found.append(WordPrint(packed(numbers), whole=False))
     return list(dict.fromkeys(found))
 
 
@@ -174,7 +174,7 @@ def _tells(text: str, numbers: list[int]) -> bool:
     return len(shape) >= SHORT_LEN_MIN and _ONE_WORD.fullmatch(shape) is None
 
 
-def orders_of(printer: Printer, texts: Iterable[str]) -> tuple[bytes, ...]:
+def orders_of(printer: WordHasher, texts: Iterable[str]) -> tuple[bytes, ...]:
     """The words of each sentence that gives orders, if it is long enough to be searched for."""
     found: dict[bytes, None] = {}
     sentences = (sentence for text in texts for sentence in _SENTENCE_END.split(text))

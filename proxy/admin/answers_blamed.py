@@ -20,12 +20,12 @@ from proxy.admin.wire.wrong_answers import (
     CaseView,
     NamedView,
 )
-from proxy.aftermath.blaming import Blaming
+from proxy.aftermath.blame_search import BlameSearch
 from proxy.aftermath.replay import NothingKept
 from proxy.seams.cases import Signal
+from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, NotFound
-from proxy.seams.surroundings import Surroundings
-from storage.features.cases import Case, Named
+from storage.features.cases import Case, CaseMemory
 from storage.features.cases.case_records import MoveCase
 from storage.features.cases.wrong_answers import Cases
 
@@ -37,8 +37,8 @@ class WrongAnswers(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     cases: Cases
-    blaming: Blaming
-    surroundings: Surroundings
+    blaming: BlameSearch
+    surroundings: Environment
 
     @route(INCIDENT)
     async def one(self, call: OperatorCall[NoQuery]) -> CaseView:
@@ -136,7 +136,7 @@ def case_view(case: Case) -> CaseView:
     )
 
 
-def _named_view(one: Named) -> NamedView:
+def _named_view(one: CaseMemory) -> NamedView:
     return NamedView(
         memory=one.memory,
         candidate_id=one.candidate_id,

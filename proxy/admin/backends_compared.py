@@ -8,7 +8,7 @@ from typing import Final
 
 from policy.labels.forwarded_call import HTTP, call_of, target_of
 from policy.model import ChangeKind, Tenant
-from proxy.admin.adopting import FLAGGED, Adopting
+from proxy.admin.adoption import FLAGGED, Adoption
 from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.wire.backend_comparison import (
     ADOPT_FOUND,
@@ -26,10 +26,10 @@ from proxy.seams.backend_listing import ListsAll
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.guard import Item, Unsettled
 from proxy.seams.tenants import DEFAULT_TENANT
-from storage.features.behind.intents import CloseKeys, Forwards
-from storage.features.behind.kept_here import KeptHere
+from storage.features.upstream.intents import CloseKeys, Forwards
+from storage.features.upstream.upstream_memories import UpstreamMemories
 from storage.interfaces import MemoryReader
-from storage.values import ClosedKey, KeptBehind, Stands
+from storage.values import ClosedKey, ForwardState, UpstreamMemory
 
 _ROWS_AT_ONCE: Final = 1_000
 # A key that is closed for one tenant is closed for another.
@@ -42,7 +42,7 @@ _SENT: Final = (
     "items: one bears the gate's mark, so it was sent for one tenant, and no record here says which"
 )
 _TAKEN: Final = "items: one is another tenant's memory by now; compare them again"
-_STATES: Final = {Stands.QUARANTINED: "hidden", Stands.FORWARDING: "unsettled"}
+_STATES: Final = {ForwardState.QUARANTINED: "hidden", ForwardState.FORWARDING: "unsettled"}
 
 
 class BackendsCompared:
@@ -50,9 +50,9 @@ class BackendsCompared:
 
     def __init__(
         self,
-        kept: KeptHere,
+        kept: UpstreamMemories,
         reader: MemoryReader,
-        adopting: Adopting,
+        adopting: Adoption,
         forwards: Forwards,
         adapters: Mapping[str, ListsAll],
     ) -> None:
@@ -101,12 +101,12 @@ class BackendsCompared:
         self._adapter(call.argument)
         target, after = target_of(HTTP, call.argument), call.asked.after
         found, following = await asyncio.to_thread(self._kept.after, target, after, _ROWS_AT_ONCE)
-        live = (_kept_view(one) for one in found if one.stands is Stands.LIVE)
+        live = (_kept_view(one) for one in found if one.stands is ForwardState.LIVE)
         return KeptList(kept=tuple(one for one in live if one is not None), next=following)
 
     @route(ADOPT_FOUND)
     async def adopt(self, call: OperatorCall[AdoptRequest]) -> AdoptView:
-        """Take in what the server has and no verdict let in; see `Adopting.adopt`.
+        """Take in what the server has and no verdict let in; see `Adoption.adopt`.
 
         What is flagged is hidden from everybody, until its key is written or deleted by the gate.
 
@@ -147,7 +147,7 @@ class BackendsCompared:
 
     def _known(
         self, target: str, keys: tuple[str, ...]
-    ) -> tuple[tuple[KeptBehind | None, ...], tuple[ClosedKey, ...]]:
+    ) -> tuple[tuple[UpstreamMemory | None, ...], tuple[ClosedKey, ...]]:
         """What stands under each key of a server, and whether the key is closed, for anybody."""
         tenants = tuple(one.tenant for one in self._reader.usage())
         # The keys are read after the rows, so that what is erased meanwhile is never nowhere.
@@ -155,7 +155,7 @@ class BackendsCompared:
         return found, self._forwards.closed(_ANYBODY, target, keys)
 
 
-def _compared(adapter: ListsAll, item: Item, kept: KeptBehind | None) -> ComparedView:
+def _compared(adapter: ListsAll, item: Item, kept: UpstreamMemory | None) -> ComparedView:
     if kept is None:
         return ComparedView(state="foreign")
     state = _STATES.get(kept.stands)
@@ -168,7 +168,7 @@ def _compared(adapter: ListsAll, item: Item, kept: KeptBehind | None) -> Compare
     )
 
 
-def _unsettled(kept: KeptBehind) -> Unsettled | None:
+def _unsettled(kept: UpstreamMemory) -> Unsettled | None:
     """The sent item in the form in which adapters read one; None if it is no call any more."""
     call = call_of(kept.candidate)
     if call is None:
@@ -184,7 +184,7 @@ def _unsettled(kept: KeptBehind) -> Unsettled | None:
     )
 
 
-def _kept_view(kept: KeptBehind) -> KeptView | None:
+def _kept_view(kept: UpstreamMemory) -> KeptView | None:
     known = _unsettled(kept)
     if known is None or known.change is ChangeKind.DELETE:
         return None

@@ -9,8 +9,8 @@ import msgspec
 from proxy.admin.dry_run import fired_in
 from proxy.admin.memories import had_read
 from proxy.admin.operator_call import OperatorCall, route
-from proxy.admin.persons_word import REVIEW, Deciding
 from proxy.admin.queue import stored_text
+from proxy.admin.review_decider import REVIEW, ReviewDecider
 from proxy.admin.views import held_view, outcome_view
 from proxy.admin.wire.route import Empty, NoQuery
 from proxy.admin.wire.store import DENY, HELD, RELEASE, HeldView, OutcomeView
@@ -27,7 +27,7 @@ class Candidates(msgspec.Struct, frozen=True, kw_only=True):
 
     reader: MemoryReader
     writer: MemoryWriter
-    deciding: Deciding
+    deciding: ReviewDecider
     ledger: Sessions
     # None if no model front is configured: then no text is withheld from model requests.
     withholding: Withholding | None

@@ -18,8 +18,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from policy.model import CandidateId, MemoryClass
+from proxy.seams.environment import Environment
 from proxy.seams.observations import CONFIRM
-from proxy.seams.surroundings import Surroundings
 from proxy.settings.load import Address
 from storage.values import HeldCandidate
 
@@ -51,14 +51,14 @@ class BadLink(Exception):  # noqa: N818 - what the link is
         self.detail = detail
 
 
-class Confirming:
+class ConfirmLinks:
     """Mints and reads links. Event loop only."""
 
     def __init__(
         self,
         seed: bytes,
         held: Callable[[CandidateId], HeldCandidate | None],
-        surroundings: Surroundings,
+        surroundings: Environment,
     ) -> None:
         """`seed` is the 32-byte Ed25519 seed that promotion tokens are signed with."""
         self._key = Ed25519PrivateKey.from_private_bytes(seed)

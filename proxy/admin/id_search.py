@@ -15,9 +15,9 @@ from proxy.admin.wire.ids import BEGINNING_LEN_MIN, IDS, IDS_SHOWN, IdKind, IdLi
 from proxy.ledger.sessions import Sessions
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.withhold.withholding import Withholding
-from storage.features.behind.intents import Forwards
 from storage.features.incidents.batches import Incidents
 from storage.features.quarantine.quarantined import Quarantined
+from storage.features.upstream.intents import Forwards
 from storage.interfaces import MemoryReader
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.admin.operator_call import OperatorCall, route
-from proxy.admin.wire.judging import JUDGE_TEST, JudgeTestView
+from proxy.admin.wire.judge_test import JUDGE_TEST, JudgeTestView
 from proxy.admin.wire.route import Empty
 from proxy.seams.cases import AsksJudges, ShownMemory
 from proxy.seams.faults import NotFound

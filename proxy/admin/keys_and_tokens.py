@@ -24,8 +24,8 @@ from proxy.admin.wire.store import (
 )
 from proxy.dialects.strict_json.strict import canonical_json
 from proxy.intercept.promotion import TokenSigner, landing_class, stored_of
+from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, NotFound
-from proxy.seams.surroundings import Surroundings
 from proxy.transport.auth import Authenticator, mint_key
 from storage.features.registered import PutKey
 from storage.interfaces import MemoryReader, MemoryWriter
@@ -45,7 +45,7 @@ class Credentials:
         writer: MemoryWriter,
         signer: TokenSigner,
         authenticator: Authenticator,
-        surroundings: Surroundings,
+        surroundings: Environment,
     ) -> None:
         self._reader = reader
         self._writer = writer

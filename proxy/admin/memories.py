@@ -46,15 +46,15 @@ from proxy.admin.wire.upkeep import (
 )
 from proxy.ledger.sessions import Sessions
 from proxy.seams.faults import NotFound
-from proxy.seams.operation import Proposal, Write, Written
+from proxy.seams.operation import Proposal, Write, WriteResult
 from proxy.seams.performs import Performs
 from storage.audit import plain_name
 from storage.features.objections import Objections
 from storage.features.quarantine.hiding import Quarantine
 from storage.features.quarantine.quarantined import Quarantined
-from storage.features.vouching import Vouch
+from storage.features.vouch import Vouch
 from storage.interfaces import MemoryReader, MemoryWriter
-from storage.values import Standing
+from storage.values import Visibility
 
 DIALECT = "admin"
 
@@ -158,7 +158,7 @@ class Memories(msgspec.Struct, frozen=True, kw_only=True):
         return QuarantinedList(memories=tuple(memory_view(memory) for memory in found))
 
     @route(QUARANTINE)
-    async def quarantine(self, call: OperatorCall[QuarantineRequest]) -> Standing:
+    async def quarantine(self, call: OperatorCall[QuarantineRequest]) -> Visibility:
         """Hide one memory from every reader, at once."""
         return await self.writer.order(
             Quarantine(
@@ -171,7 +171,7 @@ class Memories(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @route(VOUCH)
-    async def vouch(self, call: OperatorCall[VouchRequest]) -> Standing:
+    async def vouch(self, call: OperatorCall[VouchRequest]) -> Visibility:
         """Label a memory as a person's own words, after the person read all of it."""
         tenant, version = Tenant(call.asked.tenant), call.asked.version
         return await self.writer.order(Vouch(call.memory_id, tenant, call.operator, version))
@@ -192,7 +192,7 @@ class Memories(msgspec.Struct, frozen=True, kw_only=True):
         result = await self.operations.perform(
             principal, Write(proposals=(proposal,)), dialect=DIALECT, trace=call.trace
         )
-        if not isinstance(result, Written) or len(result.items) != 1:
+        if not isinstance(result, WriteResult) or len(result.items) != 1:
             raise InvariantBroken("one proposal gives one item")
         item = result.items[0]
         if item.decision == "missing":

@@ -8,7 +8,7 @@ from policy.after.parole import Trial
 from policy.model import Tenant
 from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.wire.upkeep import PAROLE, ParoleRequest, ParoleView, TrialStepView, TrialView
-from proxy.aftermath.paroling import Paroled, Paroling
+from proxy.aftermath.parole_trials import ParoleResult, ParoleTrials
 from proxy.seams.faults import MalformedRequest
 from storage.features.quarantine.hiding import EndQuarantine
 from storage.interfaces import MemoryWriter
@@ -17,7 +17,7 @@ from storage.interfaces import MemoryWriter
 class ParolesAsked(msgspec.Struct, frozen=True, kw_only=True):
     """The paroles that operators ask for. Event loop only."""
 
-    paroling: Paroling
+    paroling: ParoleTrials
     writer: MemoryWriter
 
     @route(PAROLE)
@@ -37,11 +37,11 @@ class ParolesAsked(msgspec.Struct, frozen=True, kw_only=True):
             standing = await self.writer.order(
                 EndQuarantine(memory_id, tenant, call.operator, asked.reason)
             )
-            return _view(Paroled(standing=standing))
+            return _view(ParoleResult(standing=standing))
         return _view(await self.paroling.parole(tenant, memory_id, call.operator))
 
 
-def _view(done: Paroled) -> ParoleView:
+def _view(done: ParoleResult) -> ParoleView:
     standing = done.standing
     return ParoleView(
         memory_id=standing.memory_id,

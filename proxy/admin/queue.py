@@ -16,7 +16,7 @@ from policy.labels.forwarded_call import call_of
 from policy.lines import lines_of, place_of
 from policy.model import Candidate, CandidateId, ChangeKind, PrincipalId
 from proxy.admin.operator_call import OperatorCall, route
-from proxy.admin.persons_word import REVIEW, Deciding
+from proxy.admin.review_decider import REVIEW, ReviewDecider
 from proxy.admin.views import held_view
 from proxy.admin.wire.ids import BEGINNING_LEN_MIN
 from proxy.admin.wire.review_queue import (
@@ -35,8 +35,8 @@ from proxy.admin.wire.review_queue import (
 from proxy.admin.wire.route import NoQuery
 from proxy.admin.wire.store import HeldView
 from proxy.seams.delivery import Way
+from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, NotFound
-from proxy.seams.surroundings import Surroundings
 from storage.ground.errors import UnknownCandidate
 from storage.interfaces import MemoryReader
 from storage.values import Decision, Denial, HeldCandidate
@@ -91,8 +91,8 @@ class Queue:
     def __init__(
         self,
         reader: MemoryReader,
-        deciding: Deciding,
-        surroundings: Surroundings,
+        deciding: ReviewDecider,
+        surroundings: Environment,
         settle: Callable[[PrincipalId, CandidateId], Awaitable[object]],
     ) -> None:
         """`settle` records that a person has written a released candidate herself."""

@@ -19,10 +19,10 @@ from policy.ruleset import Ruleset
 from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.views import due_view
 from proxy.admin.wire.upkeep import RETENTION, RetentionRequest, RetentionView
-from proxy.seams.operation import Proposal, Write, Written
+from proxy.seams.environment import Environment
+from proxy.seams.operation import Proposal, Write, WriteResult
 from proxy.seams.performs import Performs
-from proxy.seams.surroundings import Surroundings
-from storage.features.retained import Retained
+from storage.features.retention_candidates import RetentionCandidates
 from telemetry.events import TraceContext
 
 _LOG: Final = logging.getLogger("mnemogate.retention")
@@ -35,14 +35,14 @@ _DUE_NAMED_MAX: Final = 1_000
 _PAUSE_S: Final = 0.002
 
 
-class Swept(msgspec.Struct, frozen=True, kw_only=True):
+class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
     """The memories that one sweep found due for erasure, and how many of them it erased."""
 
     due: tuple[Due, ...]
     purged_count: int
 
 
-class Retaining:
+class RetentionSweeps:
     """Finds and purges memories that the ruleset keeps no longer.
 
     One sweep at a time. Event loop only.
@@ -51,10 +51,10 @@ class Retaining:
     def __init__(
         self,
         *,
-        retained: Retained,
+        retained: RetentionCandidates,
         operations: Performs,
         ruleset: Callable[[], Ruleset],
-        surroundings: Surroundings,
+        surroundings: Environment,
     ) -> None:
         self._retained = retained
         self._operations = operations
@@ -62,7 +62,7 @@ class Retaining:
         self._out = surroundings
         self._one_at_a_time = asyncio.Lock()
 
-    async def sweep(self, *, dry_run: bool = False) -> Swept:
+    async def sweep(self, *, dry_run: bool = False) -> SweepResult:
         """Find all memories that are due, and purge the oldest batch of them.
 
         Raises:
@@ -71,10 +71,10 @@ class Retaining:
         async with self._one_at_a_time:
             due = await self._find()
             if dry_run or not due:
-                return Swept(due=due, purged_count=0)
+                return SweepResult(due=due, purged_count=0)
             purged = await self._purge(due[:BATCH_LEN_MAX])
         _LOG.info("retention sweep", extra={"fields": {"due": len(due), "purged": purged}})
-        return Swept(due=due, purged_count=purged)
+        return SweepResult(due=due, purged_count=purged)
 
     @route(RETENTION)
     async def sweep_asked(self, call: OperatorCall[RetentionRequest]) -> RetentionView:
@@ -110,6 +110,6 @@ class Retaining:
             result = await self._operations.perform(
                 principal, Write(proposals=tuple(proposals)), dialect=DIALECT, trace=trace
             )
-            if isinstance(result, Written):
+            if isinstance(result, WriteResult):
                 purged += sum(item.decision == "admit" for item in result.items)
         return purged

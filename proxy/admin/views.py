@@ -13,7 +13,7 @@ from policy.model import Candidate, Memory, PrincipalId
 from policy.trust.ladder import TrustState
 from policy.trust.score import soft_score
 from policy.verdict import Reason
-from proxy.admin.persons_word import Ruled
+from proxy.admin.review_decider import ReviewVerdict
 from proxy.admin.wire.store import (
     CheckpointView,
     HeldView,
@@ -34,8 +34,8 @@ from storage.values import (
     HeldCandidate,
     KeyRecord,
     OriginTrust,
-    Pending,
-    Pinned,
+    PendingForward,
+    PinnedTools,
     TrustEvent,
 )
 
@@ -118,7 +118,7 @@ def due_view(due: Due) -> DueView:
     )
 
 
-def outcome_view(ruled: Ruled) -> OutcomeView:
+def outcome_view(ruled: ReviewVerdict) -> OutcomeView:
     """The effect of a person's decision."""
     outcome = ruled.outcome
     return OutcomeView(
@@ -246,7 +246,7 @@ def checkpoint_view(head: AuditHead) -> CheckpointView:
     return CheckpointView(checkpoint=head.note, verifier_key=head.verifier_key, size=head.size)
 
 
-def server_view(pinned: Pinned) -> ServerView:
+def server_view(pinned: PinnedTools) -> ServerView:
     """One MCP server, with the tools that need approval."""
     return ServerView(
         server=pinned.server,
@@ -257,7 +257,7 @@ def server_view(pinned: Pinned) -> ServerView:
     )
 
 
-def unsettled_view(pending: Pending) -> UnsettledView:
+def unsettled_view(pending: PendingForward) -> UnsettledView:
     """One admitted change of which nobody knows whether its server has it."""
     state = "to send" if not pending.sent else "lost" if pending.unknown else "sent"
     return UnsettledView(

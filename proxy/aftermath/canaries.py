@@ -13,8 +13,8 @@ from policy.model import Hit, MemoryId, PrincipalId, Tenant
 from policy.query import EVERYTHING
 from proxy.aftermath.rule_signals import RuleSignals, judged_memory
 from proxy.seams.embedder import Embedder
-from proxy.seams.surroundings import Surroundings
-from storage.features.recalls import Recall, Recalled, Recalls
+from proxy.seams.environment import Environment
+from storage.features.recalls import Recall, RecalledMemory, Recalls
 from storage.interfaces import MemoryReader
 from storage.values import Anchor
 
@@ -59,7 +59,7 @@ class Canaries:
         embedder: Embedder,
         recalls: Recalls,
         signals: RuleSignals,
-        surroundings: Surroundings,
+        surroundings: Environment,
     ) -> None:
         """`embedder` embeds the questions; a store of clients' own vectors can be asked none."""
         self._reader = reader
@@ -158,7 +158,7 @@ class Canaries:
                 version=self._reader.status().version,
                 limit=FOUND_MAX,
                 hits=tuple(
-                    Recalled(
+                    RecalledMemory(
                         ordinal=hit.memory.ordinal, memory_id=hit.memory.memory_id, score=hit.score
                     )
                     for hit in asked.hits

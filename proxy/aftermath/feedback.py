@@ -13,9 +13,9 @@ from typing import Final
 from policy.after.signals import kind_of, opens_case
 from policy.model import Channel, MemoryId, Principal, PrincipalId, Tenant
 from proxy.seams.cases import OpensCases, Signal
+from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, NotFound, RateLimited
-from proxy.seams.operation import GiveFeedback, Noted
-from proxy.seams.surroundings import Surroundings
+from proxy.seams.operation import FeedbackResult, GiveFeedback
 from storage.features.failures import Failure, Failures, JoinCase
 from storage.features.recalls import Recalls
 from storage.interfaces import MemoryReader
@@ -31,7 +31,7 @@ _ENOUGH: Final = (
 _RANDOM_BYTES: Final = 4
 
 
-class TakingFeedback:
+class FeedbackIntake:
     """Takes feedback. Event loop only; any number at once."""
 
     def __init__(
@@ -41,7 +41,7 @@ class TakingFeedback:
         reader: MemoryReader,
         recalls: Recalls,
         cases: OpensCases,
-        surroundings: Surroundings,
+        surroundings: Environment,
     ) -> None:
         self._failures = failures
         self._reader = reader
@@ -52,7 +52,7 @@ class TakingFeedback:
         # A look-up may read all records of reads, so one runs at a time and holds one thread.
         self._looking = asyncio.Lock()
 
-    async def take(self, by: Principal, said: GiveFeedback) -> Noted:
+    async def take(self, by: Principal, said: GiveFeedback) -> FeedbackResult:
         """Record what a principal says of an answer in its tenant.
 
         The search for a culprit begins if the word of this kind of principal counts.
@@ -92,7 +92,7 @@ class TakingFeedback:
             case_id = await self._cases.open_case(_signal(failure, said))
         if case_id is not None:
             await self._failures.order(JoinCase(failure.failure_id, case_id))
-        return Noted(
+        return FeedbackResult(
             failure_id=failure.failure_id, kind=kind, grade=said.grade, case_id=case_id or ""
         )
 

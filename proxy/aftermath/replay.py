@@ -14,7 +14,7 @@ import numpy as np
 
 from policy.model import Hit, Memory, MemoryId, Tenant
 from proxy.seams.cases import Signal
-from storage.features.recalls import Recall, Recalled, Recalls
+from storage.features.recalls import Recall, RecalledMemory, Recalls
 from storage.interfaces import MemoryReader
 
 _LISTED_MAX: Final = 50
@@ -68,7 +68,7 @@ class Replays:
             searches = tuple(one for one in found if one is not None)
             scores = {hit.ordinal: hit.score for one in searches for hit in one.hits}
             hits = (
-                Recalled(
+                RecalledMemory(
                     ordinal=one.ordinal,
                     memory_id=one.memory_id,
                     score=scores.get(one.ordinal),
@@ -117,7 +117,7 @@ class Replays:
     def _of(
         self,
         tenant: Tenant,
-        hits: Iterable[Recalled],
+        hits: Iterable[RecalledMemory],
         searches: tuple[Recall, ...],
         *,
         lost: bool = False,

@@ -21,7 +21,7 @@ from policy.after.signals import SignalKind
 from policy.model import Memory, MemoryId, Principal, PrincipalId, Tenant
 from proxy.aftermath.rule_signals import RuleSignals
 from proxy.aftermath.rule_watch import going_on
-from proxy.aftermath.screening import KnownRules, TenantRules
+from proxy.aftermath.screens import KnownRules, TenantRules
 from proxy.seams.cases import RULES, WrongReply
 from storage.interfaces import MemoryReader
 

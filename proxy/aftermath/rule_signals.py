@@ -13,7 +13,7 @@ from policy.anchors import content_words, line_of_name, lines_of
 from policy.model import HistoryEntry, Memory, MemoryId, PrincipalId, Tenant
 from policy.text.skeleton import skeleton
 from proxy.seams.cases import OpensCases, Signal
-from proxy.seams.surroundings import Surroundings
+from proxy.seams.environment import Environment
 from storage.features.failures import Failure, Failures, JoinCase
 from storage.values import Anchor
 
@@ -33,9 +33,7 @@ _CONTENT_WORDS_MIN: Final = 3
 class RuleSignals:
     """Keeps signals of rules, and has cases opened for them. Event loop only."""
 
-    def __init__(
-        self, *, failures: Failures, cases: OpensCases, surroundings: Surroundings
-    ) -> None:
+    def __init__(self, *, failures: Failures, cases: OpensCases, surroundings: Environment) -> None:
         self._failures = failures
         self._cases = cases
         self._out = surroundings

@@ -21,9 +21,9 @@ from policy.model import Memory, MemoryId, Tenant
 from policy.verdict import InvariantBroken
 from proxy.aftermath.canaries import Canaries
 from proxy.aftermath.rule_signals import RuleSignals
-from proxy.aftermath.screening import KnownRules, TenantRules
+from proxy.aftermath.screens import KnownRules, TenantRules
 from proxy.seams.cases import RULES
-from proxy.seams.surroundings import Surroundings
+from proxy.seams.environment import Environment
 from storage.interfaces import MemoryReader
 from storage.values import Anchor
 
@@ -56,7 +56,7 @@ class RuleWatch:
         rules: KnownRules,
         signals: RuleSignals,
         canaries: Canaries | None,
-        surroundings: Surroundings,
+        surroundings: Environment,
         canary_seconds: float,
     ) -> None:
         """`canary_seconds`: between two rounds of all canaries; 0: only an operator asks them."""

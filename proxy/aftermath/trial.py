@@ -22,11 +22,11 @@ from policy.trust.ladder import TrustLevel
 from proxy.aftermath.canaries import FOUND_MAX
 from proxy.aftermath.replay import Evidence, NothingKept, Replays
 from proxy.aftermath.rule_signals import judged_memory
-from proxy.aftermath.rules import Spoken, accused, rules_for
+from proxy.aftermath.rules import OpenedSignals, accused, rules_for
 from proxy.seams.cases import AsksJudges, ShownMemory, Signal
 from proxy.seams.embedder import Embedder
 from storage.features.cases import Case
-from storage.features.parole import Hidden
+from storage.features.parole import HiddenMemory
 from storage.interfaces import MemoryReader
 from storage.values import Anchor
 
@@ -42,7 +42,7 @@ class Trials:
         replays: Replays,
         reader: MemoryReader,
         judges: AsksJudges,
-        spoken: Spoken,
+        spoken: OpenedSignals,
         embedder: Embedder | None,
     ) -> None:
         """`embedder` embeds questions; None for a store of clients' own vectors."""
@@ -52,7 +52,7 @@ class Trials:
         self._spoken = spoken
         self._embedder = embedder
 
-    async def tried(self, hidden: Hidden) -> Trial:
+    async def tried(self, hidden: HiddenMemory) -> Trial:
         """The steps of a memory's trial, up to the first that it does not pass.
 
         Raises:
@@ -65,7 +65,7 @@ class Trials:
                 break
         return Trial(steps=tuple(steps))
 
-    async def _provenance(self, hidden: Hidden) -> StepDone:
+    async def _provenance(self, hidden: HiddenMemory) -> StepDone:
         # The lowest of all writers counts: another one's later version brings back what it kept.
         levels = {self._reader.trust(one).level for one in hidden.writers}
         against = None
@@ -77,7 +77,7 @@ class Trials:
             against = Against.EXPIRED
         return StepDone(step=TrialStep.PROVENANCE, count=1, against=against)
 
-    async def _failures(self, hidden: Hidden) -> StepDone:
+    async def _failures(self, hidden: HiddenMemory) -> StepDone:
         """Replay every wrong answer that names the memory, with the memory back in."""
         count, against = 0, None
         for case in hidden.cases:
@@ -89,7 +89,7 @@ class Trials:
                 break
         return StepDone(step=TrialStep.FAILURES, count=count, against=against)
 
-    async def _failure(self, hidden: Hidden, case: Case) -> Against | None:
+    async def _failure(self, hidden: HiddenMemory, case: Case) -> Against | None:
         signal = self._spoken.get(case.case_id)
         if signal is None:
             if case.own_words:
@@ -148,7 +148,7 @@ class Trials:
             plan.tell(ask, fails=opinion.fails)
         return None if ask.ending is Ending.NOT_REPRODUCED else Against.GONE
 
-    async def _questions(self, hidden: Hidden) -> StepDone:
+    async def _questions(self, hidden: HiddenMemory) -> StepDone:
         """Put every registered question to the search, with and without the memory."""
         known = await asyncio.to_thread(self._registered, hidden.memory.tenant)
         asked = [one for one in known if one.questions]
@@ -178,7 +178,7 @@ class Trials:
                     return False
         return True
 
-    async def _paroles(self, hidden: Hidden) -> StepDone:
+    async def _paroles(self, hidden: HiddenMemory) -> StepDone:
         count = hidden.record.paroles
         against = Against.ENOUGH if count >= PAROLES_MAX else None
         return StepDone(step=TrialStep.PAROLES, count=count, against=against)

@@ -19,7 +19,7 @@ from proxy.cli.connect import operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.item_portions import portions
 from proxy.cli.terminal import inert
-from proxy.dialects.mcp.kept_before import Listed, digest_of_all, digest_of_item, items_listed
+from proxy.dialects.mcp.kept_before import ServerItems, digest_of_all, digest_of_item, items_listed
 from proxy.dialects.mcp.maps import MapError, ToolMap
 from proxy.mcp.http.child import Command as ServerCommand
 from proxy.mcp.read_once import CannotRead, read_once
@@ -172,7 +172,7 @@ async def _taken_in(
     return tuple(rows)
 
 
-async def _listed(context: Context, asked: _Adopt) -> tuple[str, ToolMap, Listed]:
+async def _listed(context: Context, asked: _Adopt) -> tuple[str, ToolMap, ServerItems]:
     """The server's name, its map, and all items that it keeps now."""
     name, words = asked.words[0], asked.words[1:]
     settings = settings_of(context, check_places=True)
@@ -205,7 +205,7 @@ async def _listed(context: Context, asked: _Adopt) -> tuple[str, ToolMap, Listed
 
 async def _asked(
     server: Upstream | ServerCommand, name: str, given: ToolMap | None
-) -> tuple[ToolMap, Listed]:
+) -> tuple[ToolMap, ServerItems]:
     tool_map = given or map_for_server(_BY_DEFAULT)
     adopts = None if tool_map is None else tool_map.adopts
     if tool_map is None or adopts is None:

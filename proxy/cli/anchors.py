@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from proxy.admin.wire.judging import JUDGE_TEST, JudgeTestView
+from proxy.admin.wire.judge_test import JUDGE_TEST, JudgeTestView
 from proxy.admin.wire.registered import (
     ANCHOR_PUT,
     ANCHORS,

@@ -23,7 +23,7 @@ from proxy.cli.terminal import inert
 from proxy.compose.backends import adapters_by_name
 from proxy.dialects.mcp.kept_before import digest_of_item
 from proxy.dialects.strict_json.strict import decode_as
-from proxy.fronts.backend_behind import BackendBehind
+from proxy.fronts.backend_server_front import BackendServerFront
 from proxy.seams.backend_listing import ListedMemory, WalkedPage
 from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
 from proxy.seams.guard import Item, Unsettled
@@ -40,7 +40,7 @@ _NO_CANDIDATE: Final = CandidateId("")
 class Walk:
     """One configured server, read page by page. Event loop only."""
 
-    def __init__(self, behind: BackendBehind) -> None:
+    def __init__(self, behind: BackendServerFront) -> None:
         self._behind = behind
         self._count = 0
 
@@ -162,7 +162,7 @@ async def walking(context: Context, name: str) -> AsyncGenerator[Walk]:
     seconds = table.answer_seconds
     limits = UpstreamLimits(head_seconds=seconds, body_seconds=seconds)
     async with Upstream(table.url, headers=table.headers, limits=limits) as upstream:
-        yield Walk(BackendBehind(table, adapter, upstream, check_sent_on=_has_no_keys))
+        yield Walk(BackendServerFront(table, adapter, upstream, check_sent_on=_has_no_keys))
 
 
 def _has_no_keys(_where: str, _texts: Iterable[str]) -> None:

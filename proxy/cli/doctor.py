@@ -18,7 +18,7 @@ from proxy.cli.connect import Where, admin_url
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import Terminal, inert
 from proxy.doctor.examine import Examination, examine
-from proxy.doctor.finding import Aim, BackendTarget, Finding, ProbeRequest, ProbeResult
+from proxy.doctor.finding import BackendTarget, DoctorTarget, Finding, ProbeRequest, ProbeResult
 from proxy.doctor.locate import gates_of, listening_uid, lock_holders, option_of
 from proxy.seams.operation import HttpRequest
 from proxy.settings.load import Settings, SettingsError, load_settings
@@ -68,7 +68,7 @@ def _doctor(context: Context) -> Exit:
     return Exit.OK if found.proven else Exit.UNREACHABLE
 
 
-def _aim(context: Context) -> Aim:
+def _aim(context: Context) -> DoctorTarget:
     asked, where = context.arguments(_Doctor), context.arguments(Where)
     flags: dict[str, Raw] = {}
     if where.state is not None:
@@ -83,7 +83,7 @@ def _aim(context: Context) -> Aim:
         raise CommandFailed(Exit.USAGE, str(error)) from error
     found = lock_holders(settings.state)
     data_url = _address("--data", asked.data) or _told(found, "--listen", settings, settings.listen)
-    return Aim(
+    return DoctorTarget(
         state=settings.state,
         checkpoint=settings.checkpoint,
         config=None if where.config is None else Path(where.config).absolute(),

@@ -27,7 +27,7 @@ from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.progress import working
 from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import inert, iso, moment
-from storage.features.incidents import Touched
+from storage.features.incidents import RewindEffect
 
 _NOBODY: Final = (
     "no memory fits: is the name spelled so (`mnemogate key list`), and is it this --tenant?"
@@ -206,7 +206,7 @@ def _reached(one: CaughtView) -> str:
     return "descendant" if one.descendant else "in reach"
 
 
-def _became(one: Touched) -> str:
+def _became(one: RewindEffect) -> str:
     return ", ".join(_COUNTS.get(name, name) for name in one.became)
 
 

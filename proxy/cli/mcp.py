@@ -33,11 +33,11 @@ from proxy.dialects.mcp.store.protocol import StoreProtocol
 from proxy.fronts.mcp_stdio import ServerCommand, StdioFront
 from proxy.fronts.mcp_store import StoreStdio
 from proxy.guard.client import GuardClient
-from proxy.guard.election import ElectedGuard, ElectedStore, Election, Opened
+from proxy.guard.election import ElectedGuard, ElectedStore, Election, OpenedGate
 from proxy.guard.wire import SOCKET
 from proxy.mcp.relay import Deliver, Relay, RelayLimits, Server
 from proxy.mcp.store_server import StoreServer
-from proxy.seams.surroundings import RandomPool, Surroundings
+from proxy.seams.environment import Environment, RandomPool
 from proxy.settings.load import Settings, child_environment
 from proxy.settings.tool_maps import STORE_MAP, load_map
 from proxy.version import version
@@ -139,7 +139,7 @@ async def _served(settings: Settings, server: Server, front: StdioFront) -> int:
 
     If this process is the gate, it runs on afterwards only to settle changes.
     """
-    surroundings = Surroundings(
+    surroundings = Environment(
         clock_ns=time.time_ns, random_hex=RandomPool(), record=lambda _event: None
     )
     # The gate knows this process by its uid. The principal made here is used only inside this
@@ -187,7 +187,7 @@ async def electing(settings: Settings) -> AsyncGenerator[Election]:
     """
 
     @asynccontextmanager
-    async def open_gate() -> AsyncGenerator[Opened]:
+    async def open_gate() -> AsyncGenerator[OpenedGate]:
         # The import runs in a thread, because it loads LMDB, FAISS and the embedder while messages
         # already pass.
         app = await asyncio.to_thread(importlib.import_module, "proxy.compose.app")
@@ -199,7 +199,7 @@ async def electing(settings: Settings) -> AsyncGenerator[Election]:
         async with app.compose(own, composition) as sidecar:
             if sidecar.shown_keys:
                 _LOG.warning("keys were made and not shown: `mnemogate key rotate` makes new ones")
-            yield Opened(sidecar.halted, sidecar.direct, asked_for)
+            yield OpenedGate(sidecar.halted, sidecar.direct, asked_for)
 
     election = Election(settings.state / SOCKET, open_gate)
     try:

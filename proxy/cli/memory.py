@@ -50,7 +50,7 @@ from proxy.cli.progress import working
 from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import inert, iso, now_ms, waiting
 from proxy.seams.tenants import DEFAULT_TENANT
-from storage.values import QUARANTINE_REASON_LEN_MAX, Standing
+from storage.values import QUARANTINE_REASON_LEN_MAX, Visibility
 
 _LINE_LEN: Final = 80
 _Reason = Annotated[str, Meta(max_length=QUARANTINE_REASON_LEN_MAX)]
@@ -206,7 +206,7 @@ async def _quarantine(context: Context) -> Exit:
         "reason": asked.reason,
         "with_descendants": asked.with_descendants,
     }
-    done: list[Standing] = []
+    done: list[Visibility] = []
     async with operator(context) as api, working(context.terminal, "quarantining"):
         ids = asked.memory_ids
         if asked.would_refuse:
@@ -241,7 +241,7 @@ async def _parole(context: Context) -> Exit:
     return Exit.FAILED if refused else Exit.OK
 
 
-def _count(context: Context, done: list[Standing] | list[ParoleView]) -> None:
+def _count(context: Context, done: list[Visibility] | list[ParoleView]) -> None:
     context.terminal.say(f"{sum(one.changed for one in done)} of {len(done)} changed")
 
 

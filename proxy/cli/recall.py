@@ -31,7 +31,7 @@ from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import iso
 from proxy.seams.tenants import DEFAULT_TENANT
-from storage.features.recalls import Recalled
+from storage.features.recalls import RecalledMemory
 
 _DEFAULT_LEN: Final = 20
 
@@ -67,7 +67,7 @@ async def _show(context: Context) -> Exit:
     return Exit.OK
 
 
-def _named(one: Recalled | SeenView) -> str:
+def _named(one: RecalledMemory | SeenView) -> str:
     return "(purged)" if one.memory_id is None else one.memory_id
 
 
@@ -79,7 +79,7 @@ def _first(recall: RecallView) -> str:
     return _named(recall.hits[0]) if recall.hits else ""
 
 
-def _score(one: Recalled) -> str | None:
+def _score(one: RecalledMemory) -> str | None:
     return None if one.score is None else f"{one.score:.3f}"
 
 

@@ -59,7 +59,7 @@ from proxy.cli.terminal import Terminal, age, inert, moment, now_ms
 from proxy.seams.delivery import COUNTS, FOLLOWS, Way
 from proxy.seams.observations import CLASS_WORDS, whose_words
 from proxy.seams.tenants import DEFAULT_TENANT
-from storage.values import Standing
+from storage.values import Visibility
 
 # For each reason of a refusal a few words that fit into a table; docs/reasons.md has the full text.
 _IN_WORDS: Final = {
@@ -390,7 +390,7 @@ _MEMORY: Final = pairs(
 async def _vouch(context: Context) -> Exit:
     asked = context.arguments(_Vouch)
     terminal = context.terminal
-    done: list[Standing] = []
+    done: list[Visibility] = []
     async with operator(context) as api:
         for begins in asked.memory_ids:
             memory_id = await whole_id(api, IdKind.MEMORY, begins, asked.tenant)

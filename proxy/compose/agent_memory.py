@@ -8,21 +8,21 @@ from typing import Final, Self
 
 from policy.model import CandidateId, MemoryId, Origin, Principal, PrincipalId, Tenant
 from policy.verdict import Reason
-from proxy.aftermath.screening import KnownRules, Screening
+from proxy.aftermath.screens import KnownRules, ScreenMaker
 from proxy.ledger.sessions import Sessions
 from proxy.model.above_floor import AboveFloor
-from proxy.model.healing import Healing
+from proxy.model.ledger_coupling import LedgerCoupling
 from proxy.model.memory_seam import Coupling
-from proxy.model.replaying import ModelReplays
+from proxy.model.model_replays import ModelReplays
+from proxy.model.reply_healer import ReplyHealer
 from proxy.model.reply_notes import ReplyNotes
-from proxy.model.with_ledger import Coupled
 from proxy.seams.cases import ChecksReplies, HealsReplies
+from proxy.seams.environment import Environment
 from proxy.seams.guard import Segment
 from proxy.seams.operation import memories_of, recalls_of
 from proxy.seams.recalls import Shown
-from proxy.seams.surroundings import Surroundings
-from proxy.withhold.convictions import Convicted, Convictions
-from proxy.withhold.state import Ruling, Told
+from proxy.withhold.convictions import ConvictedSentences, Convictions
+from proxy.withhold.state import NoticeParts, Ruling
 from proxy.withhold.withholding import Withholding
 from storage.interfaces import SessionLog, Store
 from storage.values import THE_STORE
@@ -58,7 +58,7 @@ class ModelMemory:
     async def opened(
         cls,
         store: Store,
-        surroundings: Surroundings,
+        surroundings: Environment,
         replays: ModelReplays,
         convictions: Convictions,
     ) -> Self:
@@ -85,7 +85,7 @@ class ModelMemory:
 
     def coupled(self, inner: Coupling, checks: ChecksReplies | None) -> Coupling:
         """Wrap the coupling that judges a model's calls with the ledger and withholding."""
-        return Coupled(
+        return LedgerCoupling(
             inner,
             self.sessions,
             self.withholding,
@@ -95,9 +95,9 @@ class ModelMemory:
             floor=self._floor,
         )
 
-    def healing(self, heals: HealsReplies, halt: Callable[[], None]) -> Healing:
+    def healing(self, heals: HealsReplies, halt: Callable[[], None]) -> ReplyHealer:
         """The part that looks at replies of models before the agent gets them."""
-        return Healing(self._replies, heals, halt)
+        return ReplyHealer(self._replies, heals, halt)
 
     async def saw(self, principal_id: PrincipalId, segment: Segment, tenant: str = "") -> None:
         """Implements `Notes.saw`: ledger and withholding note what a relay showed an agent."""
@@ -120,7 +120,7 @@ class ModelMemory:
 
 def convictions_of(store: Store) -> Convictions:
     """The convicted sentences of a store's tenants."""
-    rules = Screening(KnownRules(store.reader.anchors))
+    rules = ScreenMaker(KnownRules(store.reader.anchors))
     return Convictions(store.quarantined, store.reader, rules)
 
 
@@ -144,7 +144,7 @@ class StoreVerdicts:
         reader = self._store.reader
         return frozenset(one for one in memory_ids if reader.get(tenant, MemoryId(one)) is None)
 
-    async def convicted(self, tenant: Tenant) -> Convicted:
+    async def convicted(self, tenant: Tenant) -> ConvictedSentences:
         """What a tenant's convicted memories say; the same object while that is the same."""
         return await self._convictions.of(tenant)
 
@@ -161,7 +161,7 @@ class StoreVerdicts:
         if leaf.reason is Reason.DENIED_BY_PERSON and leaf.approved_by == THE_STORE:
             # If the staging area lost a candidate, the store denies it by itself: no person decided
             # about it.
-            lost = Told("error", Reason.GATE_UNAVAILABLE, leaf.memory_class)
+            lost = NoticeParts("error", Reason.GATE_UNAVAILABLE, leaf.memory_class)
             return Ruling(lost, leaf.version)
         reason = leaf.reason or Reason.GATE_UNAVAILABLE
-        return Ruling(Told(leaf.decision.value, reason, leaf.memory_class), leaf.version)
+        return Ruling(NoticeParts(leaf.decision.value, reason, leaf.memory_class), leaf.version)

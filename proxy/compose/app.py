@@ -24,12 +24,12 @@ from proxy.admin.rules_in_force import Rules, parse_rules
 from proxy.compose.agent_memory import ModelMemory, convictions_of
 from proxy.compose.backends import BackendServing, adapters_of
 from proxy.compose.dialects import dialects_of, unhidden
-from proxy.compose.listening import ADMIN_SOCKET, Fronts, Listening
 from proxy.compose.mcp import McpServing
+from proxy.compose.outboxes import tellers
 from proxy.compose.periodic import repeating
 from proxy.compose.scrape import Scrape
 from proxy.compose.services import Foundation, Services
-from proxy.compose.telling import tellers
+from proxy.compose.sockets import ADMIN_SOCKET, Fronts, Sockets
 from proxy.embed.embedding import resolve_embedder
 from proxy.fronts.admin import admin_routes
 from proxy.fronts.backend import ROUTES as BACKEND_ROUTES
@@ -39,14 +39,14 @@ from proxy.fronts.mcp_http import ROUTES as MCP_ROUTES
 from proxy.fronts.memory import routes_of
 from proxy.fronts.model import ROUTES as MODEL_ROUTES
 from proxy.guard.direct import Direct
-from proxy.guard.local import Guarding
+from proxy.guard.local_guard import LocalGuard
 from proxy.intercept.interceptor import Submits
 from proxy.mcp.relay import RelayLimits
 from proxy.model.memory_seam import Coupling
-from proxy.model.replaying import ModelReplays
+from proxy.model.model_replays import ModelReplays
 from proxy.seams.embedder import Embedder
+from proxy.seams.environment import Environment, RandomPool
 from proxy.seams.operation import Dialect
-from proxy.seams.surroundings import RandomPool, Surroundings
 from proxy.settings.load import Address, Settings
 from proxy.settings.wider import wider_rules, wider_settings
 from proxy.transport.auth import NewKey, first_keys
@@ -142,7 +142,7 @@ class Sidecar(msgspec.Struct, frozen=True, kw_only=True):
     rules: Rules
     # The gate as relays in this process ask it: `guard` for the principal of a credential, `direct`
     # for the process's own uid.
-    guard: Guarding
+    guard: LocalGuard
     direct: Direct
 
 
@@ -193,7 +193,7 @@ async def compose(
             admin=services.admin_front(health, halted.set),
             guard=services.guard_front(halted.set, composition.hand_over),
         )
-        listening = Listening(settings, surroundings, halted)
+        listening = Sockets(settings, surroundings, halted)
         data, admin = await listening.open(
             stack, fronts, listen=composition.listen, guards=composition.guarding
         )
@@ -238,7 +238,7 @@ async def _foundation(
     composition: Composition,
     store: Store,
     embedder: Embedder,
-    surroundings: Surroundings,
+    surroundings: Environment,
 ) -> Foundation:
     memory, convictions = None, convictions_of(store)
     if settings.models:
@@ -263,8 +263,8 @@ def _readers() -> ThreadPoolExecutor:
 
 def _surroundings(
     composition: Composition, clock: SteadyClock, telemetry: Telemetry, store: Store
-) -> Surroundings:
-    return Surroundings(
+) -> Environment:
+    return Environment(
         clock_ns=clock,
         random_hex=RandomPool(),
         record=telemetry.record,
@@ -277,7 +277,7 @@ def _mcp(
     settings: Settings,
     composition: Composition,
     services: Services,
-    surroundings: Surroundings,
+    surroundings: Environment,
     halted: asyncio.Event,
 ) -> McpServing:
     return McpServing(
@@ -295,7 +295,7 @@ def _backends(
     settings: Settings,
     composition: Composition,
     services: Services,
-    surroundings: Surroundings,
+    surroundings: Environment,
     halted: asyncio.Event,
 ) -> BackendServing:
     servers = settings.backends if composition.listen else ()

@@ -12,12 +12,12 @@ from proxy.backends.langgraph import LangGraph
 from proxy.backends.mem0_server import Mem0Server
 from proxy.compose.periodic import Periodic, every
 from proxy.fronts.backend import BackendFront
-from proxy.fronts.backend_behind import BackendBehind
+from proxy.fronts.backend_server_front import BackendServerFront
 from proxy.fronts.backend_writes import TEND_S
-from proxy.guard.keyed import GuardingKeys
-from proxy.guard.local import Guarding
+from proxy.guard.key_owners import KeyOwners
+from proxy.guard.local_guard import LocalGuard
+from proxy.seams.environment import Environment
 from proxy.seams.http_backend import HttpBackend
-from proxy.seams.surroundings import Surroundings
 from proxy.settings.backend import BackendServer, Collections
 from proxy.settings.load import SettingsError
 from proxy.settings.model import ModelUpstream
@@ -83,10 +83,10 @@ class BackendServing:
         servers: tuple[BackendServer, ...],
         adapters: tuple[HttpBackend, ...],
         *,
-        guard: Guarding,
-        keys: GuardingKeys,
+        guard: LocalGuard,
+        keys: KeyOwners,
         authenticator: Authenticator,
-        surroundings: Surroundings,
+        surroundings: Environment,
         halt: Callable[[], None],
     ) -> None:
         self._servers = tuple(zip(servers, adapters, strict=True))
@@ -100,7 +100,7 @@ class BackendServing:
 
     async def open(self, stack: AsyncExitStack) -> BackendFront:
         """The front of the servers, with a pool of connections to each."""
-        behind: list[BackendBehind] = []
+        behind: list[BackendServerFront] = []
         for server, adapter in self._servers:
             limits = UpstreamLimits(
                 head_seconds=server.answer_seconds, body_seconds=server.answer_seconds
@@ -109,7 +109,7 @@ class BackendServing:
             await stack.enter_async_context(upstream)
             check = self._authenticator.check_sent_on
             behind.append(
-                BackendBehind(server, adapter, upstream, self._now_s, check_sent_on=check)
+                BackendServerFront(server, adapter, upstream, self._now_s, check_sent_on=check)
             )
         self._front = BackendFront(
             tuple(behind),

@@ -13,17 +13,17 @@ from policy.model import Principal
 from proxy.compose.backends import BackendServing
 from proxy.compose.periodic import Periodic, every
 from proxy.fronts.backend import BackendFront
-from proxy.fronts.mcp_http import PREFIX, SWEEP_SECONDS, McpFront, Served
+from proxy.fronts.mcp_http import PREFIX, SWEEP_SECONDS, McpFront, ServedServer
 from proxy.fronts.model import ModelFront
-from proxy.mcp.http.background import Beside
+from proxy.mcp.http.background import BackgroundWork
 from proxy.mcp.http.child import Command
 from proxy.mcp.http.hub import Hub, HubLimits
 from proxy.mcp.relay import Deliver, Relay, RelayLimits, Server
+from proxy.seams.environment import Environment
 from proxy.seams.guard import Guard
-from proxy.seams.surroundings import Surroundings
 from proxy.settings.mcp import McpServer
 from proxy.transport.auth import Authenticator
-from proxy.transport.exchange import Answered, Front, Incoming
+from proxy.transport.exchange import AnsweredReply, Front, Incoming
 from proxy.transport.upstream import Upstream, UpstreamLimits
 
 
@@ -41,7 +41,7 @@ class DataFront:
         self._backends = backends
         self.routes = memory.routes | mcp.routes | model.routes | backends.routes
 
-    async def answer(self, incoming: Incoming) -> Answered:
+    async def answer(self, incoming: Incoming) -> AnsweredReply:
         """Have the front answer to which the request's path belongs."""
         return await self._front(incoming.head.path).answer(incoming)
 
@@ -63,7 +63,7 @@ class McpServing:
         *,
         guard: Guard,
         authenticator: Authenticator,
-        surroundings: Surroundings,
+        surroundings: Environment,
         backends: BackendServing,
         limits: RelayLimits,
         halt: Callable[[], None],
@@ -75,17 +75,17 @@ class McpServing:
         self._limits = limits
         self._backends = backends
         self._halt = halt
-        self._beside = Beside()
+        self._beside = BackgroundWork()
 
     async def open(self, stack: AsyncExitStack, memory: Front, model: ModelFront) -> DataFront:
         """The front of the data listener.
 
         Until `running` is entered, it refuses requests for MCP servers.
         """
-        served: dict[str, Served] = {}
+        served: dict[str, ServedServer] = {}
         for server in self._servers:
             hub = await self._hub(server, stack)
-            served[server.name] = Served(
+            served[server.name] = ServedServer(
                 hub=hub, principals=server.principals, keeps_memory=server.keeps_memory
             )
         self._front = McpFront(served, self._authenticator, self._halt)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from proxy.aftermath.reply_checks import ReplyChecks
-from proxy.compose.telling import Tellers
+from proxy.compose.outboxes import Outboxes
 from storage.interfaces import Store
 from telemetry.events import StoreGauges
 from telemetry.facade import Telemetry
@@ -18,7 +18,7 @@ class Scrape:
         self,
         store: Store,
         telemetry: Telemetry,
-        told: Tellers,
+        told: Outboxes,
         *,
         now_ms: Callable[[], int],
         checks: ReplyChecks,

@@ -16,13 +16,13 @@ from policy.facts import AnchorProbe
 from policy.gate import Gate
 from policy.labels.forwarded_call import HTTP, MCP
 from policy.model import Tenant
-from proxy.admin.adopting import Adopting
+from proxy.admin.adoption import Adoption
 from proxy.admin.answers_blamed import WrongAnswers
 from proxy.admin.backends_compared import BackendsCompared
 from proxy.admin.candidates import Candidates
-from proxy.admin.confirm_links import Confirming
+from proxy.admin.confirm_links import ConfirmLinks
 from proxy.admin.dry_run import DryRuns, Explainer
-from proxy.admin.failing import Failing
+from proxy.admin.failure_intake import FailureIntake
 from proxy.admin.id_search import IdSearch
 from proxy.admin.judge_tests import JudgeTests
 from proxy.admin.keys_and_tokens import Credentials
@@ -30,65 +30,65 @@ from proxy.admin.memories import Memories
 from proxy.admin.operator_call import handlers
 from proxy.admin.overview import Overview
 from proxy.admin.paroles_asked import ParolesAsked
-from proxy.admin.persons_word import Deciding
 from proxy.admin.principal_trust import PrincipalTrust
+from proxy.admin.provenance_trace import ProvenanceTrace
 from proxy.admin.queue import Queue
 from proxy.admin.recalled_reads import RecalledReads
-from proxy.admin.registering import Registering
-from proxy.admin.repairing import Repairing
-from proxy.admin.retention import Retaining
+from proxy.admin.registrar import Registrar
+from proxy.admin.repairs import Repairs
+from proxy.admin.retention import RetentionSweeps
+from proxy.admin.review_decider import ReviewDecider
 from proxy.admin.rules_in_force import Rules
-from proxy.admin.servers_behind import ServersBehind
-from proxy.admin.tracing import Tracing
+from proxy.admin.upstream_servers import UpstreamServers
 from proxy.admin.wire.operator_routes import ROUTES
-from proxy.aftermath.blaming import Blaming
+from proxy.aftermath.blame_search import BlameSearch
 from proxy.aftermath.canaries import Canaries
-from proxy.aftermath.feedback import TakingFeedback
+from proxy.aftermath.feedback import FeedbackIntake
 from proxy.aftermath.judges import Judges
-from proxy.aftermath.paroling import PROBATIONS_EVERY_S, Paroling, Probations
+from proxy.aftermath.parole_trials import PROBATIONS_EVERY_S, ParoleTrials, Probations
 from proxy.aftermath.replay import Replays
 from proxy.aftermath.reply_checks import ReplyChecks
 from proxy.aftermath.rule_signals import RuleSignals
 from proxy.aftermath.rule_watch import LOOK_S, RuleWatch
-from proxy.aftermath.rules import Spoken
-from proxy.aftermath.screening import KnownRules, Screening
+from proxy.aftermath.rules import OpenedSignals
+from proxy.aftermath.screens import KnownRules, ScreenMaker
 from proxy.aftermath.trial import Trials
 from proxy.compose.agent_memory import ModelMemory
 from proxy.compose.backends import adapters_by_name
 from proxy.compose.observe_mode import WARN_EVERY_S, warn
+from proxy.compose.outboxes import Outboxes
 from proxy.compose.periodic import Periodic, every
 from proxy.compose.scrape import Scrape
-from proxy.compose.telling import Tellers
 from proxy.fronts.admin import AdminFront
 from proxy.fronts.confirm_page import ConfirmPage
 from proxy.fronts.guard_socket import GuardFront
 from proxy.fronts.health import Health
 from proxy.fronts.memory import MemoryFront
 from proxy.fronts.model import ModelFront
-from proxy.guard.keyed import GuardingKeys
-from proxy.guard.local import Guarding, Notes
-from proxy.guard.showing import ShowingNotes
+from proxy.guard.answer_notes import AnswerNotes
+from proxy.guard.key_owners import KeyOwners
+from proxy.guard.local_guard import LocalGuard, Notes
 from proxy.guard.sieve import Sieve
 from proxy.intercept.budgets import Budgets, Topics
 from proxy.intercept.client_vectors import takes_client_vectors
 from proxy.intercept.graphs import Graphs
-from proxy.intercept.interceptor import Submits, Writing
+from proxy.intercept.interceptor import Interceptor, Submits
 from proxy.intercept.operations import Operations, Window
 from proxy.intercept.promotion import TokenSigner, TokenVerifier
 from proxy.intercept.recall_notes import RecallNotes
 from proxy.intercept.shadow import Recallable, Shadow
 from proxy.ledger.sessions import COMPACTED_EVERY_S, Sessions
-from proxy.model.calls_judged import Veto
+from proxy.model.call_judge import CallJudge
 from proxy.model.extraction import Extraction
-from proxy.model.judge_calls import Vetoing
+from proxy.model.judging_coupling import JudgingCoupling
 from proxy.model.memory_seam import Coupling, UnsafeUncoupled
-from proxy.model.replaying import ModelReplays
-from proxy.model.sending import Behind
+from proxy.model.model_replays import ModelReplays
+from proxy.model.upstream_model import UpstreamModel
 from proxy.reporting.outbox import POLL_S
 from proxy.seams.cases import OpensCases
 from proxy.seams.embedder import Embedder
+from proxy.seams.environment import Environment
 from proxy.seams.operation import Dialect
-from proxy.seams.surroundings import Surroundings
 from proxy.settings.after import Heal
 from proxy.settings.load import Address, Settings
 from proxy.settings.model import base_of
@@ -104,9 +104,9 @@ _NAMED_MAX: Final = 16
 class Guards(msgspec.Struct, frozen=True, kw_only=True):
     """The guards of servers that speak MCP and HTTP, and what the latter asks about keys."""
 
-    mcp: Guarding
-    http: Guarding
-    keys: GuardingKeys
+    mcp: LocalGuard
+    http: LocalGuard
+    keys: KeyOwners
 
 
 class Foundation(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +117,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
     store: Store
     writer: Submits
     embedder: Embedder
-    surroundings: Surroundings
+    surroundings: Environment
     convictions: Convictions
     # None if no model front is configured, so that nobody sees what enters a context.
     memory: ModelMemory | None = None
@@ -154,7 +154,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def of_memories(
-        self, operations: Operations, deciding: Deciding, ledger: Sessions, graphs: Graphs
+        self, operations: Operations, deciding: ReviewDecider, ledger: Sessions, graphs: Graphs
     ) -> tuple[Memories, Candidates, Overview]:
         """What an operator may do about memories, held candidates, and the store."""
         store = self.store
@@ -182,10 +182,10 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         )
         return memories, candidates, overview
 
-    def registering(self, canaries: Canaries | None) -> Registering:
+    def registering(self, canaries: Canaries | None) -> Registrar:
         """The commands that register anchors, and canaries if texts are embedded."""
         store, out = self.store, self.surroundings
-        return Registering(store.reader, store.writer, out, canaries)
+        return Registrar(store.reader, store.writer, out, canaries)
 
     def canaries(self, signals: RuleSignals) -> Canaries | None:
         """The canaries; None where the store embeds no text, so that it can be asked nothing."""
@@ -199,7 +199,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             surroundings=self.surroundings,
         )
 
-    def rule_watch(self, blaming: Blaming) -> tuple[RuleWatch, Canaries | None]:
+    def rule_watch(self, blaming: BlameSearch) -> tuple[RuleWatch, Canaries | None]:
         """What watches whether memories that are shown fail registered rules."""
         signals = RuleSignals(
             failures=self.store.failures, cases=blaming, surroundings=self.surroundings
@@ -215,11 +215,11 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         )
         return watch, canaries
 
-    def screening(self, watch: RuleWatch) -> Screening | None:
+    def screening(self, watch: RuleWatch) -> ScreenMaker | None:
         """The part that leaves memories out of reads; None where reads show everything."""
-        return None if self.settings.heal is Heal.OFF else Screening(watch.rules)
+        return None if self.settings.heal is Heal.OFF else ScreenMaker(watch.rules)
 
-    def reply_checks(self, watch: RuleWatch, blaming: Blaming) -> ReplyChecks:
+    def reply_checks(self, watch: RuleWatch, blaming: BlameSearch) -> ReplyChecks:
         """The part that holds finished replies of a model against anchors."""
         return ReplyChecks(
             reader=self.store.reader,
@@ -228,29 +228,29 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             cases=blaming,
         )
 
-    def retaining(self, operations: Operations) -> Retaining:
+    def retaining(self, operations: Operations) -> RetentionSweeps:
         """The part that purges what the ruleset keeps no longer."""
-        return Retaining(
+        return RetentionSweeps(
             retained=self.store.retained,
             operations=operations,
             ruleset=lambda: self.store.ruleset,
             surroundings=self.surroundings,
         )
 
-    def deciding(self) -> Deciding:
+    def deciding(self) -> ReviewDecider:
         """The part that carries out what persons decide on held candidates."""
-        return Deciding(
+        return ReviewDecider(
             reader=self.store.reader,
             writer=self.store.writer,
             surroundings=self.surroundings,
             withholding=None if self.memory is None else self.memory.withholding,
         )
 
-    def blaming(self, spoken: Spoken, probations: Probations) -> Blaming:
+    def blaming(self, spoken: OpenedSignals, probations: Probations) -> BlameSearch:
         """The search for the memories that caused a wrong answer."""
         store = self.store
         no_models = ModelReplays((), self.settings.replay, self.surroundings.now_ms)
-        return Blaming(
+        return BlameSearch(
             cases=store.cases,
             replays=Replays(store.recalls, store.reader),
             reader=store.reader,
@@ -262,7 +262,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             implicated=probations.implicated,
         )
 
-    def paroling(self, spoken: Spoken, probations: Probations) -> Paroling:
+    def paroling(self, spoken: OpenedSignals, probations: Probations) -> ParoleTrials:
         """The trials of hidden memories, and what follows."""
         store, embedder = self.store, self.embedder
         trials = Trials(
@@ -272,28 +272,28 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             spoken=spoken,
             embedder=None if takes_client_vectors(embedder) else embedder,
         )
-        return Paroling(
+        return ParoleTrials(
             paroles=store.paroles,
             trials=trials,
             probations=probations,
         )
 
-    def wrong_answers(self, blaming: Blaming) -> WrongAnswers:
+    def wrong_answers(self, blaming: BlameSearch) -> WrongAnswers:
         """The commands that operators have about wrong answers."""
         return WrongAnswers(cases=self.store.cases, blaming=blaming, surroundings=self.surroundings)
 
-    def aftermath(self) -> tuple[Blaming, TakingFeedback, Paroling]:
+    def aftermath(self) -> tuple[BlameSearch, FeedbackIntake, ParoleTrials]:
         """The search for the cause of a wrong answer, what is said of answers, and paroles."""
-        store, spoken = self.store, Spoken()
+        store, spoken = self.store, OpenedSignals()
         replays = Replays(store.recalls, store.reader)
         now_ms = self.surroundings.now_ms
         probations = Probations(store.paroles, replays, store.recalls, now_ms)
         blaming = self.blaming(spoken, probations)
         return blaming, self.feedback(blaming), self.paroling(spoken, probations)
 
-    def feedback(self, cases: OpensCases) -> TakingFeedback:
+    def feedback(self, cases: OpensCases) -> FeedbackIntake:
         """The part that takes what people and programs say of answers."""
-        return TakingFeedback(
+        return FeedbackIntake(
             failures=self.store.failures,
             reader=self.store.reader,
             recalls=self.store.recalls,
@@ -315,10 +315,10 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             Topics(self.embedder.dimension), lambda: store.ruleset.budgets.window_s * 1_000
         )
 
-    def interceptor(self, shadow: Shadow, budgets: Budgets, tokens: TokenVerifier) -> Writing:
+    def interceptor(self, shadow: Shadow, budgets: Budgets, tokens: TokenVerifier) -> Interceptor:
         """The interceptor, which makes candidates for the writer."""
         store, embedder, memory = self.store, self.embedder, self.memory
-        return Writing(
+        return Interceptor(
             writer=self.writer,
             reader=store.reader,
             embedder=embedder,
@@ -334,7 +334,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def guards(
-        self, writing: Writing, ledger: Notes, confirms: Confirming, watch: RuleWatch
+        self, writing: Interceptor, ledger: Notes, confirms: ConfirmLinks, watch: RuleWatch
     ) -> Guards:
         """The guards of servers behind, one for each protocol."""
         store = self.store
@@ -343,7 +343,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             self._guard(one, writing, sieve=sieve, ledger=ledger, confirms=confirms, watch=watch)
             for one in (MCP, HTTP)
         )
-        keys = GuardingKeys(
+        keys = KeyOwners(
             http,
             HTTP,
             sieve=sieve,
@@ -353,25 +353,25 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         )
         return Guards(mcp=mcp, http=http, keys=keys)
 
-    def backends(self, guard: Guarding) -> BackendsCompared:
+    def backends(self, guard: LocalGuard) -> BackendsCompared:
         """What an operator may ask about memory servers that speak HTTP."""
         store = self.store
-        adopting = Adopting(guard, store.reader, store.writer)
+        adopting = Adoption(guard, store.reader, store.writer)
         adapters = adapters_by_name(self.settings.backends)
         return BackendsCompared(store.kept_here, store.reader, adopting, store.forwards, adapters)
 
     def _guard(
         self,
         target_prefix: str,
-        writing: Writing,
+        writing: Interceptor,
         *,
         sieve: Sieve,
         ledger: Notes,
-        confirms: Confirming,
+        confirms: ConfirmLinks,
         watch: RuleWatch,
-    ) -> Guarding:
+    ) -> LocalGuard:
         store = self.store
-        return Guarding(
+        return LocalGuard(
             dialect=target_prefix.rstrip("/"),
             target_prefix=target_prefix,
             writing=writing,
@@ -382,7 +382,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             ledger=ledger,
             surroundings=self.surroundings,
             confirms=confirms,
-            showing=ShowingNotes(
+            showing=AnswerNotes(
                 store.recalls,
                 lambda: store.reader.status().version,
                 self.surroundings.now_ms,
@@ -400,7 +400,7 @@ class Services:
         ledger, keys, now_ms = foundation.ledger(), store.reader.keys, surroundings.now_ms
         self.authenticator = Authenticator(keys, settings.bindings, now_ms)
         signer, shadow = TokenSigner(store.token_key), Shadow(store.reader, embedder)
-        self.confirming = Confirming(store.token_key, store.reader.held_candidate, surroundings)
+        self.confirming = ConfirmLinks(store.token_key, store.reader.held_candidate, surroundings)
         self._foundation = foundation
         self._unbound: set[int] = set()
         budgets, graphs = foundation.budgets(), Graphs(store.reader)
@@ -425,7 +425,7 @@ class Services:
         self.retaining = foundation.retaining(self.operations)
         self.deciding = foundation.deciding()
         store.expired = self.deciding.expired
-        behind = ServersBehind(store.pins, store.forwards)
+        behind = UpstreamServers(store.pins, store.forwards)
         self.queue = Queue(
             store.reader, self.deciding, surroundings, partial(behind.settle, done=True)
         )
@@ -443,20 +443,20 @@ class Services:
             *foundation.of_memories(self.operations, self.deciding, ledger, graphs),
             PrincipalTrust(reader=store.reader, writer=store.writer, credentials=credentials),
             DryRuns(explainer=explainer, in_force=rules.in_force, now_ms=now_ms),
-            Adopting(self.guard, store.reader, store.writer),
+            Adoption(self.guard, store.reader, store.writer),
             foundation.backends(self.guards.http),
-            Failing(store.failures, self.feedback),
+            FailureIntake(store.failures, self.feedback),
             JudgeTests(Judges(settings.judges)),
             foundation.registering(canaries),
             RecalledReads(store.recalls, ids),
-            Repairing(incidents=store.incidents, cases=store.cases),
+            Repairs(incidents=store.incidents, cases=store.cases),
             foundation.wrong_answers(self.blaming),
-            Tracing(store=store, ledger=ledger),
+            ProvenanceTrace(store=store, ledger=ledger),
             ParolesAsked(paroling=self._paroling, writer=store.writer),
         )
 
     @property
-    def guard(self) -> Guarding:
+    def guard(self) -> LocalGuard:
         """The guard that relays of MCP servers ask."""
         return self.guards.mcp
 
@@ -485,7 +485,7 @@ class Services:
             async with self.watch.watching(), self.reply_checks.checking():
                 yield
 
-    def periodic(self, told: Tellers) -> tuple[Periodic, ...]:
+    def periodic(self, told: Outboxes) -> tuple[Periodic, ...]:
         """The periodic work of a sidecar that listens."""
         settings = self._foundation.settings
         canaries_s = LOOK_S if settings.canary_seconds else 0
@@ -498,7 +498,7 @@ class Services:
             *(every(POLL_S, turn, "turn of an outbox", at_once=True) for turn in told.turns()),
         )
 
-    def scrape(self, telemetry: Telemetry, told: Tellers) -> Scrape:
+    def scrape(self, telemetry: Telemetry, told: Outboxes) -> Scrape:
         """What renders the metrics."""
         now_ms = self._foundation.surroundings.now_ms
         return Scrape(
@@ -543,7 +543,7 @@ class Services:
     ) -> ModelFront:
         """The front for model APIs, named in `[[model]]` tables; without `couple` there is none."""
         coupling: Coupling = UnsafeUncoupled()
-        veto, healing = Veto(self.guard), None
+        veto, healing = CallJudge(self.guard), None
         if self._foundation.memory is not None:
             checked = self._foundation.settings.heal in {Heal.NEXT, Heal.ANSWER}
             checks = self.reply_checks if checked else None
@@ -551,10 +551,10 @@ class Services:
                 healing = self._foundation.memory.healing(self.reply_checks, halt)
             coupling = self._foundation.memory.coupled(coupling, checks)
         ledger = self.ledger
-        coupling = Vetoing(coupling, veto, ledger.unmapped, ledger.people_with_agents)
+        coupling = JudgingCoupling(coupling, veto, ledger.unmapped, ledger.people_with_agents)
         upstreams = self._foundation.settings.models if couple else ()
         return ModelFront(
-            behind={one.name: await Behind.opened(one, stack) for one in upstreams},
+            behind={one.name: await UpstreamModel.opened(one, stack) for one in upstreams},
             authenticator=self.authenticator,
             coupling=coupling if couple is None else couple(coupling),
             extraction=Extraction(self.guard),

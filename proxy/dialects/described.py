@@ -15,7 +15,7 @@ class NoQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A query without parameters."""
 
 
-class Described(msgspec.Struct, frozen=True, kw_only=True):
+class RouteRow(msgspec.Struct, frozen=True, kw_only=True):
     """One row of a routing table; `{name}` in its template is the variable segment."""
 
     method: str

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from proxy.dialects.described import ARGUMENT, Described
+from proxy.dialects.described import ARGUMENT, RouteRow
 from proxy.dialects.problem import PROBLEM_TYPE, Problem
 from proxy.dialects.strict_json.strict import JsonValue
 
@@ -46,7 +46,7 @@ class _Operation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 @cache
-def document(title: str, root: str, routes: Sequence[Described]) -> bytes:
+def document(title: str, root: str, routes: Sequence[RouteRow]) -> bytes:
     """OpenAPI 3.1, as JSON. `root` stands before each template. Computed once per table."""
     shapes: set[type[msgspec.Struct]] = {Problem}
     for route in routes:
@@ -92,7 +92,7 @@ class _Schemas:
         """A reference to the schema of a route's answer."""
         return _Told(description=status, content={media: _Media(schema=self._refs[shape])})
 
-    def body(self, route: Described) -> _RequestBody | None:
+    def body(self, route: RouteRow) -> _RequestBody | None:
         """The schema of a request's body.
 
         Members that the path holds are optional in the body.
@@ -111,7 +111,7 @@ class _Schemas:
             }
         return _RequestBody(content={_JSON: _Media(schema=schema)})
 
-    def parameters(self, route: Described) -> tuple[Schema, ...]:
+    def parameters(self, route: RouteRow) -> tuple[Schema, ...]:
         """The parameters that a request has in its path, query and head."""
         found: list[Schema] = [
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
@@ -133,7 +133,7 @@ def _without(whole: JsonValue, names: tuple[str | None, ...]) -> JsonValue:
     return [one for one in whole if one not in names] if isinstance(whole, list) else whole
 
 
-def _operation(route: Described, schemas: _Schemas) -> _Operation:
+def _operation(route: RouteRow, schemas: _Schemas) -> _Operation:
     responses = {str(route.status): schemas.ref(route.answers, "Done.")}
     if route.refuses is not None:
         for status in route.refused:

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from proxy.seams.operation import Answering, HttpReply, Refusal
+from proxy.seams.operation import EncodingContext, HttpReply, Refusal
 
 PROBLEM_TYPE: Final = "application/problem+json"
 PROBLEM_BASE: Final = "urn:mnemogate:problem:"
@@ -23,7 +23,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     trace_id: str
 
 
-def problem(refusal: Refusal, answering: Answering) -> HttpReply:
+def problem(refusal: Refusal, answering: EncodingContext) -> HttpReply:
     """A failure as problem details, with the headers its status asks for."""
     code = refusal.title.lower().replace(" ", "_")
     body = msgspec.json.encode(

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from proxy.doctor.files import probe_files
-from proxy.doctor.finding import Aim, Attempt, Finding, ProbeResult
+from proxy.doctor.finding import Attempt, DoctorTarget, Finding, ProbeResult
 from proxy.doctor.locate import effective_uid, listening_uid, running_sidecars
 from proxy.doctor.network import probe_network
 from proxy.doctor.past_gate import ESSENTIAL, probe_backend
@@ -114,7 +114,7 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
 _ESSENTIAL = ("identity.uid", "state.list", "data.anonymous", "process.mem", *ESSENTIAL)
 
 
-def examine(aim: Aim) -> Examination:
+def examine(aim: DoctorTarget) -> Examination:
     """Run every probe in this process, with this process's rights."""
     findings = tuple(_probes(aim))
     alone = isolated(findings)
@@ -138,7 +138,7 @@ def _unseen(finding: Finding) -> Finding:
     )
 
 
-def owner_uid(aim: Aim) -> int | None:
+def owner_uid(aim: DoctorTarget) -> int | None:
     """The sidecar's user, found by its process, its listening socket or its state directory."""
     for pid in aim.pids:
         uid = effective_uid(pid)
@@ -153,7 +153,7 @@ def owner_uid(aim: Aim) -> int | None:
         return None
 
 
-def _probes(aim: Aim) -> Iterator[Finding]:
+def _probes(aim: DoctorTarget) -> Iterator[Finding]:
     yield from probe_identity(owner_uid(aim))
     yield probe_environment()
     yield from probe_files(aim)

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from proxy.doctor.finding import Aim, Attempt, Finding, forbidden
+from proxy.doctor.finding import Attempt, DoctorTarget, Finding, forbidden
 
 REFUSED: Final = "permission denied"
 # Sockets that give root: a process that may talk to one of them can become root on this machine.
@@ -28,7 +28,7 @@ _ROOT_SOCKETS: Final = (
 _PACKAGES: Final = ("proxy", "policy", "storage", "telemetry")
 
 
-def probe_files(aim: Aim) -> Iterator[Finding]:
+def probe_files(aim: DoctorTarget) -> Iterator[Finding]:
     """One finding per file that the agent could write, replace or read to get around the gate."""
     yield _listed(aim.state)
     yield _created("state.create", aim.state)

@@ -56,7 +56,7 @@ class BackendTarget(msgspec.Struct, frozen=True, kw_only=True):
     write: ProbeRequest
 
 
-class Aim(msgspec.Struct, frozen=True, kw_only=True):
+class DoctorTarget(msgspec.Struct, frozen=True, kw_only=True):
     """Where the sidecar is, as far as the agent can know. `pids` are the sidecar's processes."""
 
     state: Path

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from proxy.doctor.finding import Aim, Attempt, Finding, ProbeResult, forbidden
+from proxy.doctor.finding import Attempt, DoctorTarget, Finding, ProbeResult, forbidden
 from storage.values import STAGED_IN_MEMORY
 
 _TIMEOUT_S: Final = 5.0
@@ -51,7 +51,7 @@ class _Problem(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
 
 
-def probe_network(aim: Aim) -> Iterator[Finding]:
+def probe_network(aim: DoctorTarget) -> Iterator[Finding]:
     """Ask every listener without a credential, and with the agent's key."""
     yield _socket(aim.state / "admin.sock")
     for method, path in (("GET", "/api/v1/status"), ("POST", "/api/v1/keys")):
@@ -124,7 +124,7 @@ def _relays(attempt: Attempt, unbound: tuple[int, ...]) -> Finding:
     )
 
 
-def _modes(aim: Aim) -> Iterator[Finding]:
+def _modes(aim: DoctorTarget) -> Iterator[Finding]:
     mode = Attempt("mode", "ask the sidecar whether it refuses anything", "enforce")
     maps = Attempt("model.memory_tools", "ask the sidecar which memory tools no map takes", "none")
     relays = Attempt("relay.uid", "ask the sidecar whose relays come to it", "uids that are bound")
@@ -167,7 +167,7 @@ def _modes(aim: Aim) -> Iterator[Finding]:
         yield wide.ok("nothing does")
 
 
-def _policy_write(aim: Aim, *, observes: bool) -> Finding:
+def _policy_write(aim: DoctorTarget, *, observes: bool) -> Finding:
     attempt = Attempt(
         "data.agent_key.L1", "write a policy memory (L1) with the agent's key", "403, with a reason"
     )

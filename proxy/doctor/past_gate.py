@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from proxy.doctor.finding import Aim, Attempt, BackendTarget, Finding, ProbeRequest, forbidden
+from proxy.doctor.finding import (
+    Attempt,
+    BackendTarget,
+    DoctorTarget,
+    Finding,
+    ProbeRequest,
+    forbidden,
+)
 from proxy.doctor.network import REFUSED, connection
 
 _ANSWER_LEN_MAX: Final = 65_536
@@ -29,7 +36,7 @@ ESSENTIAL: Final = ("backend.anonymous.read", "backend.anonymous.write")
 """Nothing is proven of a server while one of these could not be tried."""
 
 
-def probe_backend(aim: Aim, target: BackendTarget) -> Iterator[Finding]:
+def probe_backend(aim: DoctorTarget, target: BackendTarget) -> Iterator[Finding]:
     """Ask the server past the gate, without a credential and with the agent's key."""
     if target.headers_file is not None:
         yield _credential(target.headers_file)
@@ -51,7 +58,7 @@ def _credential(path: Path) -> Finding:
     return forbidden(attempt, act)
 
 
-def _why_unknown(aim: Aim, target: BackendTarget) -> str:
+def _why_unknown(aim: DoctorTarget, target: BackendTarget) -> str:
     """Why nobody knows whether the server runs; "" if the gate gets an answer of it."""
     if aim.agent_key is None:
         return "only the agent's key shows through the gate that it runs: --agent-key-file"

@@ -23,7 +23,7 @@ from proxy.seams.faults import MethodNotAllowed, NotFound, Unauthenticated, Unkn
 from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.seams.tenants import DEFAULT_TENANT
 from proxy.transport.auth import Authenticator, Visit, operator_of
-from proxy.transport.exchange import REFUSED_ROUTE, Answered, Incoming
+from proxy.transport.exchange import REFUSED_ROUTE, AnsweredReply, Incoming
 from proxy.transport.responses import Failure, attempt
 
 OPENAPI: Final = f"{API}/openapi.json"
@@ -66,7 +66,7 @@ class AdminFront:
         self._halt = halt
         self.routes = admin_routes()
 
-    async def answer(self, incoming: Incoming) -> Answered:
+    async def answer(self, incoming: Incoming) -> AnsweredReply:
         """The answer to a request; failures are problem details."""
         route, argument = self._route(incoming.head)
         who = [""]
@@ -77,7 +77,7 @@ class AdminFront:
             done = problem(done.refusal, incoming.answering)
         template = self._template(incoming.head, route)
         changes = not error_type and incoming.head.method not in _SAFE
-        return Answered(
+        return AnsweredReply(
             reply=done, route=template, principal=who[0], error_type=error_type, done=changes
         )
 

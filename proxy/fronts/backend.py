@@ -12,18 +12,18 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Final
 
 from policy.model import Principal, Reads
-from proxy.fronts.backend_behind import BackendBehind
 from proxy.fronts.backend_hiding import BackendHiding
 from proxy.fronts.backend_reads import BackendReads
+from proxy.fronts.backend_server_front import BackendServerFront
 from proxy.fronts.backend_writes import BackendWrites
-from proxy.guard.keyed import GuardingKeys
-from proxy.guard.local import Guarding
+from proxy.guard.key_owners import KeyOwners
+from proxy.guard.local_guard import LocalGuard
 from proxy.seams.access import at_least
 from proxy.seams.faults import MalformedRequest, NotFound, UnknownWrite
 from proxy.seams.http_backend import Does, Routed, ShownMemory
 from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.transport.auth import Authenticator
-from proxy.transport.exchange import Answered, Incoming
+from proxy.transport.exchange import AnsweredReply, Incoming
 from proxy.transport.responses import Failure, attempt
 
 REFUSED: Final = "backend.refused"
@@ -50,11 +50,11 @@ class BackendFront:
 
     def __init__(
         self,
-        behind: tuple[BackendBehind, ...],
-        guard: Guarding,
+        behind: tuple[BackendServerFront, ...],
+        guard: LocalGuard,
         authenticator: Authenticator,
         *,
-        keys: GuardingKeys,
+        keys: KeyOwners,
         spawn: Callable[[Coroutine[None, None, None]], None],
         halt: Callable[[], None],
     ) -> None:
@@ -72,19 +72,19 @@ class BackendFront:
         """Whether a path belongs to a configured server."""
         return _first(path) in self._by_segment
 
-    async def answer(self, incoming: Incoming) -> Answered:
+    async def answer(self, incoming: Incoming) -> AnsweredReply:
         """The answer to a request, failures included, in the shape of the server's own."""
         server = self._by_segment[_first(incoming.head.path)]
         progress = _BackendProgress(incoming.head)
         done = await attempt(self._serve(server, incoming, progress), self._halt)
         if isinstance(done, Failure):
-            return Answered(
+            return AnsweredReply(
                 reply=server.behind.adapter.refuse(progress.request, done.refusal),
                 route=REFUSED,
                 principal=progress.principal,
                 error_type=done.error_type,
             )
-        return Answered(
+        return AnsweredReply(
             reply=done,
             route=progress.route,
             principal=progress.principal,
@@ -175,9 +175,9 @@ class _Server:
 
     def __init__(
         self,
-        behind: BackendBehind,
-        guard: Guarding,
-        keys: GuardingKeys,
+        behind: BackendServerFront,
+        guard: LocalGuard,
+        keys: KeyOwners,
         spawn: Callable[[Coroutine[None, None, None]], None],
     ) -> None:
         self.behind = behind

@@ -11,9 +11,9 @@ import logging
 from typing import Final, TypeAlias
 
 from policy.model import Hiding, Principal
-from proxy.fronts.backend_behind import BackendBehind
+from proxy.fronts.backend_server_front import BackendServerFront
 from proxy.fronts.backend_writes import SETTLES, BackendPlaces
-from proxy.guard.keyed import GuardingKeys
+from proxy.guard.key_owners import KeyOwners
 from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
 from proxy.seams.http_backend import HidesItems, ItemDue, ShownMemory
 from proxy.seams.operation import HttpReply, HttpRequest
@@ -31,7 +31,7 @@ _Kind: TypeAlias = tuple[Hiding, bool, str, str]
 class BackendHiding:
     """Hides and shows the items of one server. Event loop only."""
 
-    def __init__(self, behind: BackendBehind, keys: GuardingKeys, places: BackendPlaces) -> None:
+    def __init__(self, behind: BackendServerFront, keys: KeyOwners, places: BackendPlaces) -> None:
         self._behind = behind
         self._keys = keys
         self._places = places

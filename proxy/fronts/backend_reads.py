@@ -9,8 +9,8 @@ from typing import Final, cast
 import msgspec
 
 from policy.model import Hiding, Principal, Reads, SourceKind
-from proxy.fronts.backend_behind import BackendBehind
-from proxy.guard.keyed import GuardingKeys
+from proxy.fronts.backend_server_front import BackendServerFront
+from proxy.guard.key_owners import KeyOwners
 from proxy.seams.faults import MalformedRequest, UpstreamError
 from proxy.seams.guard import Guard, Segment
 from proxy.seams.http_backend import Page, Routed, ShownMemory
@@ -32,7 +32,7 @@ class TaggedPlaces:
     is sent where an item has a tag, or may get one at any moment.
     """
 
-    def __init__(self, behind: BackendBehind) -> None:
+    def __init__(self, behind: BackendServerFront) -> None:
         self._behind = behind
         # By the question about a place: until when it counts as a place without a tag.
         self._without: OrderedDict[str, float] = OrderedDict()
@@ -74,7 +74,7 @@ _ENTRY_SIZE: Final = 1_024
 """What an entry takes beside its strings."""
 
 
-class LookedThrough(msgspec.Struct, frozen=True, kw_only=True):
+class SiftedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """An answer of the server as the agent gets it.
 
     `texts` are the strings of memories in it. `is_whole` False: a wider read has to take its place.
@@ -100,7 +100,7 @@ def asked(
     return (*reader, request.method, request.path, request.query, request.body, count, *said)
 
 
-class AnswersBefore:
+class SiftedAnswers:
     """Answers that were looked through before: an agent reads its whole memory again and again.
 
     Bounded; the answer that was asked for last is kept longest. Event loop only.
@@ -111,10 +111,10 @@ class AnswersBefore:
 
     def __init__(self) -> None:
         self._standing: object = None
-        self._kept: OrderedDict[_Asked, LookedThrough] = OrderedDict()
+        self._kept: OrderedDict[_Asked, SiftedAnswer] = OrderedDict()
         self._bytes = 0
 
-    def find(self, standing: object, key: _Asked) -> LookedThrough | None:
+    def find(self, standing: object, key: _Asked) -> SiftedAnswer | None:
         """What was found in this answer, if nothing that hides memories has changed since."""
         if standing != self._standing:
             self._standing = standing
@@ -125,7 +125,7 @@ class AnswersBefore:
             self._kept.move_to_end(key)
         return found
 
-    def keep(self, standing: object, key: _Asked, found: LookedThrough) -> None:
+    def keep(self, standing: object, key: _Asked, found: SiftedAnswer) -> None:
         """Keep a finding; `standing` is how things stood before the answer was looked through."""
         size = _size(key, found)
         if standing != self._standing or size > KEPT_BYTES_MAX or key in self._kept:
@@ -136,7 +136,7 @@ class AnswersBefore:
             self._bytes -= _size(*self._kept.popitem(last=False))
 
 
-def _size(key: _Asked, found: LookedThrough) -> int:
+def _size(key: _Asked, found: SiftedAnswer) -> int:
     """What one entry takes in memory, however little the server answered."""
     named = cast(
         "list[tuple[tuple[str, str], ...]]", [one for one in key if isinstance(one, tuple)]
@@ -159,12 +159,12 @@ _UNREADABLE: Final = "the answer of the server behind cannot be read, so nothing
 class BackendReads:
     """Answers reads of one server. Event loop only; decides nothing: the guard says what hides."""
 
-    def __init__(self, behind: BackendBehind, guard: Guard, keys: GuardingKeys) -> None:
+    def __init__(self, behind: BackendServerFront, guard: Guard, keys: KeyOwners) -> None:
         self._behind = behind
         self._tags = TaggedPlaces(behind)
         self._guard = guard
         self._keys = keys
-        self._before = AnswersBefore()
+        self._before = SiftedAnswers()
 
     async def answer(
         self, principal: Principal, request: HttpRequest, routed: Routed, call_id: str
@@ -207,7 +207,7 @@ class BackendReads:
         routed: Routed,
         reply: HttpReply,
         count: int | None,
-    ) -> LookedThrough:
+    ) -> SiftedAnswer:
         """The answer, to a question for `count` memories, without what must not be shown."""
         standing = await self._keys.standing(principal, self._behind.settings.name)
         key = asked(principal, request, count, reply)
@@ -221,7 +221,7 @@ class BackendReads:
         # With a floor every answer is made anew: its spelling does not tell what is below.
         if dropped or routed.remade or principal.reads is not Reads.ALL:
             given = self._behind.adapter.without(request, reply, dropped)
-        found = LookedThrough(
+        found = SiftedAnswer(
             reply=given,
             texts=tuple(text for one in shown if one.place not in dropped for text in one.strings),
             is_whole=page is None or count is None or _is_full(page, count, shown, hidden),

@@ -18,16 +18,16 @@ import msgspec
 
 from policy.model import CandidateId, ChangeKind, Forwarded, Principal, PrincipalId, Reads, Tenant
 from policy.verdict import Reason
-from proxy.fronts.backend_behind import BackendBehind
-from proxy.guard.keyed import GuardingKeys
-from proxy.guard.local import Guarding
+from proxy.fronts.backend_server_front import BackendServerFront
+from proxy.guard.key_owners import KeyOwners
+from proxy.guard.local_guard import LocalGuard
 from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
-from proxy.seams.guard import ITEMS_MAX, GuardedCall, Item, Judged, Unsettled
+from proxy.seams.guard import ITEMS_MAX, GuardedCall, Item, ItemVerdict, Unsettled
 from proxy.seams.http_backend import Does, Outcome, Routed, Sending, ShownMemory
 from proxy.seams.observations import observation_for
 from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.settings.backend import Before
-from proxy.settle.forwarding import UNDECIDED, Forwarding, admitted_of, judge
+from proxy.settle.forwarder import UNDECIDED, Forwarder, admitted_of, judge
 from proxy.settle.leftovers import Leftovers
 from storage.ground.errors import StorageError
 
@@ -59,9 +59,9 @@ class BackendWrites:
 
     def __init__(
         self,
-        behind: BackendBehind,
-        guard: Guarding,
-        keys: GuardingKeys,
+        behind: BackendServerFront,
+        guard: LocalGuard,
+        keys: KeyOwners,
         spawn: Callable[[Coroutine[None, None, None]], None],
     ) -> None:
         self._behind = behind
@@ -147,8 +147,8 @@ class BackendWrites:
                 self._leftovers[tenant] = leftovers
             await leftovers.round()
 
-    def _forwarding(self, principal: Principal) -> Forwarding:
-        return Forwarding(
+    def _forwarding(self, principal: Principal) -> Forwarder:
+        return Forwarder(
             self._guard,
             principal,
             self._behind.settings.name,
@@ -165,7 +165,7 @@ class BackendWrites:
         traceparent: str | None,
         *,
         unjudged: frozenset[str],
-    ) -> tuple[Judged, ...]:
+    ) -> tuple[ItemVerdict, ...]:
         """One verdict per item. What only another tenant has does not exist for this one.
 
         Nor does what is under the keys `unjudged`.
@@ -189,7 +189,7 @@ class BackendWrites:
             for one, other, own in zip(sendings, theirs, ours, strict=True)
             if not other
         )
-        verdicts: tuple[Judged, ...] = ()
+        verdicts: tuple[ItemVerdict, ...] = ()
         for begin in range(0, len(items), ITEMS_MAX):
             call = GuardedCall(
                 server=name,
@@ -246,7 +246,7 @@ class BackendWrites:
         return tuple(replies)
 
     async def _sent(
-        self, forwarding: Forwarding, outgoing: HttpRequest, ids: tuple[CandidateId, ...]
+        self, forwarding: Forwarder, outgoing: HttpRequest, ids: tuple[CandidateId, ...]
     ) -> HttpReply:
         """Send a request, once. Without an answer its items are settled before this raises."""
         try:
@@ -265,7 +265,7 @@ class BackendWrites:
 
     async def _settle(
         self,
-        forwarding: Forwarding,
+        forwarding: Forwarder,
         principal: Principal,
         request: HttpRequest,
         sent: tuple[Sending, ...],
@@ -293,7 +293,7 @@ class BackendWrites:
 class BackendPlaces:
     """What stands on the server where a request writes, and whose turn it is to write there."""
 
-    def __init__(self, behind: BackendBehind, keys: GuardingKeys) -> None:
+    def __init__(self, behind: BackendServerFront, keys: KeyOwners) -> None:
         self._behind = behind
         self._keys = keys
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -396,10 +396,10 @@ class HttpSettling:
 
     def __init__(
         self,
-        behind: BackendBehind,
-        guard: Guarding,
+        behind: BackendServerFront,
+        guard: LocalGuard,
         places: BackendPlaces,
-        keys: GuardingKeys,
+        keys: KeyOwners,
         principal: Principal,
     ) -> None:
         self._behind = behind
@@ -530,9 +530,9 @@ def _is_blind(routed: Routed) -> bool:
     return routed.does is Does.REMOVE or routed.changes_only
 
 
-def _not_there(item: Item) -> Judged:
+def _not_there(item: Item) -> ItemVerdict:
     reason = Reason.TARGET_MISSING
-    return Judged(
+    return ItemVerdict(
         decision="reject",
         candidate_id=None,
         memory_class=item.memory_class,

@@ -22,9 +22,9 @@ from policy.labels.floor import class_once_confirmed
 from policy.labels.forwarded_call import call_of
 from policy.model import Candidate, CandidateId, PrincipalId
 from policy.text.visible import escaped, is_plain
-from proxy.admin.confirm_links import BadLink, Confirming
-from proxy.admin.persons_word import PAGE
+from proxy.admin.confirm_links import BadLink, ConfirmLinks
 from proxy.admin.queue import Queue
+from proxy.admin.review_decider import PAGE
 from proxy.admin.views import filed_under
 from proxy.admin.wire.review_queue import LINES_SHOWN, Act, ActView, GroupView, LineView
 from proxy.seams.delivery import COUNTS, FOLLOWS, Way
@@ -33,7 +33,7 @@ from proxy.seams.observations import CLASS_WORDS, CONFIRM, NEXT
 from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.transport.auth import Authenticator, operator_of
 from proxy.transport.exchange import Incoming
-from storage.features.behind.followed import Followed
+from storage.features.upstream.upstream_state import UpstreamState
 from storage.ground.errors import StorageError
 from storage.interfaces import MemoryReader
 from storage.values import HeldCandidate
@@ -98,10 +98,10 @@ class _Refused(Exception):  # noqa: N818 - an answer
 class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
     """Answers for `/confirm`, `/confirm/<group>` and `/confirm/<candidate>`. Event loop only."""
 
-    confirming: Confirming
+    confirming: ConfirmLinks
     reader: MemoryReader
     queue: Queue
-    followed: Followed
+    followed: UpstreamState
     authenticator: Authenticator
 
     def claims(self, path: str) -> bool:

@@ -13,18 +13,18 @@ import msgspec
 from policy.model import CandidateId, Principal, PrincipalId, Tenant
 from proxy.dialects.problem import problem
 from proxy.guard import wire
-from proxy.guard.local import Guarding
+from proxy.guard.local_guard import LocalGuard
 from proxy.guard.store_requests import require_store_request
 from proxy.intercept.operations import Operations
 from proxy.seams.access import check_no_floor
+from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, NotFound, UnknownWrite
-from proxy.seams.guard import Forwarded, GuardedCall, Judged, Segment
+from proxy.seams.guard import Forwarded, GuardedCall, ItemVerdict, Segment
 from proxy.seams.operation import FindInGraph, HttpReply, ReadGraph
-from proxy.seams.surroundings import Surroundings
 from proxy.seams.tenants import DEFAULT_TENANT
-from proxy.settle.forwarding import admitted_of
+from proxy.settle.forwarder import admitted_of
 from proxy.transport.auth import Authenticator, Visit
-from proxy.transport.exchange import REFUSED_ROUTE, Answered, Incoming
+from proxy.transport.exchange import REFUSED_ROUTE, AnsweredReply, Incoming
 from proxy.transport.responses import Failure, attempt
 from telemetry.events import TraceContext
 
@@ -53,10 +53,10 @@ class GuardFront:
     def __init__(
         self,
         *,
-        guard: Guarding,
+        guard: LocalGuard,
         operations: Operations,
         authenticator: Authenticator,
-        surroundings: Surroundings,
+        surroundings: Environment,
         halt: Callable[[], None],
         link_of: Callable[[CandidateId], str | None],
         own_uid: int,
@@ -83,7 +83,7 @@ class GuardFront:
         self._unbound = unbound
         self._hand_over = hand_over
 
-    async def answer(self, incoming: Incoming) -> Answered:
+    async def answer(self, incoming: Incoming) -> AnsweredReply:
         """The answer to a relay's request; failures are problem details."""
         name = incoming.head.path.removeprefix(_PREFIX)
         known = incoming.head.path.startswith(_PREFIX) and (name in wire.ASKS or name == PRESENCE)
@@ -96,7 +96,7 @@ class GuardFront:
         if isinstance(done, Failure):
             error_type = done.error_type
             done = problem(done.refusal, incoming.answering)
-        return Answered(
+        return AnsweredReply(
             reply=done, route=route, principal=principal.principal_id, error_type=error_type
         )
 
@@ -150,10 +150,10 @@ class GuardFront:
                 if self._hand_over is None or not self._is_own(incoming):
                     raise NotFound
                 self._hand_over()
-                return wire.Done()
+                return wire.EmptyAnswer()
             case _:
                 await self._noted(asked, principal)
-                return wire.Done()
+                return wire.EmptyAnswer()
 
     async def _noted(self, asked: object, principal: Principal) -> None:
         """Record an act that returns nothing, and answer that it was done."""
@@ -169,7 +169,7 @@ class GuardFront:
 
     async def _judge(
         self, call: GuardedCall, principal: Principal, incoming: Incoming
-    ) -> tuple[Judged, ...]:
+    ) -> tuple[ItemVerdict, ...]:
         gone = asyncio.Event()
         incoming.gone.tell(gone.set)
         try:
@@ -188,7 +188,7 @@ class GuardFront:
     def _is_own(self, incoming: Incoming) -> bool:
         return incoming.peer.uid == self._own_uid
 
-    def _linked(self, judged: Judged) -> Judged:
+    def _linked(self, judged: ItemVerdict) -> ItemVerdict:
         if judged.confirm_url is None or judged.candidate_id is None:
             return judged
         link = self._link_of(judged.candidate_id)
@@ -215,16 +215,18 @@ class GuardFront:
 
     # ---- noticing whether relays are connected ---------------------------------------------------
 
-    async def _presence(self, incoming: Incoming, route: str, principal: Principal) -> Answered:
+    async def _presence(
+        self, incoming: Incoming, route: str, principal: Principal
+    ) -> AnsweredReply:
         """A response that never ends: the end of its connection shows that the relay has gone."""
         relay = incoming.head.headers.get(wire.RELAY_HEADER.lower(), "")
         done = await attempt(_named(incoming, principal, relay), self._halt)
         if isinstance(done, Failure):
             refused = problem(done.refusal, incoming.answering)
-            return Answered(reply=refused, route=route, error_type=done.error_type)
+            return AnsweredReply(reply=refused, route=route, error_type=done.error_type)
         self._present[relay] += 1
         self._guard.resume(tuple(self._sending.setdefault(relay, set())))
-        return Answered(
+        return AnsweredReply(
             reply=HttpReply(status=200),
             route=route,
             principal=principal.principal_id,

@@ -12,7 +12,7 @@ import msgspec
 from proxy.dialects.problem import problem
 from proxy.seams.faults import MalformedRequest, NotFound, UnknownWrite
 from proxy.seams.operation import HttpReply, HttpRequest
-from proxy.transport.exchange import REFUSED_ROUTE, Answered, Incoming
+from proxy.transport.exchange import REFUSED_ROUTE, AnsweredReply, Incoming
 from proxy.transport.head import HostRules
 from proxy.transport.responses import Failure, attempt
 from storage.values import STAGED_IN_MEMORY, StoreStatus
@@ -161,7 +161,7 @@ class HealthFront:
         self._halt = halt
         self.routes = HEALTH_PATHS | {UNKNOWN_ROUTE, REFUSED_ROUTE}
 
-    async def answer(self, incoming: Incoming) -> Answered:
+    async def answer(self, incoming: Incoming) -> AnsweredReply:
         """The answer to a request; failures are problem details."""
         done = await attempt(self._serve(incoming.head), self._halt)
         error_type = ""
@@ -170,7 +170,7 @@ class HealthFront:
             done = problem(done.refusal, incoming.answering)
         path = incoming.head.path
         route = path if path in HEALTH_PATHS else UNKNOWN_ROUTE
-        return Answered(reply=done, route=route, error_type=error_type)
+        return AnsweredReply(reply=done, route=route, error_type=error_type)
 
     async def _serve(self, head: HttpRequest) -> HttpReply:
         answer = self._health.answer(head)

@@ -12,25 +12,25 @@ from policy.model import Principal
 from proxy.dialects.mcp.heads import LAST_EVENT, SESSION, check_head, era_of_head
 from proxy.dialects.mcp.message import (
     Era,
-    Kind,
     Message,
+    MessageKind,
     NotRelayed,
     RequestId,
     error_answer,
     parse,
 )
-from proxy.mcp.http.background import Busy
-from proxy.mcp.http.behind_command import CommandLine
-from proxy.mcp.http.behind_url import UrlLine
+from proxy.mcp.http.background import NoRoomForSession
 from proxy.mcp.http.child import ChildGone
-from proxy.mcp.http.client_request import Exchange, Head
+from proxy.mcp.http.client_request import AnswerHead, Exchange
+from proxy.mcp.http.command_server import CommandLine
 from proxy.mcp.http.hub import Hub
 from proxy.mcp.http.line import LISTEN, Line
+from proxy.mcp.http.url_server import UrlLine
 from proxy.seams.access import check_no_floor
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.transport.auth import Authenticator, Visit
-from proxy.transport.exchange import REFUSED_ROUTE, Answered, Incoming
+from proxy.transport.exchange import REFUSED_ROUTE, AnsweredReply, Incoming
 from proxy.transport.responses import Failure, attempt, problem, refuse
 
 PREFIX: Final = "/mcp/"
@@ -45,7 +45,7 @@ _SESSION_GONE: Final = -32001
 _ROUTES: Final = {"POST": "mcp.post", "GET": "mcp.listen", "DELETE": "mcp.end"}
 
 
-class Served(msgspec.Struct, frozen=True, kw_only=True):
+class ServedServer(msgspec.Struct, frozen=True, kw_only=True):
     """One configured server, and the principals that may use it; None: all."""
 
     hub: Hub
@@ -60,7 +60,10 @@ class McpFront:
     routes = ROUTES
 
     def __init__(
-        self, servers: Mapping[str, Served], authenticator: Authenticator, halt: Callable[[], None]
+        self,
+        servers: Mapping[str, ServedServer],
+        authenticator: Authenticator,
+        halt: Callable[[], None],
     ) -> None:
         self._servers = dict(servers)
         self._authenticator = authenticator
@@ -76,12 +79,12 @@ class McpFront:
         for served in self._servers.values():
             served.hub.close()
 
-    async def answer(self, incoming: Incoming) -> Answered:
+    async def answer(self, incoming: Incoming) -> AnsweredReply:
         """The answer to one HTTP request; failures as problem details."""
         progress = _McpProgress()
         done = await attempt(self._serve(incoming, progress), self._halt)
         if isinstance(done, Failure):
-            return Answered(
+            return AnsweredReply(
                 reply=problem(done.refusal, incoming.answering),
                 route="mcp.refused",
                 principal=progress.principal,
@@ -89,7 +92,7 @@ class McpFront:
             )
         reply, pieces = done
         route = _ROUTES.get(incoming.head.method, "mcp.refused")
-        return Answered(reply=reply, route=route, principal=progress.principal, pieces=pieces)
+        return AnsweredReply(reply=reply, route=route, principal=progress.principal, pieces=pieces)
 
     async def _serve(
         self, incoming: Incoming, progress: _McpProgress
@@ -153,12 +156,12 @@ class McpFront:
             check_head(asked.headers, message)
         except NotRelayed as refusal:
             return _refused(400, refusal.request_id, refusal.code, refusal.detail), None
-        era = message.era if message.kind is Kind.REQUEST else era_of_head(asked.headers)
+        era = message.era if message.kind is MessageKind.REQUEST else era_of_head(asked.headers)
         try:
             if era is Era.STATELESS:
                 return await self._stateless(asked, message)
             return await self._handshake(asked, message)
-        except Busy:
+        except NoRoomForSession:
             return _busy(asked), None
         except ChildGone:
             text = "the MCP server behind Mnemogate cannot be started"
@@ -167,11 +170,11 @@ class McpFront:
     async def _stateless(
         self, asked: _KnownRequest, message: Message
     ) -> tuple[HttpReply, Exchange | None]:
-        if message.kind is Kind.NOTIFICATION:
+        if message.kind is MessageKind.NOTIFICATION:
             # The sessionless protocol has no cancel message: a client cancels a call by closing its
             # stream.
             return HttpReply(status=202), None
-        if message.kind is not Kind.REQUEST or message.request_id is None:
+        if message.kind is not MessageKind.REQUEST or message.request_id is None:
             return _refused(400, None, -32600, "an answer is not expected here"), None
         asked.headers.pop(SESSION, None)
         return await self._in_lane(asked, message, Era.STATELESS)
@@ -185,7 +188,7 @@ class McpFront:
             if line is None:
                 return _session_gone(message), None
             return await self._through(asked, message, line)
-        if message.kind is Kind.REQUEST and message.method == "initialize":
+        if message.kind is MessageKind.REQUEST and message.method == "initialize":
             return await self._through(asked, message, await asked.hub.open(asked.principal))
         if asked.hub.serves_sessions_only:
             text = "mcp-session-id: is needed, send initialize first"
@@ -197,7 +200,7 @@ class McpFront:
     ) -> tuple[HttpReply, Exchange | None]:
         """Handle one message that belongs to a session, on the session's line (relay)."""
         exchange = Exchange(message.request_id, asked.headers)
-        if message.kind is not Kind.REQUEST:
+        if message.kind is not MessageKind.REQUEST:
             await line.take(message.raw, message, exchange)
             exchange.leave()
             return HttpReply(status=202, headers=_named(line)), None
@@ -217,7 +220,7 @@ class McpFront:
         if message.method == LISTEN:
             asked.hub.keep_open(asked.principal, exchange)
         line = await asked.hub.borrow(asked.principal)
-        if message.kind is not Kind.REQUEST:
+        if message.kind is not MessageKind.REQUEST:
             await line.take(message.raw, message, exchange)
             exchange.leave()
             asked.hub.give_back(asked.principal, line)
@@ -244,7 +247,7 @@ class McpFront:
         exchange = Exchange(None, asked.headers)
         try:
             asked.hub.keep_open(asked.principal, exchange)
-        except Busy:
+        except NoRoomForSession:
             return _busy(asked), None
         asked.watch(exchange)
         if isinstance(line, UrlLine):
@@ -317,7 +320,7 @@ def _unnamed(asked: _KnownRequest, line: Line) -> None:
         asked.hub.give_back(asked.principal, line)
 
 
-def _may(principal: Principal, served: Served) -> bool:
+def _may(principal: Principal, served: ServedServer) -> bool:
     return served.principals is None or principal.principal_id in served.principals
 
 
@@ -326,7 +329,7 @@ def _named(line: Line) -> tuple[tuple[str, str], ...]:
     return () if session_id is None else ((SESSION, session_id),)
 
 
-def _reply(head: Head, exchange: Exchange) -> tuple[HttpReply, Exchange | None]:
+def _reply(head: AnswerHead, exchange: Exchange) -> tuple[HttpReply, Exchange | None]:
     reply = HttpReply(
         status=head.status,
         body=head.body or b"",
@@ -341,7 +344,9 @@ def _refused(status: int, request_id: int | str | None, code: int, text: str) ->
 
 
 def _session_gone(message: Message | None) -> HttpReply:
-    request_id = None if message is None or message.kind is not Kind.REQUEST else message.request_id
+    request_id = (
+        None if message is None or message.kind is not MessageKind.REQUEST else message.request_id
+    )
     return _refused(404, request_id, _SESSION_GONE, "no such session: send initialize again")
 
 

@@ -23,7 +23,7 @@ from proxy.seams.operation import (
 from proxy.seams.pace import Pace
 from proxy.seams.performs import Performs
 from proxy.transport.auth import Authenticator
-from proxy.transport.exchange import REFUSED_ROUTE, Answered, Incoming
+from proxy.transport.exchange import REFUSED_ROUTE, AnsweredReply, Incoming
 from proxy.transport.responses import Failure, attempt, problem
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -88,7 +88,7 @@ class MemoryFront:
         self._halt = halt
         self.routes = routes_of(dialects)
 
-    async def answer(self, incoming: Incoming) -> Answered:
+    async def answer(self, incoming: Incoming) -> AnsweredReply:
         """Answer in the dialect that claims the request, or with problem details if none does."""
         dialect = next((one for one in self._dialects if one.claims(incoming.head)), None)
         if dialect is None:
@@ -102,7 +102,7 @@ class MemoryFront:
             error_type = done.error_type
             refusal = self._hinted(done.refusal, incoming.head.path)
             done = dialect.refuse(progress.request, refusal, incoming.answering)
-        return Answered(
+        return AnsweredReply(
             reply=done,
             route=route,
             principal=progress.principal,
@@ -128,11 +128,11 @@ class MemoryFront:
             owner, size, dialect.encode, request, operation, result, incoming.answering
         )
 
-    async def _unclaimed(self, incoming: Incoming) -> Answered:
+    async def _unclaimed(self, incoming: Incoming) -> AnsweredReply:
         """For an unclaimed path: not found for a read; for anything else an unknown write."""
         served = ", ".join(dialect.name for dialect in self._dialects)
         failure = await attempt(_nobody(incoming.head.method, served), self._halt)
-        return Answered(
+        return AnsweredReply(
             reply=problem(self._hinted(failure.refusal, incoming.head.path), incoming.answering),
             route=UNKNOWN_ROUTE,
             error_type=failure.error_type,

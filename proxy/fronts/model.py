@@ -12,16 +12,16 @@ from proxy.dialects.model.errors import no_previous, no_threads, refused
 from proxy.dialects.model.openai.completions import spells_tokens
 from proxy.dialects.model.reading import object_of
 from proxy.dialects.strict_json.tolerant import Json, write_body
-from proxy.model.clearing import Clearing
-from proxy.model.credentials import Admitted, admit
+from proxy.model.credentials import AdmittedPrincipal, admit
 from proxy.model.extraction import Extraction
-from proxy.model.healing import Healing
 from proxy.model.histories import PREVIOUS, Histories
-from proxy.model.memory_seam import Asked, Coupling, Undecided
-from proxy.model.other_routes import Passing
-from proxy.model.recurring import Recurring
-from proxy.model.replaying import meant
-from proxy.model.room import Holding, NoRoom, Room
+from proxy.model.memory_seam import Coupling, PrincipalRequest, UndecidedError
+from proxy.model.model_replays import meant
+from proxy.model.pass_through import PassThrough
+from proxy.model.reading_cache import ReadingCache
+from proxy.model.redactor import Redactor
+from proxy.model.reply_healer import ReplyHealer
+from proxy.model.room import NoRoom, Room, RoomHolder
 from proxy.model.routes import (
     Purpose,
     answers_nothing,
@@ -30,16 +30,16 @@ from proxy.model.routes import (
     purpose_of,
     target_of,
 )
-from proxy.model.sending import Behind
-from proxy.model.stored_replies import Fetched
+from proxy.model.stored_replies import StoredReplyEditor
 from proxy.model.turn import Turn, Wire
+from proxy.model.upstream_model import UpstreamModel
 from proxy.seams.access import at_least
+from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.operation import HttpReply, Refusal
-from proxy.seams.surroundings import Surroundings
 from proxy.settings.model import Api, ModelPurpose
 from proxy.transport.auth import Authenticator
-from proxy.transport.exchange import REFUSED_ROUTE, Answered, Incoming, Pieces
+from proxy.transport.exchange import REFUSED_ROUTE, AnsweredReply, Incoming, Pieces
 from proxy.transport.responses import Failure, attempt, refuse
 from proxy.transport.stop import Stop
 from telemetry.events import ModelServed
@@ -83,13 +83,13 @@ class ModelFront:
     def __init__(
         self,
         *,
-        behind: Mapping[str, Behind],
+        behind: Mapping[str, UpstreamModel],
         authenticator: Authenticator,
         coupling: Coupling,
         extraction: Extraction,
         halt: Callable[[], None],
-        surroundings: Surroundings,
-        healing: Healing | None = None,
+        surroundings: Environment,
+        healing: ReplyHealer | None = None,
     ) -> None:
         """`healing` looks at replies before the agent gets them; None: nobody does."""
         self._healing = healing
@@ -101,14 +101,14 @@ class ModelFront:
         self._surroundings = surroundings
         self._histories = Histories()
         self._room = Room()
-        self._recurring = Recurring()
+        self._recurring = ReadingCache()
 
     def serves(self, path: str) -> bool:
         """Whether a path belongs to this front: below a configured or a usual name."""
         name = _first(path)
         return name in self._behind or name in USUAL
 
-    async def answer(self, incoming: Incoming) -> Answered:
+    async def answer(self, incoming: Incoming) -> AnsweredReply:
         """The answer to a request; failures have the shape of the API that was asked."""
         progress = _Progress()
         name = _first(incoming.head.path)
@@ -118,19 +118,19 @@ class ModelFront:
             anthropic = behind.settings.api is Api.ANTHROPIC
         done = await attempt(self._serve(behind, incoming, progress), self._halt)
         if isinstance(done, Failure):
-            return Answered(
+            return AnsweredReply(
                 reply=refused(done.refusal, incoming.answering, anthropic=anthropic),
                 route="model.refused",
                 principal=progress.principal,
                 error_type=done.error_type,
             )
         reply, pieces = done
-        return Answered(
+        return AnsweredReply(
             reply=reply, route=progress.route, principal=progress.principal, pieces=pieces
         )
 
     async def _serve(
-        self, behind: Behind | None, incoming: Incoming, progress: _Progress
+        self, behind: UpstreamModel | None, incoming: Incoming, progress: _Progress
     ) -> tuple[HttpReply, Pieces | None]:
         if behind is None:
             name = _first(incoming.head.path)
@@ -171,12 +171,12 @@ class ModelFront:
         pieces: Pieces | None = None
         try:
             reply, pieces = await self._within(served, purpose, api, progress)
-        except Undecided:
+        except UndecidedError:
             return _unavailable(served, _UNDECIDED), None
         finally:
             if pieces is None:
                 release()
-        return reply, None if pieces is None else Holding(pieces, release)
+        return reply, None if pieces is None else RoomHolder(pieces, release)
 
     async def _within(
         self, served: _Served, purpose: Purpose, api: ModelApi | None, progress: _Progress
@@ -189,7 +189,7 @@ class ModelFront:
             async with stop:
                 body = await served.body()
                 principal = served.admitted.principal
-                clearing = Clearing(self._coupling, principal)
+                clearing = Redactor(self._coupling, principal)
                 await clearing.settled()
                 clearing.check_target(served.incoming.head, served.rest)
                 if api is not None:
@@ -204,15 +204,15 @@ class ModelFront:
         finally:
             gone.forget(stop)
 
-    def _passing(self, served: _Served, clearing: Clearing) -> Passing:
+    def _passing(self, served: _Served, clearing: Redactor) -> PassThrough:
         """Answer a request that asks no model.
 
         Model replies inside its answer are judged all the same.
         """
         coupling, principal = self._coupling, served.admitted.principal
 
-        def asked(api: ModelApi) -> Asked:
-            return Asked(
+        def asked(api: ModelApi) -> PrincipalRequest:
+            return PrincipalRequest(
                 principal=principal,
                 api=api,
                 body={},
@@ -220,8 +220,8 @@ class ModelFront:
                 maps=served.behind.settings.tool_maps,
             )
 
-        fetched = Fetched(coupling, self._halt, asked)
-        return Passing(clearing, coupling.passing(principal), fetched)
+        fetched = StoredReplyEditor(coupling, self._halt, asked)
+        return PassThrough(clearing, coupling.passing(principal), fetched)
 
     async def _turn(
         self, served: _Served, api: ModelApi, raw: bytes | None
@@ -232,7 +232,7 @@ class ModelFront:
             return no_threads(served.incoming.answering), None
         whole = body
         if api is COMPLETIONS and spells_tokens(body):
-            Clearing(self._coupling, principal).no_tokens()
+            Redactor(self._coupling, principal).no_tokens()
         settings = served.behind.settings
         extracts = settings.purpose is ModelPurpose.EXTRACTION
         if extracts and body.get("stream") is True:
@@ -244,7 +244,7 @@ class ModelFront:
             if found is None:
                 return no_previous(PREVIOUS), None
             whole = found
-        asked = Asked(
+        asked = PrincipalRequest(
             principal=principal,
             api=of_program(api) if extracts else api,
             body=whole,
@@ -319,9 +319,9 @@ class _Progress:
 class _Served(msgspec.Struct, frozen=True, kw_only=True):
     """One request whose principal is known."""
 
-    behind: Behind
+    behind: UpstreamModel
     incoming: Incoming
-    admitted: Admitted
+    admitted: AdmittedPrincipal
     rest: str  # the request's path below the prefix of its model API
 
     async def body(self) -> bytes:

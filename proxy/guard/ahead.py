@@ -17,7 +17,7 @@ import msgspec
 
 from policy.model import CandidateId, Principal, Tenant
 from proxy.dialects.model.memory_tools import folded
-from proxy.seams.guard import GuardedCall, Judged
+from proxy.seams.guard import GuardedCall, ItemVerdict
 
 TAKEN_WITHIN_S: Final = 3_600.0
 """How long an admitted call may take to reach its relay."""
@@ -36,7 +36,7 @@ class AdmittedAhead(msgspec.Struct, kw_only=True):
     call_id: str
     # What identifies the call: server, tool, and each item's arguments, canonical (RFC 8785).
     content: bytes
-    judged: tuple[Judged, ...]
+    judged: tuple[ItemVerdict, ...]
     candidate_ids: tuple[CandidateId, ...]
     until_s: float
     # True once the admission's hour is over: no relay may take it over any more, and the call's
@@ -72,7 +72,7 @@ class Ahead:
         return self._servers.get((principal, folded(host_name))) if host_name else None
 
     def add(
-        self, principal: Principal, call_id: str, call: GuardedCall, judged: tuple[Judged, ...]
+        self, principal: Principal, call_id: str, call: GuardedCall, judged: tuple[ItemVerdict, ...]
     ) -> AdmittedAhead | None:
         """Keep an admitted call until a relay takes it over or it ends."""
         mine = self._open.setdefault(principal, OrderedDict())

@@ -24,7 +24,7 @@ from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import (
     Forwarded,
     GuardedCall,
-    Judged,
+    ItemVerdict,
     PinnedTool,
     PinState,
     Segment,
@@ -115,7 +115,7 @@ class GuardClient:
 
     # ---- methods of the guard --------------------------------------------------------------------
 
-    async def judge(self, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
+    async def judge(self, principal: Principal, call: GuardedCall) -> tuple[ItemVerdict, ...]:
         """One verdict per item, in order.
 
         Raises:
@@ -124,7 +124,7 @@ class GuardClient:
             OutcomeUnknown: The gate was reached and the outcome is unknown; send nothing.
         """
         del principal
-        judged: list[Judged] = []
+        judged: list[ItemVerdict] = []
         for items in _divided(call.items):
             part = msgspec.structs.replace(call, items=items)
             answer = await self._ask("judge", part, wire.JUDGED)
@@ -198,7 +198,7 @@ class GuardClient:
         del principal
         return await self._ask("unsettled", wire.ServerName(server=server), wire.UNSETTLED)
 
-    async def decided(self, principal: Principal, candidate_id: CandidateId) -> Judged:
+    async def decided(self, principal: Principal, candidate_id: CandidateId) -> ItemVerdict:
         """The decision on a held candidate so far.
 
         Raises:

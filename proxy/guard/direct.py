@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager
 
 from policy.model import Principal
 from proxy.guard import wire
+from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.operation import Answering, HttpRequest
-from proxy.seams.surroundings import Surroundings
+from proxy.seams.operation import EncodingContext, HttpRequest
 from proxy.transport.auth import Peer
-from proxy.transport.exchange import Answered, Departure, Front, Incoming, Welcome
+from proxy.transport.exchange import AnswerDeadline, AnsweredReply, Departure, Front, Incoming
 from proxy.transport.responses import Failure, attempt
 from telemetry.events import RequestServed
 
@@ -35,7 +35,7 @@ class Direct:
         front: Front,
         peer: Peer,
         *,
-        surroundings: Surroundings,
+        surroundings: Environment,
         halt: Callable[[], None],
         body_bytes_max: int,
         drain_s: float,
@@ -48,7 +48,7 @@ class Direct:
         self._body_bytes_max = body_bytes_max
         self._drain_s = drain_s
         self._tasks: asyncio.TaskGroup | None = None
-        self._running: set[asyncio.Task[Answered | Failure]] = set()
+        self._running: set[asyncio.Task[AnsweredReply | Failure]] = set()
 
     @property
     def serves(self) -> bool:
@@ -100,7 +100,9 @@ class Direct:
             raise ConnectionResetError
         return answered.reply.status, answered.reply.body
 
-    async def _answered(self, name: str, body: bytes, relay: str, departure: Departure) -> Answered:
+    async def _answered(
+        self, name: str, body: bytes, relay: str, departure: Departure
+    ) -> AnsweredReply:
         started_ns = self._out.clock_ns()
         trace = self._out.traces.accept([])
 
@@ -109,7 +111,7 @@ class Direct:
                 raise MalformedRequest("body: too large", status=413)
             return body
 
-        with Welcome(departure) as welcome:
+        with AnswerDeadline(departure) as welcome:
             answered = await self._front.answer(
                 Incoming(
                     head=HttpRequest(
@@ -119,7 +121,7 @@ class Direct:
                     ),
                     peer=self._peer,
                     trace=trace,
-                    answering=Answering(
+                    answering=EncodingContext(
                         trace_id=trace.trace_id,
                         now_ms=started_ns // 1_000_000,
                         request_id=self._out.random_hex(16),

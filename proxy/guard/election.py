@@ -20,7 +20,7 @@ from proxy.seams.guard import (
     Forwarded,
     Guard,
     GuardedCall,
-    Judged,
+    ItemVerdict,
     PinnedTool,
     PinState,
     Segment,
@@ -40,7 +40,7 @@ STAND_BACK_S: Final = 20.0
 _T = TypeVar("_T")
 
 
-class Opened(NamedTuple):
+class OpenedGate(NamedTuple):
     """The gate that this process has opened, because no other process was the gate."""
 
     # Set when the gate must stop.
@@ -53,7 +53,7 @@ class Opened(NamedTuple):
 class OpenGate(Protocol):
     """Opens the state directory and serves its socket."""
 
-    def __call__(self) -> AbstractAsyncContextManager[Opened]:
+    def __call__(self) -> AbstractAsyncContextManager[OpenedGate]:
         """The gate, while its context is open. Raises `StoreLocked` where another has it."""
         ...
 
@@ -179,7 +179,7 @@ class ElectedGuard:
         self._election = election
         self._guard = guard
 
-    async def judge(self, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
+    async def judge(self, principal: Principal, call: GuardedCall) -> tuple[ItemVerdict, ...]:
         """One verdict per item, in order; an admitted item's intent is durable when it returns."""
         await self._election.ready()
         return await self._guard.judge(principal, call)
@@ -211,7 +211,7 @@ class ElectedGuard:
         await self._election.ready()
         return await self._guard.unsettled(principal, server)
 
-    async def decided(self, principal: Principal, candidate_id: CandidateId) -> Judged:
+    async def decided(self, principal: Principal, candidate_id: CandidateId) -> ItemVerdict:
         """The decision on a held candidate: still "hold", or a person's decision."""
         return await self._twice(lambda: self._guard.decided(principal, candidate_id))
 

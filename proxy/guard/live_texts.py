@@ -27,7 +27,7 @@ _CONTAINED_LEN_MIN: Final = 8
 _ONE_WORD: Final = re.compile(r"[^\W\d_]+")
 
 
-class Print(NamedTuple):
+class PiecePrint(NamedTuple):
     """The fingerprint of one piece of a memory's text, without the text.
 
     It has a hash to search by, the length, and a digest that must be equal.
@@ -39,7 +39,7 @@ class Print(NamedTuple):
     whole: bool  # whether only an equal string matches, and not one that contains the piece
 
 
-def prints_of_pieces(pieces: tuple[str, ...]) -> tuple[Print, ...]:
+def prints_of_pieces(pieces: tuple[str, ...]) -> tuple[PiecePrint, ...]:
     """The prints of the pieces that tell a memory from others.
 
     If one piece has a meaning by itself, the pieces beside it are names and kinds, which any memory
@@ -54,17 +54,17 @@ def _tells(piece: str, shape: str) -> bool:
     return len(shape) >= _CONTAINED_LEN_MIN and _ONE_WORD.fullmatch(piece) is None
 
 
-def _print_of(shape: str, *, whole: bool) -> Print:
+def _print_of(shape: str, *, whole: bool) -> PiecePrint:
     anchor = 0 if whole else hash(shape[:_CONTAINED_LEN_MIN])
-    return Print(anchor=anchor, length=len(shape), digest=digest_of(shape), whole=whole)
+    return PiecePrint(anchor=anchor, length=len(shape), digest=digest_of(shape), whole=whole)
 
 
 class LiveTexts:
     """The live memories of one server and tenant, by the prints of their texts. Any thread."""
 
     def __init__(self) -> None:
-        self._prints: dict[str, tuple[Print, ...]] = {}
-        self._names: dict[Print, dict[str, None]] = {}
+        self._prints: dict[str, tuple[PiecePrint, ...]] = {}
+        self._names: dict[PiecePrint, dict[str, None]] = {}
         # By the hash of its first letters: the lengths of the pieces that begin so, each with how
         # many pieces have it.
         self._lengths: dict[int, dict[int, int]] = {}
@@ -78,7 +78,7 @@ class LiveTexts:
         """How many memories are live."""
         return len(self._prints)
 
-    def add(self, name: str, prints: tuple[Print, ...]) -> None:
+    def add(self, name: str, prints: tuple[PiecePrint, ...]) -> None:
         """Take in a live memory."""
         with self._lock:
             self._change()
@@ -109,7 +109,7 @@ class LiveTexts:
         self._found.clear()
         self._changes += 1
 
-    def _forget_length(self, one: Print) -> None:
+    def _forget_length(self, one: PiecePrint) -> None:
         lengths = self._lengths[one.anchor]
         lengths[one.length] -= 1
         if not lengths[one.length]:
@@ -132,7 +132,7 @@ class LiveTexts:
         return found
 
     def _search(self, strings: tuple[str, ...]) -> tuple[str, ...]:
-        seen: dict[Print, None] = {}
+        seen: dict[PiecePrint, None] = {}
         for text in strings:
             shape = shape_of(text)
             if shape:
@@ -151,7 +151,7 @@ class LiveTexts:
                 break
         return tuple(found)[:FOUND_MAX]
 
-    def _pieces_in(self, shape: str) -> Iterator[Print]:
+    def _pieces_in(self, shape: str) -> Iterator[PiecePrint]:
         """The pieces that stand in a shape, from the beginning of a word to the end of one."""
         lengths_by_anchor = self._lengths
         at, last = 0, len(shape) - _CONTAINED_LEN_MIN
@@ -164,5 +164,5 @@ class LiveTexts:
                     end = at + length
                     if shape[end : end + 1] in {"", " "} and end <= len(shape):
                         digest = digest_of(shape[at:end])
-                        yield Print(anchor=anchor, length=length, digest=digest, whole=False)
+                        yield PiecePrint(anchor=anchor, length=length, digest=digest, whole=False)
             at = shape.find(" ", at) + 1 or -1

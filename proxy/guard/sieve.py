@@ -27,20 +27,20 @@ from policy.withheld.pieces import (
     pieces_in,
     pieces_of,
 )
-from proxy.guard.live_texts import LiveTexts, Print, prints_of_pieces
+from proxy.guard.live_texts import LiveTexts, PiecePrint, prints_of_pieces
 from proxy.seams.recalls import ScreensRows
-from storage.values import Forgotten, Moved, News, Stands
+from storage.values import EndedText, ForwardState, UpstreamChange, UpstreamChanges
 
 ANSWERS_MAX: Final = 32_768
 # A memory in such a state is on the server, or may be.
-_THERE: Final = frozenset({Stands.LIVE, Stands.FORWARDING, Stands.QUARANTINED})
+_THERE: Final = frozenset({ForwardState.LIVE, ForwardState.FORWARDING, ForwardState.QUARANTINED})
 # Most keys have one memory, so they share these counts.
-_ALONE: Final = {stands: Counter((stands,)) for stands in Stands}
+_ALONE: Final = {stands: Counter((stands,)) for stands in ForwardState}
 
 Scope = tuple["Tenant", str]
 
 
-class Owned(enum.Enum):
+class KeyOwner(enum.Enum):
     """Whose the memory under a key of a server is, by the verdicts of this gate."""
 
     MINE = "mine"  # the tenant has it, and it is shown
@@ -52,13 +52,13 @@ class Owned(enum.Enum):
 
 class _Known(NamedTuple):
     scope: Scope
-    stands: Stands
+    stands: ForwardState
     key: str
     ordinal: int
     # A memory counts from its ordinal on; a proven one as if it had always been there.
     age: int
     source: SourceKind = SourceKind.UNKNOWN
-    prints: tuple[Print, ...] = ()
+    prints: tuple[PiecePrint, ...] = ()
     said: bytes = b""
     # Of a live memory all pieces, of a hidden one those that convicted it, and the name that it
     # gave: each with the age from which on another memory does not show it.
@@ -94,7 +94,7 @@ class _OfServer:
         self.shown = LiveTexts()
         # For each key under which the server files a memory: how many memories stand how. The
         # counts are shared and never changed.
-        self.keys: dict[str, Counter[Stands]] = {}
+        self.keys: dict[str, Counter[ForwardState]] = {}
         # For each such key: its live memories, by their ordinals.
         self.live: dict[str, dict[int, _Known]] = {}
         self._live = _Ages()
@@ -105,11 +105,11 @@ class _OfServer:
         self._answers: dict[bytes, bool] = {}
         self._sorted: list[str] | None = None
 
-    def standing(self, key: str, *, is_prefix: bool) -> Counter[Stands]:
+    def standing(self, key: str, *, is_prefix: bool) -> Counter[ForwardState]:
         """How the memories under a key stand, or those under every key that begins with it."""
         if not is_prefix:
             return self.keys.get(key, Counter())
-        found: Counter[Stands] = Counter()
+        found: Counter[ForwardState] = Counter()
         for one in self._under(key):
             found += self.keys[one]
         return found
@@ -131,11 +131,11 @@ class _OfServer:
         live = self.live.get(key)
         return live[max(live)] if live else None
 
-    def file(self, key: str, stands: Stands, count: int) -> None:
+    def file(self, key: str, stands: ForwardState, count: int) -> None:
         """Count a memory under its key, or with -1 count it no longer."""
         if not key:
             return
-        counts: Counter[Stands] = Counter(self.keys.get(key, ()))
+        counts: Counter[ForwardState] = Counter(self.keys.get(key, ()))
         counts[stands] += count
         counts = +counts
         if counts:
@@ -162,7 +162,7 @@ class _OfServer:
     def put(self, name: str, known: _Known) -> None:
         self._answers.clear()
         self.file(known.key, known.stands, 1)
-        if known.stands is Stands.LIVE:
+        if known.stands is ForwardState.LIVE:
             self.shown.add(name, known.prints)
             for piece, age in known.pieces:
                 self._live.add(piece, age)
@@ -175,13 +175,13 @@ class _OfServer:
     def drop(self, name: str, known: _Known) -> None:
         self._answers.clear()
         self.file(known.key, known.stands, -1)
-        if known.stands is Stands.LIVE:
+        if known.stands is ForwardState.LIVE:
             self.shown.drop(name)
             live = self.live.get(known.key, {})
             live.pop(known.ordinal, None)
             if not live:
                 self.live.pop(known.key, None)
-        ages = self._live if known.stands is Stands.LIVE else self._hidden
+        ages = self._live if known.stands is ForwardState.LIVE else self._hidden
         for piece, age in known.pieces:
             ages.drop(piece, age)
             if ages is self._hidden:
@@ -210,7 +210,9 @@ class Sieve:
     leaves; for -1, everything. `screen` tells which live memories may not be shown either.
     """
 
-    def __init__(self, news: Callable[[int], News], screen: ScreensRows | None = None) -> None:
+    def __init__(
+        self, news: Callable[[int], UpstreamChanges], screen: ScreensRows | None = None
+    ) -> None:
         self.turn = asyncio.Lock()
         self._news = news
         self._screen = screen
@@ -252,7 +254,7 @@ class Sieve:
         *,
         counts_sent: bool = True,
         reads: Reads = Reads.ALL,
-    ) -> tuple[Owned, ...]:
+    ) -> tuple[KeyOwner, ...]:
         """Whose the memory under each key is, or for a prefix those under such keys.
 
         `counts_sent`: whether the scope has a memory of its own that is not settled. One that a
@@ -270,7 +272,7 @@ class Sieve:
             for (whose, where), one in self._scopes.items()
             if where == target and whose != tenant
         ]
-        own = _THERE if counts_sent else _THERE - {Stands.FORWARDING}
+        own = _THERE if counts_sent else _THERE - {ForwardState.FORWARDING}
         return tuple(
             _owned(mine, others, key, own, is_prefix=prefix, reads=reads) for key, prefix in keys
         )
@@ -315,7 +317,7 @@ class Sieve:
         """Whether the next refresh reads everything, which is too slow for the event loop."""
         return self._leaf_count < 0
 
-    def _forget(self, forgotten: Forgotten) -> None:
+    def _forget(self, forgotten: EndedText) -> None:
         """Hide what was purged here, and what its server may show all the same."""
         self._moves[forgotten.target] += 1
         of_server = self._of(forgotten.tenant, forgotten.target)
@@ -325,12 +327,12 @@ class Sieve:
     def _of(self, tenant: Tenant, target: str) -> _OfServer:
         return self._scopes.setdefault((tenant, target), _OfServer())
 
-    def _take(self, moved: Moved) -> None:
+    def _take(self, moved: UpstreamChange) -> None:
         before = self._known.pop(moved.name, None)
         if before is not None:
             self._moves[before.scope[1]] += 1
             self._of(*before.scope).drop(moved.name, before)
-        if moved.stands is Stands.GONE:
+        if moved.stands is ForwardState.GONE:
             return
         if moved.candidate is not None and moved.tenant is not None:
             known = self._read(moved, moved.candidate, moved.tenant)
@@ -342,13 +344,13 @@ class Sieve:
         self._moves[known.scope[1]] += 1
         self._of(*known.scope).put(moved.name, known)
 
-    def _read(self, moved: Moved, candidate: Candidate, tenant: Tenant) -> _Known:
+    def _read(self, moved: UpstreamChange, candidate: Candidate, tenant: Tenant) -> _Known:
         stands, rule_ids = moved.stands, moved.rule_ids
-        if stands is Stands.LIVE and self._screen is not None:
+        if stands is ForwardState.LIVE and self._screen is not None:
             rule_ids = self._screen.failed_by(moved, tenant)
             if rule_ids:
                 # A live memory that may not be shown stands as if it were hidden.
-                stands = Stands.QUARANTINED
+                stands = ForwardState.QUARANTINED
                 self._left_out[moved.name] = tenant
         is_proven = moved.source is not None and moved.source.trust >= SourceKind.USER_INPUT.trust
         known = _Known(
@@ -362,7 +364,7 @@ class Sieve:
         call = call_of(candidate)
         if call is None:
             return known
-        if stands is Stands.LIVE:
+        if stands is ForwardState.LIVE:
             judged = b"".join(map(digest_of, dict.fromkeys(call.pieces)))
             return known._replace(
                 prints=prints_of_pieces(call.pieces),
@@ -380,21 +382,21 @@ def _owned(
     mine: _OfServer | None,
     others: list[_OfServer],
     key: str,
-    counted: frozenset[Stands],
+    counted: frozenset[ForwardState],
     *,
     is_prefix: bool,
     reads: Reads,
-) -> Owned:
+) -> KeyOwner:
     if not key:
-        return Owned.NOBODYS
-    own = Counter[Stands]() if mine is None else mine.standing(key, is_prefix=is_prefix)
-    if mine is not None and own[Stands.LIVE]:
+        return KeyOwner.NOBODYS
+    own = Counter[ForwardState]() if mine is None else mine.standing(key, is_prefix=is_prefix)
+    if mine is not None and own[ForwardState.LIVE]:
         shows = reads is Reads.ALL or mine.shows(key, reads, is_prefix=is_prefix)
-        return Owned.MINE if shows else Owned.HIDDEN
+        return KeyOwner.MINE if shows else KeyOwner.HIDDEN
     if any(own[stands] for stands in counted):
-        return Owned.HIDDEN
+        return KeyOwner.HIDDEN
     for other in others:
         theirs = other.standing(key, is_prefix=is_prefix)
         if any(theirs[stands] for stands in _THERE):
-            return Owned.OTHERS
-    return Owned.NOBODYS
+            return KeyOwner.OTHERS
+    return KeyOwner.NOBODYS

@@ -16,7 +16,7 @@ from proxy.seams.guard import (
     TOOLS_MAX,
     Forwarded,
     GuardedCall,
-    Judged,
+    ItemVerdict,
     Name,
     PinnedTool,
     PinState,
@@ -83,7 +83,7 @@ class Performance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     traceparent: Annotated[str, Meta(max_length=64)] | None = None
 
 
-class Done(msgspec.Struct, frozen=True, kw_only=True):
+class EmptyAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The gate's answer to a request that returns nothing."""
 
 
@@ -107,8 +107,8 @@ ASKS: Final[dict[str, type[msgspec.Struct]]] = {
 }
 
 ENCODER: Final = msgspec.json.Encoder()
-JUDGED: Final = msgspec.json.Decoder(tuple[Judged, ...])
-ONE_JUDGED: Final = msgspec.json.Decoder(Judged)
+JUDGED: Final = msgspec.json.Decoder(tuple[ItemVerdict, ...])
+ONE_JUDGED: Final = msgspec.json.Decoder(ItemVerdict)
 SIFTED: Final = msgspec.json.Decoder(tuple[bool, ...])
 PIN_STATE: Final = msgspec.json.Decoder(PinState)
 UNSETTLED: Final = msgspec.json.Decoder(tuple[Unsettled, ...])

@@ -10,9 +10,9 @@ from collections import OrderedDict
 from typing import Final
 
 from policy.model import Memory, Reads, Tenant
-from proxy.dialects.mcp.store.graph import WHOLE_GRAPH, GraphIndex, Orphan, Shown
+from proxy.dialects.mcp.store.graph import WHOLE_GRAPH, GraphAnswer, GraphIndex, Orphan
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.operation import FindInGraph, InGraph, ReadGraph
+from proxy.seams.operation import FindInGraph, GraphLookupResult, ReadGraph
 from proxy.seams.recalls import ScreensRead
 from storage.interfaces import MemoryReader
 
@@ -48,7 +48,7 @@ class Graphs:
         asked: ReadGraph,
         screen: ScreensRead | None = None,
         reads: Reads = Reads.ALL,
-    ) -> Shown:
+    ) -> GraphAnswer:
         """The part of a tenant's graph that a call asks to be shown, as screen and floor let it.
 
         Raises:
@@ -61,7 +61,9 @@ class Graphs:
             raise MalformedRequest(TOO_LARGE, status=413)
         return shown
 
-    def find(self, tenant: Tenant, asked: FindInGraph, reads: Reads = Reads.ALL) -> InGraph:
+    def find(
+        self, tenant: Tenant, asked: FindInGraph, reads: Reads = Reads.ALL
+    ) -> GraphLookupResult:
         """The existing parts of a tenant's graph, for a call that changes it.
 
         Raises what `read` raises.
@@ -96,7 +98,7 @@ class Graphs:
         return kept.index
 
 
-def _screened(index: GraphIndex, asked: ReadGraph, screen: ScreensRead | None) -> Shown:
+def _screened(index: GraphIndex, asked: ReadGraph, screen: ScreensRead | None) -> GraphAnswer:
     """The part of a graph that is asked for, as if what the screen leaves out did not exist.
 
     Writes go on finding it: they have to name every memory that hangs on an entity.

@@ -52,10 +52,10 @@ from proxy.intercept.verdict_events import Judging, undecided_event, verdict_eve
 from proxy.seams.access import access_of
 from proxy.seams.delivery import way_of
 from proxy.seams.embedder import Embedder
+from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, RateLimited
 from proxy.seams.ledger import Sees, seen_of
 from proxy.seams.operation import Proposal, WrittenItem
-from proxy.seams.surroundings import Surroundings
 from proxy.seams.withholding import Watches
 from proxy.transport.responses import observation_for
 from proxy.withhold.convictions import Convictions
@@ -109,7 +109,7 @@ class _Prepared(NamedTuple):
     weight: int
 
 
-class Writing:
+class Interceptor:
     """Turns proposals into verdicts. Event loop only.
 
     Verdicts are made and returned in the proposals' order.
@@ -129,7 +129,7 @@ class Writing:
         watches: Watches | None,
         outcomes: MemoryWriter,
         convictions: Convictions,
-        surroundings: Surroundings,
+        surroundings: Environment,
     ) -> None:
         """`sessions` is the ledger, which knows what entered each context.
 

@@ -30,39 +30,39 @@ from proxy.dialects.mcp.store.graph import WHOLE_GRAPH
 from proxy.intercept.budgets import Budgets
 from proxy.intercept.client_vectors import takes_client_vectors, unit_vector
 from proxy.intercept.graphs import Graphs
-from proxy.intercept.interceptor import Writing
+from proxy.intercept.interceptor import Interceptor
 from proxy.seams.access import plain
 from proxy.seams.cases import TakesFeedback
 from proxy.seams.embedder import Embedder
+from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import (
     DeleteWhere,
-    Entities,
+    EntitiesResult,
     FindInGraph,
-    Found,
     GetHistory,
     GetMemory,
+    GetResult,
     GiveFeedback,
-    Got,
     GraphOperation,
     GraphResult,
-    History,
+    HistoryResult,
     Identify,
-    Identity,
-    Listed,
+    IdentityResult,
     ListEntities,
     ListMemories,
+    ListResult,
     Operation,
     Proposal,
     Result,
     Search,
+    SearchResult,
     Write,
-    Written,
+    WriteResult,
     WrittenItem,
     without_store_numbers,
 )
 from proxy.seams.recalls import HearsRecalls, Read, ReadAnswer, ScreensRead, Shown
-from proxy.seams.surroundings import Surroundings
 from storage.interfaces import MemoryReader
 from telemetry.events import ReadServed, TraceContext
 
@@ -113,9 +113,9 @@ class Operations:
         self,
         *,
         reader: MemoryReader,
-        writing: Writing,
+        writing: Interceptor,
         embedder: Embedder,
-        surroundings: Surroundings,
+        surroundings: Environment,
         executor: Executor,
         recalls: HearsRecalls,
         graphs: Graphs,
@@ -159,11 +159,11 @@ class Operations:
         if isinstance(operation, Write):
             proposals = tuple(self._settled(principal, one) for one in operation.proposals)
             items = await self._writing.judge(principal, proposals, dialect, trace)
-            return Written(items=await self._told(principal, proposals, items))
+            return WriteResult(items=await self._told(principal, proposals, items))
         if isinstance(operation, DeleteWhere):
             proposals = await self._matching(principal, operation)
             items = await self._writing.judge(principal, proposals, dialect, trace)
-            return Written(items=items)
+            return WriteResult(items=items)
         if isinstance(operation, Identify):
             return self._identity(principal)
         if isinstance(operation, GiveFeedback):
@@ -172,7 +172,7 @@ class Operations:
         screen = self._screen(principal) if self._screen else None
         answered = _without(await self._read(principal, operation, screen), screen)
         recall_id = self._serve(principal, answered, dialect, trace, started_ns)
-        if isinstance(answered.shown, Found):
+        if isinstance(answered.shown, SearchResult):
             return replace(answered.shown, recall_id=recall_id)
         return answered.shown
 
@@ -204,7 +204,7 @@ class Operations:
         self._window.spend(principal.principal_id, count // SHOWN_PER_UNIT)
         answered = ReadAnswer(
             read=ListMemories(where=WHOLE_GRAPH),
-            shown=Listed(total=count, memories=shown.memories),
+            shown=ListResult(total=count, memories=shown.memories),
             name="list_memories",
             count=count,
         )
@@ -320,13 +320,13 @@ class Operations:
                 memory = None if memory_id is None else reader.get(tenant, memory_id)
                 if memory is not None and screen is not None:
                     memory = memory if await self._in_thread(screen.shows, memory) else None
-                got = Got(memory=memory)
+                got = GetResult(memory=memory)
                 return _answered(operation, got, "get_memory", int(memory is not None))
             case GetHistory():
                 entries = await self._in_thread(reader.history, tenant, operation.memory_id)
                 if screen is not None:
                     entries = await self._in_thread(screen.history, entries)
-                told = History(memory_id=MemoryId(operation.memory_id), entries=entries)
+                told = HistoryResult(memory_id=MemoryId(operation.memory_id), entries=entries)
                 return _answered(operation, told, "get_history", len(entries))
             case ListEntities():
                 return await self._entities(reader, tenant, operation, screen)
@@ -348,7 +348,7 @@ class Operations:
         named = ids.entities
         if screen is not None:
             named = await self._in_thread(_named, named, screen)
-        listed = Entities(total=ids.total, entities=named)
+        listed = EntitiesResult(total=ids.total, entities=named)
         return _answered(operation, listed, "list_entities", len(named))
 
     async def _searched(
@@ -372,7 +372,7 @@ class Operations:
         )
         return ReadAnswer(
             read=operation,
-            shown=Found(hits=searched.hits),
+            shown=SearchResult(hits=searched.hits),
             name="search_memory",
             count=len(searched.hits),
             vector=vector,
@@ -380,9 +380,9 @@ class Operations:
             version=searched.version,
         )
 
-    def _identity(self, principal: Principal) -> Identity:
+    def _identity(self, principal: Principal) -> IdentityResult:
         status = self._reader.status()
-        return Identity(principal=plain(principal), incarnation=status.incarnation)
+        return IdentityResult(principal=plain(principal), incarnation=status.incarnation)
 
     def _query_vector(self, operation: Search) -> bytes:
         if operation.vector is not None:
@@ -402,17 +402,17 @@ class Operations:
 
 def _listed(
     reader: MemoryReader, tenant: Tenant, operation: ListMemories, screen: ScreensRead | None
-) -> Listed:
+) -> ListResult:
     page = reader.page(tenant, operation.where, operation.offset, operation.limit)
     if page.cut and not operation.by_offset:
         raise MalformedRequest("page_size: the page is too large; ask for fewer")
     if screen is None:
-        return Listed(total=page.total, memories=page.memories)
+        return ListResult(total=page.total, memories=page.memories)
     memories = tuple(filter(screen.shows, page.memories))
     # A client counts on the total to ask for the next page, so only a list that is whole has
     # another one.
     whole = len(page.memories) == page.total
-    return Listed(total=len(memories) if whole else page.total, memories=memories)
+    return ListResult(total=len(memories) if whole else page.total, memories=memories)
 
 
 def _named(entities: tuple[Entity, ...], screen: ScreensRead) -> tuple[Entity, ...]:

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from policy.model import Channel, Memory, Principal, Tenant
 from proxy.seams.cases import RULES
-from proxy.seams.operation import Found, History, Listed, Search, memories_of
+from proxy.seams.operation import HistoryResult, ListResult, Search, SearchResult, memories_of
 from proxy.seams.recalls import EntersContexts, ReadAnswer, Shown
-from storage.features.recalls import Recall, Recalled, Recalls
+from storage.features.recalls import Recall, RecalledMemory, Recalls
 
 _LEFT_OUT: Final = "left out"
 
@@ -61,7 +61,7 @@ class RecallNotes:
         if found:
             rules = replace(principal, principal_id=RULES)
             beside = found + memories_of(answered.shown)
-            hits = _hits(Listed(total=len(beside), memories=beside))
+            hits = _hits(ListResult(total=len(beside), memories=beside))
             recall_id = self._noted(rules, answered, hits, _LEFT_OUT)
             self._told(principal.tenant, recall_id, found)
 
@@ -70,7 +70,11 @@ class RecallNotes:
             self._seen(tenant, recall_id, memories)
 
     def _noted(
-        self, principal: Principal, answered: ReadAnswer, hits: tuple[Recalled, ...], front: str
+        self,
+        principal: Principal,
+        answered: ReadAnswer,
+        hits: tuple[RecalledMemory, ...],
+        front: str,
     ) -> str:
         read = answered.read
         return self._ledger.note(
@@ -93,17 +97,17 @@ class RecallNotes:
         )
 
 
-def _hits(shown: Shown) -> tuple[Recalled, ...]:
-    if isinstance(shown, Found):
+def _hits(shown: Shown) -> tuple[RecalledMemory, ...]:
+    if isinstance(shown, SearchResult):
         ranked = [(hit.memory, hit.score) for hit in shown.hits]
         return tuple(
             [
-                Recalled(ordinal=one.ordinal, memory_id=one.memory_id, score=score)
+                RecalledMemory(ordinal=one.ordinal, memory_id=one.memory_id, score=score)
                 for one, score in ranked
             ]
         )
-    if isinstance(shown, History):
-        return (Recalled(ordinal=-1, memory_id=shown.memory_id),)
+    if isinstance(shown, HistoryResult):
+        return (RecalledMemory(ordinal=-1, memory_id=shown.memory_id),)
     return tuple(
-        [Recalled(ordinal=one.ordinal, memory_id=one.memory_id) for one in memories_of(shown)]
+        [RecalledMemory(ordinal=one.ordinal, memory_id=one.memory_id) for one in memories_of(shown)]
     )

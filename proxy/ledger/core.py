@@ -18,30 +18,22 @@ import msgspec
 from policy.model import Memory, Origin, PrincipalId
 from policy.text.skeleton import skeleton
 from proxy.dialects.model.transcript import ModelCall, ModelReply, ModelRequest, Turn
-from proxy.ledger.joining import History, Numbering, place_of, summed_up
-from proxy.ledger.reading import (
-    Reader,
-    RecalledSpan,
-    Text,
-    TurnRead,
-    name_of,
-    origin_of,
-)
 from proxy.ledger.records import (
-    Began,
     CallRow,
-    Dropped,
-    Entry,
-    Fetched,
-    Keyed,
-    Lost,
-    Merged,
-    Recalled,
+    DropRecord,
+    FetchRecord,
+    LossRecord,
+    MergeRecord,
+    RecalledRecord,
     Record,
-    Row,
+    SegmentRecord,
+    SegmentRow,
+    SessionKeysRecord,
+    SessionRecord,
     packed,
 )
 from proxy.ledger.ring import PRINTS_MAX, Ring, RingText
+from proxy.ledger.session_match import TurnHashes, TurnHistory, place_of, summed_up
 from proxy.ledger.state import (
     LIVE_MS,
     OPEN_MS,
@@ -52,6 +44,14 @@ from proxy.ledger.state import (
     State,
 )
 from proxy.ledger.texts import strings_in
+from proxy.ledger.turn_reader import (
+    RecalledSpan,
+    Text,
+    TurnRead,
+    TurnReader,
+    name_of,
+    origin_of,
+)
 from proxy.seams.by_identity import ByPast, past_of
 from proxy.seams.guard import Segment
 from proxy.seams.operation import EarlierText
@@ -69,7 +69,7 @@ FOREIGN_METHODS: Final = frozenset({"resources/read", "prompts/get"})
 Spans: TypeAlias = tuple[RecalledSpan, ...]
 
 
-class Entered(NamedTuple):
+class RequestFindings(NamedTuple):
     """What reading a request found: its session, and the served memories in its turns.
 
     `turns` has the place of each turn that contains a served memory.
@@ -103,13 +103,13 @@ class Core:
 
     def __init__(self, key: bytes) -> None:
         self.state = State()
-        self.reader = Reader(key)
-        self._numbering = Numbering(self.reader)
+        self.reader = TurnReader(key)
+        self._numbering = TurnHashes(self.reader)
         self._rings: OrderedDict[str, Ring] = OrderedDict()
         # The memories that were found in a turn of a session. A turn is the same in each request.
         self._reads: OrderedDict[tuple[str, int], Spans] = OrderedDict()
         # The session that last read a past, and what it found.
-        self._pasts: ByPast[Turn, Entered] = ByPast()
+        self._pasts: ByPast[Turn, RequestFindings] = ByPast()
         # For each indexed text (principal, session, fingerprint) its key in the principal's ring.
         self._indexed: OrderedDict[tuple[str, str, int], int] = OrderedDict()
         self._records: list[Record] = []
@@ -138,11 +138,13 @@ class Core:
 
     # ---- requests --------------------------------------------------------------------------------
 
-    def history(self, request: ModelRequest) -> History:
+    def history(self, request: ModelRequest) -> TurnHistory:
         """The hashes of a request's turns."""
         return self._numbering.history(request)
 
-    def unread_len(self, principal_id: PrincipalId, request: ModelRequest, history: History) -> int:
+    def unread_len(
+        self, principal_id: PrincipalId, request: ModelRequest, history: TurnHistory
+    ) -> int:
         """How many characters of this request were not read yet; changes nothing in the ledger."""
         book = self.state.books.get(principal_id)
         known = () if book is None else (book.keys.get(history.chain[at]) for at in history.models)
@@ -153,18 +155,18 @@ class Core:
         unread = sum(length for one, length in fresh if (session, one) not in self._reads)
         return (above if above > ABOVE_MAX else 0) + unread
 
-    def _before(self, request: ModelRequest, session: str) -> tuple[int, Entered]:
+    def _before(self, request: ModelRequest, session: str) -> tuple[int, RequestFindings]:
         """How many of the first turns this session has read before, and what was found in them."""
-        read, entered = self._pasts.longest(request.turns, Entered(session))
-        return (read, entered) if entered.session == session else (0, Entered(session))
+        read, entered = self._pasts.longest(request.turns, RequestFindings(session))
+        return (read, entered) if entered.session == session else (0, RequestFindings(session))
 
     def entered(
         self,
         principal_id: PrincipalId,
         request: ModelRequest,
         moment: Moment,
-        history: History | None = None,
-    ) -> Entered:
+        history: TurnHistory | None = None,
+    ) -> RequestFindings:
         """Read the new parts of a request, and find the session that it continues."""
         history = history or self._numbering.history(request)
         book = self.book(principal_id, moment.now_ms)
@@ -185,10 +187,10 @@ class Core:
         self._key(book, session, [history.chain[at] for at in models])
         found = _Brought(session, moment.now_ms)
         if unseen:
-            found.row(Row("history", 0, reads=True))
+            found.row(SegmentRow("history", 0, reads=True))
         if request.searches and not session.has_read:
             # Results of a search by the model's provider show nowhere but in the model's words.
-            found.row(Row("provider", 0, reads=True))
+            found.row(SegmentRow("provider", 0, reads=True))
         told = (book, session, history.calls, found)
         system = self._turn(
             Turn(said=request.system),
@@ -208,8 +210,8 @@ class Core:
         past = past_of(request.turns)
         if past is not None and read < len(past.values):
             inside = {at: spans for at, spans in turns.items() if at < len(past.values)}
-            self._pasts[past] = Entered(session.session, turns=inside)
-        return Entered(session.session, system, turns)
+            self._pasts[past] = RequestFindings(session.session, turns=inside)
+        return RequestFindings(session.session, system, turns)
 
     def _turn(
         self,
@@ -237,7 +239,7 @@ class Core:
         return read.recalled
 
     @staticmethod
-    def _parent(book: Book, history: History, now_ms: int) -> str:
+    def _parent(book: Book, history: TurnHistory, now_ms: int) -> str:
         """The session whose model made the newest call that is still open.
 
         A new conversation counts as begun by that call.
@@ -257,24 +259,24 @@ class Core:
     ) -> Session:
         if not sessions:
             self._make_room(book, moment.now_ms)
-            self.do(Began(book.principal, moment.fresh_id, moment.now_ms, parent))
+            self.do(SessionRecord(book.principal, moment.fresh_id, moment.now_ms, parent))
             return book.sessions[moment.fresh_id]
         for gone in sessions[1:]:
-            self.do(Merged(gone.session, sessions[0].session))
+            self.do(MergeRecord(gone.session, sessions[0].session))
             self.ring_of(book.principal).merged(gone.session, sessions[0].session)
         return sessions[0]
 
     def _make_room(self, book: Book, now_ms: int) -> None:
         while len(book.sessions) >= SESSIONS_MAX:
-            self.do(Dropped(book.principal, next(iter(book.sessions)), now_ms))
+            self.do(DropRecord(book.principal, next(iter(book.sessions)), now_ms))
         while len(self.state.sessions) >= SESSIONS_IN_ALL_MAX:
             other = next(one for one in self.state.books.values() if one.sessions)
-            self.do(Dropped(other.principal, next(iter(other.sessions)), now_ms))
+            self.do(DropRecord(other.principal, next(iter(other.sessions)), now_ms))
 
     def _key(self, book: Book, session: Session, keys: list[int]) -> None:
         unknown = [key for key in keys if book.keys.get(key) != session.session]
         if unknown:
-            self.do(Keyed(session.session, packed(unknown)))
+            self.do(SessionKeysRecord(session.session, packed(unknown)))
 
     def _note(self, found: _Brought) -> None:
         record = found.entry()
@@ -307,11 +309,11 @@ class Core:
                 Turn(said=reply.heard), book, session.session, {}, reads_foreign=True
             )
             found.turn(None, read)
-            found.row(Row("provider", 0, reads=True))
+            found.row(SegmentRow("provider", 0, reads=True))
             self._index(book.principal, session.session, read.texts)
         texts = [*reply.said]
         if any(reply.said):
-            found.row(Row("model", sum(map(len, reply.said))))
+            found.row(SegmentRow("model", sum(map(len, reply.said))))
         for call in reply.calls:
             found.calls.append(self._call_row(call, recalls=call.call_id in recalls))
             texts += strings_in(call.arguments)
@@ -319,7 +321,7 @@ class Core:
         self._note(found)
         if reply.reply_id:
             key = self.reader.named("reply", reply.reply_id)
-            self.do(Keyed(session.session, packed([key])))
+            self.do(SessionKeysRecord(session.session, packed([key])))
         ring = self.ring_of(principal_id)
         for text in texts:
             # A model's own words are no origin: the texts that they were made of are.
@@ -356,7 +358,7 @@ class Core:
             beside = (memory.text, memory.metadata_json, memory.role, memory.actor)
             parts = self.reader.served([one for one in beside if one])
             if any(recalls.get(one) != memory.memory_id for one in parts):
-                self.do(Recalled(principal_id, memory.memory_id, packed(parts)))
+                self.do(RecalledRecord(principal_id, memory.memory_id, packed(parts)))
 
     def saw(self, principal_id: PrincipalId, segment: Segment, now_ms: int) -> None:
         """Note a server's answer that a relay saw on its way to this principal's agent."""
@@ -366,13 +368,15 @@ class Core:
             # The model front knows the call: the session's next request brings the answer.
             return
         server, tool = name_of(segment.server), name_of(segment.tool)
-        row = Row("tool", 0, reads=True, server=server, tool=tool, call_id=name_of(segment.call_id))
+        row = SegmentRow(
+            "tool", 0, reads=True, server=server, tool=tool, call_id=name_of(segment.call_id)
+        )
         origin = msgspec.structs.replace(origin_of(row), kind=segment.kind)
         self._index(principal_id, "", (Text(text, origin) for text in segment.texts))
         if segment.tool in FOREIGN_METHODS:
             # A host puts it into any of its conversations, and no request shows into which: most
             # often into the next one that it begins.
-            self.do(Fetched(principal_id, now_ms + LIVE_MS))
+            self.do(FetchRecord(principal_id, now_ms + LIVE_MS))
             for session in book.sessions.values():
                 if not session.has_read and session.used_ms + LIVE_MS >= now_ms:
                     found = _Brought(session, session.used_ms)
@@ -431,10 +435,10 @@ class Core:
             oldest = next(iter(books))
             self._rings.pop(oldest, None)
             self._indexed.clear()
-            self.do(Dropped(oldest, "", now_ms))
+            self.do(DropRecord(oldest, "", now_ms))
         book = self.state.book(principal_id)
         if principal_id in self.state.lost_principals:
-            self.do(Lost(now_ms + LIVE_MS, principal_id))
+            self.do(LossRecord(now_ms + LIVE_MS, principal_id))
         return book
 
 
@@ -446,14 +450,14 @@ class _Brought:
         self._now_ms = now_ms
         self._turns: list[int] = []
         self._answers: list[int] = []
-        self._rows: list[Row] = []
+        self._rows: list[SegmentRow] = []
         self._read: set[str] | None = None
         self._turn_count = len(session.turns)
         self.roots: list[int] = []
         self.spoken: list[int] = []
         self.calls: list[CallRow] = []
 
-    def row(self, row: Row) -> None:
+    def row(self, row: SegmentRow) -> None:
         self._rows.append(msgspec.structs.replace(row, at_ms=self._now_ms, turn=self._turn_count))
         if row.reads:
             self._read = self._read or set()
@@ -469,12 +473,12 @@ class _Brought:
         if read.reads is not None:
             self._read = (self._read or set()) | read.reads
 
-    def entry(self) -> Entry | None:
+    def entry(self) -> SegmentRecord | None:
         """The record; None where nothing is new."""
         found = (self._turns, self._answers, self._rows, self.roots, self.spoken, self.calls)
         if not any(found):
             return None
-        return Entry(
+        return SegmentRecord(
             self._session,
             self._now_ms,
             turns=packed(self._turns),

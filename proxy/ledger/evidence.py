@@ -12,8 +12,8 @@ from policy.labels.seen import Seen
 from policy.model import PrincipalId
 from policy.text.skeleton import skeleton
 from proxy.ledger.core import Core
-from proxy.ledger.reading import Reader
 from proxy.ledger.state import Book, Call, Session
+from proxy.ledger.turn_reader import TurnReader
 from proxy.seams.guard import Join
 
 CONTAINED_MAX: Final = 8
@@ -57,7 +57,7 @@ def evidence(
 
 
 def _explaining(
-    book: Book, texts: tuple[str, ...], reader: Reader, named: tuple[int, ...]
+    book: Book, texts: tuple[str, ...], reader: TurnReader, named: tuple[int, ...]
 ) -> tuple[Session, ...]:
     """The sessions whose models made all of the named calls with the texts, the newest first.
 
@@ -75,7 +75,7 @@ def _explaining(
     return tuple(sorted(there, key=lambda one: -one.used_ms))
 
 
-def _has(call: Call, texts: tuple[str, ...], reader: Reader) -> bool:
+def _has(call: Call, texts: tuple[str, ...], reader: TurnReader) -> bool:
     """Whether each text is a string of the call's arguments, or made of their sentences."""
     for text in texts:
         if not text or reader.print(skeleton(text)) in call.exact:

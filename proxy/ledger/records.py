@@ -29,7 +29,7 @@ def packed(found: Iterable[int]) -> bytes:
     return array("Q", found).tobytes()
 
 
-class Row(msgspec.Struct, frozen=True, array_like=True):
+class SegmentRow(msgspec.Struct, frozen=True, array_like=True):
     """One segment as an operator is shown it.
 
     `reads` is True where the segment sets the session's read bit.
@@ -75,7 +75,7 @@ class CallRow(msgspec.Struct, frozen=True, array_like=True):
     recalls: bool = False
 
 
-class Began(msgspec.Struct, frozen=True, array_like=True):
+class SessionRecord(msgspec.Struct, frozen=True, array_like=True):
     """The record of a session's beginning, with the session under whose call it began."""
 
     principal: str
@@ -84,21 +84,21 @@ class Began(msgspec.Struct, frozen=True, array_like=True):
     parent: str = ""
 
 
-class Keyed(msgspec.Struct, frozen=True, array_like=True):
+class SessionKeysRecord(msgspec.Struct, frozen=True, array_like=True):
     """The record of reply ids and history hashes by which a session is found again."""
 
     session: str
     keys: Prints
 
 
-class Merged(msgspec.Struct, frozen=True, array_like=True):
+class MergeRecord(msgspec.Struct, frozen=True, array_like=True):
     """The record that two sessions proved to be one."""
 
     gone: str
     into: str
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
+class SegmentRecord(msgspec.Struct, frozen=True, array_like=True):
     """What a request or a reply brought into a session's context.
 
     `turns` and `roots` are hashes of turns and of conversations' beginnings, `spoken` the sentences
@@ -112,13 +112,13 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     roots: Prints = b""
     spoken: Prints = b""
     answers: Prints = b""
-    rows: tuple[Row, ...] = ()
+    rows: tuple[SegmentRow, ...] = ()
     calls: tuple[CallRow, ...] = ()
     reads: bool = False
     read: tuple[str, ...] = ()
 
 
-class Recalled(msgspec.Struct, frozen=True, array_like=True):
+class RecalledRecord(msgspec.Struct, frozen=True, array_like=True):
     """The record of a memory that was served to a principal's agent."""
 
     principal: str
@@ -126,7 +126,7 @@ class Recalled(msgspec.Struct, frozen=True, array_like=True):
     parts: Prints
 
 
-class Wrote(msgspec.Struct, frozen=True, array_like=True):
+class WriteRecord(msgspec.Struct, frozen=True, array_like=True):
     """The record of a session's write, and of its outcome."""
 
     principal: str
@@ -145,7 +145,7 @@ class Wrote(msgspec.Struct, frozen=True, array_like=True):
     calls: Prints = b""
 
 
-class Dropped(msgspec.Struct, frozen=True, array_like=True):
+class DropRecord(msgspec.Struct, frozen=True, array_like=True):
     """The record of a session that was dropped for room; with an empty name, of a principal."""
 
     principal: str
@@ -153,7 +153,7 @@ class Dropped(msgspec.Struct, frozen=True, array_like=True):
     at_ms: int
 
 
-class Lost(msgspec.Struct, frozen=True, array_like=True):
+class LossRecord(msgspec.Struct, frozen=True, array_like=True):
     """The record that history was lost: until a given time, what no session explains had read."""
 
     until_ms: int
@@ -161,25 +161,35 @@ class Lost(msgspec.Struct, frozen=True, array_like=True):
     principal: str = ""
 
 
-class Fetched(msgspec.Struct, frozen=True, array_like=True):
+class FetchRecord(msgspec.Struct, frozen=True, array_like=True):
     """The record that a host got a resource or prompt: what begins until then may contain it."""
 
     principal: str
     until_ms: int
 
 
-Record: TypeAlias = Began | Keyed | Merged | Entry | Recalled | Wrote | Dropped | Lost | Fetched
+Record: TypeAlias = (
+    SessionRecord
+    | SessionKeysRecord
+    | MergeRecord
+    | SegmentRecord
+    | RecalledRecord
+    | WriteRecord
+    | DropRecord
+    | LossRecord
+    | FetchRecord
+)
 
 TAGS: Final[dict[int, type[Record]]] = {
-    1: Began,
-    2: Keyed,
-    3: Merged,
-    4: Entry,
-    5: Recalled,
-    6: Wrote,
-    7: Dropped,
-    8: Lost,
-    9: Fetched,
+    1: SessionRecord,
+    2: SessionKeysRecord,
+    3: MergeRecord,
+    4: SegmentRecord,
+    5: RecalledRecord,
+    6: WriteRecord,
+    7: DropRecord,
+    8: LossRecord,
+    9: FetchRecord,
 }
 """The first byte of each; 64 and above belong to others that keep something in the same log."""
 OTHERS_FROM: Final = 64

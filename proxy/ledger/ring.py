@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, NamedTuple
 
-from policy.labels.containment import Index, Prints, prints_of
+from policy.labels.containment import PrintIndex, Prints, prints_of
 from policy.model import Origin
 from proxy.ledger.texts import all_readings
 from proxy.seams.slices import apart, rest
@@ -39,7 +39,7 @@ class Ring:
     """The index of one principal's texts, oldest first; when it is full, the oldest is dropped."""
 
     def __init__(self) -> None:
-        self._index = Index()
+        self._index = PrintIndex()
         self._kept: deque[RingText] = deque()
         # Keys of the texts of each session.
         self._of: dict[str, set[int]] = {}

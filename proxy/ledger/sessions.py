@@ -14,22 +14,30 @@ from typing import Final, Protocol, TypeVar
 from policy.labels.seen import Seen
 from policy.model import Memory, Origin, Principal, PrincipalId
 from proxy.dialects.model.transcript import ModelReply, ModelRequest
-from proxy.ledger.core import Core, Entered, Moment
+from proxy.ledger.core import Core, Moment, RequestFindings
 from proxy.ledger.evidence import SeenCall, evidence
-from proxy.ledger.joining import length_of
-from proxy.ledger.records import OTHERS_FROM, Lost, OriginRow, Wrote, decode, encode, packed
+from proxy.ledger.records import (
+    OTHERS_FROM,
+    LossRecord,
+    OriginRow,
+    WriteRecord,
+    decode,
+    encode,
+    packed,
+)
+from proxy.ledger.session_match import length_of
 from proxy.ledger.state import LIVE_MS
 from proxy.ledger.unmapped_tools import UnmappedTools
 from proxy.ledger.views import listed, read_before, shown
 from proxy.ledger.wire import SessionList, SessionView
+from proxy.seams.environment import Environment
 from proxy.seams.guard import Join, Segment
 from proxy.seams.operation import EarlierText
-from proxy.seams.surroundings import Surroundings
 from storage.ground.errors import StorageError
 from storage.interfaces import SessionLog
 from storage.values import Outcome
 
-__all__ = ["Entered", "Sessions"]
+__all__ = ["RequestFindings", "Sessions"]
 
 _LOG: Final = logging.getLogger(__name__)
 _R = TypeVar("_R")
@@ -58,7 +66,7 @@ class Sessions:
     """The session ledger with its log. Event loop only."""
 
     def __init__(
-        self, log: SessionLog | None, prints_key: bytes, surroundings: Surroundings
+        self, log: SessionLog | None, prints_key: bytes, surroundings: Environment
     ) -> None:
         self._log = log
         self._core = Core(prints_key)
@@ -77,7 +85,7 @@ class Sessions:
 
         It is written if a part of the log was lost.
         """
-        return encode(Lost(now_ms + LIVE_MS))
+        return encode(LossRecord(now_ms + LIVE_MS))
 
     @staticmethod
     def after_restore(records: Iterable[bytes], now_ms: int) -> list[bytes]:
@@ -95,7 +103,7 @@ class Sessions:
                     other.restore(data)
                 continue
             # Bytes that are no record are damaged, so that a part of the history is lost.
-            state.apply(decode(data) or Lost(self.surroundings.now_ms() + LIVE_MS))
+            state.apply(decode(data) or LossRecord(self.surroundings.now_ms() + LIVE_MS))
         self._others += others
 
     @property
@@ -161,7 +169,7 @@ class Sessions:
 
     async def entered(
         self, principal: Principal, request: ModelRequest, *, reads_foreign: bool = False
-    ) -> Entered:
+    ) -> RequestFindings:
         """Note what a request puts into the context; durable when this returns.
 
         `reads_foreign`: the operator says that user turns contain others' texts.
@@ -257,7 +265,7 @@ class Sessions:
         """Note the verdict on a candidate."""
         if principal_id not in self._core.state.books:
             return
-        record = Wrote(
+        record = WriteRecord(
             principal=principal_id,
             session=seen.session or "",
             at_ms=self.surroundings.now_ms(),

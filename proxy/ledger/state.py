@@ -11,18 +11,18 @@ import msgspec
 from policy.labels.seen import HOST
 from policy.model import MemoryId
 from proxy.ledger.records import (
-    Began,
     CallRow,
-    Dropped,
-    Entry,
-    Fetched,
-    Keyed,
-    Lost,
-    Merged,
-    Recalled,
+    DropRecord,
+    FetchRecord,
+    LossRecord,
+    MergeRecord,
+    RecalledRecord,
     Record,
-    Row,
-    Wrote,
+    SegmentRecord,
+    SegmentRow,
+    SessionKeysRecord,
+    SessionRecord,
+    WriteRecord,
     packed,
     prints,
 )
@@ -68,7 +68,7 @@ class Call:
 class Session:
     """One session of one principal."""
 
-    def __init__(self, began: Began) -> None:
+    def __init__(self, began: SessionRecord) -> None:
         self.principal = began.principal
         self.session = began.session
         self.parent = began.parent
@@ -77,13 +77,13 @@ class Session:
         # Whether foreign text entered the session; set once, and never taken back.
         self.has_read = False
         self.read_origins: dict[str, None] = {}
-        self.shown: deque[Row] = deque(maxlen=ROWS_MAX)
+        self.shown: deque[SegmentRow] = deque(maxlen=ROWS_MAX)
         self.rows = 0
         self.keys: OrderedDict[int, None] = OrderedDict()
         self.roots: OrderedDict[int, None] = OrderedDict()
         self.turns: OrderedDict[int, None] = OrderedDict()
         self.spoken: OrderedDict[int, None] = OrderedDict()
-        self.writes: deque[Wrote] = deque(maxlen=WRITES_MAX)
+        self.writes: deque[WriteRecord] = deque(maxlen=WRITES_MAX)
 
     def read(self, origins: Iterable[str]) -> None:
         """Set the read bit, with the tools and hosts whose texts were read."""
@@ -108,7 +108,7 @@ class Book:
         self.calls: OrderedDict[int, list[Call]] = OrderedDict()
         # The sentences of memories that were served, each with the memory's id.
         self.recalls: OrderedDict[int, MemoryId] = OrderedDict()
-        self.unplaced: deque[Wrote] = deque(maxlen=WRITES_MAX)
+        self.unplaced: deque[WriteRecord] = deque(maxlen=WRITES_MAX)
         # Until when a write that no session explains counts as written after reading, because a
         # session that had read was dropped, or history was lost.
         self.read_until_ms = 0
@@ -168,26 +168,26 @@ class State:
     def apply(self, record: Record) -> None:
         """Apply one record. Applying the same record twice changes nothing that counts."""
         match record:
-            case Began():
+            case SessionRecord():
                 self._began(record)
-            case Keyed():
+            case SessionKeysRecord():
                 self._keyed(record)
-            case Entry():
+            case SegmentRecord():
                 session = self.session(record.session)
                 if session is not None:
                     _enter(session, self.book(session.principal), record)
-            case Wrote():
+            case WriteRecord():
                 self._wrote(record)
-            case Merged():
+            case MergeRecord():
                 self._merge(record)
-            case Recalled():
+            case RecalledRecord():
                 recalls = self.book(record.principal).recalls
                 for one in prints(record.parts):
                     _renew(recalls, one, MemoryId(record.memory_id), RECALLS_MAX)
-            case Dropped() | Lost() | Fetched():
+            case DropRecord() | LossRecord() | FetchRecord():
                 self._unshown(record)
 
-    def _began(self, record: Began) -> None:
+    def _began(self, record: SessionRecord) -> None:
         if record.session in self.sessions:
             return
         session = Session(record)
@@ -200,7 +200,7 @@ class State:
         self.sessions[record.session] = session
         book.sessions[record.session] = session
 
-    def _keyed(self, record: Keyed) -> None:
+    def _keyed(self, record: SessionKeysRecord) -> None:
         session = self.session(record.session)
         if session is None:
             return
@@ -211,7 +211,7 @@ class State:
         while len(session.keys) > KEYS_MAX:
             book.keys.pop(session.keys.popitem(last=False)[0], None)
 
-    def _wrote(self, record: Wrote) -> None:
+    def _wrote(self, record: WriteRecord) -> None:
         book = self.book(record.principal)
         session = self.session(record.session)
         writes = book.unplaced if session is None else session.writes
@@ -222,7 +222,7 @@ class State:
                 # The call is one of a memory tool, so no conversation begins under it.
                 call.used, call.open = True, False
 
-    def _merge(self, record: Merged) -> None:
+    def _merge(self, record: MergeRecord) -> None:
         gone = self.sessions.pop(record.gone, None)
         into = self.session(record.into)
         if gone is None or into is None:
@@ -249,11 +249,11 @@ class State:
             if call.session == gone.session:
                 call.session = into.session
 
-    def _unshown(self, record: Dropped | Lost | Fetched) -> None:
+    def _unshown(self, record: DropRecord | LossRecord | FetchRecord) -> None:
         """Apply a record of something that no session will show."""
-        if isinstance(record, Dropped):
+        if isinstance(record, DropRecord):
             self._drop(record)
-        elif isinstance(record, Fetched):
+        elif isinstance(record, FetchRecord):
             book = self.book(record.principal)
             book.fetched_until_ms = max(book.fetched_until_ms, record.until_ms)
         elif record.principal:
@@ -263,7 +263,7 @@ class State:
         else:
             self.lost_until_ms = max(self.lost_until_ms, record.until_ms)
 
-    def _drop(self, record: Dropped) -> None:
+    def _drop(self, record: DropRecord) -> None:
         book = self.books.get(record.principal)
         if not record.session:
             self.lost_principals[record.principal] = None
@@ -291,16 +291,16 @@ class State:
     def snapshot(self) -> Iterator[Record]:
         """Records from which a new state becomes equal to this one."""
         if self.lost_until_ms:
-            yield Lost(self.lost_until_ms)
+            yield LossRecord(self.lost_until_ms)
         for principal in self.lost_principals:
-            yield Dropped(principal, "", 0)
+            yield DropRecord(principal, "", 0)
         for book in self.books.values():
             yield from _records_of(book)
         for gone, into in self.merged.items():
-            yield Merged(gone, into)
+            yield MergeRecord(gone, into)
 
 
-def _enter(session: Session, book: Book, entry: Entry) -> None:
+def _enter(session: Session, book: Book, entry: SegmentRecord) -> None:
     session.used_ms = max(session.used_ms, entry.at_ms)
     if entry.reads:
         session.read(entry.read)
@@ -328,19 +328,19 @@ def _enter(session: Session, book: Book, entry: Entry) -> None:
 def _records_of(book: Book) -> Iterator[Record]:
     name = book.principal
     if book.read_until_ms:
-        yield Lost(book.read_until_ms, name)
+        yield LossRecord(book.read_until_ms, name)
     if book.fetched_until_ms:
-        yield Fetched(name, book.fetched_until_ms)
+        yield FetchRecord(name, book.fetched_until_ms)
     parts: dict[MemoryId, list[int]] = {}
     for one, memory_id in book.recalls.items():
         parts.setdefault(memory_id, []).append(one)
     for memory_id, found in parts.items():
-        yield Recalled(name, memory_id, packed(found))
+        yield RecalledRecord(name, memory_id, packed(found))
     for session in book.sessions.values():
         calls = tuple(one for one in book.all_calls() if one.session == session.session)
-        yield Began(name, session.session, session.began_ms, session.parent)
-        yield Keyed(session.session, packed(session.keys))
-        yield Entry(
+        yield SessionRecord(name, session.session, session.began_ms, session.parent)
+        yield SessionKeysRecord(session.session, packed(session.keys))
+        yield SegmentRecord(
             session.session,
             session.used_ms,
             turns=packed(session.turns),

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from proxy.dialects.model.tools import Declared
+from proxy.dialects.model.tools import DeclaredTool
 
 TOOLS_MAX: Final = 1_024
 _ARGUMENTS_MAX: Final = 64
@@ -32,7 +32,7 @@ class UnmappedTools:
     def __init__(self) -> None:
         self._known: dict[str, UnmappedTool] = {}
 
-    def note(self, tools: Iterable[Declared]) -> tuple[str, ...]:
+    def note(self, tools: Iterable[DeclaredTool]) -> tuple[str, ...]:
         """Look at a request's tools; returns the names that are new."""
         new: list[str] = []
         for tool in tools:

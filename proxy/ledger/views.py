@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.ledger.records import Row, Wrote
+from proxy.ledger.records import SegmentRow, WriteRecord
 from proxy.ledger.state import Book, Call, Session, State
 from proxy.ledger.wire import (
     CallView,
@@ -105,7 +105,7 @@ def _call(call: Call) -> CallView:
     return CallView(server=call.row.server, tool=call.row.tool, call_id=call.row.call_id)
 
 
-def _segment(row: Row) -> SegmentView:
+def _segment(row: SegmentRow) -> SegmentView:
     return SegmentView(
         turn=row.turn,
         at_ms=row.at_ms,
@@ -119,7 +119,7 @@ def _segment(row: Row) -> SegmentView:
     )
 
 
-def _write(wrote: Wrote) -> SessionWriteView:
+def _write(wrote: WriteRecord) -> SessionWriteView:
     return SessionWriteView(
         at_ms=wrote.at_ms,
         candidate_id=wrote.candidate_id,

@@ -7,14 +7,14 @@ from typing import Final, NamedTuple
 
 from policy.model import SourceKind, Tenant
 from proxy.dialects.mcp.known_members import METHODS
-from proxy.dialects.mcp.maps import Shown
+from proxy.dialects.mcp.maps import AnswerShape
 from proxy.dialects.mcp.message import (
     CALL,
     INTERNAL_ERROR,
     LIST,
     Era,
-    Kind,
     Message,
+    MessageKind,
     RequestId,
     error_answer,
     made,
@@ -33,11 +33,11 @@ from proxy.dialects.mcp.results import (
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.mcp.catalogue import Catalogue
 from proxy.mcp.connection import Connection
-from proxy.mcp.pending import Pending, join_of
+from proxy.mcp.pending_requests import PendingRequest, join_of
 from proxy.mcp.server import Server
 from proxy.seams.guard import Join, Segment
 from proxy.seams.observations import observation_of_call
-from proxy.settle.forwarding import UNDECIDED
+from proxy.settle.forwarder import UNDECIDED
 
 OTHER: Final = "other"
 # Methods whose names may be logged. By each of them a server's text may reach a model.
@@ -54,7 +54,7 @@ _ID_MAX: Final = 2**31
 
 # The name of a culprit stays in the log for good, so it must be one that no model or page could
 # choose: otherwise a refused text could get into the log as a name.
-def tool_of(pending: Pending, server: Server, tenant: Tenant) -> str:
+def tool_of(pending: PendingRequest, server: Server, tenant: Tenant) -> str:
     """The name of the called tool, or the method's where no tool was called.
 
     A tool that neither the map nor the server's list has is called "other".
@@ -89,7 +89,7 @@ class _Unchanged(NamedTuple):
     """The last answer of which nothing was withheld: its texts, and the strings looked up."""
 
     value: JsonValue
-    shown: Shown
+    shown: AnswerShape
     asked: tuple[str, ...]
     texts: tuple[str, ...]
 
@@ -106,31 +106,31 @@ class Answers:
         self._catalogue = catalogue
         self._last: _Unchanged | None = None
 
-    def needs_all_pages(self, pending: Pending, message: Message) -> bool:
+    def needs_all_pages(self, pending: PendingRequest, message: Message) -> bool:
         """Whether this answer is a page of tools, which is shown only once all pages are known."""
-        listed = pending.method == LIST and message.kind is Kind.RESULT
+        listed = pending.method == LIST and message.kind is MessageKind.RESULT
         return listed and self._catalogue.is_part(pending.params, message)
 
-    async def shown(self, pending: Pending, message: Message) -> Message:
+    async def shown(self, pending: PendingRequest, message: Message) -> Message:
         """The answer in the form that its client may see.
 
         The same object if nothing was removed.
         """
-        if message.kind is Kind.RESULT:
+        if message.kind is MessageKind.RESULT:
             self._connection.server.heed(message.result)
-        if pending.method == LIST and message.kind is Kind.RESULT:
+        if pending.method == LIST and message.kind is MessageKind.RESULT:
             refusal = await self._catalogue.refusal_of_page(pending.params, message)
             if refusal is not None:
                 text = observation_of_call(refusal)
                 return error_answer(pending.request_id, INTERNAL_ERROR, text)
-        part = "result" if message.kind is Kind.RESULT else "error"
+        part = "result" if message.kind is MessageKind.RESULT else "error"
         found = self._with_handles(pending.method, message.body.get(part))
         try:
             kept = await self._sifted(pending, part, found, len(message.one_line()))
         except UNDECIDED:
             return self._withheld(pending)
         await self._note(pending, kept)
-        if message.kind is Kind.RESULT:
+        if message.kind is MessageKind.RESULT:
             if not self._connection.server.is_context:
                 kept = uncached(pending.method, kept)
             if pending.note:
@@ -144,7 +144,7 @@ class Answers:
         notification of the server, or an error that names no request. The text of a request or an
         error may reach the model as well, so it is noted as a segment.
         """
-        part = "error" if message.kind is Kind.ERROR else "params"
+        part = "error" if message.kind is MessageKind.ERROR else "params"
         kept = self._with_handles(message.method, message.body.get(part))
         if not self._connection.server.is_context:
             try:
@@ -153,7 +153,7 @@ class Answers:
                 kept = await self._plan(filtering(kept))
             except UNDECIDED:
                 return None
-        if message.kind is not Kind.NOTIFICATION:
+        if message.kind is not MessageKind.NOTIFICATION:
             await self._saw(method_of(message.method), "-", kept, join_of({}))
         return _with_part(message, part, kept)
 
@@ -176,7 +176,7 @@ class Answers:
         )
 
     async def _sifted(
-        self, pending: Pending, part: str, found: JsonValue, length: int
+        self, pending: PendingRequest, part: str, found: JsonValue, length: int
     ) -> JsonValue:
         if self._connection.server.is_context:
             return found
@@ -184,7 +184,7 @@ class Answers:
             return await self._plan(filtering_tools(found))
         return await self._read(found, self._shown_of(pending), length)
 
-    async def _read(self, found: JsonValue, shown: Shown, length: int) -> JsonValue:
+    async def _read(self, found: JsonValue, shown: AnswerShape, length: int) -> JsonValue:
         last, self._last = self._last, None
         # An answer equal to the last one has the same strings in the same places, so the strings to
         # be looked up are the same as well.
@@ -198,7 +198,7 @@ class Answers:
             self._last = _Unchanged(found, shown, asked[0], texts_of(found))
         return kept
 
-    def _shown_of(self, pending: Pending) -> Shown:
+    def _shown_of(self, pending: PendingRequest) -> AnswerShape:
         tool_map = self._connection.tool_map
         if tool_map is None:
             return PLAIN
@@ -223,13 +223,13 @@ class Answers:
             value: JsonValue = end.value
             return value
 
-    def _withheld(self, pending: Pending) -> Message:
+    def _withheld(self, pending: PendingRequest) -> Message:
         if pending.method == CALL:
             result = refused([NOT_SHOWN], stateless=pending.era is Era.STATELESS)
             return result_answer(pending.request_id, result, pending.era)
         return error_answer(pending.request_id, INTERNAL_ERROR, NOT_SHOWN)
 
-    async def _note(self, pending: Pending, value: JsonValue) -> None:
+    async def _note(self, pending: PendingRequest, value: JsonValue) -> None:
         tool = tool_of(pending, self._connection.server, self._connection.principal.tenant)
         await self._saw(tool, call_of(pending.request_id), value, pending.join)
 

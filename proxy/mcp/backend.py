@@ -10,8 +10,8 @@ import msgspec
 from policy.model import ChangeKind
 from proxy.dialects.files.edits import call_in
 from proxy.dialects.mcp.calls import read_call
-from proxy.dialects.mcp.maps import Reconcile, Shown, ToolMap, path
-from proxy.dialects.mcp.message import CALL, Kind, Message, Object
+from proxy.dialects.mcp.maps import AnswerShape, Reconcile, ToolMap, path
+from proxy.dialects.mcp.message import CALL, Message, MessageKind, Object
 from proxy.dialects.mcp.paths import MisfitError, places
 from proxy.dialects.mcp.pieces import arguments_of
 from proxy.dialects.mcp.results import texts_of
@@ -24,7 +24,7 @@ from proxy.seams.guard import Forwarded, Unsettled
 _ARGUMENT: Final = "$arg:"
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class BackendQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """A read of a server, and the texts to look for in its answer."""
 
     tool: str
@@ -35,10 +35,10 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     proves_absence: bool
     # How the answer's structure is read, so that names which mean something only together are
     # compared together.
-    shown: Shown
+    shown: AnswerShape
 
 
-def question_of(tool_map: ToolMap, one: Unsettled) -> Question | None:
+def question_of(tool_map: ToolMap, one: Unsettled) -> BackendQuestion | None:
     """The read that shows an item's outcome; None if the map has none that fits the item."""
     try:
         arguments = arguments_of(one.arguments, one.pieces)
@@ -54,7 +54,7 @@ def question_of(tool_map: ToolMap, one: Unsettled) -> Question | None:
         asked = _filled(call.rule.reconcile, arguments, item.key, own)
     except (MalformedRequest, MisfitError):
         return None
-    return Question(
+    return BackendQuestion(
         tool=call.rule.reconcile.tool,
         arguments=asked,
         texts=own or item.pieces,
@@ -64,7 +64,7 @@ def question_of(tool_map: ToolMap, one: Unsettled) -> Question | None:
     )
 
 
-def told(question: Question, result: JsonValue) -> Forwarded | None:
+def told(question: BackendQuestion, result: JsonValue) -> Forwarded | None:
     """The outcome of the item that the answer proves; None if the answer proves neither.
 
     Raises:
@@ -107,7 +107,7 @@ def _filled(reconcile: Reconcile, arguments: Object, key: str, texts: tuple[str,
 def outcome_of(message: Message) -> Forwarded:
     """The outcome of the items in a forwarded call, read from the server's answer."""
     result = message.result
-    if message.kind is not Kind.RESULT or result.get("isError") is True:
+    if message.kind is not MessageKind.RESULT or result.get("isError") is True:
         return Forwarded.FAILED
     # The server asks for more input, so nothing is done yet. The client calls again, and that call
     # is judged.
@@ -171,7 +171,11 @@ class McpBackend:
         if question is None:
             return None
         answer = await self._called(question.tool, question.arguments)
-        if answer is None or answer.kind is not Kind.RESULT or answer.result.get("isError") is True:
+        if (
+            answer is None
+            or answer.kind is not MessageKind.RESULT
+            or answer.result.get("isError") is True
+        ):
             return None
         try:
             return told(question, answer.result)

@@ -10,17 +10,17 @@ from proxy.dialects.files.known import text_of
 from proxy.dialects.mcp.calls import Call, read_call, without
 from proxy.dialects.mcp.elicit import Reaction, retried
 from proxy.dialects.mcp.maps import FORMAT, ToolKind, ToolMap
-from proxy.dialects.mcp.message import CALL, Kind, Message, Object, made
+from proxy.dialects.mcp.message import CALL, Message, MessageKind, Object, made
 from proxy.files.here import place_of
 from proxy.mcp.catalogue import Catalogue
 from proxy.mcp.connection import Connection, ServerGone, Side
 from proxy.mcp.own_requests import meta_of
-from proxy.mcp.pending import Pending, join_of, short
+from proxy.mcp.pending_requests import PendingRequest, join_of, short
 from proxy.mcp.people import People
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Forwarded, GuardedCall, Judged
+from proxy.seams.guard import Forwarded, GuardedCall, ItemVerdict
 from proxy.seams.observations import observation_of_call
-from proxy.settle.forwarding import UNDECIDED, admitted_of, judge
+from proxy.settle.forwarder import UNDECIDED, admitted_of, judge
 
 
 async def read_files(connection: Connection, call: Call, meta: Object) -> Call:
@@ -70,7 +70,7 @@ async def _text_now(connection: Connection, call: FileCall, meta: Object) -> str
 
 def _shown(answer: Message) -> str | None:
     """The text of an answer that consists of one text; None of any other."""
-    blocks = answer.result.get("content") if answer.kind is Kind.RESULT else None
+    blocks = answer.result.get("content") if answer.kind is MessageKind.RESULT else None
     if not isinstance(blocks, list) or len(blocks) != 1 or not isinstance(blocks[0], dict):
         return None
     text = blocks[0].get("text")
@@ -90,7 +90,7 @@ class Calls:
         self._catalogue = catalogue
         self._people = people
 
-    async def outgoing(self, message: Message, pending: Pending) -> Message | None:
+    async def outgoing(self, message: Message, pending: PendingRequest) -> Message | None:
         """The message for the server; None if the call was answered here, or waits for a person.
 
         All items in the message are admitted; `pending.admitted` has to be settled by the answer.
@@ -110,7 +110,7 @@ class Calls:
             return await self._write(message, pending, call)
         return message
 
-    async def _read(self, message: Message, pending: Pending) -> Call | None:
+    async def _read(self, message: Message, pending: PendingRequest) -> Call | None:
         """The call as the map reads it; None if the call was refused for its form."""
         tool_map = self._connection.tool_map or _NOTHING_KNOWN
         try:
@@ -130,7 +130,7 @@ class Calls:
             return Reason.ADMIN_TOOL
         return None
 
-    async def _write(self, message: Message, pending: Pending, call: Call) -> Message | None:
+    async def _write(self, message: Message, pending: PendingRequest, call: Call) -> Message | None:
         if "task" in message.params:
             # A call that runs as a task is refused: its first answer says only that the task began,
             # not how it ended.
@@ -161,8 +161,8 @@ class Calls:
         return outgoing
 
     async def _judged(
-        self, message: Message, pending: Pending, call: Call
-    ) -> tuple[Judged, ...] | None:
+        self, message: Message, pending: PendingRequest, call: Call
+    ) -> tuple[ItemVerdict, ...] | None:
         guarded = GuardedCall(
             server=self._connection.server.name,
             tool=call.tool,
@@ -175,7 +175,7 @@ class Calls:
         except UNDECIDED:
             return None
 
-    async def _came_back(self, message: Message, pending: Pending) -> bool:
+    async def _came_back(self, message: Message, pending: PendingRequest) -> bool:
         """Whether the client repeats a call to bring a person's answer; if so, this handles it."""
         try:
             found = retried(message.params)
@@ -196,11 +196,11 @@ class Calls:
             self._people.wait(pending, waiting.candidate_id, waiting.observation)
         return True
 
-    async def _refused(self, pending: Pending, observation: str) -> None:
+    async def _refused(self, pending: PendingRequest, observation: str) -> None:
         await self._connection.refuse(pending, [observation])
 
 
-def _reduced(message: Message, call: Call, judged: tuple[Judged, ...]) -> Message | None:
+def _reduced(message: Message, call: Call, judged: tuple[ItemVerdict, ...]) -> Message | None:
     """The call without the items that were not admitted; None if no item is left."""
     refused = frozenset(index for index, one in enumerate(judged) if one.decision != "admit")
     if not refused:

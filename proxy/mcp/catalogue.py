@@ -6,13 +6,13 @@ from typing import Final
 
 from policy.verdict import Reason
 from proxy.dialects.mcp.catalogue import next_cursor, pinned_tools
-from proxy.dialects.mcp.message import LIST, Kind, Message, Object
+from proxy.dialects.mcp.message import LIST, Message, MessageKind, Object
 from proxy.dialects.model.memory_words import writes_by_name
 from proxy.mcp.connection import LOG, Connection, ServerGone, Side
 from proxy.mcp.server import PAGES_MAX
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import PinnedTool
-from proxy.settle.forwarding import UNDECIDED
+from proxy.settle.forwarder import UNDECIDED
 
 _TOLD_MAX: Final = 16
 
@@ -72,7 +72,7 @@ class Catalogue:
         params: Object = {"_meta": meta} if meta else {}
         for _ in range(PAGES_MAX):
             answer = await self._connection.ask(Side.SERVER, LIST, params, None)
-            if answer.kind is not Kind.RESULT:
+            if answer.kind is not MessageKind.RESULT:
                 raise MalformedRequest("tools: the server lists none")
             self._connection.server.heed(answer.result)
             pages.append(answer.result)

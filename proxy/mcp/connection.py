@@ -14,11 +14,11 @@ from policy.model import Channel, Principal
 from proxy.dialects.mcp.maps import ToolMap
 from proxy.dialects.mcp.message import LINE_BYTES_MAX, Era, Message, Object, result_answer
 from proxy.dialects.mcp.results import refused
-from proxy.mcp.pending import Pending
+from proxy.mcp.pending_requests import PendingRequest
 from proxy.mcp.server import Server
+from proxy.seams.environment import Environment
 from proxy.seams.guard import Guard
-from proxy.seams.surroundings import Surroundings
-from proxy.settle.forwarding import Forwarding
+from proxy.settle.forwarder import Forwarder
 
 LOG: Final = logging.getLogger("mnemogate.mcp")
 OWN_PREFIX: Final = "mnemogate:"
@@ -84,19 +84,19 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
     principal: Principal
     server: Server
     limits: RelayLimits
-    surroundings: Surroundings
+    surroundings: Environment
     counts: Counts
     send: Callable[[Side, Message, object], Awaitable[None]]
     # Sends a request of the relay's own, whose answer only the relay gets. Raises `ServerGone`.
     ask: Callable[[Side, str, Object, object], Awaitable[Message]]
     # Ends a request of the client; returns whether it still waited for an answer.
-    finish: Callable[[Pending], bool]
+    finish: Callable[[PendingRequest], bool]
     spawn: Callable[[Coroutine[None, None, None]], None]
     # Set once the server may get requests that the client did not make.
     ready: asyncio.Event
     gone: asyncio.Event
     # Keeps account of items sent on this connection until their outcome is known.
-    forwarding: Forwarding
+    forwarding: Forwarder
 
     @property
     def tool_map(self) -> ToolMap | None:
@@ -108,12 +108,12 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the principal's credential belongs to an agent and not to a person."""
         return self.principal.channel is Channel.AGENT
 
-    async def answer(self, pending: Pending, result: Object) -> None:
+    async def answer(self, pending: PendingRequest, result: Object) -> None:
         """Answer a request in the server's place, unless its client cancelled it."""
         if self.finish(pending) and not pending.cancelled.is_set():
             message = result_answer(pending.request_id, result, pending.era)
             await self.send(Side.CLIENT, message, pending.via)
 
-    async def refuse(self, pending: Pending, observations: Sequence[str]) -> None:
+    async def refuse(self, pending: PendingRequest, observations: Sequence[str]) -> None:
         """Answer a tool call with observations, although nothing was done."""
         await self.answer(pending, refused(observations, stateless=pending.era is Era.STATELESS))

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import Final
 
-from proxy.mcp.pending import Arrival
+from proxy.mcp.pending_requests import Arrival
 
 LEN_MAX: Final = 64
 BYTES_MAX: Final = 32 * 1024 * 1024

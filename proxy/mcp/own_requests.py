@@ -18,8 +18,8 @@ from proxy.dialects.mcp.message import (
     made,
 )
 from proxy.mcp.connection import OWN_PREFIX, RelayLimits, ServerGone, Side, other
-from proxy.mcp.pending import Pending, Stage, Table
-from proxy.seams.surroundings import Surroundings
+from proxy.mcp.pending_requests import PendingRequest, RequestStage, RequestTable
+from proxy.seams.environment import Environment
 
 _ID_BYTES: Final = 16
 _COUNTED_BYTES: Final = 3
@@ -45,10 +45,10 @@ class OwnRequests:
 
     def __init__(
         self,
-        asked: Mapping[Side, Table],
+        asked: Mapping[Side, RequestTable],
         send: Callable[[Side, Message, object], Awaitable[None]],
         limits: RelayLimits,
-        surroundings: Surroundings,
+        surroundings: Environment,
     ) -> None:
         self._asked = asked
         self._send = send
@@ -85,10 +85,10 @@ class OwnRequests:
         era = Era.STATELESS if "_meta" in params else Era.HANDSHAKE
         body: Object = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
         message = made(body, era)
-        pending = Pending(message, via)
+        pending = PendingRequest(message, via)
         own: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         pending.own = own
-        pending.stage = Stage.SENT
+        pending.stage = RequestStage.SENT
         table = self._asked[other(side)]
         if self._closed or not table.add(pending):
             raise ServerGone

@@ -11,10 +11,10 @@ from proxy.dialects.mcp import elicit
 from proxy.dialects.mcp.message import Era, Message, Object
 from proxy.mcp.answers import Answers
 from proxy.mcp.connection import Connection, ServerGone, Side
-from proxy.mcp.pending import Pending
-from proxy.mcp.server import Waiting
-from proxy.seams.guard import Judged
-from proxy.settle.forwarding import UNDECIDED
+from proxy.mcp.pending_requests import PendingRequest
+from proxy.mcp.server import HeldCall
+from proxy.seams.guard import ItemVerdict
+from proxy.settle.forwarder import UNDECIDED
 from proxy.settle.leftovers import Leftovers
 
 STATE_BYTES: Final = 16
@@ -39,7 +39,7 @@ class People:
         self._takes_urls = elicit.takes_urls(params.get("capabilities"))
 
     async def take_over(
-        self, message: Message, pending: Pending, judged: tuple[Judged, ...]
+        self, message: Message, pending: PendingRequest, judged: tuple[ItemVerdict, ...]
     ) -> bool:
         """Send a person to decide on the call's held item; False if nobody can be asked.
 
@@ -54,7 +54,7 @@ class People:
         if not takes_urls:
             return False
         random_hex = self._connection.surroundings.random_hex
-        question = elicit.Question(
+        question = elicit.ConfirmQuestion(
             elicitation_id=random_hex(STATE_BYTES),
             url=held[0].confirm_url,
             memory_class=held[0].memory_class,
@@ -62,7 +62,7 @@ class People:
         observation = "\n".join(one.observation for one in judged)
         if stateless:
             state = random_hex(STATE_BYTES)
-            waiting = Waiting(
+            waiting = HeldCall(
                 candidate_id=held[0].candidate_id,
                 principal_id=self._connection.principal.principal_id,
                 observation=observation,
@@ -77,7 +77,7 @@ class People:
 
     def wait(
         self,
-        pending: Pending,
+        pending: PendingRequest,
         candidate_id: CandidateId,
         observation: str,
         given_up: asyncio.Event | None = None,
@@ -87,7 +87,7 @@ class People:
         self._connection.spawn(self._decided(pending, candidate_id, observation, over))
 
     async def _question(
-        self, pending: Pending, question: elicit.Question, given_up: asyncio.Event
+        self, pending: PendingRequest, question: elicit.ConfirmQuestion, given_up: asyncio.Event
     ) -> None:
         params = elicit.request("", question)["params"]
         if not isinstance(params, dict):
@@ -103,7 +103,7 @@ class People:
 
     async def _decided(
         self,
-        pending: Pending,
+        pending: PendingRequest,
         candidate_id: CandidateId,
         observation: str,
         given_up: asyncio.Event,
@@ -132,7 +132,7 @@ class People:
             )
         await self._connection.refuse(pending, [observation])
 
-    async def _released(self, pending: Pending, candidate_id: CandidateId) -> None:
+    async def _released(self, pending: PendingRequest, candidate_id: CandidateId) -> None:
         """Send an item that a person released, and answer its call with the server's answer."""
         answer = await self._leftovers.send_released(candidate_id)
         if answer is None:

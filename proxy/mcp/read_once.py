@@ -9,8 +9,8 @@ from typing import Final, Protocol
 from proxy.dialects.mcp.message import (
     CALL,
     INITIALIZE,
-    Kind,
     Message,
+    MessageKind,
     NotRelayed,
     Object,
     encode,
@@ -70,7 +70,7 @@ async def _read(server: _Server, tool: str, arguments: Object) -> tuple[str, Obj
     began = await server.ask(_request(1, INITIALIZE, hello))
     await server.ask({"jsonrpc": "2.0", "method": "notifications/initialized"})
     answer = await server.ask(_request(2, CALL, {"name": tool, "arguments": arguments}))
-    if began is None or answer is None or answer.kind is not Kind.RESULT:
+    if began is None or answer is None or answer.kind is not MessageKind.RESULT:
         raise CannotRead("the server refused to be read")
     given = began.result.get("serverInfo")
     own = given.get("name") if isinstance(given, dict) else None
@@ -96,7 +96,10 @@ class _Lines:
             if not line.strip():
                 continue
             message = parse(line)
-            if message.request_id == body["id"] and message.kind in {Kind.RESULT, Kind.ERROR}:
+            if message.request_id == body["id"] and message.kind in {
+                MessageKind.RESULT,
+                MessageKind.ERROR,
+            }:
                 return message
         raise ChildGone
 

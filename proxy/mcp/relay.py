@@ -20,8 +20,8 @@ from proxy.dialects.mcp.message import (
     LIST,
     SERVER_GONE,
     Era,
-    Kind,
     Message,
+    MessageKind,
     NotRelayed,
     RequestId,
     error_answer,
@@ -45,15 +45,21 @@ from proxy.mcp.connection import (
     other,
 )
 from proxy.mcp.inbox import Inbox
+from proxy.mcp.local_answers import LocalAnswers
 from proxy.mcp.own_requests import OwnRequests, meta_of
-from proxy.mcp.pending import Answered, Arrival, Pending, Stage, Table
+from proxy.mcp.pending_requests import (
+    AnsweredRequests,
+    Arrival,
+    PendingRequest,
+    RequestStage,
+    RequestTable,
+)
 from proxy.mcp.people import People
 from proxy.mcp.server import Server
-from proxy.mcp.unanswered import Unanswered
+from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Guard
-from proxy.seams.surroundings import Surroundings
-from proxy.settle.forwarding import Forwarding
+from proxy.settle.forwarder import Forwarder
 from proxy.settle.leftovers import Leftovers
 
 __all__ = ["Counts", "Deliver", "Relay", "RelayLimits", "Server", "Side"]
@@ -81,7 +87,7 @@ class Relay:
         deliver: Deliver,
         *,
         limits: RelayLimits,
-        surroundings: Surroundings,
+        surroundings: Environment,
     ) -> None:
         self._deliver = deliver
         self._limits = limits
@@ -92,15 +98,15 @@ class Relay:
         self._pumps: list[asyncio.Task[None]] = []
         self._inbox = {side: Inbox() for side in Side}
         # The requests of each side, in two tables, because both sides number their requests from 1.
-        self._asked = {side: Table() for side in Side}
+        self._asked = {side: RequestTable() for side in Side}
         # Calls that never reached the server, so their cancellation must not reach it either.
         self._dropped: dict[RequestId, None] = {}
-        self._answered = Answered()
+        self._answered = AnsweredRequests()
         # Whether the handshake agreed on a protocol version that is not known here.
         self._unknown_version = False
         self._named_dropped: set[str] = set()
         self._own = OwnRequests(self._asked, self._send, limits, surroundings)
-        self._forwarding = Forwarding(
+        self._forwarding = Forwarder(
             guard,
             principal,
             server.name,
@@ -125,7 +131,7 @@ class Relay:
         )
         self._catalogue = Catalogue(self._connection)
         self._answers = Answers(self._connection, self._catalogue)
-        self._unanswered = Unanswered(self._connection)
+        self._unanswered = LocalAnswers(self._connection)
         self._backend = McpBackend(self._connection, self._catalogue)
         self._leftovers = Leftovers(self._forwarding, self._backend, server.tending)
         self._people = People(self._connection, self._answers, self._leftovers)
@@ -193,7 +199,7 @@ class Relay:
             pending = self._asked[Side.CLIENT].find(request_id)
             # A request that still waits for a verdict is left out here, and is sent once it has
             # one.
-            if pending is not None and pending.stage is Stage.SENT:
+            if pending is not None and pending.stage is RequestStage.SENT:
                 await self._unanswered.lost(pending)
             return
         self._connection.gone.set()
@@ -230,7 +236,7 @@ class Relay:
         asked = self._asked[other(side)].find(message.request_id)
         if asked is None and side is Side.SERVER:
             asked = self._answered.find(message.request_id, again=again)
-        if message.kind is Kind.RESULT and asked is not None:
+        if message.kind is MessageKind.RESULT and asked is not None:
             strict = asked.strict or self._unknown_version
             message = read_result(message, asked.method, asked.era, strict=strict)
             if side is Side.SERVER and asked.method == INITIALIZE:
@@ -253,7 +259,7 @@ class Relay:
                 )
 
     def _brought_back(self, message: Message) -> Message:
-        if message.method is None or message.kind is not Kind.REQUEST:
+        if message.method is None or message.kind is not MessageKind.REQUEST:
             return message
         principal_id = self._connection.principal.principal_id
 
@@ -270,14 +276,14 @@ class Relay:
             raise NotRelayed(INVALID_PARAMS, error.detail, message.request_id) from None
         return message if left is params else made({**message.body, "params": left}, message.era)
 
-    def _registered(self, side: Side, message: Message, via: object) -> Pending | None:
+    def _registered(self, side: Side, message: Message, via: object) -> PendingRequest | None:
         """Enter a request into the table, where its id is in use from then on.
 
         None if the message is no request.
         """
-        if message.kind is not Kind.REQUEST:
+        if message.kind is not MessageKind.REQUEST:
             return None
-        pending = Pending(message, via)
+        pending = PendingRequest(message, via)
         if not self._asked[side].add(pending):
             # If two requests had the same id, one answer would serve both: the second could get the
             # verdict of the first.
@@ -310,7 +316,7 @@ class Relay:
         inbox = self._inbox[side]
         while (arrival := await inbox.take()) is not None:
             message = arrival.message
-            if message.kind in (Kind.RESULT, Kind.ERROR):
+            if message.kind in (MessageKind.RESULT, MessageKind.ERROR):
                 await self._answer(side, arrival)
             elif side is Side.SERVER:
                 await self._unasked(arrival)
@@ -320,7 +326,7 @@ class Relay:
                 await self._tell(arrival)
             await inbox.dealt_with()
 
-    async def _ask(self, arrival: Arrival, pending: Pending) -> None:
+    async def _ask(self, arrival: Arrival, pending: PendingRequest) -> None:
         """Handle a request of the client."""
         message: Message | None = arrival.message
         self._own.like(pending.request_id)
@@ -332,7 +338,7 @@ class Relay:
         if pending.method == CALL:
             if not pending.cancelled.is_set():
                 message = await self._calls.outgoing(arrival.message, pending)
-            if pending.cancelled.is_set() and pending.stage is Stage.QUEUED:
+            if pending.cancelled.is_set() and pending.stage is RequestStage.QUEUED:
                 self._drop(pending)
                 message = None
         elif pending.method == LIST:
@@ -341,7 +347,7 @@ class Relay:
             self._people.introduced(arrival.message.params)
         if message is None:
             return
-        pending.stage = Stage.SENT
+        pending.stage = RequestStage.SENT
         self._forwarding.sent(pending.admitted)
         await self._send(Side.SERVER, message, arrival.via)
         if message.era is Era.STATELESS:
@@ -360,7 +366,7 @@ class Relay:
             if taken_back in self._dropped:
                 del self._dropped[taken_back]
                 return
-            if pending is not None and pending.stage is Stage.QUEUED:
+            if pending is not None and pending.stage is RequestStage.QUEUED:
                 return
         await self._send(Side.SERVER, message, arrival.via)
         if message.method == _INITIALIZED:
@@ -374,7 +380,7 @@ class Relay:
         shown = await self._answers.shown_unasked(message)
         if shown is not None:
             if pending is not None:
-                pending.stage = Stage.SENT
+                pending.stage = RequestStage.SENT
             await self._send(Side.CLIENT, shown, arrival.via)
         elif pending is not None and self._asked[Side.SERVER].take(pending.request_id):
             answer = error_answer(pending.request_id, SERVER_GONE, NOT_SHOWN)
@@ -382,7 +388,7 @@ class Relay:
 
     async def _answer(self, side: Side, arrival: Arrival) -> None:
         message = arrival.message
-        if message.kind is Kind.ERROR and message.request_id is None:
+        if message.kind is MessageKind.ERROR and message.request_id is None:
             # An error that names no request may contain anything, and its text cannot be filtered
             # by a request.
             shown = await self._answers.shown_unasked(message) if side is Side.SERVER else message
@@ -391,7 +397,7 @@ class Relay:
             return
         asked = self._asked[other(side)]
         pending = asked.find(message.request_id)
-        if pending is None or pending.stage is not Stage.SENT:
+        if pending is None or pending.stage is not RequestStage.SENT:
             await self._answer_again(arrival)
             return
         asked.take(message.request_id)
@@ -419,7 +425,9 @@ class Relay:
             message = await self._answers.shown(pending, message)
         await self._send(other(side), message, via)
 
-    async def _answer_when_listed(self, pending: Pending, message: Message, via: object) -> None:
+    async def _answer_when_listed(
+        self, pending: PendingRequest, message: Message, via: object
+    ) -> None:
         self._catalogue.changed()
         await self._catalogue.refusal(pending.meta)
         await self._send(Side.CLIENT, await self._answers.shown(pending, message), via)
@@ -438,14 +446,14 @@ class Relay:
         await self._connection.ready.wait()
         await self._leftovers.run(self._limits.tend_seconds)
 
-    def _drop(self, pending: Pending) -> None:
+    def _drop(self, pending: PendingRequest) -> None:
         """Drop a request that was cancelled before it was sent."""
         self._finish(pending)
         self._dropped[pending.request_id] = None
         if len(self._dropped) > _DROPPED_MAX:
             del self._dropped[next(iter(self._dropped))]
 
-    def _finish(self, pending: Pending) -> bool:
+    def _finish(self, pending: PendingRequest) -> bool:
         table = self._asked[Side.CLIENT]
         if table.find(pending.request_id) is not pending:
             return False

@@ -21,7 +21,7 @@ PRINCIPALS_MAX: Final = 1_024
 _ID_BYTES: Final = 16
 
 
-class Handles:
+class StringHandles:
     """Handles in place of strings of one server that its client only has to send back.
 
     By principal; the least recently used are dropped. While a string is known it keeps its handle,
@@ -70,7 +70,7 @@ PAGES_MAX: Final = 64
 WAITING_MAX: Final = 1_024
 
 
-class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+class HeldCall(msgspec.Struct, frozen=True, kw_only=True):
     """A held item of a call that the client will repeat with a person's answer (stateless era)."""
 
     candidate_id: CandidateId
@@ -97,8 +97,8 @@ class Server:
         self._tools: dict[Tenant, tuple[PinnedTool, ...]] = {}
         # An approval holds until the tools change; then the gate is asked again.
         self._approved: dict[Tenant, tuple[PinnedTool, ...]] = {}
-        self.handles = Handles()
-        self._waiting: OrderedDict[str, Waiting] = OrderedDict()
+        self.handles = StringHandles()
+        self._waiting: OrderedDict[str, HeldCall] = OrderedDict()
         # Only one relay at a time sends released items and looks up lost ones.
         self.tending = asyncio.Lock()
 
@@ -149,7 +149,7 @@ class Server:
         """Whether the gate confirmed each tool in this list."""
         return set(tools) <= set(self._approved.get(tenant, ()))
 
-    def wait_for(self, state: str, waiting: Waiting) -> None:
+    def wait_for(self, state: str, waiting: HeldCall) -> None:
         """Keep an item under the state with which its client will repeat the call.
 
         Of too many items the oldest are dropped.
@@ -158,7 +158,7 @@ class Server:
         if len(self._waiting) > WAITING_MAX:
             self._waiting.popitem(last=False)
 
-    def come_back(self, state: str, principal_id: PrincipalId) -> Waiting | None:
+    def come_back(self, state: str, principal_id: PrincipalId) -> HeldCall | None:
         """The item that was kept under a state.
 
         It is given out once, and only to the principal that was asked.

@@ -17,8 +17,8 @@ from proxy.dialects.mcp.message import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     Era,
-    Kind,
     Message,
+    MessageKind,
     NotRelayed,
     Object,
     RequestId,
@@ -29,11 +29,11 @@ from proxy.dialects.mcp.message import (
 )
 from proxy.dialects.mcp.results import refused
 from proxy.dialects.mcp.store.plans import GRAPH_URI
-from proxy.dialects.mcp.store.protocol import Problem, StoreProtocol, Subscription
+from proxy.dialects.mcp.store.protocol import RpcError, StoreProtocol, Subscription
 from proxy.dialects.mcp.store.steps import Plan
 from proxy.mcp.connection import Counts, Deliver, RelayLimits, Side
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result, Write, Written
+from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result, Write, WriteResult
 from storage.ground.errors import OutcomeUnknown, StorageError
 
 _LOG: Final = logging.getLogger("mnemogate.mcp")
@@ -98,7 +98,7 @@ class StoreServer:
         except NotRelayed as refusal:
             await self._fail(refusal.request_id, refusal.code, refusal.detail, via)
             return
-        if message.kind is not Kind.REQUEST or message.request_id is None:
+        if message.kind is not MessageKind.REQUEST or message.request_id is None:
             taken_back = message.cancels
             if taken_back is not None and taken_back in self._open:
                 self._taken_back.add(taken_back)
@@ -129,7 +129,7 @@ class StoreServer:
             await self._malformed(message, malformed, via)
             return
         match answer:
-            case Problem():
+            case RpcError():
                 await self._problem(message, answer, via)
             case Subscription():
                 self._subscribed = answer.wanted
@@ -164,7 +164,7 @@ class StoreServer:
         changed = False
         try:
             answer = self._protocol.answer(message)
-            if isinstance(answer, dict | Problem | Subscription):
+            if isinstance(answer, dict | RpcError | Subscription):
                 return
             result, changed = await self._run(answer, message)
         except MalformedRequest as malformed:
@@ -186,7 +186,7 @@ class StoreServer:
             operation = next(plan)
             while True:
                 result = await self._perform(operation, trace)
-                if isinstance(operation, Write) and isinstance(result, Written):
+                if isinstance(operation, Write) and isinstance(result, WriteResult):
                     changed |= any(item.decision == "admit" for item in result.items)
                 operation = plan.send(result)
         except StopIteration as done:
@@ -208,7 +208,7 @@ class StoreServer:
         else:
             await self._fail(message.request_id, INTERNAL_ERROR, said, via)
 
-    async def _problem(self, message: Message, problem: Problem, via: object) -> None:
+    async def _problem(self, message: Message, problem: RpcError, via: object) -> None:
         error: Object = {"code": problem.code, "message": problem.text}
         if problem.data is not None:
             error["data"] = {name: [*values] for name, values in problem.data.items()}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from policy.model import Memory, Reads
-from proxy.dialects.model.withheld import Leave
+from proxy.dialects.model.withheld import LeftUnchanged
 from proxy.dialects.strict_json.tolerant import Json
-from proxy.model.memory_seam import Asked
+from proxy.model.memory_seam import PrincipalRequest
 from proxy.withhold.left_out import without
 from storage.features.recalls import InContext
 from storage.interfaces import MemoryReader
@@ -24,7 +24,11 @@ class AboveFloor:
         self._reader = reader
 
     async def of(
-        self, asked: Asked, body: dict[str, Json], served: tuple[InContext, ...], leave: Leave
+        self,
+        asked: PrincipalRequest,
+        body: dict[str, Json],
+        served: tuple[InContext, ...],
+        leave: LeftUnchanged,
     ) -> tuple[dict[str, Json], tuple[InContext, ...]]:
         """The body without what served memories below the floor say, and nothing else says.
 
@@ -35,7 +39,11 @@ class AboveFloor:
         return await asyncio.to_thread(self._above, asked, body, served, leave)
 
     def _above(
-        self, asked: Asked, body: dict[str, Json], served: tuple[InContext, ...], leave: Leave
+        self,
+        asked: PrincipalRequest,
+        body: dict[str, Json],
+        served: tuple[InContext, ...],
+        leave: LeftUnchanged,
     ) -> tuple[dict[str, Json], tuple[InContext, ...]]:
         kept: list[InContext] = []
         present: list[Memory] = []
@@ -51,7 +59,7 @@ class AboveFloor:
             return body, served
         return without(body, asked.api.name, leave, out=below, present=present), tuple(kept)
 
-    def _memory(self, asked: Asked, served: InContext) -> Memory | None:
+    def _memory(self, asked: PrincipalRequest, served: InContext) -> Memory | None:
         if served.memory_id is None:
             return None
         return self._reader.get(asked.principal.tenant, served.memory_id)

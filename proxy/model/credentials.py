@@ -31,7 +31,7 @@ _ENDS_HERE: Final = frozenset(
 _OURS: Final = "mnemogate-"
 
 
-class Admitted(msgspec.Struct, frozen=True, kw_only=True):
+class AdmittedPrincipal(msgspec.Struct, frozen=True, kw_only=True):
     """A principal, and the headers that go upstream for it."""
 
     principal: Principal
@@ -43,7 +43,7 @@ def admit(
     visit: Visit,
     authenticator: Authenticator,
     configured: tuple[tuple[str, str], ...],
-) -> Admitted:
+) -> AdmittedPrincipal:
     """The principal, by `Mnemogate-Key`, a key in the API's own header, or the socket.
 
     If a key of this sidecar stands in the API's own header, the configured credential goes upstream
@@ -85,7 +85,7 @@ def admit(
     authenticator.check_sent_on("header", (text for pair in headers.items() for text in pair))
     if principal is None:
         principal = authenticator.require(None, visit)
-    return Admitted(principal=principal, headers=_completed(headers, configured))
+    return AdmittedPrincipal(principal=principal, headers=_completed(headers, configured))
 
 
 def _completed(headers: dict[str, str], configured: tuple[tuple[str, str], ...]) -> dict[str, str]:

@@ -14,8 +14,8 @@ from policy.model import ChangeKind, Channel, Principal
 from proxy.dialects.mcp.calls import Call, kept_of, read_call
 from proxy.dialects.mcp.maps import ToolKind, ToolMap, path
 from proxy.dialects.model.outputs import (
-    Changed,
     Output,
+    ReplacedOutput,
     bare,
     object_in,
     outputs_of,
@@ -26,11 +26,11 @@ from proxy.dialects.model.outputs import (
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.seams.delivery import MODEL_SERVERS
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Forwarded, GuardAhead, GuardedCall, Join, Judged
-from proxy.settle.forwarding import UNDECIDED, admitted_of, judge, record
+from proxy.seams.guard import Forwarded, GuardAhead, GuardedCall, ItemVerdict, Join
+from proxy.settle.forwarder import UNDECIDED, admitted_of, judge, record
 
 
-class Replied(msgspec.Struct, frozen=True, kw_only=True):
+class BackendReply(msgspec.Struct, frozen=True, kw_only=True):
     """One whole reply to a backend. `call_id` is the id by which the ledger finds its session."""
 
     principal: Principal
@@ -49,33 +49,35 @@ class Extraction:
     def __init__(self, guard: GuardAhead) -> None:
         self._guard = guard
 
-    async def edited(self, replied: Replied, body: dict[str, Json]) -> dict[str, Json]:
+    async def edited(self, replied: BackendReply, body: dict[str, Json]) -> dict[str, Json]:
         """The reply in the form that its backend may see.
 
         An answer of unknown form is withheld whole.
         """
-        changed: dict[int, Changed] = {}
+        changed: dict[int, ReplacedOutput] = {}
         for output in outputs_of(replied.api, body):
             if replied.told:
                 changed[output.key] = await self._one(replied, output)
             else:
-                changed[output.key] = Changed(text=replied.tool_map.model.empty)
+                changed[output.key] = ReplacedOutput(text=replied.tool_map.model.empty)
         return with_outputs(replied.api, body, changed)
 
-    async def _one(self, replied: Replied, output: Output) -> Changed:
+    async def _one(self, replied: BackendReply, output: Output) -> ReplacedOutput:
         if output.text is None:
             read = _read_call(replied.tool_map, output)
-            return Changed(arguments=None if read is None else await self._kept(replied, read))
+            return ReplacedOutput(
+                arguments=None if read is None else await self._kept(replied, read)
+            )
         text = bare(output.text)
         if not text:
-            return Changed(text="")
+            return ReplacedOutput(text="")
         if not spells_object(text):
-            return Changed(text=text if await self._passes(replied, text) else "")
+            return ReplacedOutput(text=text if await self._passes(replied, text) else "")
         read = _read_text(replied.tool_map, text)
         kept = None if read is None else await self._kept(replied, read)
-        return Changed(text=replied.tool_map.model.empty if kept is None else spelled(kept))
+        return ReplacedOutput(text=replied.tool_map.model.empty if kept is None else spelled(kept))
 
-    async def _passes(self, replied: Replied, text: str) -> bool:
+    async def _passes(self, replied: BackendReply, text: str) -> bool:
         """Whether a model's answer that is no JSON may be passed on to the agent.
 
         It may if the tool map names a tool for such answers, and the gate admits the answer as a
@@ -90,7 +92,7 @@ class Extraction:
             return False
         return await self._kept(replied, read) is not None
 
-    async def _kept(self, replied: Replied, read: Call) -> dict[str, Json] | None:
+    async def _kept(self, replied: BackendReply, read: Call) -> dict[str, Json] | None:
         """The output of the model without refused facts; None if no fact is left."""
         if read.kind in {ToolKind.READ, ToolKind.CONTEXT}:
             return read.arguments
@@ -110,7 +112,9 @@ class Extraction:
             return None
         return kept_of(read, refused) if refused else read.arguments
 
-    async def _judged(self, replied: Replied, read: Call, wanted: list[int]) -> tuple[Judged, ...]:
+    async def _judged(
+        self, replied: BackendReply, read: Call, wanted: list[int]
+    ) -> tuple[ItemVerdict, ...]:
         server = MODEL_SERVERS + replied.tool_map.name
         call = GuardedCall(
             server=server,

@@ -19,7 +19,7 @@ from proxy.dialects.model.tools import outcomes_of
 from proxy.dialects.model.transcript import ModelCall, Voice, Where
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.files.here import place_of
-from proxy.model.memory_seam import Prepared
+from proxy.model.memory_seam import PreparedRequest
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Item
 
@@ -37,7 +37,7 @@ class ConversationFiles:
     Event loop only.
     """
 
-    def __init__(self, prepared: Prepared, catalogue: OfferedTools) -> None:
+    def __init__(self, prepared: PreparedRequest, catalogue: OfferedTools) -> None:
         self._prepared = prepared
         self._maps = prepared.asked.maps
         self._catalogue = catalogue

@@ -19,15 +19,15 @@ from proxy.dialects.model.transcript import (
     ModelReply,
     ModelRequest,
 )
-from proxy.dialects.model.withheld import Leave
+from proxy.dialects.model.withheld import LeftUnchanged
 from proxy.dialects.sse import Event
 from proxy.dialects.strict_json.tolerant import Json
-from proxy.withhold.asking import NOWHERE, Conversation
+from proxy.withhold.request_withholding import NOWHERE, Conversation
 from storage.features.recalls import InContext
 from telemetry.events import TraceContext
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class PrincipalRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One model request of a principal, as it arrived."""
 
     principal: Principal
@@ -48,10 +48,10 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     readings: Readings = AFRESH
 
 
-class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+class PreparedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The request in the form that may go upstream."""
 
-    asked: Asked
+    asked: PrincipalRequest
     request: ModelRequest
     body: dict[str, Json]
     session: str
@@ -61,10 +61,10 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     # a person typed there are known.
     conversation: Conversation = NOWHERE
     # What withholding leaves unchanged in the request, where the request is kept for a replay.
-    leave: Leave = Leave()
+    leave: LeftUnchanged = LeftUnchanged()
 
 
-class Undecided(Exception):  # noqa: N818 - a state of the principal, not a fault
+class UndecidedError(Exception):  # noqa: N818 - a state of the principal, not a fault
     """The error where a candidate of this principal is undecided, so nothing may go upstream."""
 
 
@@ -91,7 +91,7 @@ class _Everything:
 class Coupling(Protocol):
     """Connects the model front to memory. Event loop only; any number of requests at once."""
 
-    async def prepare(self, asked: Asked) -> Prepared:
+    async def prepare(self, asked: PrincipalRequest) -> PreparedRequest:
         """Wait for undecided candidates, note what enters the context, take out what is withheld.
 
         Raises:
@@ -101,16 +101,16 @@ class Coupling(Protocol):
         ...
 
     async def judge(
-        self, prepared: Prepared, calls: tuple[ModelCall, ...]
+        self, prepared: PreparedRequest, calls: tuple[ModelCall, ...]
     ) -> tuple[str | None, ...]:
         """For each complete call: None to forward it, or the text that the agent gets instead."""
         ...
 
-    async def replied(self, prepared: Prepared, reply: ModelReply) -> None:
+    async def replied(self, prepared: PreparedRequest, reply: ModelReply) -> None:
         """Note what the model said and called, before the agent can act on it."""
         ...
 
-    def filter(self, prepared: Prepared) -> Filter:
+    def filter(self, prepared: PreparedRequest) -> Filter:
         """A filter for the events of one streamed reply."""
         ...
 
@@ -130,7 +130,7 @@ class Coupling(Protocol):
         """A JSON value without refused texts, for routes that ask no model."""
         ...
 
-    def said(self, prepared: Prepared, body: dict[str, Json]) -> dict[str, Json]:
+    def said(self, prepared: PreparedRequest, body: dict[str, Json]) -> dict[str, Json]:
         """A whole reply without what is withheld; its calls were judged before."""
         ...
 
@@ -142,23 +142,23 @@ class Coupling(Protocol):
 class UnsafeUncoupled:
     """Protects nothing: tests use it to show that an attack works without Mnemogate."""
 
-    async def prepare(self, asked: Asked) -> Prepared:
+    async def prepare(self, asked: PrincipalRequest) -> PreparedRequest:
         """Return the request as it came."""
         request = asked.api.read_request(asked.body, asked.readings)
-        return Prepared(asked=asked, request=request, body=asked.body, session="")
+        return PreparedRequest(asked=asked, request=request, body=asked.body, session="")
 
     async def judge(
-        self, prepared: Prepared, calls: tuple[ModelCall, ...]
+        self, prepared: PreparedRequest, calls: tuple[ModelCall, ...]
     ) -> tuple[str | None, ...]:
         """Let every call go on: None for each."""
         del prepared
         return (None,) * len(calls)
 
-    async def replied(self, prepared: Prepared, reply: ModelReply) -> None:
+    async def replied(self, prepared: PreparedRequest, reply: ModelReply) -> None:
         """Note nothing of the reply."""
         del prepared, reply
 
-    def filter(self, prepared: Prepared) -> Filter:
+    def filter(self, prepared: PreparedRequest) -> Filter:
         """A filter that passes every event."""
         del prepared
         return _Everything()
@@ -182,7 +182,7 @@ class UnsafeUncoupled:
         del principal
         return value
 
-    def said(self, prepared: Prepared, body: dict[str, Json]) -> dict[str, Json]:
+    def said(self, prepared: PreparedRequest, body: dict[str, Json]) -> dict[str, Json]:
         """The same reply, unchanged."""
         del prepared
         return body

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from policy.model import MemoryId, Principal, PrincipalId
-from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said
-from proxy.ledger.core import Entered
-from proxy.ledger.reading import RecalledSpan
-from proxy.model.memory_seam import Prepared
+from proxy.dialects.model.transcript import ContextText, ModelReply, ModelRequest
+from proxy.ledger.core import RequestFindings
+from proxy.ledger.turn_reader import RecalledSpan
+from proxy.model.memory_seam import PreparedRequest
 from proxy.seams.operation import memories_of
 from proxy.seams.recalls import Shown
 from storage.features.recalls import InContext, Recalls, Reply, Span, Where
@@ -41,7 +41,7 @@ class ReplyNotes:
             self._served.popitem(last=False)
 
     def in_context(
-        self, principal: Principal, request: ModelRequest, entered: Entered
+        self, principal: Principal, request: ModelRequest, entered: RequestFindings
     ) -> tuple[InContext, ...]:
         """The memories that stand in a request, each with the parts of its strings."""
         spans: dict[MemoryId, list[Span]] = {}
@@ -60,7 +60,7 @@ class ReplyNotes:
             )
         return tuple(found)
 
-    def replied(self, prepared: Prepared, reply: ModelReply) -> None:
+    def replied(self, prepared: PreparedRequest, reply: ModelReply) -> None:
         """Note a reply, before the agent gets the end of the reply."""
         principal = prepared.asked.principal
         self._ledger.note(
@@ -79,7 +79,7 @@ class ReplyNotes:
         )
 
 
-def _standing(request: ModelRequest, entered: Entered) -> Iterator[tuple[MemoryId, Span]]:
+def _standing(request: ModelRequest, entered: RequestFindings) -> Iterator[tuple[MemoryId, Span]]:
     """Each memory in a request, with the place of the string that has it.
 
     The newest turns first.
@@ -90,7 +90,7 @@ def _standing(request: ModelRequest, entered: Entered) -> Iterator[tuple[MemoryI
 
 
 def _spans(
-    recalled: tuple[RecalledSpan, ...], strings: tuple[Said, ...], before: Where
+    recalled: tuple[RecalledSpan, ...], strings: tuple[ContextText, ...], before: Where
 ) -> Iterator[tuple[MemoryId, Span]]:
     for one in recalled:
         if one.said < len(strings):

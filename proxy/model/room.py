@@ -36,7 +36,7 @@ class Room:
         return release
 
 
-class Holding:
+class RoomHolder:
     """A stream of pieces that keeps its reserved room until it is closed. Implements `Pieces`."""
 
     def __init__(self, pieces: Pieces, release: Callable[[], None]) -> None:

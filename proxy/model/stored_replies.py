@@ -15,8 +15,8 @@ from proxy.dialects.model.api import ANTHROPIC, CHAT, RESPONSES, ModelApi
 from proxy.dialects.model.one_reading import straight
 from proxy.dialects.model.reading import list_of, repeats
 from proxy.dialects.strict_json.tolerant import Json, read_json, write_body
-from proxy.model.deciding import Deciding
-from proxy.model.memory_seam import Asked, Coupling, Prepared
+from proxy.model.call_decider import CallDecider
+from proxy.model.memory_seam import Coupling, PreparedRequest, PrincipalRequest
 from proxy.seams.faults import MalformedRequest, UpstreamError
 
 # The JSON of every tool call has one of these strings, unless its letters are escaped.
@@ -26,17 +26,20 @@ _LENIENT: Final = json.JSONDecoder(strict=False)
 _NOT_JSON: Final = "the server behind sent a reply that is not JSON"
 
 
-class Fetched:
+class StoredReplyEditor:
     """Edits the replies in one answer. Its methods are called by one task."""
 
     def __init__(
-        self, coupling: Coupling, halt: Callable[[], None], asked: Callable[[ModelApi], Asked]
+        self,
+        coupling: Coupling,
+        halt: Callable[[], None],
+        asked: Callable[[ModelApi], PrincipalRequest],
     ) -> None:
         """`asked` makes an empty request for a model API."""
         self._coupling = coupling
-        self._deciding = Deciding(coupling, halt)
+        self._deciding = CallDecider(coupling, halt)
         self._asked = asked
-        self._prepared: dict[str, Prepared] = {}
+        self._prepared: dict[str, PreparedRequest] = {}
 
     async def edited(self, raw: bytes) -> bytes:
         """The answer without refused calls; the same bytes if none is refused."""

@@ -17,16 +17,16 @@ from proxy.dialects.model.api import ModelApi, continued
 from proxy.dialects.model.one_reading import straight_event, straight_object
 from proxy.dialects.model.openai.responses_stream import ResponsesEditor
 from proxy.dialects.model.reading import repeats, text_of
-from proxy.dialects.model.stream import Decided, Unread
+from proxy.dialects.model.stream import CallDecision, UnreadableEvent
 from proxy.dialects.model.transcript import ModelCall, ModelReply
 from proxy.dialects.sse import Event
 from proxy.dialects.strict_json.tolerant import Json, read_body, write_body
-from proxy.model.clearing import Clearing
-from proxy.model.deciding import Deciding
-from proxy.model.extraction import Extraction, Replied
-from proxy.model.healing import HealedReply
-from proxy.model.memory_seam import Asked, Coupling, Filter, Prepared
-from proxy.model.sending import Behind, events_of
+from proxy.model.call_decider import CallDecider
+from proxy.model.extraction import BackendReply, Extraction
+from proxy.model.memory_seam import Coupling, Filter, PreparedRequest, PrincipalRequest
+from proxy.model.redactor import Redactor
+from proxy.model.reply_healer import HealedReply
+from proxy.model.upstream_model import UpstreamModel, events_of
 from proxy.seams.faults import MalformedRequest, UpstreamError
 from proxy.seams.operation import HttpReply
 from proxy.transport.exchange import Pieces
@@ -47,7 +47,7 @@ AGAIN_MAX: Final = 3
 class Wire(msgspec.Struct, frozen=True, kw_only=True):
     """How a request goes upstream; its body is made anew for each request to the model."""
 
-    behind: Behind
+    behind: UpstreamModel
     method: str
     target: str
     headers: dict[str, str]
@@ -60,7 +60,7 @@ class Turn:
 
     def __init__(
         self,
-        asked: Asked,
+        asked: PrincipalRequest,
         wire: Wire,
         *,
         coupling: Coupling,
@@ -76,8 +76,8 @@ class Turn:
         """
         self.api: ModelApi = asked.api
         self.asked = asked
-        self.prepared: Prepared | None = None
-        self.deciding = Deciding(coupling, halt)
+        self.prepared: PreparedRequest | None = None
+        self.deciding = CallDecider(coupling, halt)
         self.askings = 0
         self.status = OK
         self.streamed = False
@@ -90,7 +90,7 @@ class Turn:
         self.wire = wire
         self.output: tuple[Json, ...] = ()  # the output of a Responses reply, as the agent gets it
         self.reply_id = ""
-        self.clearing = Clearing(coupling, asked.principal)
+        self.clearing = Redactor(coupling, asked.principal)
         self._coupling = coupling
         self._extraction = extraction
         self._halt = halt
@@ -236,8 +236,8 @@ class Turn:
             for event in events:
                 _, waiting = editor.feed(straight_event(event))
                 for one in waiting:
-                    editor.decide(Decided(key=one.key))
-        except Unread:
+                    editor.decide(CallDecision(key=one.key))
+        except UnreadableEvent:
             raise UpstreamError("the server behind sent an event that is not JSON") from None
         return editor.said()
 
@@ -249,7 +249,7 @@ class Turn:
         call_id = f"extraction:{trace.trace_id}:{trace.span_id}"
         call = ModelCall(call_id=call_id, name="extraction", arguments={})
         reply = msgspec.structs.replace(said, calls=(*said.calls, call))
-        replied = Replied(
+        replied = BackendReply(
             principal=self.asked.principal,
             api=self.api.name,
             call_id=call_id,
@@ -315,7 +315,7 @@ class Turn:
         return 0 if self.prepared is None else len(self.prepared.memories)
 
     @property
-    def current(self) -> Prepared:
+    def current(self) -> PreparedRequest:
         """The request in the form in which it last went to the model API."""
         if self.prepared is None:
             raise UpstreamError("nothing was sent to the server behind", sent=False)
@@ -365,7 +365,7 @@ class StreamedReply:
                         yield out
                 async for out in self._edited([None], clean):
                     yield out
-            except Unread:
+            except UnreadableEvent:
                 raise UpstreamError("the server behind sent an event that is not JSON") from None
             if not editor.refused_all():
                 break

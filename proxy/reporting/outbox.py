@@ -14,8 +14,8 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
+from proxy.seams.environment import Environment
 from proxy.seams.faults import UpstreamError
-from proxy.seams.surroundings import Surroundings
 from storage.ground.errors import StorageError, StoreUnavailable
 from storage.interfaces import AuditReader, Store
 
@@ -56,7 +56,7 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     until: int | None = None
 
 
-class Telling(msgspec.Struct, Generic[Told], frozen=True, kw_only=True):
+class Notifier(msgspec.Struct, Generic[Told], frozen=True, kw_only=True):
     """Selects the leaves that a receiver hears of, and words the messages.
 
     `name` is the name of the cursor's file.
@@ -78,9 +78,9 @@ class Outbox(Generic[Told]):
     def __init__(
         self,
         store: Store,
-        telling: Telling[Told],
+        telling: Notifier[Told],
         sink: Sink,
-        surroundings: Surroundings,
+        surroundings: Environment,
     ) -> None:
         """Blocks: reads the cursor; without one, starts behind the log's present last leaf.
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from proxy.reporting.posting import LIMITS, Posting
+from proxy.reporting.http_poster import LIMITS, HttpPoster
 from proxy.settings.after import SentryReceiver
 from proxy.settings.values import BadValue
 from proxy.transport.addresses import LookUp, look_up
@@ -132,7 +132,7 @@ class Sentry:
         self._header = auth.to_header()
         # The newest events that the receiver took. After a restart some may be sent again.
         self._taken: OrderedDict[str, None] = OrderedDict()
-        self._posting = Posting(
+        self._posting = HttpPoster(
             auth.get_api_url(EndpointType.ENVELOPE),
             receiver.allow,
             limits=LIMITS,

@@ -7,7 +7,7 @@ import hmac
 import ssl
 from collections.abc import Callable
 
-from proxy.reporting.posting import LIMITS, Posting
+from proxy.reporting.http_poster import LIMITS, HttpPoster
 from proxy.settings.review_webhook import ReviewWebhook, key_of
 from proxy.transport.addresses import LookUp, look_up
 from proxy.transport.upstream import UpstreamLimits
@@ -36,7 +36,7 @@ class Webhook:
         self._now_ms = now_ms
         self._content_type = content_type
         self._keys = tuple(key_of(secret) for secret in table.secrets)
-        self._posting = Posting(table.url, table.allow, limits=limits, look_up=look_up, tls=tls)
+        self._posting = HttpPoster(table.url, table.allow, limits=limits, look_up=look_up, tls=tls)
 
     async def deliver(self, message_id: str, body: bytes) -> None:
         """Send one message, signed with every current key and the present time.

@@ -15,7 +15,7 @@ from msgspec import Meta
 from policy.after.closure import BLAST_MAX
 from policy.after.signals import Grade, SignalKind
 from policy.model import Memory, MemoryId, Principal, PrincipalId, Tenant
-from proxy.seams.operation import GiveFeedback, Noted
+from proxy.seams.operation import FeedbackResult, GiveFeedback
 
 RULES: Final = PrincipalId("mnemogate:rules")
 """The principal of what anchors and canaries set off by themselves."""
@@ -65,10 +65,10 @@ class OnConviction(msgspec.Struct, frozen=True, kw_only=True):
 class TakesFeedback(Protocol):
     """Takes what a client says of an answer. Event loop only; any number at once."""
 
-    async def take(self, by: Principal, said: GiveFeedback) -> Noted:
+    async def take(self, by: Principal, said: GiveFeedback) -> FeedbackResult:
         """Take what a client says of an answer; returns what became of it.
 
-        Raises what `proxy.aftermath.feedback.TakingFeedback.take` raises.
+        Raises what `proxy.aftermath.feedback.FeedbackIntake.take` raises.
         """
         ...
 

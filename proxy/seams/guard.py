@@ -34,8 +34,8 @@ __all__ = [
     "GuardAhead",
     "GuardedCall",
     "Item",
+    "ItemVerdict",
     "Join",
-    "Judged",
     "PinState",
     "PinnedTool",
     "Segment",
@@ -113,7 +113,7 @@ class GuardedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     traceparent: Annotated[str, Meta(max_length=64)] | None = None
 
 
-class Judged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ItemVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The verdict on one item. It never has any content of the item."""
 
     decision: str  # "admit", "hold", "reject" or "error", as in `WrittenItem`
@@ -178,7 +178,7 @@ class Guard(Protocol):
     and withholds unsifted strings. `MalformedRequest` where a value is out of bounds.
     """
 
-    async def judge(self, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
+    async def judge(self, principal: Principal, call: GuardedCall) -> tuple[ItemVerdict, ...]:
         """One verdict per item, in order; an admitted item's intent is durable when it returns.
 
         An admitted item must be sent and settled, or settled as FAILED.
@@ -214,7 +214,7 @@ class Guard(Protocol):
         """Items of this server to be sent (a person released them) or looked up (answer lost)."""
         ...
 
-    async def decided(self, principal: Principal, candidate_id: CandidateId) -> Judged:
+    async def decided(self, principal: Principal, candidate_id: CandidateId) -> ItemVerdict:
         """The decision on a held candidate: still "hold", or a person's decision."""
         ...
 
@@ -227,7 +227,7 @@ class GuardAhead(Protocol):
     The next receiver of such a call is unknown: a relay, the server itself, or nobody.
     """
 
-    async def judge_ahead(self, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
+    async def judge_ahead(self, principal: Principal, call: GuardedCall) -> tuple[ItemVerdict, ...]:
         """Judge as `Guard.judge` does, but never with the verdicts of an earlier, equal call."""
         ...
 
@@ -239,7 +239,7 @@ class GuardAhead(Protocol):
         ...
 
     async def hand_over(
-        self, principal: Principal, call_id: str, call: GuardedCall, judged: tuple[Judged, ...]
+        self, principal: Principal, call_id: str, call: GuardedCall, judged: tuple[ItemVerdict, ...]
     ) -> None:
         """Record that the agent is about to get this call, whose items are all admitted.
 

@@ -23,7 +23,7 @@ from policy.model import (
 from proxy.seams.backend_listing import ListsAll
 from proxy.seams.guard import (
     Item,
-    Judged,
+    ItemVerdict,
     Unsettled,
 )
 from proxy.seams.operation import HttpReply, HttpRequest, Refusal
@@ -321,7 +321,7 @@ class HttpBackend(ListsAll, Protocol):
         ...
 
     def answer(
-        self, request: HttpRequest, judged: tuple[Judged, ...], replies: tuple[HttpReply, ...]
+        self, request: HttpRequest, judged: tuple[ItemVerdict, ...], replies: tuple[HttpReply, ...]
     ) -> HttpReply:
         """The client's answer to a write or deletion, in the server's own shape.
 
@@ -337,7 +337,7 @@ class HttpBackend(ListsAll, Protocol):
 class ItemDue(msgspec.Struct, frozen=True, kw_only=True):
     """One act on a server's item that is due because its memory is hidden, or shown again.
 
-    The fields are those of `storage.features.behind.hidden.HidingDue`.
+    The fields are those of `storage.features.upstream.upstream_hiding.HidingDue`.
     """
 
     keyed: bytes

@@ -262,40 +262,40 @@ class WrittenItem(msgspec.Struct, frozen=True, kw_only=True):
     class_lowered: bool = False
 
 
-class Written(msgspec.Struct, frozen=True, kw_only=True, tag="written"):
+class WriteResult(msgspec.Struct, frozen=True, kw_only=True, tag="written"):
     """Answer to `Write` and `DeleteWhere`, in the order of the proposals."""
 
     items: tuple[WrittenItem, ...]
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True, tag="found"):
+class SearchResult(msgspec.Struct, frozen=True, kw_only=True, tag="found"):
     """Answer to `Search`. `recall_id` names it in the recall ledger; "" where none is kept."""
 
     hits: tuple[Hit, ...]
     recall_id: str = ""
 
 
-class Listed(msgspec.Struct, frozen=True, kw_only=True, tag="listed"):
+class ListResult(msgspec.Struct, frozen=True, kw_only=True, tag="listed"):
     """Answer to `ListMemories`."""
 
     total: int
     memories: tuple[Memory, ...]
 
 
-class Got(msgspec.Struct, frozen=True, kw_only=True, tag="got"):
+class GetResult(msgspec.Struct, frozen=True, kw_only=True, tag="got"):
     """Answer to `GetMemory`."""
 
     memory: Memory | None
 
 
-class History(msgspec.Struct, frozen=True, kw_only=True, tag="told"):
+class HistoryResult(msgspec.Struct, frozen=True, kw_only=True, tag="told"):
     """Answer to `GetHistory`; empty if the memory never existed in this tenant."""
 
     memory_id: MemoryId
     entries: tuple[HistoryEntry, ...]
 
 
-class Entities(msgspec.Struct, frozen=True, kw_only=True, tag="entities"):
+class EntitiesResult(msgspec.Struct, frozen=True, kw_only=True, tag="entities"):
     """Answer to `ListEntities`; `total` counts all of them."""
 
     entities: tuple[Entity, ...]
@@ -310,7 +310,7 @@ class GraphEntity(msgspec.Struct, frozen=True, kw_only=True):
     observations: tuple[str, ...]
 
 
-class GraphShown(msgspec.Struct, frozen=True, kw_only=True, tag="graph"):
+class ShownGraph(msgspec.Struct, frozen=True, kw_only=True, tag="graph"):
     """Answer to `ReadGraph`; entities and relations stand in the order in which they were made."""
 
     entities: tuple[GraphEntity, ...]
@@ -331,7 +331,7 @@ class KnownEntity(msgspec.Struct, frozen=True, kw_only=True):
     hanging: tuple[MemoryId, ...]
 
 
-class InGraph(msgspec.Struct, frozen=True, kw_only=True, tag="in_graph"):
+class GraphLookupResult(msgspec.Struct, frozen=True, kw_only=True, tag="in_graph"):
     """Answer to `FindInGraph`: the names that exist, and the memories of the texts asked for.
 
     Texts and relations stand in the order of the question; one without memories does not exist.
@@ -342,14 +342,14 @@ class InGraph(msgspec.Struct, frozen=True, kw_only=True, tag="in_graph"):
     relations: tuple[tuple[MemoryId, ...], ...]
 
 
-class Identity(msgspec.Struct, frozen=True, kw_only=True, tag="identity"):
+class IdentityResult(msgspec.Struct, frozen=True, kw_only=True, tag="identity"):
     """Answer to `Identify`."""
 
     principal: Principal
     incarnation: str
 
 
-class Noted(msgspec.Struct, frozen=True, kw_only=True, tag="noted"):
+class FeedbackResult(msgspec.Struct, frozen=True, kw_only=True, tag="noted"):
     """Answer to `GiveFeedback`. `case_id`: the case that it opened or joined, "" for none."""
 
     failure_id: str
@@ -358,8 +358,17 @@ class Noted(msgspec.Struct, frozen=True, kw_only=True, tag="noted"):
     case_id: str = ""
 
 
-Result = Written | Found | Listed | Got | History | Entities | Identity | Noted
-GraphResult = GraphShown | InGraph
+Result = (
+    WriteResult
+    | SearchResult
+    | ListResult
+    | GetResult
+    | HistoryResult
+    | EntitiesResult
+    | IdentityResult
+    | FeedbackResult
+)
+GraphResult = ShownGraph | GraphLookupResult
 
 
 def memories_of(result: Result) -> tuple[Memory, ...]:
@@ -368,11 +377,11 @@ def memories_of(result: Result) -> tuple[Memory, ...]:
     A history shows none, because its texts are earlier ones.
     """
     match result:
-        case Found():
+        case SearchResult():
             return tuple(hit.memory for hit in result.hits)
-        case Listed():
+        case ListResult():
             return result.memories
-        case Got() if result.memory is not None:
+        case GetResult() if result.memory is not None:
             return (result.memory,)
         case _:
             return ()
@@ -385,21 +394,21 @@ def without_store_numbers(result: Result) -> Result:
     others wrote in between. No request needs one.
     """
     match result:
-        case Written():
-            return Written(items=tuple(_unnumbered_item(item) for item in result.items))
-        case Found():
+        case WriteResult():
+            return WriteResult(items=tuple(_unnumbered_item(item) for item in result.items))
+        case SearchResult():
             hits = (replace(hit, memory=_unnumbered(hit.memory)) for hit in result.hits)
             return replace(result, hits=tuple(hits))
-        case Listed():
+        case ListResult():
             memories = tuple(map(_unnumbered, result.memories))
             return replace(result, memories=memories)
-        case Got():
+        case GetResult():
             memory = result.memory
-            return result if memory is None else Got(memory=_unnumbered(memory))
-        case History():
+            return result if memory is None else GetResult(memory=_unnumbered(memory))
+        case HistoryResult():
             entries = tuple(replace(entry, version=0, leaf_index=-1) for entry in result.entries)
             return replace(result, entries=entries)
-        case Entities() | Identity() | Noted():
+        case EntitiesResult() | IdentityResult() | FeedbackResult():
             return result
 
 
@@ -426,7 +435,7 @@ class EarlierText(msgspec.Struct, frozen=True, kw_only=True):
 
 def recalls_of(result: Result, tenant: Tenant) -> tuple[Memory | EarlierText, ...]:
     """Every text that an answer brings into a context: live memories, and a history's old texts."""
-    if not isinstance(result, History):
+    if not isinstance(result, HistoryResult):
         return memories_of(result)
     # Only new texts are taken: the text that a step replaced is the new text of the step before it.
     return tuple(
@@ -457,7 +466,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag="refusal"):
     allowed: tuple[str, ...] = ()
 
 
-class Answering(msgspec.Struct, frozen=True, kw_only=True):
+class EncodingContext(msgspec.Struct, frozen=True, kw_only=True):
     """What an encoder may add to the result: ids for correlation, and the time."""
 
     trace_id: str
@@ -490,11 +499,13 @@ class Dialect(Protocol):
         ...
 
     def encode(
-        self, request: HttpRequest, operation: Operation, result: Result, answering: Answering
+        self, request: HttpRequest, operation: Operation, result: Result, answering: EncodingContext
     ) -> HttpReply:
         """Encode a result as an answer in the shape that this dialect's clients expect."""
         ...
 
-    def refuse(self, request: HttpRequest, refusal: Refusal, answering: Answering) -> HttpReply:
+    def refuse(
+        self, request: HttpRequest, refusal: Refusal, answering: EncodingContext
+    ) -> HttpReply:
         """Encode a failure as an answer in the shape that this dialect's clients expect."""
         ...

@@ -8,21 +8,21 @@ import msgspec
 
 from policy.model import HistoryEntry, Memory, Principal, Tenant
 from proxy.seams.operation import (
-    Entities,
-    Found,
+    EntitiesResult,
     GetHistory,
     GetMemory,
-    Got,
-    History,
-    Listed,
+    GetResult,
+    HistoryResult,
     ListEntities,
     ListMemories,
+    ListResult,
     Search,
+    SearchResult,
 )
-from storage.values import Moved
+from storage.values import UpstreamChange
 
 Read: TypeAlias = "Search | ListMemories | GetMemory | GetHistory | ListEntities"
-Shown: TypeAlias = "Found | Listed | Got | History | Entities"
+Shown: TypeAlias = "SearchResult | ListResult | GetResult | HistoryResult | EntitiesResult"
 
 
 class ReadAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class ReadAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     `name` is the read's `gen_ai.operation.name`, `count` the number of records that it returns. A
     search also has the unit vector of its question, the ordinals nearest to that vector
-    (`storage.values.Searched`), and the store's version. `left_out` are memories that the read
+    (`storage.values.SearchAnswer`), and the store's version. `left_out` are memories that the read
     found and may not show (`ScreensRead.left_out`).
     """
 
@@ -72,7 +72,7 @@ class ScreensRows(Protocol):
         """A value that is another one after each change of what the tenant's reads may show."""
         ...
 
-    def failed_by(self, moved: Moved, tenant: Tenant) -> tuple[str, ...]:
+    def failed_by(self, moved: UpstreamChange, tenant: Tenant) -> tuple[str, ...]:
         """The rules by which the answers of a server may not show a live memory; () if they may."""
         ...
 

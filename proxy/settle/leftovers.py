@@ -14,7 +14,7 @@ from policy.model import CandidateId
 from proxy.seams.backend import Backend, Reply
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Forwarded, Unsettled
-from proxy.settle.forwarding import Forwarding
+from proxy.settle.forwarder import Forwarder
 
 _LOG: Final = logging.getLogger("mnemogate.settle")
 # An item whose outcome a read could not tell is looked up again after this many rounds, then after
@@ -27,7 +27,7 @@ _REPLIES_MAX: Final = 16
 class Leftovers(Generic[Reply]):
     """Sends and looks up items left over on one connection to a server. Event loop only."""
 
-    def __init__(self, forwarding: Forwarding, backend: Backend[Reply], turn: asyncio.Lock) -> None:
+    def __init__(self, forwarding: Forwarder, backend: Backend[Reply], turn: asyncio.Lock) -> None:
         """`turn` is shared by all connections to that server: only one works at a time."""
         self._forwarding = forwarding
         self._backend = backend

@@ -27,11 +27,11 @@ from proxy.transport.crowd import Crowd
 from proxy.transport.exchange import Departure
 from proxy.transport.fixed_answers import FULL, INTERNAL, LATE, MALFORMED
 from proxy.transport.peers import peer_of
-from proxy.transport.request import Received
-from proxy.transport.spoken import Spoken
+from proxy.transport.request import ReceivedRequest
+from proxy.transport.response_writer import ResponseWriter
 
 # Answers one request. A None as answer says that the request failed and nothing was sent.
-Answers = Callable[[Received], Awaitable[web.StreamResponse | None]]
+Answers = Callable[[ReceivedRequest], Awaitable[web.StreamResponse | None]]
 
 
 AIOHTTP_FROM: Final = "3.14.4"
@@ -143,7 +143,7 @@ class Connection(asyncio.BufferedProtocol):
         self._inner_paused = False
         self._stopped = False  # whether reading from the peer's socket is paused
         self._at = _At.HEAD
-        self._request: Received | None = None
+        self._request: ReceivedRequest | None = None
         self._speaking = False
         self._held = bytearray()
         self._last = b""  # the last bytes of this head, to find its empty line across reads
@@ -257,7 +257,7 @@ class Connection(asyncio.BufferedProtocol):
         When this returns, the answer was sent, or the connection is closing.
         """
         self._stop_clock()
-        received = Received(request, self)
+        received = ReceivedRequest(request, self)
         self._request = received
         self._raw, self._last, self._chunks = 0, b"", Chunks()
         self._excused = False
@@ -403,7 +403,7 @@ class Connection(asyncio.BufferedProtocol):
             self._at = _At.PARSED
         self._feed(part)
 
-    def _feed_body(self, request: Received) -> None:
+    def _feed_body(self, request: ReceivedRequest) -> None:
         try:
             if request.length is None:
                 part = self._take(self._chunks.through(bytes(self._held)))
@@ -443,7 +443,7 @@ class Connection(asyncio.BufferedProtocol):
             # and stays silent costs neither.
             self._server = _server(self._handle, self._limits)
             self._inner = self._server()
-            self._inner.connection_made(Spoken(self._transport, self))
+            self._inner.connection_made(ResponseWriter(self._transport, self))
         if self._inner is not None:
             self._inner.data_received(part)
 

@@ -11,7 +11,7 @@ import msgspec
 from policy.model import Principal
 from proxy.seams.access import Access
 from proxy.seams.faults import Unauthenticated
-from proxy.seams.operation import Answering, HttpReply, HttpRequest
+from proxy.seams.operation import EncodingContext, HttpReply, HttpRequest
 from proxy.transport.auth import Peer
 from telemetry.events import TraceContext
 
@@ -49,7 +49,7 @@ class Departure:
             one()
 
 
-class Welcome:
+class AnswerDeadline:
     """Tells how long a request's answer is wanted: until its peer leaves or its credential ends.
 
     Used as a context around the whole request, up to the last piece of the answer. Event loop only.
@@ -108,11 +108,11 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     head: HttpRequest
     peer: Peer
     trace: TraceContext
-    answering: Answering
+    answering: EncodingContext
     # Returns the body, of at most so many bytes, if the sender's credential is still valid.
     read_up_to: Callable[[int], Awaitable[bytes]]
     body_bytes_max: int
-    welcome: Welcome
+    welcome: AnswerDeadline
     # A front calls it once the credential is checked, before it reads the body: the request and its
     # connection then count for this principal. Raises `Busy` if the principal has too many
     # requests.
@@ -150,7 +150,7 @@ class Pieces(Protocol):
         ...
 
 
-class Answered(msgspec.Struct, frozen=True, kw_only=True):
+class AnsweredReply(msgspec.Struct, frozen=True, kw_only=True):
     """A reply, with the facts about it that telemetry may have.
 
     `route` is the template of the request's route, never the path that was sent.
@@ -173,8 +173,8 @@ class Front(Protocol):
     """Answers every request of one listener, failures included."""
 
     name: str  # One of "data", "admin" and "health".
-    routes: frozenset[str]  # all values that `Answered.route` may have
+    routes: frozenset[str]  # all values that `AnsweredReply.route` may have
 
-    async def answer(self, incoming: Incoming) -> Answered:
+    async def answer(self, incoming: Incoming) -> AnsweredReply:
         """Answer one request, failures included; raises nothing."""
         ...

@@ -19,7 +19,7 @@ from proxy.dialects.strict_json.strict import check_text
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import HttpRequest
 from proxy.settings.load import Limits
-from proxy.transport.request import Received
+from proxy.transport.request import ReceivedRequest
 from proxy.transport.stop import Stop
 
 TARGET_LEN_MAX: Final = 4_096
@@ -89,7 +89,7 @@ class HostRules(msgspec.Struct, frozen=True, kw_only=True):
             raise MalformedRequest("origin: pages may not send requests here", status=403)
 
 
-def head_of(request: Received) -> HttpRequest:
+def head_of(request: ReceivedRequest) -> HttpRequest:
     """Method, path, query and headers of a request, its body still unread.
 
     Raises:
@@ -107,7 +107,7 @@ def head_of(request: Received) -> HttpRequest:
 
 
 def ask_for_body(
-    request: Received, head: HttpRequest, bytes_max: int, continue_: Callable[[], None]
+    request: ReceivedRequest, head: HttpRequest, bytes_max: int, continue_: Callable[[], None]
 ) -> None:
     """Begin to accept the body; a small one has arrived with the head, and is there at once.
 
@@ -126,7 +126,7 @@ def ask_for_body(
     request.connection.open_body()
 
 
-async def body_of(request: Received, limits: Limits) -> bytes:
+async def body_of(request: ReceivedRequest, limits: Limits) -> bytes:
     """The whole body that was asked for, within size and time.
 
     Raises:
@@ -148,7 +148,7 @@ async def body_of(request: Received, limits: Limits) -> bytes:
     return received
 
 
-async def _arriving(request: Received, limits: Limits) -> bytes:
+async def _arriving(request: ReceivedRequest, limits: Limits) -> bytes:
     connection = request.connection
     received: list[bytes] = []
     size = 0
@@ -172,7 +172,7 @@ async def _arriving(request: Received, limits: Limits) -> bytes:
     return b"".join(received)
 
 
-def check_behind(request: Received) -> None:
+def check_behind(request: ReceivedRequest) -> None:
     """Refuse a request whose following bytes cannot be another request.
 
     Raises:

@@ -16,19 +16,19 @@ import msgspec
 from aiohttp import web
 
 from policy.model import Principal
+from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, Unauthenticated
-from proxy.seams.operation import Answering, HttpReply, HttpRequest
-from proxy.seams.surroundings import Surroundings
+from proxy.seams.operation import EncodingContext, HttpReply, HttpRequest
 from proxy.settings.load import Address, Limits, Tls
 from proxy.transport.connection import READ_BYTES_MAX, Connection, Terms
 from proxy.transport.crowd import BURST, Crowd, RequestTurn, Turns
-from proxy.transport.exchange import REFUSED_ROUTE, Answered, Front, Incoming, Welcome
+from proxy.transport.exchange import REFUSED_ROUTE, AnswerDeadline, AnsweredReply, Front, Incoming
 from proxy.transport.fixed_answers import CONTINUE
 from proxy.transport.head import HostRules, ask_for_body, body_of, check_behind, head_of
-from proxy.transport.request import Received, response_of, stream_of
+from proxy.transport.request import ReceivedRequest, response_of, stream_of
 from proxy.transport.responses import Failure, attempt, problem, refusal_for, refuse
 from proxy.transport.stop import Stop
-from proxy.transport.streaming import Streams
+from proxy.transport.streamed_answers import StreamedAnswers
 from telemetry import propagation
 from telemetry.events import RequestServed, TraceContext
 
@@ -73,7 +73,7 @@ class Listener:
         *,
         limits: Limits,
         rules: HostRules,
-        surroundings: Surroundings,
+        surroundings: Environment,
         halt: Callable[[], None],
         headers: tuple[tuple[str, str], ...] = (),
     ) -> None:
@@ -86,7 +86,7 @@ class Listener:
         self._traces = surroundings.traces
         self._halt = halt
         self._in_flight = 0
-        self._streams = Streams(halt)
+        self._streams = StreamedAnswers(halt)
         self._sockets: list[asyncio.Server] = []
         self._unix_paths: list[Path] = []
         self._closing = False
@@ -179,7 +179,7 @@ class Listener:
         """Requests that are being answered now."""
         return self._in_flight
 
-    async def _answers(self, request: Received) -> web.StreamResponse | None:
+    async def _answers(self, request: ReceivedRequest) -> web.StreamResponse | None:
         turn = RequestTurn(self._turns)
         self._in_flight += 1
         try:
@@ -193,20 +193,20 @@ class Listener:
             await request.send(done)
         return done
 
-    async def _served(self, request: Received, turn: RequestTurn) -> web.StreamResponse:
+    async def _served(self, request: ReceivedRequest, turn: RequestTurn) -> web.StreamResponse:
         """Have the front answer a request.
 
         An answer in pieces has been sent when this returns, a whole one has not.
         """
-        with Welcome(request.connection.departure) as welcome:
+        with AnswerDeadline(request.connection.departure) as welcome:
             return await self._welcomed(request, turn, welcome)
 
     async def _welcomed(
-        self, request: Received, turn: RequestTurn, welcome: Welcome
+        self, request: ReceivedRequest, turn: RequestTurn, welcome: AnswerDeadline
     ) -> web.StreamResponse:
         started_ns = self._out.clock_ns()
         trace = self._trace(request)
-        answering = Answering(
+        answering = EncodingContext(
             trace_id=trace.trace_id,
             now_ms=started_ns // 1_000_000,
             request_id=self._request_id(request),
@@ -214,7 +214,7 @@ class Listener:
         answered = await self._answer(request, trace, answering, turn, welcome=welcome)
         if self._unread_are_too_many(answered, request.connection.principal):
             busy = refuse(503, "busy: too many answers wait to be read", retry_after_s=1)
-            answered = Answered(reply=problem(busy, answering), route=answered.route)
+            answered = AnsweredReply(reply=problem(busy, answering), route=answered.route)
         self._out.record(
             RequestServed(
                 context=trace,
@@ -241,7 +241,7 @@ class Listener:
         await self._streams.send(request, response, answered.pieces, welcome.gone)
         return response
 
-    def _unread_are_too_many(self, answered: Answered, principal: str | None) -> bool:
+    def _unread_are_too_many(self, answered: AnsweredReply, principal: str | None) -> bool:
         """Whether the bytes that peers left unread are too many for one more large answer.
 
         A peer that asks for whole pages and reads none of them would fill the memory. An answer to
@@ -260,16 +260,16 @@ class Listener:
 
     async def _answer(
         self,
-        request: Received,
+        request: ReceivedRequest,
         trace: TraceContext,
-        answering: Answering,
+        answering: EncodingContext,
         turn: RequestTurn,
         *,
-        welcome: Welcome,
-    ) -> Answered:
+        welcome: AnswerDeadline,
+    ) -> AnsweredReply:
         head = await attempt(self._checked(request, turn), self._halt)
         if isinstance(head, Failure):
-            return Answered(
+            return AnsweredReply(
                 reply=problem(head.refusal, answering),
                 route=REFUSED_ROUTE,
                 error_type=head.error_type,
@@ -306,11 +306,11 @@ class Listener:
         if answered.pieces is not None:
             await attempt(answered.pieces.aclose(), self._halt)
         ended = refusal_for(Unauthenticated())
-        return Answered(
+        return AnsweredReply(
             reply=problem(ended, answering), route=answered.route, principal=answered.principal
         )
 
-    async def _checked(self, request: Received, turn: RequestTurn) -> HttpRequest:
+    async def _checked(self, request: ReceivedRequest, turn: RequestTurn) -> HttpRequest:
         head = head_of(request)
         self._rules.check(head.headers)
         if request.content.is_eof():
@@ -318,16 +318,18 @@ class Listener:
             turn.whole()
         return head
 
-    def _trace(self, request: Received) -> TraceContext:
+    def _trace(self, request: ReceivedRequest) -> TraceContext:
         return self._traces.accept(request.headers.getall("traceparent", []))
 
-    def _request_id(self, request: Received) -> str:
+    def _request_id(self, request: ReceivedRequest) -> str:
         """The peer's request id if it is plain hex, else a new one."""
         given = request.headers.get("X-Request-ID", "")
         return given if _REQUEST_ID.fullmatch(given) else self._out.random_hex(16)
 
 
-async def _while_welcome(welcome: Welcome, work: Awaitable[bytes], stop: Stop | None) -> bytes:
+async def _while_welcome(
+    welcome: AnswerDeadline, work: Awaitable[bytes], stop: Stop | None
+) -> bytes:
     """Read the body, unless its sender's credential ends first.
 
     Raises:
@@ -353,7 +355,7 @@ async def _while_welcome(welcome: Welcome, work: Awaitable[bytes], stop: Stop | 
 def _headers(
     reply: HttpReply,
     trace: TraceContext,
-    answering: Answering,
+    answering: EncodingContext,
     always: tuple[tuple[str, str], ...],
 ) -> dict[str, str]:
     headers = {

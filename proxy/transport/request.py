@@ -50,7 +50,7 @@ class Connects(Protocol):
         ...
 
 
-class Received:
+class ReceivedRequest:
     """A request with a parsed head; its body is read on demand. Event loop only."""
 
     __slots__ = (

@@ -36,18 +36,18 @@ CLEAN_MAX: Final = 32_768
 _NO_LIMIT: Final = 1 << 62
 
 
-class Withdrawn(NamedTuple):
+class HiddenVersion(NamedTuple):
     """One version of a memory that somebody hides: the candidate that brought it, and its class."""
 
     candidate_id: str
     memory_class: MemoryClass
 
 
-class Convicted:
+class ConvictedSentences:
     """The sentences of one tenant's convicted memories that nothing shows. Event loop only."""
 
     def __init__(
-        self, pieces: dict[Piece, Withdrawn], refused: frozenset[Piece] = frozenset()
+        self, pieces: dict[Piece, HiddenVersion], refused: frozenset[Piece] = frozenset()
     ) -> None:
         """`refused` are the pieces that no unproven candidate may repeat."""
         self._pieces = pieces
@@ -68,7 +68,7 @@ class Convicted:
         found = (pieces_in(text, self._refused_counts) for text in said_by(candidate))
         return not self._refused.isdisjoint(chain.from_iterable(found))
 
-    def spared(self, text: str, instead: Callable[[Withdrawn], str]) -> str:
+    def spared(self, text: str, instead: Callable[[HiddenVersion], str]) -> str:
         """A text with a notice in place of each sentence; the same object if it has none."""
         name = digest_of(text)
         if name in self._clean:
@@ -82,11 +82,11 @@ class Convicted:
             self._clean.add(name)
         return left
 
-    def _first(self, text: str) -> Withdrawn | None:
+    def _first(self, text: str) -> HiddenVersion | None:
         found = (self._pieces.get(one) for one in pieces_in(text, self._counts))
         return next((one for one in found if one is not None), None)
 
-    def _less(self, text: str, instead: Callable[[Withdrawn], str]) -> str:
+    def _less(self, text: str, instead: Callable[[HiddenVersion], str]) -> str:
         for runs in runs_of(text):
             gone = [
                 (span, instead(found))
@@ -101,7 +101,7 @@ class Convicted:
         return ""
 
 
-NOTHING: Final = Convicted({})
+NOTHING: Final = ConvictedSentences({})
 
 
 class _Wanted(NamedTuple):
@@ -109,7 +109,7 @@ class _Wanted(NamedTuple):
 
     until: int
     # None for a memory that was purged.
-    withdrawn: Withdrawn | None
+    withdrawn: HiddenVersion | None
 
 
 class _OfTenant(msgspec.Struct):
@@ -121,7 +121,7 @@ class _OfTenant(msgspec.Struct):
     # By the ordinals of live rows: their ages, and which of the wanted sentences they have.
     showing: dict[int, tuple[int, frozenset[Piece]]] = {}
     seen: object = None
-    convicted: Convicted = NOTHING
+    convicted: ConvictedSentences = NOTHING
     opened: frozenset[Piece] = frozenset()
 
 
@@ -135,7 +135,7 @@ class Convictions:
         self._known: dict[Tenant, _OfTenant] = {}
         self._reading = Lock()
 
-    async def of(self, tenant: Tenant) -> Convicted:
+    async def of(self, tenant: Tenant) -> ConvictedSentences:
         """The convicted sentences of a tenant; the same object while they are the same.
 
         Raises:
@@ -153,7 +153,7 @@ class Convictions:
             return False
         return not known.wanted or known.leaf_count == self._reader.status().leaf_count
 
-    def _read(self, tenant: Tenant) -> Convicted:
+    def _read(self, tenant: Tenant) -> ConvictedSentences:
         with self._reading:
             known = self._known.setdefault(tenant, _OfTenant())
             # The counts are read before what they count: a change in between is read again.
@@ -174,7 +174,7 @@ class Convictions:
             if one.rule_ids:
                 texts = self._rules.convicting(tenant, texts, one.rule_ids)
             call = call_of(one.candidate)
-            withdrawn = Withdrawn(one.candidate_id, one.memory_class)
+            withdrawn = HiddenVersion(one.candidate_id, one.memory_class)
             pieces = hidden_pieces(texts, "" if call is None else call.key, one.ordinal)
             for piece, until in pieces.items():
                 if until != EVER and (piece not in wanted or wanted[piece].until > until):
@@ -205,10 +205,10 @@ class Convictions:
             known.convicted = _convicted(known)
 
 
-def _convicted(known: _OfTenant) -> Convicted:
+def _convicted(known: _OfTenant) -> ConvictedSentences:
     hidden = {piece: one for piece, one in known.wanted.items() if piece not in known.opened}
     leaving = {piece: one.withdrawn for piece, one in hidden.items() if one.withdrawn is not None}
-    return Convicted(leaving, frozenset(hidden))
+    return ConvictedSentences(leaving, frozenset(hidden))
 
 
 def said_by(candidate: Candidate) -> tuple[str, ...]:

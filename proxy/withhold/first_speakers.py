@@ -13,12 +13,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from policy.withheld.words import packed, unpacked
-from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said, Turn, Voice, Where
-from proxy.dialects.model.withheld import Leave
+from proxy.dialects.model.transcript import (
+    ContextText,
+    ModelReply,
+    ModelRequest,
+    Turn,
+    Voice,
+    Where,
+)
+from proxy.dialects.model.withheld import LeftUnchanged
 from proxy.seams.by_identity import ByIdentity, ByPast, past_of
 from proxy.seams.slices import RunsAside
-from proxy.withhold.state import Spoke, put
-from proxy.withhold.voices import HostSentence, Listener, TurnWords, UserString
+from proxy.withhold.state import FirstSpeakerRecord, put
+from proxy.withhold.voices import HostSentence, SentencePrinter, TurnWords, UserString
 
 Refused = Callable[[Sequence[str]], frozenset[int]]
 
@@ -34,7 +41,7 @@ TEXTS_MAX: Final = 4_096
 """System texts and descriptions of tools that are not cut into sentences again."""
 
 
-class Unread(NamedTuple):
+class UncutParts(NamedTuple):
     """The parts of a request that were not cut into sentences yet."""
 
     turns: tuple[Turn, ...]
@@ -46,16 +53,16 @@ class Unread(NamedTuple):
         said = sum(len(one.text) for turn in self.turns for one in turn.said)
         return said + sum(map(len, self.texts))
 
-    def read(self, listener: Listener) -> Unheard:
+    def read(self, listener: SentencePrinter) -> UnnotedWords:
         """The words of these parts. Pure; any thread."""
         turns = zip(self.turns, map(listener.turn, self.turns), strict=True)
-        return Unheard(
+        return UnnotedWords(
             {id(turn): words for turn, words in turns},
             dict(zip(self.texts, map(listener.host, self.texts), strict=True)),
         )
 
 
-class Unheard(NamedTuple):
+class UnnotedWords(NamedTuple):
     """The words of the parts of a request that were not noted yet: turns by identity, texts."""
 
     turns: dict[int, TurnWords]
@@ -65,7 +72,7 @@ class Unheard(NamedTuple):
 class FirstSpeakers:
     """The first speakers of one principal's sentences. Event loop only."""
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: SentencePrinter) -> None:
         self._listener = listener
         # Whether any sentence was forgotten.
         self.forgot = False
@@ -77,7 +84,7 @@ class FirstSpeakers:
         self._texts: OrderedDict[int, tuple[HostSentence, ...]] = OrderedDict()
         self._served: OrderedDict[int, None] = OrderedDict()
 
-    def restore(self, record: Spoke) -> None:
+    def restore(self, record: FirstSpeakerRecord) -> None:
         """Restore sentences from a record."""
         for one, mark in zip(unpacked(record.prints), record.marks, strict=True):
             self._note(one, mark)
@@ -126,18 +133,18 @@ class FirstSpeakers:
                 put(self._served, name, None)
         return fresh
 
-    def unread(self, request: ModelRequest) -> Unread:
+    def unread(self, request: ModelRequest) -> UncutParts:
         """The parts of a request that were not cut into sentences yet."""
         heard, _ = self._pasts.longest(request.turns, ())
         fresh = request.turns[heard:]
         turns = zip(fresh, self._turns.each(fresh), strict=True)
         texts = (said.text for said in _beside(request))
-        return Unread(
+        return UncutParts(
             tuple(turn for turn, words in turns if words is None),
             tuple(text for text in texts if self._listener.print(text) not in self._texts),
         )
 
-    def hear(self, request: ModelRequest, fresh: Unheard, refused: Refused) -> RequestWords:
+    def hear(self, request: ModelRequest, fresh: UnnotedWords, refused: Refused) -> RequestWords:
         """Note the words of a request; `fresh` are those of its unread parts.
 
         Texts above the turns count as said before the turns of a new conversation, and after the
@@ -249,7 +256,10 @@ class AllSpeakers:
     """The first speakers of all principals. Event loop only."""
 
     def __init__(
-        self, listener: Listener, pace: RunsAside, keep: Callable[[list[Spoke]], Durable]
+        self,
+        listener: SentencePrinter,
+        pace: RunsAside,
+        keep: Callable[[list[FirstSpeakerRecord]], Durable],
     ) -> None:
         """`keep` queues records at once."""
         self._listener = listener
@@ -270,21 +280,21 @@ class AllSpeakers:
         self._of.move_to_end(principal)
         return found
 
-    def restore(self, record: Spoke) -> None:
+    def restore(self, record: FirstSpeakerRecord) -> None:
         """Restore sentences from a record."""
         self.of(record.principal).restore(record)
 
-    def records(self) -> Iterator[Spoke]:
+    def records(self) -> Iterator[FirstSpeakerRecord]:
         """The records from which all of this can be rebuilt."""
         for principal in self._gone:
-            yield Spoke(principal, b"", b"")
+            yield FirstSpeakerRecord(principal, b"", b"")
         for principal, one in self._of.items():
-            yield Spoke(principal, *one.everything())
+            yield FirstSpeakerRecord(principal, *one.everything())
 
-    def take(self, principal: str) -> list[Spoke]:
+    def take(self, principal: str) -> list[FirstSpeakerRecord]:
         """The records of what was noted of a principal since the last call of this method."""
         fresh = self.of(principal).take()
-        return [] if fresh is None else [Spoke(principal, *fresh)]
+        return [] if fresh is None else [FirstSpeakerRecord(principal, *fresh)]
 
     async def entered(
         self, principal: str, request: ModelRequest, refused: Refused
@@ -363,7 +373,7 @@ class RequestWords:
             stretches, _ = self._speakers.own(host)
             yield from (said.text[start:end] for start, end in stretches)
 
-    def leave(self, clean: frozenset[int] = frozenset()) -> Leave:
+    def leave(self, clean: frozenset[int] = frozenset()) -> LeftUnchanged:
         """The strings that withholding leaves unchanged; turns in `clean` need no search."""
         typed: dict[Where, tuple[tuple[int, int], ...]] = {}
         trusted: list[Where] = []
@@ -384,7 +394,7 @@ class RequestWords:
             elif spans:
                 typed[place] = tuple(spans)
         stands = tuple(dict.fromkeys(self.hosts()))
-        return Leave(typed=typed, trusted=frozenset(trusted), stands=stands, clean=clean)
+        return LeftUnchanged(typed=typed, trusted=frozenset(trusted), stands=stands, clean=clean)
 
     def typed(self) -> Iterator[str]:
         """What the person says in her turns, outside of tags."""
@@ -392,13 +402,13 @@ class RequestWords:
             if user is not None and not self._speakers.sums_up(user):
                 yield from (said.text[start:end] for start, end in user.hers)
 
-    def _own_above(self) -> Iterator[tuple[Said, tuple[list[tuple[int, int]], bool]]]:
+    def _own_above(self) -> Iterator[tuple[ContextText, tuple[list[tuple[int, int]], bool]]]:
         for said, parts in zip(_beside(self._request), self._above, strict=True):
             yield said, self._speakers.own(parts)
 
     def _strings(
         self,
-    ) -> Iterator[tuple[int, Where, Said, UserString | None, tuple[HostSentence, ...]]]:
+    ) -> Iterator[tuple[int, Where, ContextText, UserString | None, tuple[HostSentence, ...]]]:
         prefix = self._request.prefix
         for at, (turn, words) in enumerate(zip(self._request.turns, self._turns, strict=True)):
             for said, user, host in zip(turn.said, words.users, words.hosts, strict=True):
@@ -407,7 +417,7 @@ class RequestWords:
                     yield at, (*prefix, at, *said.where) if prefix else said.where, said, user, host
 
 
-def _beside(request: ModelRequest) -> list[Said]:
+def _beside(request: ModelRequest) -> list[ContextText]:
     """The host's texts beside the turns: system texts and the descriptions of tools."""
     return [*request.system, *(said for _, texts in request.catalogue for said in texts)]
 

@@ -8,13 +8,13 @@ from typing import Final
 
 from policy.model import Memory
 from policy.verdict import Reason
-from policy.withheld.matching import StoredText
-from policy.withheld.words import Printer, prints_of
-from proxy.dialects.model.withheld import Leave, sieved_body
+from policy.withheld.refused_texts import StoredText
+from policy.withheld.words import WordHasher, prints_of
+from proxy.dialects.model.withheld import LeftUnchanged, sieved_body
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.seams.observations import WITHDRAWN
-from proxy.withhold.asking import Asking
-from proxy.withhold.state import Kept, Told
+from proxy.withhold.request_withholding import RequestWithholding
+from proxy.withhold.state import NoticeParts, WithheldTexts
 from proxy.withhold.texts import strings_of
 from proxy.withhold.withholding import WITHHOLD
 
@@ -24,7 +24,7 @@ _KEY_LEN: Final = 32
 def without(
     body: dict[str, Json],
     api: str,
-    leave: Leave,
+    leave: LeftUnchanged,
     *,
     out: Sequence[Memory],
     present: Sequence[Memory],
@@ -34,9 +34,9 @@ def without(
     It is what withholding makes of the next request once the memories are hidden; `leave` tells
     what it leaves unchanged. Nothing is remembered of it. Any thread; it may take milliseconds.
     """
-    printer, kept = Printer(secrets.token_bytes(_KEY_LEN)), Kept("")
+    printer, kept = WordHasher(secrets.token_bytes(_KEY_LEN)), WithheldTexts("")
     for one in out:
-        told = Told(WITHDRAWN, Reason.GATE_UNAVAILABLE, one.memory_class)
+        told = NoticeParts(WITHDRAWN, Reason.GATE_UNAVAILABLE, one.memory_class)
         prints = prints_of(printer, (one.text,), strings_of(one.metadata_json))
         kept.withdraw(one.memory_id, told, prints)
     for one in present:
@@ -45,4 +45,4 @@ def without(
             kept.withheld.show(printer.numbers(text), stored)
     for text in leave.stands:
         kept.withheld.open(printer.numbers(text))
-    return WITHHOLD.get(api, sieved_body)(body, leave, Asking(kept, printer))
+    return WITHHOLD.get(api, sieved_body)(body, leave, RequestWithholding(kept, printer))

@@ -14,8 +14,8 @@ import msgspec
 
 from policy.model import MemoryClass
 from policy.verdict import Reason
-from policy.withheld.matching import Terms, Withheld
-from policy.withheld.words import Print
+from policy.withheld.refused_texts import RefusedTexts, Terms
+from policy.withheld.words import WordPrint
 from proxy.withhold.convictions import NOTHING
 
 STUCK_MAX: Final = 50_000
@@ -37,7 +37,7 @@ _Name = TypeVar("_Name")
 _Value = TypeVar("_Value")
 
 
-class Told(msgspec.Struct, frozen=True, array_like=True):
+class NoticeParts(msgspec.Struct, frozen=True, array_like=True):
     """The parts of the notice that an agent gets in place of a refused text."""
 
     decision: str
@@ -48,11 +48,11 @@ class Told(msgspec.Struct, frozen=True, array_like=True):
 class Ruling(NamedTuple):
     """The last verdict on a candidate, and the store's version after it."""
 
-    told: Told
+    told: NoticeParts
     version: int
 
 
-class Begun(msgspec.Struct, frozen=True, array_like=True):
+class UndecidedRecord(msgspec.Struct, frozen=True, array_like=True):
     """The record of a candidate that is not decided yet, with the hashes of its words."""
 
     principal: str
@@ -64,7 +64,7 @@ class Begun(msgspec.Struct, frozen=True, array_like=True):
     tenant: str
 
 
-class Refused(msgspec.Struct, frozen=True, array_like=True):
+class RefusedRecord(msgspec.Struct, frozen=True, array_like=True):
     """The record that a candidate was refused, or will never be decided.
 
     `version` is the store's at that time.
@@ -72,11 +72,11 @@ class Refused(msgspec.Struct, frozen=True, array_like=True):
 
     principal: str
     candidate_id: str
-    told: Told
+    told: NoticeParts
     version: int = 0
 
 
-class Waits(msgspec.Struct, frozen=True, array_like=True):
+class HeldRecord(msgspec.Struct, frozen=True, array_like=True):
     """The record that a candidate waits for a person.
 
     If it is flagged, the model's own words are searched for it.
@@ -84,18 +84,18 @@ class Waits(msgspec.Struct, frozen=True, array_like=True):
 
     principal: str
     candidate_id: str
-    told: Told | None = None
+    told: NoticeParts | None = None
     version: int = 0
 
 
-class Cleared(msgspec.Struct, frozen=True, array_like=True):
+class ClearedRecord(msgspec.Struct, frozen=True, array_like=True):
     """The record that a candidate's texts are not withheld: admitted, forgiven, or never judged."""
 
     principal: str
     candidate_id: str
 
 
-class Stuck(msgspec.Struct, frozen=True, array_like=True):
+class WithheldRecord(msgspec.Struct, frozen=True, array_like=True):
     """The record that a result (by its call), a text or a signed block stays withheld.
 
     It stays withheld even when the hashes of the refused text are dropped.
@@ -104,13 +104,13 @@ class Stuck(msgspec.Struct, frozen=True, array_like=True):
     principal: str
     kind: int
     name: bytes
-    told: Told
+    told: NoticeParts
     key_of: str = ""  # the candidate whose text was found
     parts: tuple[int, ...] = ()  # the numbers of the withheld sentences or lines
     session: str = ""  # the only conversation in which this is withheld; "" stands for all
 
 
-class Spoke(msgspec.Struct, frozen=True, array_like=True):
+class FirstSpeakerRecord(msgspec.Struct, frozen=True, array_like=True):
     """The record of sentences, with the mark of the first speaker of each."""
 
     principal: str
@@ -118,26 +118,26 @@ class Spoke(msgspec.Struct, frozen=True, array_like=True):
     marks: bytes
 
 
-Record = Begun | Refused | Waits | Cleared | Stuck
-TAGS: Final[dict[int, type[Record | Spoke]]] = {
-    64: Begun,
-    65: Refused,
-    66: Waits,
-    67: Cleared,
-    68: Stuck,
-    69: Spoke,
+Record = UndecidedRecord | RefusedRecord | HeldRecord | ClearedRecord | WithheldRecord
+TAGS: Final[dict[int, type[Record | FirstSpeakerRecord]]] = {
+    64: UndecidedRecord,
+    65: RefusedRecord,
+    66: HeldRecord,
+    67: ClearedRecord,
+    68: WithheldRecord,
+    69: FirstSpeakerRecord,
 }
 _TAG_OF: Final = {kind: bytes([tag]) for tag, kind in TAGS.items()}
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODERS: Final = {tag: msgspec.msgpack.Decoder(kind) for tag, kind in TAGS.items()}
 
 
-def encode(record: Record | Spoke) -> bytes:
+def encode(record: Record | FirstSpeakerRecord) -> bytes:
     """Encode a record of this component as bytes."""
     return _TAG_OF[type(record)] + _ENCODER.encode(record)
 
 
-def decode(data: bytes) -> Record | Spoke | None:
+def decode(data: bytes) -> Record | FirstSpeakerRecord | None:
     """The record of these bytes; None for the bytes of another component's record.
 
     Raises:
@@ -147,24 +147,24 @@ def decode(data: bytes) -> Record | Spoke | None:
     return None if decoder is None else decoder.decode(data[1:])
 
 
-class Entry(NamedTuple):
+class WithheldEntry(NamedTuple):
     """A text or a result that was withheld once, and the candidate whose text it repeats."""
 
     key: int | None
-    told: Told
+    told: NoticeParts
     candidate_id: str
     parts: tuple[int, ...] = ()
     session: str = ""
 
 
 class _Refusal(NamedTuple):
-    begun: Begun
-    told: Told
+    begun: UndecidedRecord
+    told: NoticeParts
     keys: tuple[int, ...]
     version: int
 
 
-class Kept:
+class WithheldTexts:
     """The withheld texts of one principal. Event loop only.
 
     All changes of what was refused go through `apply`. The store knows what was convicted, so no
@@ -173,16 +173,16 @@ class Kept:
 
     def __init__(self, principal: str) -> None:
         self.principal = principal
-        self.withheld = Withheld()
-        self.told: dict[int, Told] = {}
-        self.pending: dict[str, Begun] = {}
-        self.waiting: dict[str, Begun] = {}
+        self.withheld = RefusedTexts()
+        self.told: dict[int, NoticeParts] = {}
+        self.pending: dict[str, UndecidedRecord] = {}
+        self.waiting: dict[str, UndecidedRecord] = {}
         self._held: dict[str, _Refusal] = {}
         self._refused: dict[str, _Refusal] = {}
         self._of_key: dict[int, str] = {}
-        self.results: OrderedDict[bytes, Entry] = OrderedDict()
-        self.texts: OrderedDict[bytes, Entry] = OrderedDict()
-        self.blocks: OrderedDict[bytes, Told] = OrderedDict()
+        self.results: OrderedDict[bytes, WithheldEntry] = OrderedDict()
+        self.texts: OrderedDict[bytes, WithheldEntry] = OrderedDict()
+        self.blocks: OrderedDict[bytes, NoticeParts] = OrderedDict()
         # How many texts were withheld at one place, such as one result, so far.
         self.stuck_count = 0
         # Texts that were withheld once and may be shown again, by key. A text stays here until it
@@ -199,57 +199,59 @@ class Kept:
     def apply(self, record: Record) -> None:
         """Apply one record. Applying the same record twice changes nothing."""
         match record:
-            case Begun():
+            case UndecidedRecord():
                 if record.candidate_id not in self._refused:
                     self.pending[record.candidate_id] = record
-            case Refused():
+            case RefusedRecord():
                 begun = self._taken(record.candidate_id)
                 if begun is not None:
                     self._refuse(begun, record)
-            case Waits():
+            case HeldRecord():
                 begun = self._taken(record.candidate_id)
                 if begun is not None:
                     self._wait(begun, record)
-            case Cleared():
+            case ClearedRecord():
                 self._taken(record.candidate_id)
                 gone = self._refused.pop(record.candidate_id, None)
                 if gone is not None:
                     self._forgive(gone.keys)
                     self._unstick(record.candidate_id)
-            case Stuck():
+            case WithheldRecord():
                 self._stick(record)
 
-    def _taken(self, candidate_id: str) -> Begun | None:
+    def _taken(self, candidate_id: str) -> UndecidedRecord | None:
         waited = self._held.pop(candidate_id, None)
         if waited is not None:
             self._forgive(waited.keys)
             self._unstick(candidate_id)
         return self.pending.pop(candidate_id, None) or self.waiting.pop(candidate_id, None)
 
-    def _refuse(self, begun: Begun, record: Refused) -> None:
+    def _refuse(self, begun: UndecidedRecord, record: RefusedRecord) -> None:
         keys = self._withhold(begun, record.told, _terms_of(begun, record.told), record.version)
         refusal = _Refusal(begun, record.told, keys, record.version)
         self._refused[begun.candidate_id] = refusal
         if len(self._refused) > STUCK_MAX:
             del self._refused[next(iter(self._refused))]
 
-    def _wait(self, begun: Begun, record: Waits) -> None:
+    def _wait(self, begun: UndecidedRecord, record: HeldRecord) -> None:
         self.waiting[begun.candidate_id] = begun
         if begun.flagged and record.told is not None:
             terms = Terms(flagged=True, held=True)
             keys = self._withhold(begun, record.told, terms, record.version)
             self._held[begun.candidate_id] = _Refusal(begun, record.told, keys, record.version)
 
-    def withdraw(self, candidate_id: str, told: Told, prints: Sequence[Print]) -> None:
+    def withdraw(self, candidate_id: str, told: NoticeParts, prints: Sequence[WordPrint]) -> None:
         """Withhold all that a memory says, for a request that is asked again without it."""
         for key in self.withheld.withdraw(prints, 0):
             self.told.setdefault(key, told)
             self._of_key.setdefault(key, candidate_id)
 
-    def _withhold(self, begun: Begun, told: Told, terms: Terms, version: int) -> tuple[int, ...]:
+    def _withhold(
+        self, begun: UndecidedRecord, told: NoticeParts, terms: Terms, version: int
+    ) -> tuple[int, ...]:
         keys: list[int] = []
         for numbers, whole in begun.prints:
-            printed = Print(numbers, whole)
+            printed = WordPrint(numbers, whole)
             key, gone = self.withheld.refuse(printed, terms, orders=begun.orders, version=version)
             self.told.setdefault(key, told)
             self._of_key.setdefault(key, begun.candidate_id)
@@ -277,14 +279,14 @@ class Kept:
             if key in still and key in self.told:
                 self._of_key[key], self.told[key] = still[key]
 
-    def _stick(self, record: Stuck) -> None:
+    def _stick(self, record: WithheldRecord) -> None:
         self.stuck_count += 1
         if record.kind == BLOCK:
             put(self.blocks, record.name, record.told)
             return
         there = self._refused.get(record.key_of) or self._held.get(record.key_of)
         key = there.keys[0] if there is not None and there.keys else None
-        entry = Entry(key, record.told, record.key_of, record.parts, record.session)
+        entry = WithheldEntry(key, record.told, record.key_of, record.parts, record.session)
         put(self.results if record.kind == RESULT else self.texts, record.name, entry)
 
     def _unstick(self, *candidate_ids: str) -> None:
@@ -307,7 +309,7 @@ class Kept:
             name for name, other in self._refused.items() if prints >= set(other.begun.prints)
         )
 
-    def denied_before(self, released: Begun, version: int) -> tuple[str, ...]:
+    def denied_before(self, released: UndecidedRecord, version: int) -> tuple[str, ...]:
         """The candidates that a person denied before, and that say no more than this one."""
         prints = set(released.prints)
         return tuple(
@@ -331,16 +333,16 @@ class Kept:
             yield begun
             held = self._held.get(begun.candidate_id)
             told, version = (held.told, held.version) if held else (None, 0)
-            yield Waits(self.principal, begun.candidate_id, told, version)
+            yield HeldRecord(self.principal, begun.candidate_id, told, version)
         for candidate_id, one in self._refused.items():
             if any(self.withheld.knows(key) for key in one.keys):
                 yield one.begun
-                yield Refused(self.principal, candidate_id, one.told, one.version)
+                yield RefusedRecord(self.principal, candidate_id, one.told, one.version)
         for name, told in self.blocks.items():
-            yield Stuck(self.principal, BLOCK, name, told)
+            yield WithheldRecord(self.principal, BLOCK, name, told)
         for kind, stuck in ((RESULT, self.results), (TEXT, self.texts)):
             for name, entry in stuck.items():
-                yield Stuck(
+                yield WithheldRecord(
                     self.principal,
                     kind,
                     name,
@@ -351,7 +353,7 @@ class Kept:
                 )
 
 
-def _terms_of(begun: Begun, told: Told) -> Terms:
+def _terms_of(begun: UndecidedRecord, told: NoticeParts) -> Terms:
     """The conditions under which a refused text is withheld.
 
     A text that was refused only for its class or label is withheld in one conversation alone.

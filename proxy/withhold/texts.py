@@ -11,7 +11,7 @@ import msgspec
 from policy.labels.forwarded_call import call_of
 from policy.model import Candidate, ChangeKind, MemoryClass
 from policy.verdict import Reason
-from policy.withheld.words import Print, Printer, prints_of
+from policy.withheld.words import WordHasher, WordPrint, prints_of
 from proxy.seams.delivery import Way
 from proxy.seams.observations import observation_for
 
@@ -55,7 +55,7 @@ def strings_in(value: object) -> Iterator[str]:
                 pending += (key, inner)
 
 
-def candidate_prints(printer: Printer, candidate: Candidate) -> list[Print]:
+def candidate_prints(printer: WordHasher, candidate: Candidate) -> list[WordPrint]:
     """The prints of all that is withheld of a candidate. Any thread."""
     texts, beside = texts_of(candidate)
     # The strings of the metadata come first in `beside`. They are hashed together, as they are

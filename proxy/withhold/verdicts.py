@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from policy.model import Tenant
-from proxy.withhold.convictions import Convicted
+from proxy.withhold.convictions import ConvictedSentences
 from proxy.withhold.state import Ruling
 
 
@@ -24,7 +24,7 @@ class Verdicts(Protocol):
         """Which of the given memories of a tenant no read shows any more. Any thread."""
         ...
 
-    async def convicted(self, tenant: Tenant) -> Convicted:
+    async def convicted(self, tenant: Tenant) -> ConvictedSentences:
         """What a tenant's convicted memories say; the same object while that is the same."""
         ...
 

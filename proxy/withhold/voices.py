@@ -15,7 +15,7 @@ import msgspec
 from policy.text.readings import readings_of
 from policy.text.repeating import flowing, repeated
 from policy.text.sentences import fingerprint, sentences_of, tails_of
-from proxy.dialects.model.transcript import ModelReply, Said, Turn, Voice
+from proxy.dialects.model.transcript import ContextText, ModelReply, Turn, Voice
 from proxy.withhold.tags import tagged
 from proxy.withhold.texts import strings_in
 
@@ -68,7 +68,7 @@ class TurnWords(NamedTuple):
     models: tuple[int, ...] = ()
 
 
-class Listener:
+class SentencePrinter:
     """Makes the prints, with one key. Any thread."""
 
     def __init__(self, key: bytes) -> None:
@@ -112,7 +112,7 @@ class Listener:
         return TurnWords(True, (), (), self.others(heard), self.others(said))  # noqa: FBT003
 
     def _user(
-        self, said: Said, inside: Iterable[tuple[int, int, str]], *, beside: bool
+        self, said: ContextText, inside: Iterable[tuple[int, int, str]], *, beside: bool
     ) -> tuple[UserString, list[str]]:
         text, at = said.text, 0
         hers, others = list[tuple[int, int]](), list[str]()

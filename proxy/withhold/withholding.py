@@ -23,37 +23,42 @@ import msgspec
 
 from policy.model import Memory, MemoryClass, Principal, PrincipalId, Tenant
 from policy.verdict import Reason
-from policy.withheld.matching import Sight, StoredText
-from policy.withheld.words import Printer, orders_of, unpacked
+from policy.withheld.refused_texts import Sight, StoredText
+from policy.withheld.words import WordHasher, orders_of, unpacked
 from proxy.dialects.model.anthropic.withheld import withhold
 from proxy.dialects.model.bodies import bare_of_tokens
 from proxy.dialects.model.openai.withheld import withhold_chat, withhold_responses
 from proxy.dialects.model.reading import object_of
 from proxy.dialects.model.replies_withheld import ReplyFilter, sieved_reply
 from proxy.dialects.model.transcript import ModelCall, ModelRequest
-from proxy.dialects.model.withheld import Leave, sieved, sieved_body, written
+from proxy.dialects.model.withheld import LeftUnchanged, sieved, sieved_body, written
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.seams.faults import NotFound
 from proxy.seams.observations import ReviewPage
 from proxy.seams.pace import Pace
-from proxy.withhold.asking import NOWHERE, Asking, Conversation, Replies
 from proxy.withhold.first_speakers import AllSpeakers, Durable, RequestWords
+from proxy.withhold.request_withholding import (
+    NOWHERE,
+    Conversation,
+    ReplyWithholding,
+    RequestWithholding,
+)
 from proxy.withhold.state import (
-    Begun,
-    Cleared,
-    Kept,
+    ClearedRecord,
+    FirstSpeakerRecord,
+    HeldRecord,
+    NoticeParts,
     Record,
-    Refused,
+    RefusedRecord,
     Ruling,
-    Spoke,
-    Told,
-    Waits,
+    UndecidedRecord,
+    WithheldTexts,
     decode,
     encode,
 )
 from proxy.withhold.texts import candidate_prints, own_texts, strings_of, texts_of
 from proxy.withhold.verdicts import Verdicts
-from proxy.withhold.voices import Listener
+from proxy.withhold.voices import SentencePrinter
 from storage.ground.deadline import Due
 from storage.ground.errors import OutcomeUnknown, StorageError, StoreUnavailable
 from storage.values import Decision, Outcome, Submission
@@ -94,13 +99,13 @@ class Withholding:
     ) -> None:
         """`pace` is shared by the process; without it, this object has one of its own."""
         self._pace = pace or Pace()
-        self._printer = Printer(key)
+        self._printer = WordHasher(key)
         self._log = log
         self._verdicts = verdicts
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, WithheldTexts] = {}
         self._flights: dict[str, _Flight] = {}
         self._seen_leaves: dict[str, int] = {}
-        self.speakers = AllSpeakers(Listener(key), self._pace, self._keep_spoken)
+        self.speakers = AllSpeakers(SentencePrinter(key), self._pace, self._keep_spoken)
         # Our own notices are never withheld, even if somebody proposes to remember them.
         self._own = [self._printer.numbers(text) for text in own_texts()]
 
@@ -123,7 +128,7 @@ class Withholding:
     def restore(self, record: bytes) -> None:
         """Apply one stored record, in the order of writing."""
         found = decode(record)
-        if isinstance(found, Spoke):
+        if isinstance(found, FirstSpeakerRecord):
             self.speakers.restore(found)
         elif found is not None:
             self._of(found.principal).apply(found)
@@ -139,7 +144,7 @@ class Withholding:
                 kept.apply(self._resolved(begun))
             self._keep_own_words(kept)
 
-    def _resolved(self, begun: Begun) -> Record:
+    def _resolved(self, begun: UndecidedRecord) -> Record:
         ruling = self._verdicts.decided(begun.candidate_id)
         if ruling is None:
             return self._record_of(begun, _undecided(MemoryClass.L4))
@@ -150,10 +155,10 @@ class Withholding:
         states = (kept.records() for kept in self._kept.values())
         yield from map(encode, chain(self.speakers.records(), *states))
 
-    def _of(self, principal: str) -> Kept:
+    def _of(self, principal: str) -> WithheldTexts:
         kept = self._kept.get(principal)
         if kept is None:
-            kept = self._kept[principal] = Kept(principal)
+            kept = self._kept[principal] = WithheldTexts(principal)
         return kept
 
     # ---- verdicts on candidates ------------------------------------------------------------------
@@ -187,7 +192,7 @@ class Withholding:
                     self.ended(submission, StoreUnavailable("nothing was written"))
         return dated
 
-    async def _begun(self, submission: Submission) -> Begun | None:
+    async def _begun(self, submission: Submission) -> UndecidedRecord | None:
         candidate = submission.candidate
         principal = str(candidate.principal_id)
         texts, beside = texts_of(candidate)
@@ -200,7 +205,7 @@ class Withholding:
         if flagged:
             said = (*texts, *beside)
             orders = await self._pace.aside(principal, size, orders_of, self._printer, said)
-        return Begun(
+        return UndecidedRecord(
             principal,
             submission.candidate_id,
             tuple((one.numbers, one.whole) for one in prints),
@@ -217,7 +222,7 @@ class Withholding:
         begun = kept.pending.get(submission.candidate_id)
         self._land(submission.candidate_id)
         if isinstance(result, Outcome) and result.decision is Decision.ADMIT:
-            self._decide(kept, Cleared(kept.principal, submission.candidate_id))
+            self._decide(kept, ClearedRecord(kept.principal, submission.candidate_id))
             if result.memory is not None:
                 self._show(kept, result.memory)
         elif begun is None:
@@ -228,11 +233,11 @@ class Withholding:
             # outcome.
             early = submission.due is not None and submission.due.expire()
             told = _undecided(candidate.memory_class)
-            waits = Waits(kept.principal, submission.candidate_id)
+            waits = HeldRecord(kept.principal, submission.candidate_id)
             self._decide(kept, self._record_of(begun, told) if early else waits)
         elif isinstance(result, Outcome) and _is_answered_before(result, submission.candidate_id):
             # The text was proposed before, and that verdict decides on it.
-            self._decide(kept, Cleared(kept.principal, submission.candidate_id))
+            self._decide(kept, ClearedRecord(kept.principal, submission.candidate_id))
         elif isinstance(result, Outcome):
             ruling = _ruling_of(result)
             self._decide(kept, _record_of(begun, ruling.told, ruling.version))
@@ -242,11 +247,11 @@ class Withholding:
             self._decide(kept, self._record_of(begun, _undecided(candidate.memory_class)))
         else:
             # The candidate never reached the gate, and nothing was written.
-            self._decide(kept, Cleared(kept.principal, submission.candidate_id))
+            self._decide(kept, ClearedRecord(kept.principal, submission.candidate_id))
 
-    def _decide(self, kept: Kept, record: Record) -> None:
+    def _decide(self, kept: WithheldTexts, record: Record) -> None:
         kept.apply(record)
-        if isinstance(record, Refused):
+        if isinstance(record, RefusedRecord):
             self._keep_own_words(kept)
         # If this record is lost, a restart asks the store, which knows the verdict.
         with contextlib.suppress(StorageError):
@@ -257,15 +262,15 @@ class Withholding:
         if flight is not None:
             flight.over.set()
 
-    def _keep_own_words(self, kept: Kept) -> None:
+    def _keep_own_words(self, kept: WithheldTexts) -> None:
         for numbers in self._own:
             kept.withheld.open(numbers)
 
-    def _record_of(self, begun: Begun, told: Told) -> Record:
+    def _record_of(self, begun: UndecidedRecord, told: NoticeParts) -> Record:
         """The record of a candidate that will not be decided at this time."""
         return _record_of(begun, told, self._verdicts.version())
 
-    def _show(self, kept: Kept, memory: Memory) -> None:
+    def _show(self, kept: WithheldTexts, memory: Memory) -> None:
         stored = StoredText(memory.memory_id, memory.version, memory.source.proven)
         if memory.text:
             kept.withheld.show(self._printer.numbers(memory.text), stored)
@@ -274,7 +279,7 @@ class Withholding:
             if one:
                 kept.withheld.show(numbers, stored)
 
-    def _show_released(self, kept: Kept, begun: Begun) -> None:
+    def _show_released(self, kept: WithheldTexts, begun: UndecidedRecord) -> None:
         # A person released the candidate, and the store has its text by now, so its hashes are
         # enough here.
         stored = StoredText("", self._verdicts.version(), proven=True)
@@ -294,7 +299,7 @@ class Withholding:
         with contextlib.suppress(StorageError):
             self._log.add(map(encode, self.speakers.take(principal_id)))
 
-    def _keep_spoken(self, records: list[Spoke]) -> Durable:
+    def _keep_spoken(self, records: list[FirstSpeakerRecord]) -> Durable:
         return self._log.add(map(encode, records))
 
     def refused(self) -> tuple[str, ...]:
@@ -323,7 +328,7 @@ class Withholding:
                 "nothing is withheld under that id; what waits for a person is released or denied"
             )
         leaf_index = await leaf()
-        records = [Cleared(kept.principal, one) for one in same]
+        records = [ClearedRecord(kept.principal, one) for one in same]
         for record in records:
             kept.apply(record)
         await self._log.append(map(encode, records))
@@ -378,7 +383,7 @@ class Withholding:
         Raises:
             StorageError: The record could not be written.
         """
-        asking = Asking(self._of(principal_id), self._printer)
+        asking = RequestWithholding(self._of(principal_id), self._printer)
         return await self.speakers.entered(principal_id, request, asking.carriers)
 
     # ---- taking refused texts out of model requests ----------------------------------------------
@@ -392,7 +397,7 @@ class Withholding:
         principal: Principal,
         api: str,
         body: dict[str, Json],
-        left: Callable[[], Leave],
+        left: Callable[[], LeftUnchanged],
         conversation: Conversation = NOWHERE,
         *,
         thinks: bool = False,
@@ -413,7 +418,7 @@ class Withholding:
         told = told or bool(kept.convicted or kept.spared)
         if not told and not thinks:
             return body
-        asking = Asking(kept, self._printer, conversation)
+        asking = RequestWithholding(kept, self._printer, conversation)
         made = WITHHOLD.get(api, sieved_body)(body, left(), asking)
         if asking.records:
             await self._log.append(map(encode, asking.records))
@@ -428,7 +433,7 @@ class Withholding:
         place = hash((conversation.sessions, own))
         return kept.withheld.generation, kept.stuck_count, place
 
-    async def _look_at_store(self, kept: Kept, tenant: Tenant) -> None:
+    async def _look_at_store(self, kept: WithheldTexts, tenant: Tenant) -> None:
         """Read from the store how held candidates were decided, and which memories are hidden."""
         convicted = await self._verdicts.convicted(tenant)
         if convicted is not kept.convicted:
@@ -446,7 +451,7 @@ class Withholding:
                 await self._look_at(kept, candidate_id)
         self._seen_leaves[kept.principal] = leaves
 
-    async def _look_at(self, kept: Kept, candidate_id: str) -> None:
+    async def _look_at(self, kept: WithheldTexts, candidate_id: str) -> None:
         """Apply the decision on a held candidate; without one, the candidate waits on."""
         if candidate_id not in kept.waiting:
             return
@@ -470,12 +475,12 @@ class Withholding:
         for kept in self._kept.values():
             begun = kept.waiting.get(outcome.candidate_id)
             if begun is not None and in_part:
-                self._decide(kept, Cleared(kept.principal, outcome.candidate_id))
+                self._decide(kept, ClearedRecord(kept.principal, outcome.candidate_id))
             elif begun is not None:
                 return self._rule(kept, begun, _ruling_of(outcome))
         return ()
 
-    def _rule(self, kept: Kept, begun: Begun, ruling: Ruling) -> tuple[str, ...]:
+    def _rule(self, kept: WithheldTexts, begun: UndecidedRecord, ruling: Ruling) -> tuple[str, ...]:
         self._decide(kept, _record_of(begun, ruling.told, ruling.version))
         if ruling.told.decision != Decision.ADMIT.value:
             return ()
@@ -486,7 +491,7 @@ class Withholding:
         for other in self._kept.values():
             denied = other.denied_before(begun, ruling.version)
             for candidate_id in denied:
-                self._decide(other, Cleared(other.principal, candidate_id))
+                self._decide(other, ClearedRecord(other.principal, candidate_id))
             lifted += denied
         return tuple(lifted)
 
@@ -542,10 +547,12 @@ class Withholding:
     ) -> ReplyFilter:
         """Make the filter for one reply on its way to the agent."""
         kept = self._of(principal_id)
-        return ReplyFilter(api, Replies(kept, self._printer, conversation))
+        return ReplyFilter(api, ReplyWithholding(kept, self._printer, conversation))
 
-    def _asked(self, principal_id: PrincipalId, conversation: Conversation = NOWHERE) -> Asking:
-        return Asking(self._of(principal_id), self._printer, conversation)
+    def _asked(
+        self, principal_id: PrincipalId, conversation: Conversation = NOWHERE
+    ) -> RequestWithholding:
+        return RequestWithholding(self._of(principal_id), self._printer, conversation)
 
 
 def _is_answered_before(outcome: Outcome, candidate_id: str) -> bool:
@@ -553,27 +560,27 @@ def _is_answered_before(outcome: Outcome, candidate_id: str) -> bool:
     return outcome.candidate_id != candidate_id or outcome.reason is Reason.DENIED_BY_PERSON
 
 
-def _record_of(begun: Begun, told: Told, version: int) -> Record:
+def _record_of(begun: UndecidedRecord, told: NoticeParts, version: int) -> Record:
     match told.decision:
         case "admit":
-            return Cleared(begun.principal, begun.candidate_id)
+            return ClearedRecord(begun.principal, begun.candidate_id)
         case "hold":
-            return Waits(begun.principal, begun.candidate_id, told, version)
+            return HeldRecord(begun.principal, begun.candidate_id, told, version)
         case _ if told.reason is Reason.REPEATS_HIDDEN:
             # The sentence that it repeats leaves requests by itself; what is beside it stays.
-            return Cleared(begun.principal, begun.candidate_id)
+            return ClearedRecord(begun.principal, begun.candidate_id)
         case _ if told.reason in _NO_REFUSALS and not begun.flagged:
             # The text is shown as it was while it waited: a denial says where it may not be stored.
-            return Cleared(begun.principal, begun.candidate_id)
+            return ClearedRecord(begun.principal, begun.candidate_id)
         case _:
-            return Refused(begun.principal, begun.candidate_id, told, version)
+            return RefusedRecord(begun.principal, begun.candidate_id, told, version)
 
 
 def _ruling_of(outcome: Outcome) -> Ruling:
     reason = outcome.reason or Reason.GATE_UNAVAILABLE
-    told = Told(outcome.decision.value, reason, outcome.memory_class)
+    told = NoticeParts(outcome.decision.value, reason, outcome.memory_class)
     return Ruling(told, outcome.version)
 
 
-def _undecided(memory_class: MemoryClass) -> Told:
-    return Told("error", Reason.GATE_UNAVAILABLE, memory_class)
+def _undecided(memory_class: MemoryClass) -> NoticeParts:
+    return NoticeParts("error", Reason.GATE_UNAVAILABLE, memory_class)

@@ -168,7 +168,7 @@ class IncidentLeaf(
     why: Annotated[str, Meta(min_length=1, max_length=32)] | None = None
 
 
-class Decided(msgspec.Struct, frozen=True, kw_only=True):
+class LastVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The last verdict on one candidate, with the candidate's principal."""
 
     verdict: VerdictLeaf

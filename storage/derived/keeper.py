@@ -35,7 +35,7 @@ _NICE: Final = 10
 _SUBJECT: Final = "warming"
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class DerivedStep(msgspec.Struct, frozen=True, kw_only=True):
     """The changes that one durable transaction makes to the derived state (catalogue and index)."""
 
     header: StoreHeader
@@ -67,7 +67,7 @@ class DerivedState:
         self._complete = threading.Event()
         self._failure: str | None = None
         self._lock = threading.Lock()
-        self._later: list[Step] = []
+        self._later: list[DerivedStep] = []
         self._stopping = False
         self._threads: list[threading.Thread] = []
         self._improved: object = None
@@ -156,7 +156,7 @@ class DerivedState:
 
     # ---- keeping in step with the writer ---------------------------------------------------------
 
-    def follow(self, step: Step) -> None:
+    def follow(self, step: DerivedStep) -> None:
         """Apply a durable transaction; at once, or after all earlier rows were read."""
         if not self._complete.is_set():
             with self._lock:
@@ -165,7 +165,7 @@ class DerivedState:
                     return
         self._apply(step)
 
-    def _apply(self, step: Step) -> None:
+    def _apply(self, step: DerivedStep) -> None:
         embedder_id = step.header.embedder_id
         self.index.extend(
             [

@@ -16,7 +16,7 @@ from policy.model import MemoryStatus, Reads, SourceKind, Tenant
 from storage.audit import Tree
 from storage.derived.catalogue import Catalogue, Mask, Ordinals
 from storage.derived.vectors.faiss_index import VectorIndex
-from storage.derived.vectors.segment_files import Loaded, SegmentFiles
+from storage.derived.vectors.segment_files import LoadedIndex, SegmentFiles
 from storage.ground.errors import StoreCorrupt, StoreUnavailable
 from storage.tables.change import Generation, load_generation
 from storage.tables.codec import (
@@ -115,7 +115,7 @@ def load(store: LmdbStore) -> Generation | None:
         return None if header is None else load_generation(view, header)
 
 
-class Derived(msgspec.Struct, frozen=True, kw_only=True):
+class DerivedRows(msgspec.Struct, frozen=True, kw_only=True):
     """What a walk over all rows finds for the derived indexes.
 
     `searchable` are the ordinals of all vectors of the embedder in use, ascending, those of past
@@ -128,7 +128,7 @@ class Derived(msgspec.Struct, frozen=True, kw_only=True):
 
 def derive(
     view: View, embedder_id: str, catalogue: Catalogue, stopping: Callable[[], bool]
-) -> Derived:
+) -> DerivedRows:
     """Fill the catalogue, and find which vectors the index must hold.
 
     Raises:
@@ -169,7 +169,7 @@ def derive(
     ]
     catalogue.begin(groups, expiring, trusts)
     _keep_earlier(view, catalogue, _earlier(trusts, next_of), live)
-    return Derived(
+    return DerivedRows(
         searchable=np.frombuffer(searchable, dtype=np.int64), foreign_count=foreign_count
     )
 
@@ -195,7 +195,9 @@ def _earlier(trusts: NDArray[np.int8], next_of: Ordinals) -> dict[int, list[int]
     return found
 
 
-def load_index(view: View, files: SegmentFiles, searchable: Ordinals, index: VectorIndex) -> Loaded:
+def load_index(
+    view: View, files: SegmentFiles, searchable: Ordinals, index: VectorIndex
+) -> LoadedIndex:
     """Fill the empty index with the vectors of these ordinals, from index files as far as they fit.
 
     Raises:

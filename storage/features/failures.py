@@ -12,7 +12,7 @@ from policy.model import PrincipalId, Tenant
 from storage.tables.change import Change
 from storage.tables.lmdb_store import View
 from storage.tables.table import RecordTable
-from storage.write.seam import Access
+from storage.write.seam import StoreAccess
 
 FAILURES_MAX: Final = 10_000
 """How many failures are kept of all tenants together; the oldest goes first."""
@@ -96,7 +96,7 @@ class JoinCase(msgspec.Struct, frozen=True):
 class Failures:
     """The failures that a store keeps. Reads on any thread; each may read files."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: StoreAccess) -> None:
         self.order = access.writer.order
         self._store = access.store
 

@@ -10,23 +10,23 @@ from storage.ground.errors import StoreCorrupt
 from storage.tables.codec import ordinal_key
 from storage.tables.lmdb_store import IDS, LEAVES, View
 from storage.tables.rows import chain, memory_of, read_row
-from storage.values import Objection, Row
-from storage.write.seam import Access
+from storage.values import AdmittedObjection, Row
+from storage.write.seam import StoreAccess
 
 
 class Objections:
     """Memories that observe mode admitted over an objection. Any thread; walks every memory."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: StoreAccess) -> None:
         self._store = access.store
 
-    def find(self, tenant: Tenant) -> tuple[Objection, ...]:
+    def find(self, tenant: Tenant) -> tuple[AdmittedObjection, ...]:
         """Memories of a tenant that were admitted over an objection, oldest first."""
         with self._store.reading() as view:
             found = list(self._found(view, tenant))
         return tuple(sorted(found, key=lambda objection: objection.leaf_index))
 
-    def _found(self, view: View, tenant: Tenant) -> Iterator[Objection]:
+    def _found(self, view: View, tenant: Tenant) -> Iterator[AdmittedObjection]:
         for _, known in view.records(IDS):
             if known.status is MemoryStatus.DELETED:
                 continue
@@ -36,7 +36,7 @@ class Objections:
             for row in chain(view, known.ordinal):
                 leaf = _verdict(view, row)
                 if leaf.objection is not None:
-                    yield Objection(
+                    yield AdmittedObjection(
                         memory=memory_of(newest, known.status),
                         decision=leaf.objection,
                         reason=leaf.reason,

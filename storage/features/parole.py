@@ -12,7 +12,7 @@ from policy.after.parole import PAROLES_MAX, PROBATION_DAYS, lowered
 from policy.model import Memory, MemoryId, MemoryStatus, PrincipalId, Tenant
 from storage.audit import InterceptedLeaf, VerdictLeaf
 from storage.features.cases import CASES, Case
-from storage.features.incidents.rewinding import put_back
+from storage.features.incidents.rewind_steps import put_back
 from storage.features.quarantine.hiding import hidden_by, log_standing, place
 from storage.ground.errors import MemoryMoved, StoreCorrupt
 from storage.tables.change import LABELS, Change, read_leaf
@@ -28,8 +28,8 @@ from storage.tables.rows import (
     subject_of,
 )
 from storage.tables.table import RecordTable
-from storage.values import Row, Standing
-from storage.write.seam import Access
+from storage.values import Row, Visibility
+from storage.write.seam import StoreAccess
 
 _PROBATION_MS: Final = PROBATION_DAYS * 86_400_000
 _BYTES: Final = 64
@@ -54,7 +54,7 @@ PAROLES: Final = RecordTable(b"paroles", ParoleRecord)
 """What is kept of the paroles of memories, by their keys in the table of ids."""
 
 
-class Hidden(msgspec.Struct, frozen=True, kw_only=True):
+class HiddenMemory(msgspec.Struct, frozen=True, kw_only=True):
     """A memory that reads do not show, as it was at one moment, with what its trial needs.
 
     `memory` is the version that a parole shows again, and `newest` the ordinal of the newest row.
@@ -93,11 +93,11 @@ class OnProbation(msgspec.Struct, frozen=True, kw_only=True):
 class GrantParole(msgspec.Struct, frozen=True):
     """The order to show a memory again, one class lower and on probation; `said` is in the leaf."""
 
-    hidden: Hidden
+    hidden: HiddenMemory
     said: str
     by: PrincipalId
 
-    def carry_out(self, change: Change) -> Standing:
+    def carry_out(self, change: Change) -> Visibility:
         """Show the memory, with its leaf.
 
         Raises:
@@ -132,7 +132,7 @@ class GrantParole(msgspec.Struct, frozen=True):
         _keep(change, name, memory.tenant, record)
         detail = f"{memory.tenant}: {self.said}, {memory.memory_class.value} to {to.value}"
         leaf_index = log_standing(change, memory.memory_id, row, self.by, detail, hidden=False)
-        return Standing(
+        return Visibility(
             memory_id=memory.memory_id,
             tenant=memory.tenant,
             status=MemoryStatus.LIVE,
@@ -144,16 +144,16 @@ class GrantParole(msgspec.Struct, frozen=True):
 class RefuseParole(msgspec.Struct, frozen=True):
     """The order to record that a memory did not pass its trial; no read shows it."""
 
-    hidden: Hidden
+    hidden: HiddenMemory
     said: str
     by: PrincipalId
 
-    def carry_out(self, change: Change) -> Standing:
+    def carry_out(self, change: Change) -> Visibility:
         """The memory's standing, which is as before, with the leaf of the trial."""
         memory = self.hidden.memory
         subject = subject_of(memory.memory_id, memory.candidate_id)
         leaf_index = change.note(PAROLE_REFUSED, subject, self.by, f"{memory.tenant}: {self.said}")
-        return Standing(
+        return Visibility(
             memory_id=memory.memory_id,
             tenant=memory.tenant,
             status=memory.status,
@@ -186,7 +186,7 @@ def end_probation(change: Change, name: bytes, record: ParoleRecord) -> None:
     change.draft.write(PAROLES, name, msgspec.structs.replace(record, until_ms=0))
 
 
-def _as_tried(change: Change, name: bytes, hidden: Hidden) -> IdRecord:
+def _as_tried(change: Change, name: bytes, hidden: HiddenMemory) -> IdRecord:
     """The present id record of a memory, if the memory still is as it was during its trial."""
     known = read_id(change.draft, name)
     if (
@@ -212,13 +212,13 @@ class Paroles:
     Coroutines raise as `MemoryWriter.submit`; each is one transaction with its leaf.
     """
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: StoreAccess) -> None:
         self.order = access.writer.order
         self._store = access.store
         self._names = access.names
         self._clock = access.clock
 
-    def hidden(self, tenant: Tenant, memory_id: MemoryId) -> Hidden | None:
+    def hidden(self, tenant: Tenant, memory_id: MemoryId) -> HiddenMemory | None:
         """A memory with what its trial needs; None if reads show it. Walks the memory's rows.
 
         A memory that is past an expiry of its own counts as shown: nobody hides it.
@@ -236,7 +236,7 @@ class Paroles:
             if back == known.ordinal and not by:
                 return None
             row = read_row(view, back)
-            return Hidden(
+            return HiddenMemory(
                 memory=memory_of(row, known.status, ordinal=back),
                 newest=known.ordinal,
                 by=by,

@@ -11,10 +11,10 @@ from policy.model import PrincipalId, Tenant
 from storage.ground.errors import UnknownPins
 from storage.tables.change import Change
 from storage.tables.table import RecordTable
-from storage.values import THE_STORE, Pinned, Tools
-from storage.write.seam import Access
+from storage.values import THE_STORE, PinnedTools, Tools
+from storage.write.seam import StoreAccess
 
-PINS: Final = RecordTable(b"pins", Pinned)
+PINS: Final = RecordTable(b"pins", PinnedTools)
 PINNED: Final = "tools.pin"
 CHANGED: Final = "tools.change"
 APPROVED: Final = "tools.approve"
@@ -30,11 +30,11 @@ class SeeTools(msgspec.Struct, frozen=True):
     server: str
     seen: Tools
 
-    def carry_out(self, change: Change) -> Pinned:
+    def carry_out(self, change: Change) -> PinnedTools:
         """That list and the approved one; a leaf is written only where the list differs."""
         known = change.draft.read(PINS, change.names.pins(self.tenant, self.server))
         if known is None:
-            first = Pinned(
+            first = PinnedTools(
                 tenant=self.tenant, server=self.server, approved=self.seen, seen=self.seen
             )
             return _put(change, first, PINNED, THE_STORE)
@@ -51,7 +51,7 @@ class ApproveTools(msgspec.Struct, frozen=True):
     by: PrincipalId
     digest: str | None = None
 
-    def carry_out(self, change: Change) -> Pinned:
+    def carry_out(self, change: Change) -> PinnedTools:
         """The approved list, with a leaf where it was not approved before.
 
         Raises:
@@ -70,12 +70,12 @@ class ApproveTools(msgspec.Struct, frozen=True):
 class Pins:
     """The tools of servers behind the gate. Coroutines on any loop, reads on any thread."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: StoreAccess) -> None:
         self.order = access.writer.order
         self._store = access.store
         self._names = access.names
 
-    async def see(self, tenant: Tenant, server: str, tools: Tools) -> Pinned:
+    async def see(self, tenant: Tenant, server: str, tools: Tools) -> PinnedTools:
         """Record which tools a server has now (`SeeTools`); nothing is written of those known."""
         seen = tuple(sorted(tools))
         known = self.get(tenant, server)
@@ -83,19 +83,19 @@ class Pins:
             return known
         return await self.order(SeeTools(tenant, server, seen))
 
-    def get(self, tenant: Tenant, server: str) -> Pinned | None:
+    def get(self, tenant: Tenant, server: str) -> PinnedTools | None:
         """The approved tools and the tools seen last, of one server; None if it was never seen."""
         with self._store.reading() as view:
             return view.read(PINS, self._names.pins(tenant, server))
 
-    def all(self, tenant: Tenant | None = None) -> tuple[Pinned, ...]:
+    def all(self, tenant: Tenant | None = None) -> tuple[PinnedTools, ...]:
         """The tools of every server that was seen, by tenant and name."""
         with self._store.reading() as view:
             found = [one for _, one in view.records(PINS) if tenant in {None, one.tenant}]
         return tuple(sorted(found, key=lambda one: (one.tenant, one.server)))
 
 
-def _put(change: Change, pinned: Pinned, action: str, by: PrincipalId) -> Pinned:
+def _put(change: Change, pinned: PinnedTools, action: str, by: PrincipalId) -> PinnedTools:
     change.draft.write(PINS, change.names.pins(pinned.tenant, pinned.server), pinned)
     change.note(action, pinned.server, by, f"{pinned.digest} {pinned.tenant}"[:256])
     return pinned

@@ -23,8 +23,8 @@ from storage.audit import (
     open_checkpoint,
     wrongly_lowered,
 )
-from storage.features.behind.filing import FORWARDS
 from storage.features.quarantine.hiding import QUARANTINES
+from storage.features.upstream.upstream_filing import FORWARDS
 from storage.ground.errors import StoreCorrupt
 from storage.tables.change import Nodes, leaf_source
 from storage.tables.codec import (

@@ -27,7 +27,7 @@ NEAR_COPY: Final = 0.9
 """The cosine from which on two texts under a cap count as one, whoever brought them."""
 
 
-class Origin(msgspec.Struct, frozen=True, kw_only=True):
+class ExposureOrigin(msgspec.Struct, frozen=True, kw_only=True):
     """Where a memory of low trust came from, as far as the cap needs it.
 
     `server` and `tool` name the result that its text was found in. `filed` is the user or the
@@ -46,14 +46,14 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     on_probation: bool = False
 
 
-class Placing(msgspec.Struct, frozen=True):
+class Placement(msgspec.Struct, frozen=True):
     """One memory that competes for a place in a search's result.
 
     `origin` is None if the memory's label is `user_input` or above.
     """
 
     hit: Hit
-    origin: Origin | None = None
+    origin: ExposureOrigin | None = None
     vector: NDArray[np.float32] | None = None
 
 
@@ -65,7 +65,7 @@ class Exposure:
         limit: int,
         shown_of_ten: int,
         restricted_of_ten: int,
-        is_restricted: Callable[[Origin], bool],
+        is_restricted: Callable[[ExposureOrigin], bool],
     ) -> None:
         """`is_restricted` tells whether an origin is latched or on probation."""
         self._limit = limit
@@ -86,11 +86,11 @@ class Exposure:
         """The hits to be shown, in their order."""
         return tuple(self._hits)
 
-    def is_over(self, origin: Origin | None) -> bool:
+    def is_over(self, origin: ExposureOrigin | None) -> bool:
         """Whether the origin has used up its share, so that the memory need not be read."""
         return origin is not None and self._has_used_up(origin, self._groups(origin))
 
-    def place(self, one: Placing) -> bool:
+    def place(self, one: Placement) -> bool:
         """Give the memory a place, or leave it for the end; returns whether it got a place."""
         keys = self._keys(one)
         if one.origin is not None and self._has_used_up(one.origin, keys):
@@ -98,34 +98,34 @@ class Exposure:
         self._take(one, keys)
         return True
 
-    def fill(self, one: Placing) -> None:
+    def fill(self, one: Placement) -> None:
         """Give a place that is left to a memory that was over a cap, unless its cap is hard."""
         keys = self._keys(one)
         hard = one.origin is not None and self._is_restricted(one.origin)
         if not (hard and one.origin is not None and self._has_used_up(one.origin, keys)):
             self._take(one, keys)
 
-    def _groups(self, origin: Origin) -> tuple[Hashable, ...]:
+    def _groups(self, origin: ExposureOrigin) -> tuple[Hashable, ...]:
         """What a memory of an origin is counted under; () where it is under no cap."""
         if self._is_restricted(origin):
             return _latched_groups(origin)
         return _groups(origin) if origin.after_reading else ()
 
-    def _keys(self, one: Placing) -> tuple[Hashable, ...]:
+    def _keys(self, one: Placement) -> tuple[Hashable, ...]:
         groups = () if one.origin is None else self._groups(one.origin)
         return (*groups, self._copied(one)) if groups else ()
 
-    def _has_used_up(self, origin: Origin, keys: tuple[Hashable, ...]) -> bool:
+    def _has_used_up(self, origin: ExposureOrigin, keys: tuple[Hashable, ...]) -> bool:
         share = self._restricted if self._is_restricted(origin) else self._shown
         return any(self._counts[key] >= share for key in keys)
 
-    def _take(self, one: Placing, keys: tuple[Hashable, ...]) -> None:
+    def _take(self, one: Placement, keys: tuple[Hashable, ...]) -> None:
         self._hits.append(one.hit)
         self._counts.update(keys)
         if keys and one.vector is not None:
             self._copies.append((one.vector, keys[-1]))
 
-    def _copied(self, one: Placing) -> Hashable:
+    def _copied(self, one: Placement) -> Hashable:
         """The group of near copies that the memory belongs to.
 
         A memory that is near no other gets a new group.
@@ -142,7 +142,7 @@ def places(limit: int, of_ten: int) -> int:
     return of_ten * -(-limit // 10)
 
 
-def _groups(origin: Origin) -> tuple[Hashable, ...]:
+def _groups(origin: ExposureOrigin) -> tuple[Hashable, ...]:
     hosts = tuple([one for one in origin.read_origins if one.startswith(HOST)])
     each: tuple[Hashable, ...] = tuple([("host", host) for host in hosts])
     if origin.server or origin.tool:
@@ -154,7 +154,7 @@ def _groups(origin: Origin) -> tuple[Hashable, ...]:
     return ("key", origin.principal_id, origin.filed), *each
 
 
-def _latched_groups(origin: Origin) -> tuple[Hashable, ...]:
+def _latched_groups(origin: ExposureOrigin) -> tuple[Hashable, ...]:
     if origin.on_probation:
         return ("probation",)
     whose = ("latched", origin.principal_id)

@@ -11,7 +11,7 @@ import numpy as np
 from policy.model import Hit, SourceKind
 from storage.audit import VerdictLeaf
 from storage.features.parole import parole_record
-from storage.read.exposure import Origin, Placing
+from storage.read.exposure import ExposureOrigin, Placement
 from storage.tables.change import LABELS, read_leaf
 from storage.tables.codec import ordinal_key
 from storage.tables.lmdb_store import VECTORS, View
@@ -30,16 +30,16 @@ class Origins:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._known: tuple[int, dict[int, Origin | None]] = (-1, {})
+        self._known: tuple[int, dict[int, ExposureOrigin | None]] = (-1, {})
         # What the leaves of rows name, by the rows' ordinals.
         self._names: dict[int, str] = {}
 
-    def known(self, ordinal: int) -> tuple[bool, Origin | None]:
+    def known(self, ordinal: int) -> tuple[bool, ExposureOrigin | None]:
         """A truth (the origin of a row was read before) and, if so, that origin."""
         kept = self._kept()
         return ordinal in kept, kept.get(ordinal)
 
-    def of(self, view: View, ordinal: int, row: Row) -> Origin | None:
+    def of(self, view: View, ordinal: int, row: Row) -> ExposureOrigin | None:
         """The origin of a row; None for a label of `user_input` or above off probation."""
         kept = self._kept()
         if ordinal not in kept:
@@ -61,19 +61,21 @@ class Origins:
             self._names[ordinal] = known
         return known
 
-    def _origin(self, view: View, row: Row) -> Origin | None:
+    def _origin(self, view: View, row: Row) -> ExposureOrigin | None:
         # A parole has the origins read anew, and so has the end of a probation.
         name = self._engine.parts.names.memory(row.tenant, row.memory_id)
         if parole_record(view, name).until_ms:
-            return Origin(tenant=row.tenant, principal_id=row.principal_id, on_probation=True)
+            return ExposureOrigin(
+                tenant=row.tenant, principal_id=row.principal_id, on_probation=True
+            )
         return _origin(view, row) if _is_low(row) else None
 
-    def restricted(self, view: View) -> Callable[[Origin], bool]:
+    def restricted(self, view: View) -> Callable[[ExposureOrigin], bool]:
         """A predicate: an origin or its principal is latched; read once for each in one search."""
         intake = self._engine.parts.judge.intake
 
         @cache
-        def is_restricted(origin: Origin) -> bool:
+        def is_restricted(origin: ExposureOrigin) -> bool:
             if origin.on_probation or intake.trust(view, origin.principal_id).latched:
                 return True
             if not origin.server and not origin.tool:
@@ -84,16 +86,16 @@ class Origins:
 
         return is_restricted
 
-    def placing(self, view: View, ordinal: int, row: Row, hit: Hit) -> Placing:
+    def placing(self, view: View, ordinal: int, row: Row, hit: Hit) -> Placement:
         """A hit of the search, with everything that the caps need to know about it."""
         origin = self.of(view, ordinal, row)
         if origin is None:
-            return Placing(hit)
+            return Placement(hit)
         stored = view.get(VECTORS, ordinal_key(ordinal))
         vector = None if stored is None else np.frombuffer(stored, dtype="<f4")
-        return Placing(hit, origin, vector)
+        return Placement(hit, origin, vector)
 
-    def _kept(self) -> dict[int, Origin | None]:
+    def _kept(self) -> dict[int, ExposureOrigin | None]:
         raised, kept = self._known
         if raised != self._engine.moves[LABELS]:
             raised, kept = self._engine.moves[LABELS], {}
@@ -106,11 +108,11 @@ def _is_low(row: Row) -> bool:
     return row.source.trust < SourceKind.USER_INPUT.trust
 
 
-def _origin(view: View, row: Row) -> Origin:
+def _origin(view: View, row: Row) -> ExposureOrigin:
     leaf = read_leaf(view, row.leaf_index)
     judged = leaf if isinstance(leaf, VerdictLeaf) else None
     culprit = None if judged is None else judged.culprit
-    return Origin(
+    return ExposureOrigin(
         tenant=row.tenant,
         principal_id=row.principal_id,
         server="" if culprit is None else culprit.server,

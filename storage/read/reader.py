@@ -31,7 +31,7 @@ from storage.features.recalls import NEAREST_MAX
 from storage.read.answer_room import AnswerRoom
 from storage.read.as_of import marks_at, stood, without_memories
 from storage.read.check import check_store
-from storage.read.exposure import EXAMINED_MIN, Exposure, Placing
+from storage.read.exposure import EXAMINED_MIN, Exposure, Placement
 from storage.read.origins import Origins
 from storage.read.trust_reads import TrustReads
 from storage.tables.codec import (
@@ -58,7 +58,7 @@ from storage.values import (
     KeyRecord,
     Page,
     Row,
-    Searched,
+    SearchAnswer,
     StoreStatus,
     TenantUsage,
     Turnover,
@@ -319,7 +319,7 @@ class EmbeddedReader(TrustReads):
         without: frozenset[MemoryId] = frozenset(),
         as_of: int | None = None,
         shows: Callable[[Memory], bool] | None = None,
-    ) -> Searched:
+    ) -> SearchAnswer:
         """The live memories that match, nearest to a vector first, without what a replay needs.
 
         See `MemoryReader`.
@@ -358,7 +358,7 @@ class EmbeddedReader(TrustReads):
                         for memory, hit in zip(best, placed.hits, strict=False)
                     )
                     nearest = found if decided else _looked_at(placed, left)
-                    return Searched(
+                    return SearchAnswer(
                         hits=hits,
                         nearest=tuple([one for one, _ in nearest[:NEAREST_MAX]]),
                         version=_version(view),
@@ -394,7 +394,7 @@ class EmbeddedReader(TrustReads):
                 return
             placed.fill(one)
 
-    def _placings(self, asked: _Searching, found: list[tuple[int, float]]) -> Iterator[Placing]:
+    def _placings(self, asked: _Searching, found: list[tuple[int, float]]) -> Iterator[Placement]:
         """The hits that the store confirms, with everything that the caps need to know."""
         header = asked.view.header()
         for ordinal, score in found:

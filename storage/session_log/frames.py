@@ -38,7 +38,7 @@ _LENGTH: Final = struct.Struct(">I")
 _BOUND: Final = struct.Struct(">16sQ")
 
 
-class Contents(NamedTuple):
+class ValidFrames(NamedTuple):
     """The valid frames of a file, and the position where they end."""
 
     file_id: bytes
@@ -103,7 +103,7 @@ def derived(store_key: bytes, purpose: bytes) -> bytes:
     return blake2b(purpose, digest_size=32, key=store_key, person=b"mnemogate").digest()
 
 
-def read_contents(path: Path, keys: FrameKeys) -> Contents | None:
+def read_contents(path: Path, keys: FrameKeys) -> ValidFrames | None:
     """The content of a file up to the first frame that is wrong; None without a file.
 
     Raises:
@@ -113,7 +113,7 @@ def read_contents(path: Path, keys: FrameKeys) -> Contents | None:
         data = path.read_bytes()
     except FileNotFoundError:
         return None
-    nothing = Contents(b"", b"", (), 0, 0, whole=False)
+    nothing = ValidFrames(b"", b"", (), 0, 0, whole=False)
     head = keys.read_header(data[:SECTOR_LEN])
     if head is None:
         return nothing
@@ -132,7 +132,7 @@ def read_contents(path: Path, keys: FrameKeys) -> Contents | None:
         records += found
         at, number = start + length, number + 1
     whole = at == len(data) and number >= promised
-    return Contents(file_id, belongs_to, tuple(records), number, at, whole)
+    return ValidFrames(file_id, belongs_to, tuple(records), number, at, whole)
 
 
 def make(directory: Path, keys: FrameKeys, records: list[bytes]) -> tuple[bytes, int, int]:

@@ -18,8 +18,8 @@ from storage.ground.state_directory import DIRECTORY_MODE, fsync_directory
 from storage.session_log.frames import (
     NAME,
     UNFINISHED,
-    Contents,
     FrameKeys,
+    ValidFrames,
     derived,
     make,
     portions,
@@ -32,7 +32,7 @@ RECORD_LEN_MAX: Final = 16 * 1024 * 1024
 QUEUE_LEN_MAX: Final = 256 * 1024 * 1024
 
 
-class Opened(NamedTuple):
+class OpenedLog(NamedTuple):
     """The contents of a log that was opened.
 
     `whole` is False where a promised record is missing.
@@ -55,7 +55,7 @@ class _Batch:
 class SealedLog:
     """Implements `SessionLog` on a file; a thread waits for the disk."""
 
-    def __init__(self, directory: Path, keys: FrameKeys, contents: Contents) -> None:
+    def __init__(self, directory: Path, keys: FrameKeys, contents: ValidFrames) -> None:
         self._directory = directory
         self._keys = keys
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mnemogate-sessions")
@@ -215,7 +215,9 @@ def prints_key(store_key: bytes) -> bytes:
     return derived(store_key, b"session log, prints")
 
 
-def open_session_log(state: Path, keys: FrameKeys, scar: bytes, *, is_new: bool = False) -> Opened:
+def open_session_log(
+    state: Path, keys: FrameKeys, scar: bytes, *, is_new: bool = False
+) -> OpenedLog:
     """Open or make the session ledger's file below a locked state directory. Blocks.
 
     If anything is lost, a new file is begun with the readable records and `scar`, a record of the
@@ -236,9 +238,9 @@ def open_session_log(state: Path, keys: FrameKeys, scar: bytes, *, is_new: bool 
             whole = contents is None and is_new
             records = records if whole else (*records, scar)
             file_id, frame_count, length = make(directory, keys, list(records))
-            contents = Contents(file_id, keys.belongs_to, records, frame_count, length, whole)
+            contents = ValidFrames(file_id, keys.belongs_to, records, frame_count, length, whole)
         fsync_directory(state)
         log = SealedLog(directory, keys, contents)
     except OSError as error:
         raise StoreUnavailable(f"the session ledger cannot be opened: {error}") from error
-    return Opened(log, contents.records, contents.whole)
+    return OpenedLog(log, contents.records, contents.whole)

@@ -9,7 +9,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from storage.ground.randomness import random_bytes
-from storage.values import Contents
+from storage.values import StagedContents
 
 KEY_LEN: Final = 32
 PAD_LEN: Final = 256
@@ -37,17 +37,17 @@ def unseal(key: bytes, name: bytes, sealed: bytes | memoryview) -> bytes | None:
         return None
 
 
-def packed(contents: Contents) -> bytes:
+def packed(contents: StagedContents) -> bytes:
     """Two values joined to one, padded to a multiple of 256 bytes, which hides their length."""
     head = _LENGTHS.pack(len(contents.canonical), len(contents.evidence))
     said = b"".join((head, contents.canonical, contents.evidence))
     return said + bytes(-len(said) % PAD_LEN)
 
 
-def unpacked(data: bytes) -> Contents:
+def unpacked(data: bytes) -> StagedContents:
     """The two values that `packed` joined. `data` must have been authenticated."""
     canonical_len, evidence_len = _LENGTHS.unpack_from(data)
     middle = _LENGTHS.size + canonical_len
-    return Contents(
+    return StagedContents(
         canonical=data[_LENGTHS.size : middle], evidence=data[middle : middle + evidence_len]
     )

@@ -28,7 +28,7 @@ from storage.ground.state_directory import fsync_directory, write_durably
 from storage.staging.held_file import StagingFile
 from storage.staging.sealing import KEY_LEN, new_key, packed, seal, unseal
 from storage.staging.undecided import Undecided, name_of
-from storage.values import Contents, Sealed
+from storage.values import Sealed, StagedContents
 
 _CANONICAL: Final = b"c"
 _EVIDENCE: Final = b"e"
@@ -74,7 +74,7 @@ class Staging:
     # ---- staging candidates before their verdict -------------------------------------------------
 
     @staticmethod
-    def sealed(candidate_id: CandidateId, contents: Contents) -> Sealed:
+    def sealed(candidate_id: CandidateId, contents: StagedContents) -> Sealed:
         """A candidate encrypted under a fresh key, ready to be staged. Any thread."""
         key = new_key()
         data = seal(key, name_of(candidate_id), packed(contents))
@@ -92,7 +92,7 @@ class Staging:
             raise StoreUnavailable("staging is full")
         self._undecided.put(sealed)
 
-    def read(self, candidate_ids: Sequence[CandidateId]) -> list[Contents | None]:
+    def read(self, candidate_ids: Sequence[CandidateId]) -> list[StagedContents | None]:
         """Undecided candidates as read from the environment; None for one that cannot be decrypted.
 
         Raises:
@@ -116,7 +116,7 @@ class Staging:
 
     # ---- keeping candidates that are held for a person -------------------------------------------
 
-    def read_held(self, candidate_id: CandidateId) -> Contents | None:
+    def read_held(self, candidate_id: CandidateId) -> StagedContents | None:
         """A held candidate; None where a part of it cannot be decrypted. Any thread.
 
         Raises:
@@ -134,7 +134,7 @@ class Staging:
         canonical, evidence = parts
         if canonical is None or evidence is None:
             return None
-        return Contents(canonical=canonical, evidence=evidence)
+        return StagedContents(canonical=canonical, evidence=evidence)
 
     def seal(self, candidate_id: CandidateId, data: bytes) -> bytes:
         """Encrypt a held candidate's row data under the key that it will be held under.
@@ -150,7 +150,7 @@ class Staging:
         key = self._keys.get(candidate_id)
         return None if key is None else unseal(key, _key(candidate_id, _ROW), sealed)
 
-    def hold(self, kept: Mapping[CandidateId, Contents]) -> None:
+    def hold(self, kept: Mapping[CandidateId, StagedContents]) -> None:
         """Make candidates durable with their evidence and key, before the hold commits.
 
         Raises:

@@ -23,7 +23,7 @@ from policy.model import CandidateId
 from storage.ground.errors import StoreUnavailable
 from storage.ground.state_directory import FILE_MODE
 from storage.staging.sealing import unpacked, unseal
-from storage.values import STAGED_IN_MEMORY, Contents, Sealed
+from storage.values import STAGED_IN_MEMORY, Sealed, StagedContents
 
 UNLINKED: Final = "unlinked file"
 _DESCRIPTORS: Final = Path("/proc/self/fd")
@@ -78,7 +78,7 @@ class Undecided:
             self._keys[one.candidate_id] = one.key
             self.bytes_used += len(one.data)
 
-    def read(self, candidate_ids: Sequence[CandidateId]) -> list[Contents | None]:
+    def read(self, candidate_ids: Sequence[CandidateId]) -> list[StagedContents | None]:
         """The candidates as read back in a new transaction; None for one that cannot be decrypted.
 
         Raises:
@@ -98,7 +98,9 @@ class Undecided:
             self._shut()
         return found
 
-    def _opened_value(self, candidate_id: CandidateId, txn: lmdb.Transaction) -> Contents | None:
+    def _opened_value(
+        self, candidate_id: CandidateId, txn: lmdb.Transaction
+    ) -> StagedContents | None:
         key, name = self._keys.get(candidate_id), name_of(candidate_id)
         value = None if key is None else txn.get(name)
         data = None if key is None or value is None else unseal(key, name, value)

@@ -24,7 +24,7 @@ from storage.ground.errors import StoreCorrupt
 from storage.tables.codec import HeldRow, StoreHeader, ordinal_key
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import LEAVES, NODES, Draft, View
-from storage.values import Contents, HeldCandidate, Outcome, Row
+from storage.values import HeldCandidate, Outcome, Row, StagedContents
 
 LABELS: Final = b"labels"
 """The mark of a change after which the origins of rows have to be read anew."""
@@ -85,7 +85,7 @@ class Added(msgspec.Struct, frozen=True, kw_only=True):
     before: Row | None = None
 
 
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+class ChangeContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a change knows of its store: the rules in force, and how many bytes may be added."""
 
     names: KeyedNames
@@ -98,7 +98,7 @@ class Change:
     """One write transaction under way. Writer thread only; a new one for every attempt."""
 
     def __init__(
-        self, draft: Draft, generation: Generation, now_ms: int, around: Surroundings
+        self, draft: Draft, generation: Generation, now_ms: int, around: ChangeContext
     ) -> None:
         self.draft = draft
         self.now_ms = now_ms
@@ -125,7 +125,7 @@ class Change:
         self.moved: set[bytes] = set()
         # Candidates judged in this transaction, and the data to keep of those that are held.
         self.judged: tuple[CandidateId, ...] = ()
-        self.kept: dict[CandidateId, Contents] = {}
+        self.kept: dict[CandidateId, StagedContents] = {}
         # By how many bytes each tenant's share grows or shrinks.
         self.charges: Counter[Tenant] = Counter()
         # New held candidates, and decided ones, whose keys are destroyed with the commit.

@@ -178,7 +178,7 @@ class HeldRow(msgspec.Struct, frozen=True, array_like=True):
     nonce_key: bytes
     intercepted_index: int
     sealed: bytes
-    origin: str = ""  # the origin, as `storage.write.waiting` names it
+    origin: str = ""  # the origin, as `storage.write.held_queue` names it
     origin_key: bytes = b""  # the key in the table of origins; empty where no tool is named
     after_reading: bool = False  # whether the session that wrote it had read foreign text
     # The keys of its lines in `lines`, should they be let in. A candidate with the same is not held

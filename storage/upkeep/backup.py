@@ -62,7 +62,7 @@ _Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 _Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
-class BackedUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BackupFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One file of a backup: its name, its length in bytes, and its SHA-256."""
 
     name: str
@@ -89,7 +89,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     # A hash by which separately kept secrets are recognised as those of this store. The secrets are
     # 32 random bytes, so nobody can guess them from the hash.
     store_key_sha256: _Hash
-    files: tuple[BackedUp, ...]
+    files: tuple[BackupFile, ...]
 
     @property
     def with_secrets(self) -> bool:
@@ -264,13 +264,13 @@ def _files(directory: Path) -> list[Path]:
     return [path for path in found if path.is_file()]
 
 
-def _listed(directory: Path, path: Path) -> BackedUp:
+def _listed(directory: Path, path: Path) -> BackupFile:
     digest, length = hashlib.sha256(), 0
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_LEN):
             digest.update(chunk)
             length += len(chunk)
-    return BackedUp(
+    return BackupFile(
         name=path.relative_to(directory).as_posix(), bytes=length, sha256=digest.hexdigest()
     )
 

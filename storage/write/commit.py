@@ -42,8 +42,8 @@ from storage.tables.rows import (
     step_before,
     text_of,
 )
-from storage.values import Decision, Kept, Row
-from storage.write.seam import Follower, Judged, Landed
+from storage.values import Decision, InheritedFields, Row
+from storage.write.seam import AdmittedCandidate, Follower, LandedRow
 
 _BORN_AGAIN: Final = (MemoryStatus.DELETED, MemoryStatus.LIVE)
 
@@ -58,7 +58,9 @@ class Committer:
         self._required = required
         self._followers = followers
 
-    def commit(self, change: Change, permit: Permit, judged: Judged, epoch: int) -> Landed:
+    def commit(
+        self, change: Change, permit: Permit, judged: AdmittedCandidate, epoch: int
+    ) -> LandedRow:
         """Put one admitted candidate into the transaction: leaf, row, vector, id, version.
 
         The candidate is visible and durable when, and only when, the transaction's own commit
@@ -104,7 +106,7 @@ class Committer:
         change.failpoint("after_put")
         return landed
 
-    def _verify(self, permit: Permit, judged: Judged, epoch: int) -> None:
+    def _verify(self, permit: Permit, judged: AdmittedCandidate, epoch: int) -> None:
         # (4) Hash the very bytes that are about to be stored: any alteration since the gate saw
         #     them shows here (MWP 3.2, attack A5).
         if hashlib.sha256(judged.canonical).digest() != permit.digest:
@@ -121,7 +123,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
     followers: Sequence[Follower]
     change: Change
     permit: Permit
-    judged: Judged
+    judged: AdmittedCandidate
     memory_id: MemoryId
     known: IdRecord | None
     stored: Row | None
@@ -201,7 +203,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         live = self.known is not None and self.known.status is MemoryStatus.LIVE
         return live and not is_expired(self.stored, self.change.now_ms)
 
-    def put(self, name: bytes, row: Row, vector: bytes) -> Landed:
+    def put(self, name: bytes, row: Row, vector: bytes) -> LandedRow:
         """Store row, vector and id, and note the change for the derived indexes."""
         change, kind = self.change, self.judged.candidate.change
         ordinal = change.next_ordinal
@@ -242,7 +244,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
                     before=stored if standing else None,
                 )
             )
-        landed = Landed(
+        landed = LandedRow(
             name=name, ordinal=ordinal, leaf_index=row.leaf_index, row=row, status=status
         )
         for follower in self.followers:
@@ -300,7 +302,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             ordinal = row.prev_ordinal
 
 
-def _approver(judged: Judged) -> PrincipalId | None:
+def _approver(judged: AdmittedCandidate) -> PrincipalId | None:
     objection = judged.objection
     if objection is None:
         return judged.approved_by
@@ -321,10 +323,10 @@ def _reachable(kind: ChangeKind, known: IdRecord | None, stored: Row | None) -> 
     return known.status is not MemoryStatus.DELETED or kind is ChangeKind.PURGE
 
 
-def _kept(stored: Row) -> Kept:
+def _kept(stored: Row) -> InheritedFields:
     text, metadata_json, candidate = text_of(stored)
     kept = stored.kept
-    return Kept(
+    return InheritedFields(
         text=text,
         metadata_json=metadata_json,
         scope=stored.scope,
@@ -336,7 +338,7 @@ def _kept(stored: Row) -> Kept:
     )
 
 
-def _still_kept(kept: Kept | None, candidate: Candidate) -> Kept | None:
+def _still_kept(kept: InheritedFields | None, candidate: Candidate) -> InheritedFields | None:
     """The fields that an update left alone, taken from the row before it."""
     if kept is None:
         return None

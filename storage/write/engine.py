@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from policy.facts import InterceptRecord
 from policy.model import CandidateId
 from policy.ruleset import Ruleset
-from storage.derived.keeper import DerivedState, Step
+from storage.derived.keeper import DerivedState, DerivedStep
 from storage.derived.vectors.faiss_index import BadVector, check_each
 from storage.ground.errors import (
     CredentialEnded,
@@ -32,13 +32,13 @@ from storage.ground.errors import (
     StoreUnavailable,
 )
 from storage.staging.staging import Staging
-from storage.tables.change import Change, Generation, Surroundings
+from storage.tables.change import Change, ChangeContext, Generation
 from storage.tables.codec import StoreHeader
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import Draft, LmdbStore, View
 from storage.values import Decision, HeldCandidate, Outcome, Sealed
-from storage.write.case import Arrived, Case, staged_submission
-from storage.write.judging import Judge
+from storage.write.candidate_case import ArrivedCandidate, CandidateCase, staged_submission
+from storage.write.judge import Judge
 from storage.write.seam import Order
 
 Result = TypeVar("Result")
@@ -110,7 +110,7 @@ class Engine:
     # ---- handling submitted candidates -----------------------------------------------------------
 
     def run(
-        self, batch: Sequence[Arrived], sealed: Sequence[Sealed]
+        self, batch: Sequence[ArrivedCandidate], sealed: Sequence[Sealed]
     ) -> list[Outcome | StorageError]:
         """The outcome of each candidate, in order; the outcomes are durable when this returns.
 
@@ -142,7 +142,7 @@ class Engine:
             # `status` tells what is left to do, and the next start or `compact` does it.
             self.erase()
 
-    def _judge_batch(self, batch: Sequence[Arrived]) -> list[Outcome | StorageError]:
+    def _judge_batch(self, batch: Sequence[ArrivedCandidate]) -> list[Outcome | StorageError]:
         held = self.parts.staging.held_ids()
         try:
             cases = self._cases(batch, held)
@@ -163,7 +163,7 @@ class Engine:
         return outcomes
 
     def _judge(
-        self, batch: Sequence[Arrived], cases: Sequence[Case | StorageError]
+        self, batch: Sequence[ArrivedCandidate], cases: Sequence[CandidateCase | StorageError]
     ) -> list[Outcome | StorageError]:
         self.parts.failpoint("before_transaction")
         outcomes: list[Outcome | StorageError] = []
@@ -174,7 +174,8 @@ class Engine:
             outcomes.clear()
             change.judged = tuple(one.candidate_id for one in batch)
             outcomes.extend(
-                self._judge_one(change, case) if isinstance(case, Case) else case for case in cases
+                self._judge_one(change, case) if isinstance(case, CandidateCase) else case
+                for case in cases
             )
             return outcomes
 
@@ -186,7 +187,7 @@ class Engine:
 
         return self.transact(work, confirmed)
 
-    def _judge_one(self, change: Change, case: Case) -> Outcome | StorageError:
+    def _judge_one(self, change: Change, case: CandidateCase) -> Outcome | StorageError:
         # The credential is checked on the thread that also records the end of a key, so one of the
         # two comes first for certain.
         welcome = case.arrived.welcome
@@ -207,18 +208,18 @@ class Engine:
             raise QuotaReached("full: a deletion that takes nothing away is not recorded")
         return outcome
 
-    def _must_free(self, case: Case | StorageError) -> bool:
-        if not isinstance(case, Case):
+    def _must_free(self, case: CandidateCase | StorageError) -> bool:
+        if not isinstance(case, CandidateCase):
             return False
         room = self.parts.store.quota_bytes - self.bytes_used
         return self.parts.judge.usage.must_free(case.submission.candidate, room)
 
     def _cases(
-        self, batch: Sequence[Arrived], held: frozenset[CandidateId]
-    ) -> list[Case | StorageError]:
+        self, batch: Sequence[ArrivedCandidate], held: frozenset[CandidateId]
+    ) -> list[CandidateCase | StorageError]:
         """Each candidate as read back from staging; a failure for one that cannot be read."""
         staging = self.parts.staging
-        cases: list[Case | StorageError] = []
+        cases: list[CandidateCase | StorageError] = []
         for one, contents in zip(
             batch, staging.read([one.candidate_id for one in batch]), strict=True
         ):
@@ -236,13 +237,17 @@ class Engine:
                 # another one.
                 staged = None if one.candidate_id in held else contents.canonical
                 cases.append(
-                    Case(submission=submission, intercept=intercept, staged=staged, arrived=one)
+                    CandidateCase(
+                        submission=submission, intercept=intercept, staged=staged, arrived=one
+                    )
                 )
         return self._with_good_vectors(cases)
 
-    def _with_good_vectors(self, cases: list[Case | StorageError]) -> list[Case | StorageError]:
+    def _with_good_vectors(
+        self, cases: list[CandidateCase | StorageError]
+    ) -> list[CandidateCase | StorageError]:
         """The cases, with a failure in place of each whose vector the index would refuse."""
-        vectors = [case.submission.vector for case in cases if isinstance(case, Case)]
+        vectors = [case.submission.vector for case in cases if isinstance(case, CandidateCase)]
         try:
             check_each([one for one in vectors if one], self.generation.header.dimension)
         except BadVector as error:
@@ -251,7 +256,7 @@ class Engine:
             return [one for case in cases for one in self._with_good_vectors([case])]
         return cases
 
-    def _recorded(self, view: View, one: Arrived, outcome: Outcome | StorageError) -> bool:
+    def _recorded(self, view: View, one: ArrivedCandidate, outcome: Outcome | StorageError) -> bool:
         """Whether the store's record of the nonce agrees with the outcome."""
         if isinstance(outcome, StorageError):
             return True
@@ -332,7 +337,7 @@ class Engine:
         ready = False
         try:
             self._refuse_if_overtaken(draft)
-            around = Surroundings(
+            around = ChangeContext(
                 names=parts.names,
                 ruleset=self.ruleset,
                 room_bytes=parts.store.quota_bytes - self.bytes_used,
@@ -428,7 +433,7 @@ class Engine:
         self._erased.extend(change.erased)
         self.unerased = self.unerased or bool(change.erased)
         parts.derived.follow(
-            Step(
+            DerivedStep(
                 header=after.header,
                 added=change.added,
                 superseded=change.superseded,

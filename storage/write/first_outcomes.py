@@ -10,7 +10,7 @@ from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import NONCES, View
 from storage.tables.rows import is_expired, memory_of, read_id, read_row
 from storage.values import Outcome
-from storage.write.case import Arrived, outcome_of
+from storage.write.candidate_case import ArrivedCandidate, outcome_of
 from storage.write.trust_intake import TrustIntake
 
 
@@ -41,7 +41,7 @@ class FirstOutcomes:
         )
 
     @staticmethod
-    def recorded(view: View, arrived: Arrived) -> FirstOutcome | None:
+    def recorded(view: View, arrived: ArrivedCandidate) -> FirstOutcome | None:
         """The store's record of this very request; None if the request was never committed."""
         record = view.read(NONCES, arrived.nonce_key)
         return None if record is None or record.binding != arrived.binding else record.outcome

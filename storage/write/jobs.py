@@ -18,7 +18,7 @@ from typing import Any
 
 from storage.ground.errors import OutcomeUnknown, StorageError, StoreUnavailable
 from storage.values import Sealed
-from storage.write.case import Arrived
+from storage.write.candidate_case import ArrivedCandidate
 from storage.write.seam import Order
 
 
@@ -44,7 +44,7 @@ class Job:
         self,
         loop: asyncio.AbstractEventLoop,
         *,
-        arrived: Arrived | None = None,
+        arrived: ArrivedCandidate | None = None,
         sealed: Sealed | None = None,
         task: Callable[[], Any] | None = None,
         order: Order[Any] | None = None,
@@ -73,7 +73,7 @@ class Job:
             return False
         return True
 
-    async def answer(self, patience: Patience) -> Any:  # noqa: ANN401 - as the command answers
+    async def answer(self, patience: CallerDeadlines) -> Any:  # noqa: ANN401 - as the command answers
         """Wait for the writer's answer.
 
         Raises:
@@ -100,7 +100,7 @@ class Job:
             )
 
 
-class Patience:
+class CallerDeadlines:
     """The time limit of waiting callers. Each loop has one timer for all its jobs.
 
     All callers wait equally long, so they expire in the order in which they came. Any number of
@@ -157,7 +157,7 @@ class _Line:
         self._set = False
 
 
-class Gathering:
+class JobBatch:
     """The jobs of one turn of an event loop, which go to the writer together at its end.
 
     Handed over one by one, the first job would wake the writer thread, which would then compete

@@ -52,7 +52,7 @@ LINES: Final = RecordTable(b"lines", LineRecord)
 _DENIALS: Final = RecordTable(b"lines", DeniedRecord)
 
 
-class Said(NamedTuple):
+class PersonDecisions(NamedTuple):
     """What persons decided that concerns one candidate."""
 
     denied: bool = False
@@ -67,16 +67,16 @@ class LineDecisions:
     def __init__(self, names: KeyedNames) -> None:
         self._names = names
 
-    def said(self, change: Change, candidate: Candidate) -> Said:
+    def said(self, change: Change, candidate: Candidate) -> PersonDecisions:
         """What persons decided on the lines of a candidate."""
         group = self._group(candidate)
         # Most groups have no decision, and then no text is read.
         if not next(change.draft.keys(LINES, group), b"").startswith(group):
-            return Said()
+            return PersonDecisions()
         denied = any(change.draft.has(LINES, one) for one in self._keys(candidate, _DENIED))
         acts = self._acts(change, group)
         often = acts.day == change.now_ms // _DAY_MS and acts.count >= ACTS_OF_DENIAL_MAX
-        return Said(denied, often, self._let_in(change, candidate))
+        return PersonDecisions(denied, often, self._let_in(change, candidate))
 
     def _let_in(self, change: Change, candidate: Candidate) -> tuple[LineRecord, ...]:
         oldest_ms = change.now_ms - LET_IN_DAYS_MAX * _DAY_MS

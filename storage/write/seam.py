@@ -51,7 +51,7 @@ class TakesOrders(Protocol):
         ...
 
 
-class Access(msgspec.Struct, frozen=True, kw_only=True):
+class StoreAccess(msgspec.Struct, frozen=True, kw_only=True):
     """An open store as its features use it. `clock` tells Unix milliseconds.
 
     `moves` counts, for each table or mark, the durable changes that were marked with it; it moves
@@ -67,7 +67,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     leaf_count: Callable[[], int]
 
 
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
+class AdmittedCandidate(msgspec.Struct, frozen=True, kw_only=True):
     """An admitted candidate, with everything that its row and its leaf will state."""
 
     candidate: Candidate
@@ -96,7 +96,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     read_origins: tuple[str, ...] = ()
 
 
-class Landed(msgspec.Struct, frozen=True, kw_only=True):
+class LandedRow(msgspec.Struct, frozen=True, kw_only=True):
     """Where an admitted candidate's memory is stored; `name` is its key in the table of ids."""
 
     name: bytes
@@ -109,7 +109,7 @@ class Landed(msgspec.Struct, frozen=True, kw_only=True):
 class Follower:
     """A feature that follows what the core puts into a transaction; by default it does nothing."""
 
-    def landed(self, change: Change, judged: Judged, landed: Landed) -> None:
+    def landed(self, change: Change, judged: AdmittedCandidate, landed: LandedRow) -> None:
         """Follow an admitted change, whose row is stored by now."""
 
     def ends(self, change: Change, known: IdRecord, step: int) -> None:

@@ -25,11 +25,11 @@ from storage.ground.errors import (
 )
 from storage.ground.randomness import random_bytes
 from storage.values import THE_STORE, Denial, Outcome, Submission
-from storage.write.case import Arrived, contents_of
+from storage.write.candidate_case import ArrivedCandidate, contents_of
 from storage.write.checkpoint_copy import CheckpointCopy
 from storage.write.engine import Engine
-from storage.write.jobs import Answer, Gathering, Job, Patience, deliver
-from storage.write.orders import Operating
+from storage.write.engine_commands import EngineCommands
+from storage.write.jobs import Answer, CallerDeadlines, Job, JobBatch, deliver
 from storage.write.seam import Order
 from storage.write.wellness import try_again
 
@@ -63,7 +63,7 @@ class EmbeddedWriter:
     def __init__(
         self,
         engine: Engine,
-        operating: Operating,
+        operating: EngineCommands,
         checkpoint: CheckpointCopy,
         options: WriterOptions,
     ) -> None:
@@ -71,14 +71,14 @@ class EmbeddedWriter:
         self._operating = operating
         self._checkpoint = checkpoint
         self._options = options
-        self._patience = Patience(options.answer_timeout_s)
+        self._patience = CallerDeadlines(options.answer_timeout_s)
         self._pid = os.getpid()
         # A little less than a caller's limit: when the first caller gives up, no new caller is let
         # in to wait as long.
         engine.patience_s = 0.9 * options.answer_timeout_s
         self._embedder_id = engine.generation.header.embedder_id
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._gathering = Gathering(self._queue, lambda: self.running)
+        self._gathering = JobBatch(self._queue, lambda: self.running)
         self._closing = False
         self._dead = False
         self._in_flight: list[Job] = []
@@ -140,7 +140,7 @@ class EmbeddedWriter:
         # From here on the candidate's text is encrypted: no later code gets it in plain.
         job = Job(
             asyncio.get_running_loop(),
-            arrived=Arrived.of(submission, engine.parts.names),
+            arrived=ArrivedCandidate.of(submission, engine.parts.names),
             sealed=engine.parts.staging.sealed(submission.candidate_id, contents_of(submission)),
         )
         register = engine.register
@@ -208,7 +208,7 @@ class EmbeddedWriter:
 
         Returns the bytes saved.
         """
-        patience = Patience(self._options.compact_timeout_s)
+        patience = CallerDeadlines(self._options.compact_timeout_s)
         return await self._run(lambda: self._operating.compact(by), patience)
 
     async def run(self, task: Callable[[], Result]) -> Result:
@@ -219,7 +219,9 @@ class EmbeddedWriter:
         """
         return await self._run(task)
 
-    async def _run(self, task: Callable[[], Result], patience: Patience | None = None) -> Result:
+    async def _run(
+        self, task: Callable[[], Result], patience: CallerDeadlines | None = None
+    ) -> Result:
         job = Job(asyncio.get_running_loop(), task=task)
         self._put(job)
         result: Result = await job.answer(patience or self._patience)

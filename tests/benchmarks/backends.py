@@ -27,7 +27,7 @@ from policy.labels.forwarded_call import HTTP, ForwardedCall, target_of, texts_o
 from policy.model import Candidate, ChangeKind, PrincipalId, Tenant
 from proxy.guard.live_texts import prints_of_pieces
 from proxy.guard.sieve import Sieve
-from storage.values import Moved, News, Stands
+from storage.values import ForwardState, UpstreamChange, UpstreamChanges
 from tests.benchmarks.pairs import ratio_of
 from tests.fault.backend_kills.__main__ import SERVERS
 from tests.integration.memory_servers.kinds import KINDS, Asked, Kind
@@ -197,7 +197,7 @@ def _memory() -> str:
     """One line: what a gate that runs keeps in memory of each live memory behind a server."""
     scope = (Tenant("default"), target_of(HTTP, "b"))
     known = tuple(_moved(number, *scope) for number in range(MEMORIES))
-    sieve = Sieve(lambda _: News(leaf_count=0, moved=known))
+    sieve = Sieve(lambda _: UpstreamChanges(leaf_count=0, moved=known))
     prints = sum(len(prints_of_pieces((_text(number),))) for number in range(MEMORIES))
     tracemalloc.start()
     try:
@@ -208,7 +208,7 @@ def _memory() -> str:
     return f"in memory: {taken / prints:.0f} bytes a print, {taken / MEMORIES:.0f} a memory"
 
 
-def _moved(number: int, tenant: Tenant, target: str) -> Moved:
+def _moved(number: int, tenant: Tenant, target: str) -> UpstreamChange:
     key = f'["memories","bench","k{number}"]'
     call = ForwardedCall(tool="put", arguments="{}", key=key, pieces=(_text(number),))
     text, metadata_json = texts_of(call)
@@ -222,7 +222,9 @@ def _moved(number: int, tenant: Tenant, target: str) -> Moved:
         metadata_json=metadata_json,
     )
     name = f"{number:032x}"
-    return Moved(name=name, stands=Stands.LIVE, tenant=tenant, candidate=candidate, key=key)
+    return UpstreamChange(
+        name=name, stands=ForwardState.LIVE, tenant=tenant, candidate=candidate, key=key
+    )
 
 
 def _text(number: int) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from policy.canonical import canonical_bytes, digest_of
-from policy.labels.containment import Index, Prints, Resemblance, prints_of
+from policy.labels.containment import PrintIndex, Prints, Resemblance, prints_of
 from policy.labels.derive import read_candidate
 from policy.model import Candidate, ChangeKind, PrincipalId, Tenant
 
@@ -61,7 +61,7 @@ class Notes:
         for note in self.notes:
             conversation = note["id"].partition("/")[0]
             foreign = [key for key in self.texts if not key.startswith(conversation)]
-            index = Index()
+            index = PrintIndex()
             for number, key in enumerate(rng.sample(foreign, others)):
                 index.add(number, self.prints[key])
             prints = prints_of(note["text"])
@@ -88,7 +88,7 @@ def _every_one() -> Generator[None]:
         Resemblance.contained = real  # type: ignore[method-assign]
 
 
-def _best(index: Index, prints: Prints, keys: range) -> tuple[float, bool]:
+def _best(index: PrintIndex, prints: Prints, keys: range) -> tuple[float, bool]:
     said = any(one.key in keys for one in index.search(prints))
     with _every_one():
         every = [one.resemblance for one in index.search(prints) if one.key in keys]
@@ -129,7 +129,7 @@ def table(corpora: Path) -> list[str]:
 def cost(corpora: Path) -> str:
     """What a search in two thousand segments costs, against canonical bytes, digest and reading."""
     notes = Notes(corpora, pages=False)
-    index = Index()
+    index = PrintIndex()
     for number, prints in enumerate(list(notes.prints.values())[:2_000]):
         index.add(number, prints)
     searches: list[float] = []

@@ -18,7 +18,7 @@ from policy.model import ChangeKind, MemoryClass, Principal
 from proxy.dialects.model.anthropic import messages as anthropic
 from proxy.dialects.model.transcript import ModelCall
 from proxy.dialects.strict_json.tolerant import Json
-from proxy.ledger.sessions import Entered, Sessions
+from proxy.ledger.sessions import RequestFindings, Sessions
 from proxy.seams.guard import Join
 from proxy.seams.operation import Proposal, WrittenItem
 from storage.session_log.log import prints_key
@@ -108,7 +108,7 @@ class Session(NamedTuple):
     messages: list[Json]
     system: str = ""
 
-    async def ask(self) -> Entered:
+    async def ask(self) -> RequestFindings:
         """The agent asks its model."""
         body: dict[str, Json] = {"messages": [*self.messages]}
         request = anthropic.read_request({**body, "system": self.system} if self.system else body)

@@ -17,7 +17,7 @@ from policy.model import ChangeKind, MemoryId, Principal
 from policy.query import EVERYTHING
 from proxy.dialects.mcp.results import filtering
 from proxy.dialects.strict_json.strict import JsonValue
-from proxy.guard.local import Guarding
+from proxy.guard.local_guard import LocalGuard
 from proxy.seams.guard import Forwarded
 from proxy.seams.operation import Proposal
 from proxy.settings.tool_maps import shipped_map
@@ -134,7 +134,7 @@ def listed(seen: Guarded) -> tuple[Any, ...]:
     return seen.store.reader.page(AGENT.tenant, EVERYTHING, 0, 99).memories
 
 
-async def shown(guard: Guarding, name: str, answer: JsonValue) -> JsonValue:
+async def shown(guard: LocalGuard, name: str, answer: JsonValue) -> JsonValue:
     """What an agent sees of an answer of this server."""
     tool_map = shipped_map(name)
     assert tool_map is not None

@@ -13,7 +13,7 @@ from pathlib import Path
 from policy.labels.forwarded_call import MCP, ForwardedCall, target_of, texts_of
 from policy.model import Candidate, CandidateId, Forwarded, MemoryClass, SourceKind
 from storage.embedded import EmbeddedStore
-from storage.values import Behind, Submission
+from storage.values import GuardedServer, Submission
 from tests.evaluate.points import Killer
 from tests.fault.crashing import OPTIONS
 from tests.unit.storage.opening import (
@@ -28,7 +28,7 @@ from tests.unit.storage.opening import (
 )
 
 TARGET = target_of(MCP, "memory")
-BEHIND = Behind(tenant=TENANT, target=TARGET, by=BY)
+BEHIND = GuardedServer(tenant=TENANT, target=TARGET, by=BY)
 STEPS = ("judge", "settle", "lose", "claim", "release")
 
 

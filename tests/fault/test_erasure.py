@@ -13,7 +13,7 @@ from policy.model import ChangeKind, MemoryClass, Scope, SourceKind
 from policy.verdict import Reason
 from storage.embedded import EmbeddedStore
 from storage.values import Decision, Outcome
-from storage.write.case import contents_of
+from storage.write.candidate_case import contents_of
 from tests.conformance.canary import new_canary, traces
 from tests.fault.crashing import OPTIONS
 from tests.unit.storage.opening import (

@@ -14,7 +14,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import HttpRequest
 from proxy.transport.head import METHODS, head_of
-from proxy.transport.request import Received
+from proxy.transport.request import ReceivedRequest
 
 
 class SentHead(msgspec.Struct, frozen=True):
@@ -33,7 +33,7 @@ def taken(method: str, raw_path: str, headers: CIMultiDict[str]) -> HttpRequest:
         MalformedRequest: It refuses it.
     """
     sent = SentHead(method, raw_path, CIMultiDictProxy(headers))
-    return head_of(cast("Received", sent))
+    return head_of(cast("ReceivedRequest", sent))
 
 
 def written_down(data: bytes) -> HttpRequest | None:

@@ -26,29 +26,29 @@ from policy.model import (
 from policy.verdict import Reason
 from proxy.dialects.native.dialect import Native
 from proxy.fronts.memory import MemoryFront
+from proxy.seams.environment import Environment
 from proxy.seams.observations import observation_for
 from proxy.seams.operation import (
-    Entities,
-    Found,
+    EntitiesResult,
     GetHistory,
     GetMemory,
-    Got,
-    History,
+    GetResult,
+    HistoryResult,
     Identify,
-    Identity,
-    Listed,
+    IdentityResult,
     ListEntities,
     ListMemories,
+    ListResult,
     Operation,
     Proposal,
     Result,
     Search,
+    SearchResult,
     Write,
-    Written,
+    WriteResult,
     WrittenItem,
 )
 from proxy.seams.pace import Pace
-from proxy.seams.surroundings import Surroundings
 from proxy.settings.load import Address, Binding, Limits
 from proxy.transport.auth import Authenticator, hash_key
 from proxy.transport.head import HostRules
@@ -111,22 +111,22 @@ class MemorySession:
             raise self.failure
         match operation:
             case Write(proposals=proposals):
-                return Written(items=tuple(self._item(proposal) for proposal in proposals))
+                return WriteResult(items=tuple(self._item(proposal) for proposal in proposals))
             case Identify():
-                return Identity(principal=principal, incarnation="i1")
+                return IdentityResult(principal=principal, incarnation="i1")
             case ListMemories():
                 memories = tuple(_memory(proposal) for proposal in self.stored)
-                return Listed(total=len(memories), memories=memories)
+                return ListResult(total=len(memories), memories=memories)
             case GetMemory():
-                return Got(memory=None)
+                return GetResult(memory=None)
             case GetHistory(memory_id=memory_id):
-                return History(memory_id=memory_id, entries=())
+                return HistoryResult(memory_id=memory_id, entries=())
             case ListEntities():
-                return Entities(total=0, entities=())
+                return EntitiesResult(total=0, entities=())
             case Search():
-                return Found(hits=())
+                return SearchResult(hits=())
             case _:
-                return Written(items=())
+                return WriteResult(items=())
 
     def _item(self, proposal: Proposal) -> WrittenItem:
         decision, reason, step = ("admit", None, None) if self.refuse is None else self.refuse
@@ -266,11 +266,11 @@ def parse(raw: bytes) -> Answer:
     return Answer(status=int(status), reason=reason, headers=headers, body=body)
 
 
-def surroundings(record: Callable[[Event], None]) -> Surroundings:
+def surroundings(record: Callable[[Event], None]) -> Environment:
     """A clock that moves a millisecond per look, and ids that count."""
     ticks = itertools.count(START_NS, 1_000_000)
     ids = itertools.count(1)
-    return Surroundings(
+    return Environment(
         clock_ns=lambda: next(ticks),
         random_hex=lambda count: f"{next(ids):0{2 * count}x}",
         record=record,

@@ -13,13 +13,13 @@ import aiohttp
 
 from policy.model import Principal, PrincipalId, Tenant
 from proxy.dialects.sse import EventFields, FieldReader
-from proxy.fronts.mcp_http import McpFront, Served
-from proxy.mcp.http.background import Beside
+from proxy.fronts.mcp_http import McpFront, ServedServer
+from proxy.mcp.http.background import BackgroundWork
 from proxy.mcp.http.child import Command
 from proxy.mcp.http.hub import Hub, HubLimits
 from proxy.mcp.relay import Deliver, Relay, RelayLimits
 from proxy.mcp.relay import Server as Behind
-from proxy.seams.surroundings import RandomPool, Surroundings
+from proxy.seams.environment import Environment, RandomPool
 from proxy.settings.load import Address
 from proxy.settings.tool_maps import shipped_map
 from proxy.transport.auth import Authenticator, hash_key
@@ -164,7 +164,7 @@ async def bench(
     remembers: bool = False,
 ) -> AsyncGenerator[McpBench]:
     guard, recorded = MemoryGuard(), list[Any]()
-    out = Surroundings(clock_ns=time.time_ns, random_hex=RandomPool(), record=recorded.append)
+    out = Environment(clock_ns=time.time_ns, random_hex=RandomPool(), record=recorded.append)
 
     small = Behind("small", shipped_map("server-memory"), context=not remembers)
     if isinstance(behind, str):
@@ -189,7 +189,7 @@ async def bench(
             )
         else:
             server = behind
-        beside = Beside()
+        beside = BackgroundWork()
         hub = Hub(
             "small",
             server,
@@ -202,7 +202,7 @@ async def bench(
         )
         authenticator = Authenticator(records, (), out.now_ms)
         front = McpFront(
-            {"small": Served(hub=hub, principals=principals)},
+            {"small": ServedServer(hub=hub, principals=principals)},
             authenticator,
             lambda: None,
         )

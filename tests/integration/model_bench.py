@@ -17,7 +17,7 @@ from proxy.dialects.model.reading import list_of
 from proxy.dialects.model.transcript import ModelCall, ModelReply
 from proxy.dialects.sse import Event
 from proxy.dialects.strict_json.tolerant import Json as AnyJson
-from proxy.model.memory_seam import Asked, Prepared, UnsafeUncoupled
+from proxy.model.memory_seam import PreparedRequest, PrincipalRequest, UnsafeUncoupled
 from tests.integration.models.server import ScriptedModel, scripted_model
 from tests.integration.running import AGENT_KEY, Running, running
 
@@ -161,9 +161,9 @@ class ScriptedCoupling(UnsafeUncoupled):
         self.poison = poison
         self.refused: set[str] = set()  # words that were refused, and are carried from then on
         self.told: list[ModelReply] = []
-        self.prepared: list[Asked] = []
+        self.prepared: list[PrincipalRequest] = []
 
-    async def prepare(self, asked: Asked) -> Prepared:
+    async def prepare(self, asked: PrincipalRequest) -> PreparedRequest:
         self.prepared.append(asked)
         prepared = await super().prepare(asked)
         body = self.sieved(asked.principal, asked.body)
@@ -171,7 +171,7 @@ class ScriptedCoupling(UnsafeUncoupled):
         return msgspec.structs.replace(prepared, body=body, session="s")
 
     async def judge(
-        self, prepared: Prepared, calls: tuple[ModelCall, ...]
+        self, prepared: PreparedRequest, calls: tuple[ModelCall, ...]
     ) -> tuple[str | None, ...]:
         told = {call.call_id for reply in self.told for call in reply.calls}
         assert {call.call_id for call in calls} <= told, "noted before it is judged"
@@ -179,10 +179,10 @@ class ScriptedCoupling(UnsafeUncoupled):
         self.refused |= {self.poison} if any(bad) else set()
         return tuple(REFUSAL if one else None for one in bad)
 
-    async def replied(self, prepared: Prepared, reply: ModelReply) -> None:
+    async def replied(self, prepared: PreparedRequest, reply: ModelReply) -> None:
         self.told.append(reply)
 
-    def filter(self, prepared: Prepared) -> ScriptedFilter:
+    def filter(self, prepared: PreparedRequest) -> ScriptedFilter:
         return ScriptedFilter(self)
 
     def sieved(self, principal: Principal, value: AnyJson) -> AnyJson:

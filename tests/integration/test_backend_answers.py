@@ -11,7 +11,7 @@ from policy.model import Tenant
 from proxy.backends.langgraph.adapter import LangGraph
 from proxy.seams.http_backend import ShownMemory
 from proxy.seams.operation import HttpReply, HttpRequest
-from storage.features.behind.intents import CloseKeys
+from storage.features.upstream.intents import CloseKeys
 from tests.integration.memory_servers.recorder import recorder
 from tests.integration.operator_line import line
 from tests.integration.running import AGENT_KEY

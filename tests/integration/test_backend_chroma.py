@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from proxy.compose.app import Composition
-from proxy.fronts.backend_behind import BackendBehind
+from proxy.fronts.backend_server_front import BackendServerFront
 from proxy.fronts.backend_writes import TEND_S
 from proxy.seams.operation import HttpReply, HttpRequest
 from tests.integration.cli_process import ROOT
@@ -178,12 +178,12 @@ async def test_a_search_is_full_in_one_request_with_a_thousand_nearer_records_ta
 ) -> None:
     asked: list[str] = []
 
-    async def ask(behind: BackendBehind, request: HttpRequest) -> HttpReply:
+    async def ask(behind: BackendServerFront, request: HttpRequest) -> HttpReply:
         asked.append(request.path.rpartition("/")[2])
         return await plain_ask(behind, request)
 
-    plain_ask = BackendBehind.ask
-    monkeypatch.setattr(BackendBehind, "ask", ask)
+    plain_ask = BackendServerFront.ask
+    monkeypatch.setattr(BackendServerFront, "ask", ask)
     turns, tag = Turns(), 'quarantine = "tag"\n'
     nearest = [f"r{number}" for number in range(5_000, 5_010)]
     query = {"query_embeddings": [[0, 1, 0]], "n_results": 10}

@@ -9,7 +9,7 @@ from pathlib import Path
 from proxy.compose.app import Composition
 from proxy.fronts.backend_writes import LATE_S, TEND_S
 from storage.embedded import EmbeddedStore
-from storage.features.behind.closed_keys import CLOSED
+from storage.features.upstream.closed_keys import CLOSED
 from storage.tables.change import Change
 from tests.integration.memory_servers.recorder import Fault, recorder
 from tests.integration.running import AGENT_KEY

@@ -17,7 +17,7 @@ import pytest
 from policy.model import Hiding, Tenant
 from proxy.compose.app import Composition
 from proxy.fronts.backend_writes import TEND_S
-from proxy.guard.keyed import GuardingKeys
+from proxy.guard.key_owners import KeyOwners
 from proxy.seams.http_backend import OWN_FIELD, ItemDue
 from proxy.settings.load import SettingsError
 from tests.integration.memory_servers.chroma_behind import Behind, Json, behind, vector
@@ -351,17 +351,17 @@ async def test_what_was_undone_while_the_place_was_taken_is_not_done_any_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = asyncio.Event()
-    plain = GuardingKeys.hiding_due
+    plain = KeyOwners.hiding_due
 
     async def hiding_due(
-        keys: GuardingKeys, server: str, hiding: Hiding, only: frozenset[bytes] | None = None
+        keys: KeyOwners, server: str, hiding: Hiding, only: frozenset[bytes] | None = None
     ) -> tuple[ItemDue, ...]:
         due = await plain(keys, server, hiding, only)
         if only is None:
             found.set()
         return due
 
-    monkeypatch.setattr(GuardingKeys, "hiding_due", hiding_due)
+    monkeypatch.setattr(KeyOwners, "hiding_due", hiding_due)
     async with chroma_recorder() as server, gated(tmp_path, REMOVE, server) as gate:
         await gate.filled()
         incident = await gate.isolated()

@@ -18,7 +18,7 @@ from policy.model import ChangeKind, Channel
 from proxy.compose.app import Composition
 from proxy.guard.client import GuardClient
 from proxy.guard.wire import SOCKET
-from proxy.seams.guard import Judged, Segment
+from proxy.seams.guard import ItemVerdict, Segment
 from tests.integration.operator_line import line
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Json, Running, running
 from tests.unit.proxy.guarded import AGENT, SERVER, STEERING, call, item
@@ -45,7 +45,7 @@ class Clock:
 
 class Held(NamedTuple):
     live: Running
-    judged: Judged
+    judged: ItemVerdict
     url: str
     clock: Clock
 

@@ -9,7 +9,7 @@ import lmdb
 import pytest
 
 from policy.verdict import InvariantBroken
-from proxy.aftermath.paroling import PROBATIONS_EVERY_S
+from proxy.aftermath.parole_trials import PROBATIONS_EVERY_S
 from proxy.aftermath.rule_watch import LOOK_S
 from proxy.compose.app import Composition
 from proxy.compose.observe_mode import WARN_EVERY_S

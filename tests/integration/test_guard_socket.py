@@ -35,15 +35,15 @@ from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Forwarded, Guard, Join, PinnedTool, Segment
 from proxy.seams.operation import (
     DeleteWhere,
-    Found,
     GetMemory,
     GiveFeedback,
     ListMemories,
     Operation,
     Proposal,
     Search,
+    SearchResult,
     Write,
-    Written,
+    WriteResult,
 )
 from storage.ground.errors import OutcomeUnknown, StoreUnavailable, UnknownCandidate
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
@@ -131,7 +131,7 @@ async def test_what_is_long_is_divided_and_comes_back_in_order(gate: Gate) -> No
 async def test_a_relay_that_dies_leaves_its_items_and_one_that_stays_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.guard.local.GONE_S", 0.0)
+    monkeypatch.setattr("proxy.guard.local_guard.GONE_S", 0.0)
     # Of another process: one of the gate's own ends with the gate.
     async with gated(tmp_path) as gate:
         async with GuardClient(gate.live.state / SOCKET) as other:
@@ -215,7 +215,7 @@ async def _approves_nothing(gate: Gate) -> None:
         await gate.client.perform(Write(proposals=(approved,)))
     # Control: without a person's name in it the same order is judged, and does not land.
     written = await gate.client.perform(Write(proposals=(order,)))
-    assert isinstance(written, Written)
+    assert isinstance(written, WriteResult)
     assert written.items[0].decision != "admit"
 
 
@@ -227,15 +227,15 @@ EVERY = query.AllOf(parts=())
 async def test_an_operation_on_our_own_store_runs_as_the_peer(gate: Gate) -> None:
     marked = msgspec.structs.replace(NOTE, target=RELATIONS, metadata_json='{"a":1}')
     written = await gate.client.perform(Write(proposals=(marked,)))
-    assert isinstance(written, Written)
+    assert isinstance(written, WriteResult)
     (one,) = written.items
     assert one.memory is not None
     assert one.memory.principal_id == f"uid:{os.geteuid()}"
     found = await gate.client.perform(Search(query=GOOD))
-    assert isinstance(found, Found)
+    assert isinstance(found, SearchResult)
     assert [hit.memory.text for hit in found.hits] == [GOOD]
     missing = await gate.client.perform(Write(proposals=(GONE,)))
-    assert isinstance(missing, Written)
+    assert isinstance(missing, WriteResult)
     assert missing.items[0].decision == "missing"
     await _approves_nothing(gate)
 

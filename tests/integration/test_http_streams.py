@@ -11,7 +11,7 @@ import pytest
 
 from proxy.seams.operation import HttpReply
 from proxy.settings.load import Address, Limits
-from proxy.transport.exchange import Answered, Incoming
+from proxy.transport.exchange import AnsweredReply, Incoming
 from proxy.transport.head import HostRules
 from proxy.transport.listener import Listener
 from tests.integration.http_bench import LIMITS, request_bytes, surroundings
@@ -52,13 +52,13 @@ class StreamFront:
         self.sources: list[Source] = []
         self.came = asyncio.Event()
 
-    async def answer(self, incoming: Incoming) -> Answered:
+    async def answer(self, incoming: Incoming) -> AnsweredReply:
         del incoming
         source = Source()
         self.sources.append(source)
         self.came.set()
         reply = HttpReply(status=200, content_type="text/event-stream")
-        return Answered(reply=reply, route="stream", pieces=source)
+        return AnsweredReply(reply=reply, route="stream", pieces=source)
 
 
 class Bench:

@@ -11,7 +11,7 @@ import pytest
 from policy.model import Principal, PrincipalId, Tenant
 from proxy.seams.operation import HttpReply
 from proxy.settings.load import Address
-from proxy.transport.exchange import Answered, Incoming
+from proxy.transport.exchange import AnsweredReply, Incoming
 from proxy.transport.head import HostRules
 from proxy.transport.listener import Listener
 from tests.integration.http_bench import LIMITS, surroundings
@@ -30,11 +30,11 @@ class Pages:
     name = "data"
     routes = frozenset({"page"})
 
-    async def answer(self, incoming: Incoming) -> Answered:
+    async def answer(self, incoming: Incoming) -> AnsweredReply:
         name = incoming.head.path.strip("/")
         incoming.enter(Principal(principal_id=PrincipalId(name), tenant=Tenant("default")))
         reply = HttpReply(status=200, content_type="text/plain", body=b"x" * MIB)
-        return Answered(reply=reply, route="page", principal=name)
+        return AnsweredReply(reply=reply, route="page", principal=name)
 
 
 def asks(name: str) -> bytes:

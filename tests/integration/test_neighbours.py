@@ -33,7 +33,7 @@ from proxy.seams.operation import (
     Result,
     Search,
     Write,
-    Written,
+    WriteResult,
 )
 from telemetry.exporter import SpanPipe
 from tests.integration.otlp_receiver import Received, attributes, otlp_receiver
@@ -227,7 +227,7 @@ async def relayed(base: Path, writes: int) -> list[str]:
 
         said = Proposal(change=ChangeKind.CREATE, text="Tea is at four.")
         created = await ask(Write(proposals=(said,)))
-        assert isinstance(created, Written)
+        assert isinstance(created, WriteResult)
         memory_id = created.items[0].memory_id
         assert memory_id is not None
         gone = Write(proposals=(Proposal(change=ChangeKind.DELETE, memory_id=memory_id),))

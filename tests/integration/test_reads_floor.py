@@ -16,7 +16,7 @@ from proxy.dialects.mcp.store.graph import ENTITIES, EntityMark, marked
 from proxy.guard.client import GuardClient
 from proxy.guard.wire import SOCKET
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.operation import GraphShown, ReadGraph
+from proxy.seams.operation import ReadGraph, ShownGraph
 from proxy.settings.load import SettingsError
 from storage.ground.errors import StorageError
 from tests.integration.model_bench import APIS, asking, call, fronted
@@ -299,7 +299,7 @@ async def test_store_mode_keeps_the_floor_of_its_principal_and_a_relay_is_refuse
             body = {"text": name, "metadata": json.loads(mark), "target": ENTITIES}
             assert (await live.write(key, body))[0] == 201
         found = await client.perform(ReadGraph(), None)
-        assert isinstance(found, GraphShown)
+        assert isinstance(found, ShownGraph)
         names = [one.name for one in found.entities]
         assert names == {Reads.ALL: ["Ada", "Bank"], Reads.USER_INPUT: ["Ada"]}.get(floor, [])
         if floor is Reads.ALL:

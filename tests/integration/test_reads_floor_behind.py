@@ -17,7 +17,7 @@ import pytest
 
 from policy.model import Channel, PrincipalId, Reads
 from policy.query import EVERYTHING
-from storage.features.vouching import Vouch
+from storage.features.vouch import Vouch
 from tests.integration.memory_servers.chroma import chroma_python, chroma_server
 from tests.integration.memory_servers.chroma_behind import DEFAULT, vector
 from tests.integration.memory_servers.chroma_recorder import PATH, chroma_recorder

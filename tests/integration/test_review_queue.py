@@ -176,7 +176,7 @@ async def test_a_persons_verdict_has_its_span_in_the_trace_of_the_write_and_its_
 async def test_a_wait_that_nobody_ended_has_its_span_in_the_trace_of_the_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storage.write.waiting.HELD_PER_PRINCIPAL_MAX", 2)
+    monkeypatch.setattr("storage.write.held_queue.HELD_PER_PRINCIPAL_MAX", 2)
     with otlp_receiver() as received:
         async with running(tmp_path, flags={"otel_endpoint": received.url}) as live:
             review = Review(live)
@@ -225,7 +225,7 @@ async def test_what_is_refused_together_is_a_few_transactions_with_a_leaf_for_ea
         assert {one for one, outcome in outcomes.items() if outcome is not None} == {last}
         assert await store.writer.deny_many((gone,), PrincipalId("operator")) == {gone: None}
         # What no transaction had time for is asked for again.
-        monkeypatch.setattr("storage.write.orders._REFUSING_NS", 0)
+        monkeypatch.setattr("storage.write.engine_commands._REFUSING_NS", 0)
         for number in range(3):
             await review.hold(f"{ORDER} slowly {number}")
         seen = await review.ask("GET", f"/groups/{group}")

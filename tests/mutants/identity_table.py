@@ -232,7 +232,7 @@ IDENTITY: Final = (
         row="framing",
         name="chunks are read on any version",
         invariant="no reader finds another end of a request than ours",
-        where="proxy.transport.request:Received.__init__",
+        where="proxy.transport.request:ReceivedRequest.__init__",
         operator=Operator.REPLACE,
         at="tuple(request.version) == _HTTP_11",
         by="tuple(request.version)",

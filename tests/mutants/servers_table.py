@@ -18,10 +18,10 @@ SERVERS: Final = (
         row="purge-backend",
         name="a closed key is shown to its own tenant",
         invariant="what was erased here and stands on its server is shown to nobody",
-        where="proxy.guard.keyed:_whose",
+        where="proxy.guard.key_owners:_whose",
         operator=Operator.REPLACE,
         at="closed.mine",
-        by="closed.mine and by_rows is Owned.OTHERS",
+        by="closed.mine and by_rows is KeyOwner.OTHERS",
         tests=(
             at(
                 "tests/integration/test_backend_purge.py",
@@ -51,7 +51,7 @@ SERVERS: Final = (
         row="past-backend",
         name="a header of the client reaches the memory server",
         invariant="nothing goes on but what the adapter made of a request",
-        where="proxy.fronts.backend_behind:BackendBehind._ask",
+        where="proxy.fronts.backend_server_front:BackendServerFront._ask",
         operator=Operator.REPLACE,
         at="name in _SENT",
         by="name not in _SHOWN",
@@ -63,7 +63,7 @@ SERVERS: Final = (
         row="past-backend",
         name="a memory server tells the sidecar's credential to the agent",
         invariant="the sidecar's credential is in no byte to the agent",
-        where="proxy.fronts.backend_behind:BackendBehind._ask",
+        where="proxy.fronts.backend_server_front:BackendServerFront._ask",
         operator=Operator.DROP,
         at="raise UpstreamError(_TELLS_CREDENTIAL)",
         tests=(
@@ -77,7 +77,7 @@ SERVERS: Final = (
         row="state-backend",
         name="a tag counts for nothing where the store knows nothing",
         invariant="a tagged item is there for no agent, whatever the store knows",
-        where="proxy.guard.keyed:GuardingKeys.hides",
+        where="proxy.guard.key_owners:KeyOwners.hides",
         operator=Operator.REPLACE,
         at="one.is_tagged",
         by="False",
@@ -104,10 +104,10 @@ SERVERS: Final = (
         row="tenants-backend",
         name="another tenant's memory is shown",
         invariant="no tenant reads what another one wrote",
-        where="proxy.guard.keyed:GuardingKeys.hides",
+        where="proxy.guard.key_owners:KeyOwners.hides",
         operator=Operator.REPLACE,
-        at="whose in {Owned.HIDDEN, Owned.OTHERS}",
-        by="whose is Owned.HIDDEN",
+        at="whose in {KeyOwner.HIDDEN, KeyOwner.OTHERS}",
+        by="whose is KeyOwner.HIDDEN",
         tests=(
             at(
                 _BACKEND_STORE,
@@ -119,10 +119,10 @@ SERVERS: Final = (
         row="tenants-backend",
         name="another tenant's memory may be changed",
         invariant="no tenant changes what another one wrote",
-        where="proxy.guard.keyed:GuardingKeys.belongs_to_others",
+        where="proxy.guard.key_owners:KeyOwners.belongs_to_others",
         operator=Operator.REPLACE,
-        at="one is Owned.OTHERS",
-        by="one is Owned.OTHERS and (not shown)",
+        at="one is KeyOwner.OTHERS",
+        by="one is KeyOwner.OTHERS and (not shown)",
         tests=(
             at(
                 _BACKEND_STORE,
@@ -150,8 +150,8 @@ SERVERS: Final = (
         invariant="what is below the floor does not exist",
         where="proxy.guard.sieve:_owned",
         operator=Operator.REPLACE,
-        at="Owned.MINE if shows else Owned.HIDDEN",
-        by="Owned.MINE",
+        at="KeyOwner.MINE if shows else KeyOwner.HIDDEN",
+        by="KeyOwner.MINE",
         tests=(
             at(_KEYED, "test_a_floor_shows_a_key_by_the_label_of_its_newest_live_memory"),
             at(_FLOOR, "test_the_stricter_floor_of_key_and_table_counts"),

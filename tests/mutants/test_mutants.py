@@ -190,7 +190,7 @@ def test_most_faults_by_rule_in_what_was_changed_last_are_noticed(copy: Copy) ->
 
 def test_a_fault_by_rule_is_held_against_the_unit_tests_of_its_folder() -> None:
     assert unit_tests_of("policy/tokens.py")[0] == "tests/unit/policy/test_tokens.py"
-    assert all((ROOT / test).is_file() for test in unit_tests_of("storage/write/judging.py"))
+    assert all((ROOT / test).is_file() for test in unit_tests_of("storage/write/judge.py"))
     assert unit_tests_of("proxy/compose/app.py") == ()
     assert [one.name for one in drawn(5, "a")] == [one.name for one in drawn(5, "a")]
     assert all(unit_tests_of(fault.file) for fault in drawn(5, "a"))

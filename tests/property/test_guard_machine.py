@@ -25,7 +25,7 @@ from policy.query import EVERYTHING
 from storage.audit import ResultLeaf, decode_leaf
 from storage.ground.errors import StoreUnavailable, UnknownCandidate
 from storage.tables.lmdb_store import LEAVES
-from storage.values import Behind, Decision
+from storage.values import Decision, GuardedServer
 from tests.unit.storage.opening import (
     BY,
     TENANT,
@@ -36,7 +36,7 @@ from tests.unit.storage.opening import (
 )
 
 TARGET = target_of(MCP, "memory")
-BEHIND = Behind(tenant=TENANT, target=TARGET, by=BY)
+BEHIND = GuardedServer(tenant=TENANT, target=TARGET, by=BY)
 KEYS = st.sampled_from(["Ada", "Bob", "Eve"])
 NOTES = st.sampled_from(["sings", "plays", "paints", "swims"])
 ANSWERS = st.sampled_from(tuple(Forwarded))

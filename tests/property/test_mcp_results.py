@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.dialects.mcp.maps import Shown
+from proxy.dialects.mcp.maps import AnswerShape
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.settings.tool_maps import shipped_map
 from tests.unit.proxy.dialects.mcp.sifting import sifted, withheld
@@ -90,7 +90,7 @@ GRAPHS: st.SearchStrategy[JsonValue] = st.builds(
 )
 
 
-def _shown() -> Shown:
+def _shown() -> AnswerShape:
     found = shipped_map("server-memory")
     assert found is not None
     return found.shown

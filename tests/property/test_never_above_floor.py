@@ -42,7 +42,7 @@ from proxy.dialects.model.transcript import ModelCall
 from proxy.dialects.native.dialect import Native
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.model.files_judged import ConversationFiles
-from proxy.model.memory_seam import Asked, Prepared
+from proxy.model.memory_seam import PreparedRequest, PrincipalRequest
 from proxy.seams.guard import GuardedCall, Item, Join
 from proxy.seams.operation import EarlierText, HttpRequest, Write, WrittenItem
 from proxy.settings.tool_maps import maps_of_models
@@ -116,7 +116,7 @@ class Talk:
         self.system = "You are a helpful assistant."
         self._count = itertools.count()
 
-    async def enter(self) -> Prepared:
+    async def enter(self) -> PreparedRequest:
         """A request with the conversation so far."""
         tools: list[Json] = [
             {"name": name, "description": self.drawn.described, "input_schema": {"type": "object"}}
@@ -129,11 +129,15 @@ class Talk:
             "tools": [_NOTEBOOK, *tools],
         }
         request = ANTHROPIC.read_request(body)
-        asked = Asked(principal=self.by, api=ANTHROPIC, body=body, trace=TRACE, maps=MAPS)
+        asked = PrincipalRequest(
+            principal=self.by, api=ANTHROPIC, body=body, trace=TRACE, maps=MAPS
+        )
         entered = await self.at.sessions.entered(self.by, request)
-        return Prepared(asked=asked, request=request, body=body, session=entered.session)
+        return PreparedRequest(asked=asked, request=request, body=body, session=entered.session)
 
-    async def makes(self, tool: str, arguments: dict[str, Json]) -> tuple[Prepared, ModelCall]:
+    async def makes(
+        self, tool: str, arguments: dict[str, Json]
+    ) -> tuple[PreparedRequest, ModelCall]:
         """The model makes a call, and the ledger sees it."""
         prepared = await self.enter()
         call_id = f"{self.by.principal_id}-{next(self._count)}"

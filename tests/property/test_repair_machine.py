@@ -30,7 +30,7 @@ from hypothesis.stateful import (
 from policy.model import ChangeKind, MemoryId, Principal, PrincipalId, Scope
 from policy.query import EVERYTHING
 from storage.embedded import EmbeddedOptions
-from storage.features.incidents import Past, Reach
+from storage.features.incidents import IncidentReach, PastState
 from storage.features.quarantine.hiding import EndQuarantine, Quarantine
 from storage.values import Decision
 from storage.write.writer import WriterOptions
@@ -176,7 +176,9 @@ class RepairMachine(RuleBasedStateMachine):
 
     @rule(who=st.sampled_from((*WRITERS, OPERATOR)), with_them=st.booleans())
     def isolate(self, who: Principal, *, with_them: bool) -> None:
-        reach = Reach(tenant=TENANT, principal_id=who.principal_id, with_descendants=with_them)
+        reach = IncidentReach(
+            tenant=TENANT, principal_id=who.principal_id, with_descendants=with_them
+        )
         done = self._runner.run(self._store.incidents.isolate(reach, BY))
         self._incidents.append(done.incident.incident_id)
         reached = {one for one, item in self.items.items() if who.principal_id in item.authors}
@@ -213,7 +215,9 @@ class RepairMachine(RuleBasedStateMachine):
         if purged and all(self.items[one].purged for one in then):
             return
         done = self._runner.run(
-            self._store.incidents.rewind(Reach(tenant=TENANT), Past(version=version), BY)
+            self._store.incidents.rewind(
+                IncidentReach(tenant=TENANT), PastState(version=version), BY
+            )
         )
         assert set(done.lost) == set(purged)
         assert done.incident is not None

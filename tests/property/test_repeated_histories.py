@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from proxy.dialects.model.anthropic import messages as anthropic
 from proxy.dialects.model.transcript import ModelRequest
 from proxy.dialects.strict_json.tolerant import Json
-from proxy.ledger.sessions import Entered
-from proxy.model.recurring import Recurring
+from proxy.ledger.sessions import RequestFindings
+from proxy.model.reading_cache import ReadingCache
 from proxy.seams.by_identity import past_of
 from proxy.seams.pace import Pace
 from proxy.withhold.first_speakers import AllSpeakers, Durable
-from proxy.withhold.state import Spoke
-from proxy.withhold.voices import Listener
+from proxy.withhold.state import FirstSpeakerRecord
+from proxy.withhold.voices import SentencePrinter
 from tests.unit.proxy.ledgers import ADA, KEY, UNKNOWN, Ledger, assistant, call, reply, result, user
 
 _SERVED = "The harbour master closes the gate at nine."
@@ -42,11 +42,11 @@ class _Side:
 
     def __init__(self) -> None:
         self.ledger = Ledger()
-        self.speakers = AllSpeakers(Listener(KEY), Pace(), self._keep)
-        self.spoken: list[Spoke] = []
+        self.speakers = AllSpeakers(SentencePrinter(KEY), Pace(), self._keep)
+        self.spoken: list[FirstSpeakerRecord] = []
         self.ledger.recall("m1", _SERVED, UNKNOWN)
 
-    def _keep(self, records: list[Spoke]) -> Durable:
+    def _keep(self, records: list[FirstSpeakerRecord]) -> Durable:
         self.spoken += records
         kept: Durable = asyncio.get_running_loop().create_future()
         kept.set_result(None)
@@ -55,7 +55,7 @@ class _Side:
     async def ask(self, request: ModelRequest, said: str) -> tuple[object, ...]:
         """All that is known once a request entered and was answered."""
         self.ledger.clock.now_s += 1
-        entered: Entered = await self.ledger.sessions.entered(ADA, request)
+        entered: RequestFindings = await self.ledger.sessions.entered(ADA, request)
         heard, _ = await self.speakers.entered(
             str(ADA.principal_id), request, lambda _texts: frozenset[int]()
         )
@@ -72,7 +72,7 @@ def test_what_is_known_of_a_history_does_not_depend_on_what_came_before_in_bytes
     steps: list[tuple[int, list[Json], str]],
 ) -> None:
     async def life() -> None:
-        plain, repeating, kept = _Side(), _Side(), Recurring()
+        plain, repeating, kept = _Side(), _Side(), ReadingCache()
         messages: list[Json] = []
         for keeps, more, said in steps:
             messages = [*messages[:keeps], *more]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from policy.labels.seen import Seen
 from proxy.dialects.strict_json.tolerant import Json
-from proxy.ledger.sessions import Entered
+from proxy.ledger.sessions import RequestFindings
 from proxy.seams.guard import Join
 from tests.unit.proxy.ledgers import ADA, Clock, Ledger, assistant, call, kept, reply, result, user
 
@@ -29,7 +29,7 @@ class Agent:
         self.name = name
         self.messages: list[Json] = []
         self.seen: list[Seen] = []
-        self.entered: list[Entered] = []
+        self.entered: list[RequestFindings] = []
         self.has_read: list[bool] = []
 
     def words(self, kind: str) -> str:

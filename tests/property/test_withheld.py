@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.withheld.flow import Flow
-from policy.withheld.matching import Looking, Sight, Span, StoredText, Withheld
-from policy.withheld.words import RUN, Printer, prints_of, words_of
+from policy.withheld.refused_texts import PlaceSearch, RefusedTexts, Sight, Span, StoredText
+from policy.withheld.words import RUN, WordHasher, prints_of, words_of
 
-PRINTER = Printer(b"p" * 32)
+PRINTER = WordHasher(b"p" * 32)
 INSTEAD = "\u2026"
 # Few words, so that stretches are shared by accident; some in other spellings of the same.
 WORDS = ("tea", "Tea", "milk", "m\u0456lk", "and", "or", "sugar", "s\u200bugar", "2", "\u8336", "a")
@@ -22,8 +22,8 @@ texts = st.lists(st.tuples(st.sampled_from(WORDS), st.sampled_from(JOINTS)), max
 )
 
 
-def withheld(refused: Iterable[str], shown: Iterable[str] = ()) -> Withheld:
-    made = Withheld()
+def withheld(refused: Iterable[str], shown: Iterable[str] = ()) -> RefusedTexts:
+    made = RefusedTexts()
     for printed in [one for text in refused for one in prints_of(PRINTER, [text])]:
         made.refuse(printed)
     for text in shown:
@@ -31,15 +31,15 @@ def withheld(refused: Iterable[str], shown: Iterable[str] = ()) -> Withheld:
     return made
 
 
-def spans_of(of: Withheld, text: str) -> list[Span]:
-    return Looking(of).spans(PRINTER.numbers(text))
+def spans_of(of: RefusedTexts, text: str) -> list[Span]:
+    return PlaceSearch(of).spans(PRINTER.numbers(text))
 
 
-def flow(of: Withheld) -> Flow:
-    return Flow(PRINTER, Looking(of), lambda _: INSTEAD)
+def flow(of: RefusedTexts) -> Flow:
+    return Flow(PRINTER, PlaceSearch(of), lambda _: INSTEAD)
 
 
-def through(of: Withheld, pieces: Iterable[str]) -> str:
+def through(of: RefusedTexts, pieces: Iterable[str]) -> str:
     one = flow(of)
     return "".join([*map(one.feed, pieces), one.end()])
 
@@ -112,7 +112,7 @@ def test_the_order_of_refusals_does_not_matter(
 
 @given(st.lists(texts, min_size=1, max_size=4), texts)
 def test_what_is_forgiven_is_as_if_it_had_never_been_refused(refused: list[str], text: str) -> None:
-    made = Withheld()
+    made = RefusedTexts()
     keys = [[made.refuse(printed)[0] for printed in prints_of(PRINTER, [one])] for one in refused]
     others = {key for group in keys[1:] for key in group}
     made.forgive(key for key in keys[0] if key not in others)

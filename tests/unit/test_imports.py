@@ -88,7 +88,7 @@ BROAD_EXCEPT = {
     "policy/gate.py": 1,
     "proxy/transport/responses.py": 1,
     "proxy/seams/slices.py": 1,
-    "proxy/aftermath/blaming.py": 1,
+    "proxy/aftermath/blame_search.py": 1,
     "proxy/aftermath/rule_watch.py": 1,
 }
 

@@ -15,7 +15,7 @@ from proxy.admin.wire.route import Empty, NoQuery, get, post
 from proxy.admin.wire.store import Wide
 from proxy.admin.wire.wrong_answers import CaseView
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
-from storage.features.incidents import Touched
+from storage.features.incidents import RewindEffect
 from storage.values import QUARANTINE_REASON_LEN_MAX
 
 Moment = Annotated[int, Meta(ge=0, le=10**15 - 1)]
@@ -108,7 +108,7 @@ class RewindView(msgspec.Struct, frozen=True, kw_only=True):
     kept_hidden: int
     behind: int
     moved: int
-    touched: tuple[Touched, ...]
+    touched: tuple[RewindEffect, ...]
     # Memories that existed at that earlier time and were purged since; the first 1000 by name.
     lost_count: int
     lost: tuple[str, ...]

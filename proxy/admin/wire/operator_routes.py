@@ -10,7 +10,7 @@ from proxy.admin.wire import (
     dry_run,
     ids,
     incidents,
-    judging,
+    judge_test,
     provenance,
     recalled,
     registered,
@@ -25,7 +25,7 @@ from proxy.admin.wire.route import AnyRoute, Route
 API: Final = "/api/v1"
 _MODULES: Final = (
     *(store, upkeep, provenance, ids, review_queue, incidents, wrong_answers, registered, said),
-    *(recalled, judging, dry_run, backend_comparison, agent_sessions),
+    *(recalled, judge_test, dry_run, backend_comparison, agent_sessions),
 )
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from proxy.admin.wire.queries import RecallsQuery, TenantQuery
 from proxy.admin.wire.route import NoQuery, get
-from storage.features.recalls import Recalled
+from storage.features.recalls import RecalledMemory
 
 
 class RecallView(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +27,7 @@ class RecallView(msgspec.Struct, frozen=True, kw_only=True):
     session: str
     version: int
     limit: int
-    hits: tuple[Recalled, ...]
+    hits: tuple[RecalledMemory, ...]
     nearest: tuple[int, ...]
     replayable: bool
     query: str | None

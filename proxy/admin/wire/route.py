@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from proxy.dialects.described import Described, NoQuery
+from proxy.dialects.described import NoQuery, RouteRow
 
 _Asked = TypeVar("_Asked", bound=msgspec.Struct)
 _Asked_co = TypeVar("_Asked_co", bound=msgspec.Struct, covariant=True)
@@ -23,7 +23,7 @@ class Empty(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The body of a request that needs no fields."""
 
 
-class Route(Described, Generic[_Asked_co, _Answer_co], frozen=True, kw_only=True):
+class Route(RouteRow, Generic[_Asked_co, _Answer_co], frozen=True, kw_only=True):
     """One call of the operator API: `asked` is its query (GET) or its body (POST)."""
 
     asked: type[_Asked_co]

@@ -30,7 +30,7 @@ from proxy.admin.wire.route import Empty, NoQuery, get, post
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.ledger.unmapped_tools import UnmappedTool
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
-from storage.values import Hand
+from storage.values import HidingActor
 
 TOKEN_SECONDS_MAX = 7 * 24 * 3600
 
@@ -86,7 +86,7 @@ class MemoryView(msgspec.Struct, frozen=True, kw_only=True):
     # Names of what the writing conversation had read; None: unknown, or not fetched by id.
     had_read: tuple[str, ...] | None = None
     # Who hides a quarantined memory, oldest first; () for a live one, and in lists.
-    hidden: tuple[Hand, ...] = ()
+    hidden: tuple[HidingActor, ...] = ()
 
 
 class MemoryPage(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from proxy.admin.wire.route import Empty, NoQuery, get, post
 from proxy.admin.wire.store import MemoryView
 from proxy.seams.guard import Item
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
-from storage.values import QUARANTINE_REASON_LEN_MAX, Standing, TenantUsage
+from storage.values import QUARANTINE_REASON_LEN_MAX, TenantUsage, Visibility
 
 ADOPTED_AT_ONCE = 64
 
@@ -87,7 +87,7 @@ class VouchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class StandingList(msgspec.Struct, frozen=True, kw_only=True):
     """The results of a command for several memories, one for each."""
 
-    standings: tuple[Standing, ...]
+    standings: tuple[Visibility, ...]
 
 
 class TrialStepView(msgspec.Struct, frozen=True, kw_only=True):
@@ -253,7 +253,7 @@ QUARANTINED: Final = get(
 QUARANTINE: Final = post(
     "/memories/{memory_id}/quarantine",
     QuarantineRequest,
-    Standing,
+    Visibility,
     "Hide a memory from every reader, and keep it.",
 )
 PAROLE: Final = post(
@@ -266,7 +266,7 @@ PAROLE: Final = post(
 VOUCH: Final = post(
     "/memories/{memory_id}/vouch",
     VouchRequest,
-    Standing,
+    Visibility,
     "Confirm that a memory is true, as if in the operator's own words.",
 )
 FORGIVE: Final = post(

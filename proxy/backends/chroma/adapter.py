@@ -26,7 +26,7 @@ from proxy.backends.chroma.routes import (
 )
 from proxy.seams.backend_listing import Attempts, WalkedPage
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Item, Judged, Unsettled
+from proxy.seams.guard import Item, ItemVerdict, Unsettled
 from proxy.seams.http_backend import Does, Outcome, Page, Routed, Sending, ShownMemory
 from proxy.seams.operation import HttpReply, HttpRequest, Refusal
 
@@ -232,7 +232,7 @@ class Chroma:
     # ---- answers of our own ----------------------------------------------------------------------
 
     def answer(
-        self, request: HttpRequest, judged: tuple[Judged, ...], replies: tuple[HttpReply, ...]
+        self, request: HttpRequest, judged: tuple[ItemVerdict, ...], replies: tuple[HttpReply, ...]
     ) -> HttpReply:
         """What the server says where it got everything; else which places it did not get.
 

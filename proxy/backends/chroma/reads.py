@@ -119,7 +119,7 @@ def from_start(request: HttpRequest, count: int | None) -> HttpRequest:
     return read_again(request, replace(body, limit=count, offset=None))
 
 
-class Table:
+class AnswerColumns:
     """An answer in columns, with one group of records for each question.
 
     Raises:
@@ -191,8 +191,8 @@ def without(request: HttpRequest, reply: HttpReply, places: frozenset[int]) -> H
     return replace(reply, body=table.without(places))
 
 
-def _table_of(request: HttpRequest, reply: HttpReply) -> Table:
-    return Table(reply.body, nested=route_of(request) is QUERY)
+def _table_of(request: HttpRequest, reply: HttpReply) -> AnswerColumns:
+    return AnswerColumns(reply.body, nested=route_of(request) is QUERY)
 
 
 def shown(request: HttpRequest, place: CollectionPath, reply: HttpReply) -> tuple[ShownMemory, ...]:

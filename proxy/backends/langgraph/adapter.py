@@ -58,7 +58,7 @@ from proxy.backends.langgraph.threads import check_new_thread
 from proxy.dialects.strict_json.strict import JsonValue, convert, decode_object
 from proxy.seams.backend_listing import Attempts, WalkedPage
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Item, Judged, Unsettled
+from proxy.seams.guard import Item, ItemVerdict, Unsettled
 from proxy.seams.http_backend import Outcome, Page, Routed, Sending, ShownMemory
 from proxy.seams.operation import HttpReply, HttpRequest, Refusal
 
@@ -310,7 +310,7 @@ class LangGraph:
     # ---- answers of our own ----------------------------------------------------------------------
 
     def answer(
-        self, request: HttpRequest, judged: tuple[Judged, ...], replies: tuple[HttpReply, ...]
+        self, request: HttpRequest, judged: tuple[ItemVerdict, ...], replies: tuple[HttpReply, ...]
     ) -> HttpReply:
         """204, as the server says it of what is done; its failure, or a refusal in its shape."""
         del request

@@ -24,7 +24,7 @@ from proxy.backends.mem0_server.routes import (
 from proxy.dialects.mem0.answers import phrase, refused, unheard
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.backend_listing import Attempts, WalkedPage
-from proxy.seams.guard import Item, Judged, Unsettled
+from proxy.seams.guard import Item, ItemVerdict, Unsettled
 from proxy.seams.http_backend import HidesItems, Outcome, Page, Routed, Sending, ShownMemory
 from proxy.seams.operation import HttpReply, HttpRequest, Refusal
 
@@ -189,7 +189,7 @@ class Mem0Server:
     # ---- answers of our own ----------------------------------------------------------------------
 
     def answer(
-        self, request: HttpRequest, judged: tuple[Judged, ...], replies: tuple[HttpReply, ...]
+        self, request: HttpRequest, judged: tuple[ItemVerdict, ...], replies: tuple[HttpReply, ...]
     ) -> HttpReply:
         """What the server says, in our words: nobody has read its own.
 
@@ -218,7 +218,7 @@ class Mem0Server:
 
 
 def _several(
-    request: HttpRequest, judged: tuple[Judged, ...], replies: tuple[HttpReply, ...]
+    request: HttpRequest, judged: tuple[ItemVerdict, ...], replies: tuple[HttpReply, ...]
 ) -> HttpReply:
     """The answer where some memories, or none, were concerned."""
     routed = route_of(request)
@@ -242,7 +242,7 @@ def _several(
     return _json(200, {"message": words, **beside})
 
 
-def _not_stored(refusals: list[Judged]) -> HttpReply:
+def _not_stored(refusals: list[ItemVerdict]) -> HttpReply:
     held = all(one.decision == _HOLD for one in refusals)
     shown = refusals[0]
     why = shown.decision if shown.reason is None else shown.reason.value
@@ -257,7 +257,7 @@ def _not_stored(refusals: list[Judged]) -> HttpReply:
     return msgspec.structs.replace(answer, phrase=phrase(f"{head}; {tail}; do not retry"))
 
 
-def _told(refusals: list[Judged]) -> list[JsonValue]:
+def _told(refusals: list[ItemVerdict]) -> list[JsonValue]:
     return [
         {
             "decision": one.decision,

@@ -46,7 +46,7 @@ _SEARCHED_MAX: Final = 4_000
 _TEXTS: Final = frozenset({"id", "memory", "metadata"})
 
 
-class Found(NamedTuple):
+class FoundMemory(NamedTuple):
     """A memory in an answer."""
 
     key: str  # "" for an id of another form, which no memory of this server has
@@ -71,7 +71,7 @@ class Found(NamedTuple):
         )
 
 
-def found_in(reply: HttpReply) -> Found | None:
+def found_in(reply: HttpReply) -> FoundMemory | None:
     """The memory in the answer to a read of one; None for `null`, which stands for none.
 
     Raises:
@@ -81,7 +81,7 @@ def found_in(reply: HttpReply) -> Found | None:
     return None if value is None else _found(value)
 
 
-def listed_in(reply: HttpReply) -> list[Found]:
+def listed_in(reply: HttpReply) -> list[FoundMemory]:
     """The memories in the answer to a search or a list.
 
     Raises:
@@ -200,7 +200,7 @@ def _changes(reply: HttpReply) -> list[JsonValue]:
     return found
 
 
-def _found(value: JsonValue) -> Found:
+def _found(value: JsonValue) -> FoundMemory:
     members = value if isinstance(value, dict) else {}
     key, text, metadata = (members.get(name) for name in ("id", "memory", "metadata"))
     said = metadata if isinstance(metadata, dict) else {}
@@ -208,7 +208,7 @@ def _found(value: JsonValue) -> Found:
     made = (lemmas, None if telling_names(strings_of(role)) else role)
     rest: JsonValue = {name: one for name, one in members.items() if name not in _TEXTS}
     readable = isinstance(text, str | None) and isinstance(metadata, dict | None)
-    return Found(
+    return FoundMemory(
         key=key if readable and isinstance(key, str) and is_known_id(key) else "",
         text=text if isinstance(text, str) else "",
         metadata={name: one for name, one in said.items() if name != MARK},

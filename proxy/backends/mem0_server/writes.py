@@ -13,7 +13,7 @@ import msgspec
 from policy.model import CandidateId, ChangeKind, Forwarded
 from proxy.backends.http_outcome import state_of
 from proxy.backends.kept_request import json_request, kept_request, request_parts, strings_of
-from proxy.backends.mem0_server.reads import Found, found_in, listed_in
+from proxy.backends.mem0_server.reads import FoundMemory, found_in, listed_in
 from proxy.backends.mem0_server.requests import (
     LISTED_MAX,
     MARK,
@@ -265,7 +265,7 @@ def _add_body(kept: _KeptMessage, mark: CandidateId | None) -> dict[str, JsonVal
     return body
 
 
-def _updated(request: HttpRequest, there: Found) -> Sending:
+def _updated(request: HttpRequest, there: FoundMemory) -> Sending:
     body = update_of(request)
     kept = kept_request("PUT", request.path, body, texts=KEPT_TEXTS, key=there.key)
     own = () if kept.pieces == (there.key,) else kept.pieces

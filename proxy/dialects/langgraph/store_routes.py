@@ -40,23 +40,23 @@ from proxy.seams.faults import MalformedRequest, UnknownWrite
 from proxy.seams.operation import (
     PAGE_LEN_MAX,
     SEARCH_LIMIT_MAX,
-    Answering,
-    Entities,
-    Found,
+    EncodingContext,
+    EntitiesResult,
     GetMemory,
-    Got,
+    GetResult,
     HttpReply,
     HttpRequest,
-    Listed,
     ListEntities,
     ListMemories,
+    ListResult,
     Operation,
     Proposal,
     Refusal,
     Result,
     Search,
+    SearchResult,
     Write,
-    Written,
+    WriteResult,
     WrittenItem,
 )
 
@@ -208,31 +208,33 @@ class LangGraph:
         raise UnknownWrite
 
     def encode(
-        self, request: HttpRequest, operation: Operation, result: Result, answering: Answering
+        self, request: HttpRequest, operation: Operation, result: Result, answering: EncodingContext
     ) -> HttpReply:
         """The items asked for; 204 for a change that was done, as LangGraph answers one."""
         del request
         match result:
-            case Written():
+            case WriteResult():
                 return _written(result.items, answering)
-            case Got(memory=memory):
+            case GetResult(memory=memory):
                 item = None if memory is None else item_of(memory)
                 asked = operation.own_key if isinstance(operation, GetMemory) else None
                 # Another API may have changed the metadata of what is filed under this key.
                 if item is not None and own_key(tuple(item.namespace), item.key) != asked:
                     item = None
                 return _reply(item)
-            case Found():
+            case SearchResult():
                 offset = int(operation.note) if isinstance(operation, Search) else 0
                 return _items((hit.memory, round(hit.score, 6)) for hit in result.hits[offset:])
-            case Listed():
+            case ListResult():
                 return _items((memory, None) for memory in result.memories)
-            case Entities():
+            case EntitiesResult():
                 return _reply({"namespaces": _namespaces(operation, result)})
             case _:
                 raise InvariantBroken("no route of this dialect asks for that")
 
-    def refuse(self, request: HttpRequest, refusal: Refusal, answering: Answering) -> HttpReply:
+    def refuse(
+        self, request: HttpRequest, refusal: Refusal, answering: EncodingContext
+    ) -> HttpReply:
         """A failure as `{"detail": ...}`, which `langgraph-sdk` puts into its exception."""
         del request, answering
         headers: tuple[tuple[str, str], ...] = ()
@@ -313,7 +315,7 @@ def _body_as(request: HttpRequest, shape: type[_Shape]) -> _Shape:
     return decode_as(request.body, shape)
 
 
-def _written(items: tuple[WrittenItem, ...], answering: Answering) -> HttpReply:
+def _written(items: tuple[WrittenItem, ...], answering: EncodingContext) -> HttpReply:
     if len(items) != 1:
         raise InvariantBroken("one proposal gives one item")
     [item] = items
@@ -339,7 +341,7 @@ def _items(found: Iterable[tuple[Memory, float | None]]) -> HttpReply:
     return _reply({"items": items})
 
 
-def _namespaces(operation: Operation, result: Entities) -> list[list[str]]:
+def _namespaces(operation: Operation, result: EntitiesResult) -> list[list[str]]:
     note = operation.note if isinstance(operation, ListEntities) else ""
     asked = _LISTING.decode(note)
     prefix, suffix = asked.prefix or [], (asked.suffix or [])[::-1]

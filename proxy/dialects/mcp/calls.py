@@ -30,7 +30,7 @@ from proxy.dialects.mcp.maps import (
     path,
 )
 from proxy.dialects.mcp.paths import ELEMENT, Location, MisfitError, Pattern, places
-from proxy.dialects.mcp.pieces import Taking, arguments_of
+from proxy.dialects.mcp.pieces import PieceTaker, arguments_of
 from proxy.dialects.strict_json.strict import JsonValue, canonical_json
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import ITEMS_MAX, Item
@@ -169,7 +169,7 @@ def _items(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]) -> tu
 
 
 def _item(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]) -> Item:
-    taking = Taking(rule)
+    taking = PieceTaker(rule)
     taken = taking.take(arguments, ())
     encoded = canonical_json(taken)
     if len(encoded) > ARGUMENTS_LEN_MAX:

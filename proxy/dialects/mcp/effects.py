@@ -17,7 +17,7 @@ _Path = Annotated[str, Meta(min_length=1, max_length=256)]
 LINE_MAX: Final = 1_000_000
 
 
-class Makes(enum.Enum):
+class TextEffect(enum.Enum):
     """What a call does to the text under its key: sets it, adds to it, or replaces a part."""
 
     SET = "set"
@@ -27,10 +27,10 @@ class Makes(enum.Enum):
 
 
 _HOW: Final = {
-    Makes.SET: How.SET,
-    Makes.APPEND: How.APPEND,
-    Makes.INSERT: How.INSERT,
-    Makes.REPLACE: How.REPLACE,
+    TextEffect.SET: How.SET,
+    TextEffect.APPEND: How.APPEND,
+    TextEffect.INSERT: How.INSERT,
+    TextEffect.REPLACE: How.REPLACE,
 }
 
 
@@ -40,7 +40,7 @@ class EffectRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     The paths lead to the new text, the old text and the line number in the arguments.
     """
 
-    how: Makes
+    how: TextEffect
     text: _Path
     # For a replacement: the text to be replaced. The server replaces it if it occurs exactly once.
     old: _Path | None = None
@@ -55,7 +55,7 @@ class EffectRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     @property
     def fits(self) -> bool:
         """Whether the rule has the paths that its kind needs, and no others."""
-        replaces, inserts = self.how is Makes.REPLACE, self.how is Makes.INSERT
+        replaces, inserts = self.how is TextEffect.REPLACE, self.how is TextEffect.INSERT
         return (self.old is not None) == replaces and (self.line is None or inserts)
 
 
@@ -73,10 +73,10 @@ def effect_of(rule: EffectRule, taken: dict[str, JsonValue]) -> Effect | None:
     if text is None:
         # A replacement without a new text only removes the old one. Any other kind without a text
         # is no edit.
-        if rule.how is not Makes.REPLACE or _has(rule.text, taken):
+        if rule.how is not TextEffect.REPLACE or _has(rule.text, taken):
             return None
         text = NOTHING
-    if rule.how is Makes.INSERT:
+    if rule.how is TextEffect.INSERT:
         return _insertion(rule, text, taken)
     return Effect(how=_HOW[rule.how], text=text, old=old)
 

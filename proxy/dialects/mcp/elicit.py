@@ -32,7 +32,7 @@ class Reaction(enum.Enum):
     CANCEL = "cancel"
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class ConfirmQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """A held candidate to be confirmed.
 
     `elicitation_id` is random; the handshake era alone has it.
@@ -66,7 +66,7 @@ def takes_urls_now(params: JsonValue) -> bool:
     return isinstance(meta, dict) and takes_urls(meta.get(_CAPABILITIES))
 
 
-def request(request_id: str, question: Question) -> dict[str, JsonValue]:
+def request(request_id: str, question: ConfirmQuestion) -> dict[str, JsonValue]:
     """The request to send to a client of the handshake era while its call waits."""
     params = {**_params(question), "elicitationId": question.elicitation_id}
     return {"jsonrpc": "2.0", "id": request_id, "method": METHOD, "params": params}
@@ -77,7 +77,7 @@ def complete(elicitation_id: str) -> dict[str, JsonValue]:
     return {"jsonrpc": "2.0", "method": COMPLETE, "params": {"elicitationId": elicitation_id}}
 
 
-def input_required(question: Question, state: str) -> dict[str, JsonValue]:
+def input_required(question: ConfirmQuestion, state: str) -> dict[str, JsonValue]:
     """The result that asks a client of the stateless era to come back with an answer.
 
     `state` is random and for single use; it stands for the held candidate.
@@ -124,7 +124,7 @@ def _answer(result: JsonValue) -> Reaction:
     return next((answer for answer in Reaction if answer.value == action), Reaction.CANCEL)
 
 
-def _params(question: Question) -> dict[str, JsonValue]:
+def _params(question: ConfirmQuestion) -> dict[str, JsonValue]:
     many = "A memory" if question.number == 1 else f"{question.number} memories"
     waits = "waits" if question.number == 1 else "wait"
     return {

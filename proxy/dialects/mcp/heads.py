@@ -12,7 +12,7 @@ import binascii
 import re
 from typing import Final
 
-from proxy.dialects.mcp.message import META_VERSION, Era, Kind, Message, NotRelayed
+from proxy.dialects.mcp.message import META_VERSION, Era, Message, MessageKind, NotRelayed
 from proxy.dialects.strict_json.strict import JsonValue
 
 HEADER_MISMATCH: Final = -32020
@@ -63,7 +63,7 @@ def check_head(headers: dict[str, str], message: Message) -> None:
     Raises:
         NotRelayed: Head and body differ; the error has the code that the protocol has for this.
     """
-    if message.method is None or message.kind is Kind.NOTIFICATION:
+    if message.method is None or message.kind is MessageKind.NOTIFICATION:
         return
     said = era_of_head(headers)
     if message.era is not said:

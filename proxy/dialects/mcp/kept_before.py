@@ -19,7 +19,7 @@ from proxy.seams.guard import Item
 LISTED_MAX: Final = 20_000
 
 
-class Listed(NamedTuple):
+class ServerItems(NamedTuple):
     """What a server keeps: its items, each of them once, and how many others cannot be kept here.
 
     Such others are too long, or are of a form that the map does not know. Anybody who could write
@@ -30,7 +30,7 @@ class Listed(NamedTuple):
     unreadable: int
 
 
-def items_listed(tool_map: ToolMap, result: JsonValue) -> Listed:
+def items_listed(tool_map: ToolMap, result: JsonValue) -> ServerItems:
     """The items in the answer of the listing tool.
 
     Raises:
@@ -59,7 +59,7 @@ def items_listed(tool_map: ToolMap, result: JsonValue) -> Listed:
             raise MalformedRequest(f"the server keeps more than {LISTED_MAX} memories")
     if unreadable and not found:
         raise MalformedRequest("no item in the answer is of the form that the map says")
-    return Listed(tuple(found.values()), unreadable)
+    return ServerItems(tuple(found.values()), unreadable)
 
 
 def digest_of_item(item: Item) -> str:

@@ -100,21 +100,21 @@ class Link(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     name: Word
 
 
-class Count(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ElementCount(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A number that stands beside an array and says how many elements it has."""
 
     path: Path
     unit: Path
 
 
-class Joined(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class JoinedFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Fields that mean something only together: those of each `unit` are searched as one text."""
 
     unit: Path
     fields: Annotated[tuple[Word, ...], Meta(min_length=2, max_length=8)]
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AnswerShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The structure of a server's answers, so that one memory can be removed from them.
 
     By default the innermost array element around a withheld string is removed.
@@ -128,8 +128,8 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     # Parallel arrays: if an element is removed from one, that of the same index goes from all.
     columns: Annotated[tuple[Paths, ...], Meta(max_length=16)] = ()
     links: Annotated[tuple[Link, ...], Meta(max_length=16)] = ()
-    counts: Annotated[tuple[Count, ...], Meta(max_length=16)] = ()
-    joined: Annotated[tuple[Joined, ...], Meta(max_length=16)] = ()
+    counts: Annotated[tuple[ElementCount, ...], Meta(max_length=16)] = ()
+    joined: Annotated[tuple[JoinedFields, ...], Meta(max_length=16)] = ()
     # Places of short strings, such as kinds, that many memories share: they are never withheld.
     labels: Paths = ()
 
@@ -147,7 +147,7 @@ class Reconcile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     proves_absence: bool = False
 
 
-class Adopts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AdoptionRead(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How to ask a server for all that it keeps, and as which write each element is judged.
 
     The answer of `tool`, called with `arguments`, has the elements at the path `found`. Each is
@@ -205,7 +205,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     # Arguments with which a call changes what goes into a prompt as instructions, or may do so.
     instructions: Paths = ()
     reconcile: Reconcile | None = None
-    shown: Shown | None = None
+    shown: AnswerShape | None = None
     # The server answers with what it fetches elsewhere, and not only with what it keeps.
     fetches: bool = False
     # In a map of file tools: the file that the tool reads, writes or moves. A tool without it
@@ -237,8 +237,8 @@ class ToolMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     instruction_paths: Patterns = ()
     fact_paths: Patterns = ()
     # How to list all that the server keeps, for `mnemogate review adopt`.
-    adopts: Adopts | None = None
-    shown: Shown = Shown()
+    adopts: AdoptionRead | None = None
+    shown: AnswerShape = AnswerShape()
     model: InModel = InModel()
     tools: Annotated[dict[Word, Tool], Meta(max_length=1_024)] = {}
 
@@ -317,7 +317,7 @@ def argument_names(tool: Tool) -> dict[Pattern, set[str]]:
     return names
 
 
-def _check_adopts(adopts: Adopts | None, where: str, tools: dict[str, Tool]) -> None:
+def _check_adopts(adopts: AdoptionRead | None, where: str, tools: dict[str, Tool]) -> None:
     if adopts is None:
         return
     _check_paths((adopts.found,), f"{where}: found")
@@ -470,7 +470,7 @@ def _named_paths(tool: Tool) -> Iterator[str]:
     yield from key_paths(tool)
 
 
-def _check_shown(shown: Shown, where: str) -> None:
+def _check_shown(shown: AnswerShape, where: str) -> None:
     for name in ("whole", "labels", "hollow"):
         _check_paths(getattr(shown, name), f"{where}.{name}")
     for columns in shown.columns:

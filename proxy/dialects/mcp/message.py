@@ -64,7 +64,7 @@ class Era(enum.Enum):
     STATELESS = "stateless"
 
 
-class Kind(enum.Enum):
+class MessageKind(enum.Enum):
     """The kinds of message, told apart by the members that a message has."""
 
     REQUEST = "request"
@@ -92,7 +92,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     `dropped` are names of members that were left out.
     """
 
-    kind: Kind
+    kind: MessageKind
     raw: bytes
     body: Object
     era: Era
@@ -117,7 +117,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def meta(self) -> Object:
         """`_meta` of the parameters or of the result."""
-        meta = (self.result if self.kind is Kind.RESULT else self.params).get("_meta")
+        meta = (self.result if self.kind is MessageKind.RESULT else self.params).get("_meta")
         return meta if isinstance(meta, dict) else {}
 
     @property
@@ -207,7 +207,7 @@ def read_result(message: Message, method: str, era: Era, *, strict: bool = False
     Raises:
         NotRelayed: The result has names that differ in case alone.
     """
-    if message.kind is not Kind.RESULT:
+    if message.kind is not MessageKind.RESULT:
         return message
     members = _members(era)
     shape = members.results.get(method, "")
@@ -273,10 +273,10 @@ def _bare(method: str) -> str:
 
 _ENVELOPE: Final = ("jsonrpc", "id", "method", "params", "result", "error")
 _OF_KIND: Final = {
-    Kind.REQUEST: frozenset({"jsonrpc", "id", "method", "params"}),
-    Kind.NOTIFICATION: frozenset({"jsonrpc", "method", "params"}),
-    Kind.RESULT: frozenset({"jsonrpc", "id", "result"}),
-    Kind.ERROR: frozenset({"jsonrpc", "id", "error"}),
+    MessageKind.REQUEST: frozenset({"jsonrpc", "id", "method", "params"}),
+    MessageKind.NOTIFICATION: frozenset({"jsonrpc", "method", "params"}),
+    MessageKind.RESULT: frozenset({"jsonrpc", "id", "result"}),
+    MessageKind.ERROR: frozenset({"jsonrpc", "id", "error"}),
 }
 _OF_ERROR: Final = frozenset({"code", "message", "data"})
 
@@ -311,7 +311,7 @@ def _only(given: Object, known: frozenset[str], dropped: list[str]) -> Object:
 
 def _check(body: Object, request_id: RequestId | None) -> None:
     kind, given = _kind(body), body.get("id")
-    if "id" in body and request_id is None and not (kind is Kind.ERROR and given is None):
+    if "id" in body and request_id is None and not (kind is MessageKind.ERROR and given is None):
         raise NotRelayed(INVALID_REQUEST, "id: must be a short string or a whole number")
     method = body.get("method")
     if "method" in body and not (isinstance(method, str) and 0 < len(method) <= METHOD_LEN_MAX):
@@ -321,7 +321,7 @@ def _check(body: Object, request_id: RequestId | None) -> None:
     for name in ("result", "error"):
         if name in body and not isinstance(body[name], dict):
             raise MalformedRequest(f"{name}: must be an object")
-    if kind is Kind.RESULT and request_id is None:
+    if kind is MessageKind.RESULT and request_id is None:
         raise MalformedRequest("a result needs an id")
 
 
@@ -354,10 +354,10 @@ def _escapes_a_name(raw: bytes) -> bool:
     return any(found[1] and b"\\" in found[0] for found in _STRING.finditer(raw))
 
 
-def _kind(body: Object) -> Kind:
+def _kind(body: Object) -> MessageKind:
     if "method" in body:
-        return Kind.REQUEST if "id" in body else Kind.NOTIFICATION
-    return Kind.RESULT if "result" in body else Kind.ERROR
+        return MessageKind.REQUEST if "id" in body else MessageKind.NOTIFICATION
+    return MessageKind.RESULT if "result" in body else MessageKind.ERROR
 
 
 def _era(body: Object) -> Era:

@@ -33,7 +33,7 @@ _PLAIN = {
 }
 
 
-class Taking:
+class PieceTaker:
     """Takes the pieces out of one item's arguments, and leaves their numbers in place of them."""
 
     def __init__(self, rule: Tool) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from proxy.dialects.mcp.maps import Shown, path
+from proxy.dialects.mcp.maps import AnswerShape, path
 from proxy.dialects.mcp.paths import (
     ELEMENT,
     Location,
@@ -38,7 +38,7 @@ class Structure:
         MalformedRequest: The value is deeper or larger than can be searched.
     """
 
-    def __init__(self, value: JsonValue, shown: Shown, depth: int = 0) -> None:
+    def __init__(self, value: JsonValue, shown: AnswerShape, depth: int = 0) -> None:
         self.value = value
         self._shown = shown
         self._strings: list[tuple[Location, str]] = []

@@ -11,7 +11,7 @@ from typing import Final
 
 from policy.text.readings import texts_in_blob
 from proxy.dialects.mcp.known_members import HANDSHAKES, METHODS, STATELESS, WORDS
-from proxy.dialects.mcp.maps import Shown
+from proxy.dialects.mcp.maps import AnswerShape
 from proxy.dialects.mcp.removal import Structure
 from proxy.dialects.mcp.shown_text import WITHHELD, Known, read_blob, write_blob
 from proxy.dialects.mcp.words import ORDINARY_NAME
@@ -21,7 +21,7 @@ from proxy.seams.guard import STRINGS_MAX
 
 ROUNDS_MAX: Final = 16
 NOTES_MAX: Final = 32
-PLAIN: Final = Shown()
+PLAIN: Final = AnswerShape()
 
 _BLOCKS: Final = frozenset({"content", "contents", "messages"})
 _PROSE: Final = frozenset({"title", "description"})
@@ -48,7 +48,7 @@ _CACHED: Final = frozenset(
 
 
 def filtering(
-    result: JsonValue, shown: Shown = PLAIN
+    result: JsonValue, shown: AnswerShape = PLAIN
 ) -> Generator[tuple[str, ...], tuple[bool, ...], JsonValue]:
     """Find out what of a server's answer is withheld, and return the answer without it.
 
@@ -127,7 +127,7 @@ def _prose(tool: JsonValue) -> dict[str, JsonValue]:
     return {f"said{at}": text for at, text in enumerate(found)}
 
 
-def texts_of(result: JsonValue, shown: Shown = PLAIN) -> tuple[str, ...]:
+def texts_of(result: JsonValue, shown: AnswerShape = PLAIN) -> tuple[str, ...]:
     """Every text that an answer puts into the agent's context, unescaped and in order.
 
     With a map's `shown`, names that mean something only together come as one text as well. A text
@@ -198,7 +198,7 @@ def _unique(texts: Iterator[str]) -> tuple[str, ...]:
 class _Answer:
     """A result, taken apart into blocks and structures at places that the protocol knows."""
 
-    def __init__(self, result: JsonValue, shown: Shown) -> None:
+    def __init__(self, result: JsonValue, shown: AnswerShape) -> None:
         self._result = result
         self._lists: dict[str, list[_Block]] = {}
         self._structures: dict[str, Structure] = {}
@@ -252,7 +252,7 @@ class _Answer:
 class _Block:
     """A content block, a resource's contents, or a message around a block."""
 
-    def __init__(self, value: JsonValue, shown: Shown) -> None:
+    def __init__(self, value: JsonValue, shown: AnswerShape) -> None:
         self.value = value
         self._text: tuple[str, Structure] | None = None
         self._below: tuple[str, _Block] | None = None
@@ -268,7 +268,7 @@ class _Block:
         # nobody knows what the rest of it means.
         self._rest = Structure(rest, shown)
 
-    def _split(self, rest: dict[str, JsonValue], shown: Shown) -> None:
+    def _split(self, rest: dict[str, JsonValue], shown: AnswerShape) -> None:
         for name in ("resource", "content"):
             if isinstance(rest.get(name), dict):
                 self._below = (name, _Block(rest.pop(name), shown))

@@ -10,12 +10,12 @@ from policy.verdict import InvariantBroken
 from proxy.dialects.mem0.calls import Note
 from proxy.dialects.mem0.shapes import EVENTS, VERBATIM, Shape, reply
 from proxy.seams.operation import (
-    Answering,
+    EncodingContext,
     HttpReply,
     HttpRequest,
     Refusal,
     Result,
-    Written,
+    WriteResult,
     WrittenItem,
 )
 
@@ -88,7 +88,7 @@ def item_shape(item: WrittenItem) -> Shape:
 
 
 def none_landed(
-    items: tuple[WrittenItem, ...], answering: Answering, missing: str
+    items: tuple[WrittenItem, ...], answering: EncodingContext, missing: str
 ) -> HttpReply | None:
     """The refusal of a write of which nothing was stored.
 
@@ -194,7 +194,7 @@ def counted(items: tuple[WrittenItem, ...], verb: str) -> Shape:
 
 def written(result: Result) -> tuple[WrittenItem, ...]:
     """The outcome of each item in the result of a write."""
-    return expect(result, Written).items
+    return expect(result, WriteResult).items
 
 
 def refused(refusal: Refusal, scheme: str) -> HttpReply:

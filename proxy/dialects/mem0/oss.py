@@ -46,20 +46,20 @@ from proxy.dialects.mem0.shapes import (
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import (
     PAGE_LEN_MAX,
-    Answering,
-    Entities,
-    Found,
+    EncodingContext,
+    EntitiesResult,
     GetHistory,
     GetMemory,
-    Got,
-    History,
+    GetResult,
+    HistoryResult,
     HttpReply,
     HttpRequest,
-    Listed,
     ListEntities,
+    ListResult,
     Operation,
     Refusal,
     Result,
+    SearchResult,
     WrittenItem,
 )
 
@@ -138,7 +138,7 @@ class Mem0Oss:
         return self._decoders[route_of(call, self._decoders)](call)
 
     def encode(
-        self, request: HttpRequest, operation: Operation, result: Result, answering: Answering
+        self, request: HttpRequest, operation: Operation, result: Result, answering: EncodingContext
     ) -> HttpReply:
         """The answer to an operation, in the self-hosted server's shape."""
         del request
@@ -147,7 +147,9 @@ class Mem0Oss:
             return _encode_written(note, written(result), answering)
         return _encode_read(note, result)
 
-    def refuse(self, request: HttpRequest, refusal: Refusal, answering: Answering) -> HttpReply:
+    def refuse(
+        self, request: HttpRequest, refusal: Refusal, answering: EncodingContext
+    ) -> HttpReply:
         """Refuse with the body `{"detail": ...}`, as FastAPI does.
 
         For a conversation that the agent sent in the background, an empty result.
@@ -175,7 +177,9 @@ def _delete_entity(call: Mem0Call) -> Operation:
     return writes.delete_entity(call, call.parts[1], call.parts[2])
 
 
-def _encode_written(note: Note, items: tuple[WrittenItem, ...], answering: Answering) -> HttpReply:
+def _encode_written(
+    note: Note, items: tuple[WrittenItem, ...], answering: EncodingContext
+) -> HttpReply:
     refusals = captured(items) if note.conversation else None
     if refusals is not None:
         results = [_added(item) for item in landed(items)]
@@ -206,20 +210,20 @@ def _added(item: WrittenItem) -> Shape:
 
 def _encode_read(note: Note, result: Result) -> HttpReply:
     match result:
-        case Found():
+        case SearchResult():
             hits = [
                 only(oss_item(hit.memory, score=score_of(hit.score)), note.fields)
                 for hit in result.hits
             ]
             return reply({"results": hits, **recalled_as(result)})
-        case Listed():
+        case ListResult():
             items = [only(oss_item(memory), note.fields) for memory in result.memories]
             return reply({"results": items})
-        case Got():
+        case GetResult():
             found = result.memory
             return reply(None if found is None else oss_item(found, score=None))
-        case History():
+        case HistoryResult():
             rows = result.entries
             return reply([oss_history(result.memory_id, e, rows[0].at_ms) for e in rows])
         case _:
-            return reply([entity_item(e) for e in expect(result, Entities).entities])
+            return reply([entity_item(e) for e in expect(result, EntitiesResult).entities])

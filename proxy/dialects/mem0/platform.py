@@ -58,25 +58,25 @@ from proxy.dialects.mem0.shapes import (
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import (
     PAGE_LEN_MAX,
-    Answering,
-    Entities,
-    Found,
+    EncodingContext,
+    EntitiesResult,
+    FeedbackResult,
     GetHistory,
     GetMemory,
+    GetResult,
     GiveFeedback,
-    Got,
-    History,
+    HistoryResult,
     HttpReply,
     HttpRequest,
     Identify,
-    Identity,
-    Listed,
+    IdentityResult,
     ListEntities,
     ListMemories,
-    Noted,
+    ListResult,
     Operation,
     Refusal,
     Result,
+    SearchResult,
     WrittenItem,
 )
 
@@ -157,7 +157,7 @@ class Mem0Platform:
         return self._decoders[route](call)
 
     def encode(
-        self, request: HttpRequest, operation: Operation, result: Result, answering: Answering
+        self, request: HttpRequest, operation: Operation, result: Result, answering: EncodingContext
     ) -> HttpReply:
         """The answer in the shape of the route and version that was asked."""
         note = note_of(operation.note)
@@ -165,7 +165,9 @@ class Mem0Platform:
             return _encode_written(note, result, answering)
         return _encode_read(request, note, result)
 
-    def refuse(self, request: HttpRequest, refusal: Refusal, answering: Answering) -> HttpReply:
+    def refuse(
+        self, request: HttpRequest, refusal: Refusal, answering: EncodingContext
+    ) -> HttpReply:
         """Refuse: `{"detail": ...}`, which `MemoryClient` makes the message of its exception."""
         del request, answering
         return refused(refusal, "Token")
@@ -258,7 +260,7 @@ PENDING: Final = "PENDING"
 """Mem0's own word for an add that is not done."""
 
 
-def _encode_written(note: Note, result: Result, answering: Answering) -> HttpReply:
+def _encode_written(note: Note, result: Result, answering: EncodingContext) -> HttpReply:
     items = written(result)
     waits = waiting(items) if note.route in _ADDS else None
     if waits is not None:
@@ -309,27 +311,27 @@ def _added(note: Note, items: tuple[WrittenItem, ...], done: list[WrittenItem]) 
 def _encode_read(request: HttpRequest, note: Note, result: Result) -> HttpReply:
     answer: object
     match result:
-        case Found():
+        case SearchResult():
             answer = _found(note, result)
-        case Listed():
+        case ListResult():
             answer = _listed(request, note, result)
-        case Got(memory=memory) if memory is not None:
+        case GetResult(memory=memory) if memory is not None:
             answer = platform_item(memory)
-        case Got() | History(entries=()):
+        case GetResult() | HistoryResult(entries=()):
             return reply({"detail": NOT_FOUND, "error": NOT_FOUND}, 404)
-        case History():
+        case HistoryResult():
             answer = [platform_history(result.memory_id, entry) for entry in result.entries]
-        case Entities():
+        case EntitiesResult():
             answer = _entities(result)
-        case Noted():
+        case FeedbackResult():
             said = note.reference
             answer = {"id": result.failure_id, "feedback": said, "feedback_reason": None}
         case _:
-            return _identified(note, expect(result, Identity))
+            return _identified(note, expect(result, IdentityResult))
     return reply(answer)
 
 
-def _found(note: Note, found: Found) -> object:
+def _found(note: Note, found: SearchResult) -> object:
     run_key = "run_id" if note.route == "search.v3" else "session_id"
     hits = [
         only(
@@ -341,7 +343,7 @@ def _found(note: Note, found: Found) -> object:
     return {"results": hits, **recalled_as(found)} if note.route == "search.v3" else hits
 
 
-def _listed(request: HttpRequest, note: Note, listed: Listed) -> object:
+def _listed(request: HttpRequest, note: Note, listed: ListResult) -> object:
     items = [only(platform_item(memory), note.fields) for memory in listed.memories]
     seen = (note.page - 1) * note.page_size + len(items)
     if note.route == "list":
@@ -384,7 +386,7 @@ def _finished(note: Note, results: list[Shape]) -> Shape:
     }
 
 
-def _entities(found: Entities) -> Shape:
+def _entities(found: EntitiesResult) -> Shape:
     counts = {
         f"total_{kind}s": sum(entity.kind == kind for entity in found.entities)
         for kind in ("user", "agent", "app", "run")
@@ -393,7 +395,7 @@ def _entities(found: Entities) -> Shape:
     return {"count": len(items), "next": None, "previous": None, "results": items, **counts}
 
 
-def _identified(note: Note, identity: Identity) -> HttpReply:
+def _identified(note: Note, identity: IdentityResult) -> HttpReply:
     if note.route == "event":
         return reply(_finished(note, []))
     if note.route == "export":

@@ -15,7 +15,7 @@ import msgspec
 from policy.model import ChangeKind, Entity, HistoryEntry, Memory, MemoryId
 from proxy.dialects.mem0.references import candidate_uuid
 from proxy.dialects.mem0.writes import NEVER_EXPIRES
-from proxy.seams.operation import Found, HttpReply
+from proxy.seams.operation import HttpReply, SearchResult
 
 Shape = dict[str, object]
 
@@ -37,7 +37,7 @@ def reply(value: object, status: int = 200, *, phrase: str | None = None) -> Htt
     return HttpReply(status=status, body=_JSON.encode(value), phrase=phrase)
 
 
-def recalled_as(found: Found) -> Shape:
+def recalled_as(found: SearchResult) -> Shape:
     """The id under which feedback may name a search, beside its results; {} where there is none.
 
     Mem0 has no such member; clients of it leave out what they do not know.

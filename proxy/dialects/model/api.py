@@ -14,7 +14,7 @@ from proxy.dialects.model.openai.chat_stream import ChatEditor
 from proxy.dialects.model.openai.responses_stream import ResponsesEditor
 from proxy.dialects.model.reading import AFRESH, Readings, list_of
 from proxy.dialects.model.stream import Editor
-from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said, Voice
+from proxy.dialects.model.transcript import ContextText, ModelReply, ModelRequest, Voice
 from proxy.dialects.model.whole_replies import AnthropicReply, ChatReply, ResponsesReply, WholeReply
 from proxy.dialects.strict_json.tolerant import Json
 
@@ -95,7 +95,7 @@ def of_program(api: ModelApi) -> ModelApi:
     return msgspec.structs.replace(api, read_request=read_request)
 
 
-def _unplaced(said: Said) -> Said:
+def _unplaced(said: ContextText) -> ContextText:
     if said.voice is not Voice.USER:
         return said
     return msgspec.structs.replace(said, voice=Voice.UNPLACED)

@@ -116,7 +116,7 @@ _NAME: Final = re.compile(r"(?:Bearer )?[A-Za-z0-9._:/,;=+~-]*", re.ASCII)
 _NAME_LEN_MAX: Final = 512
 
 
-class Sieve(Protocol):
+class BodySieve(Protocol):
     """Tells whether a text contains something withheld, and takes withheld texts out of JSON."""
 
     def carries(self, text: str) -> bool:
@@ -128,15 +128,15 @@ class Sieve(Protocol):
         ...
 
 
-class Withheld(Exception):  # noqa: N818 - a rule, not a fault
+class WithheldError(Exception):  # noqa: N818 - a rule, not a fault
     """The error for a body that contains something withheld at a place that cannot be edited."""
 
 
-class Unsearched(Exception):  # noqa: N818 - the same
+class UnsearchedError(Exception):  # noqa: N818 - the same
     """The error for a body that cannot be searched."""
 
 
-def sifted(raw: bytes, content_type: str, sieve: Sieve) -> bytes:
+def sifted(raw: bytes, content_type: str, sieve: BodySieve) -> bytes:
     """A body as it may go on: JSON and JSON Lines without withheld texts, other text unchanged.
 
     Raises:
@@ -158,21 +158,21 @@ def sifted(raw: bytes, content_type: str, sieve: Sieve) -> bytes:
     elif kind == _FORM:
         readings = _fields(text)
     if any(sieve.carries(one) for one in readings):
-        raise Withheld
+        raise WithheldError
     return raw
 
 
 def _text(raw: bytes, charsets: set[str]) -> str:
     known = _ASCII_LIKE if raw.isascii() else _UTF_8
     if not charsets <= known or b"\0" in raw:
-        raise Unsearched
+        raise UnsearchedError
     try:
         return raw.removeprefix(_BOM).decode("utf-8")
     except UnicodeDecodeError:
-        raise Unsearched from None
+        raise UnsearchedError from None
 
 
-def _json(raw: bytes, sieve: Sieve) -> bytes | None:
+def _json(raw: bytes, sieve: BodySieve) -> bytes | None:
     """One JSON value, or one on each line, without withheld texts; None if the body is neither."""
     bare = raw.removeprefix(_BOM).strip()
     if not bare.startswith((b"{", b"[", b'"')):
@@ -190,7 +190,7 @@ def _json(raw: bytes, sieve: Sieve) -> bytes | None:
     # the next.
     made = sieve.sieved(bare_of_tokens(values))
     if not isinstance(made, list):
-        raise Withheld
+        raise WithheldError
     return b"\n".join(map(write_body, made)) + (b"\n" if raw.endswith(b"\n") else b"")
 
 
@@ -214,29 +214,29 @@ def _fields(text: str) -> Iterator[str]:
     try:
         pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_FIELDS_MAX)
     except ValueError:
-        raise Unsearched from None
+        raise UnsearchedError from None
     yield "\n".join(value for _, value in pairs)
 
 
 def _parts(text: str, boundary: str) -> Iterator[str]:
     """The texts of a multipart form that are searched: the raw text, and all parts as one text."""
     if not boundary:
-        raise Unsearched
+        raise UnsearchedError
     contents: list[str] = []
     for part in text.split(f"--{boundary}"):
         found = _PART_HEAD_END.search(part)
         head = part if found is None else part[: found.start()]
         coding, charset = _PART_CODING.search(head), _PART_CHARSET.search(head)
         if coding is not None and coding[1].strip().lower() not in _PLAIN_CODINGS:
-            raise Unsearched
+            raise UnsearchedError
         if charset is not None and charset[1].lower() not in _UTF_8:
-            raise Unsearched
+            raise UnsearchedError
         contents.append("" if found is None else part[found.end() :].strip())
     yield text
     yield "\n".join(contents)
 
 
-def kept_headers(headers: dict[str, str], sieve: Sieve) -> dict[str, str]:
+def kept_headers(headers: dict[str, str], sieve: BodySieve) -> dict[str, str]:
     """The headers that may be sent, without those whose name or value contains a withheld text."""
     return {
         name: value
@@ -245,7 +245,7 @@ def kept_headers(headers: dict[str, str], sieve: Sieve) -> dict[str, str]:
     }
 
 
-def target_carries(path: str, query: tuple[tuple[str, str], ...], sieve: Sieve) -> bool:
+def target_carries(path: str, query: tuple[tuple[str, str], ...], sieve: BodySieve) -> bool:
     """Whether a path or a query contains something withheld.
 
     A plain version in the path, such as `v1`, does not count.

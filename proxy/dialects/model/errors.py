@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.dialects.strict_json.tolerant import Json, write_body
-from proxy.seams.operation import Answering, HttpReply, Refusal
+from proxy.seams.operation import EncodingContext, HttpReply, Refusal
 
 _TYPES: Final = {
     400: "invalid_request_error",
@@ -20,7 +20,7 @@ _TYPES: Final = {
 _FAULT: Final = 500
 
 
-def refused(refusal: Refusal, answering: Answering, *, anthropic: bool) -> HttpReply:
+def refused(refusal: Refusal, answering: EncodingContext, *, anthropic: bool) -> HttpReply:
     """A refusal in one API's error format, without anything from the peer."""
     status = refusal.status
     kind = _TYPES.get(status, "invalid_request_error" if status < _FAULT else "api_error")
@@ -42,7 +42,7 @@ def refused(refusal: Refusal, answering: Answering, *, anthropic: bool) -> HttpR
     return HttpReply(status=status, body=write_body(body), headers=tuple(headers))
 
 
-def no_threads(answering: Answering) -> HttpReply:
+def no_threads(answering: EncodingContext) -> HttpReply:
     """The error for message threads, after which the SDK sends the whole history."""
     details: dict[str, Json] = {
         "error_code": "thread_unsupported_request",

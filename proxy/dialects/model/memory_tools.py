@@ -20,7 +20,7 @@ from proxy.dialects.mcp.calls import read_call
 from proxy.dialects.mcp.maps import Posture, Tool, ToolKind, ToolMap, path
 from proxy.dialects.mcp.pieces import declared as declared_paths
 from proxy.dialects.model.memory_words import speaks_of_memory
-from proxy.dialects.model.tools import Declared
+from proxy.dialects.model.tools import DeclaredTool
 from proxy.dialects.model.transcript import ModelCall
 from proxy.seams.faults import MalformedRequest
 
@@ -83,7 +83,7 @@ def file_tool(maps: Maps, call: ModelCall) -> FileTool | None:
     A tool that touches no file is recognised by its exact name alone: another server's tool of a
     similar name may do anything.
     """
-    named = Declared(name=call.name, server=call.server)
+    named = DeclaredTool(name=call.name, server=call.server)
     for tool_map in maps.files:
         for name, rule in tool_map.tools.items():
             server = next(servers_by(named, name), None)
@@ -114,7 +114,7 @@ class OfferedTools:
     `tools` is None if the request does not list them.
     """
 
-    def __init__(self, tools: tuple[Declared, ...] | None, maps: Maps) -> None:
+    def __init__(self, tools: tuple[DeclaredTool, ...] | None, maps: Maps) -> None:
         self._maps = maps
         self._tools = tools
         self._found: dict[tuple[str | None, str], MemoryTool] = {}
@@ -127,7 +127,7 @@ class OfferedTools:
         return any(_changes(found, _CHANGES) for found in self._found.values())
 
     @property
-    def unmapped(self) -> tuple[Declared, ...]:
+    def unmapped(self) -> tuple[DeclaredTool, ...]:
         """Offered tools that seem to be about memory and fit no map: their calls pass unjudged."""
         return tuple(
             tool
@@ -145,7 +145,7 @@ class OfferedTools:
         # likeness) and call that one.
         return MemoryTool(tool_map=None, tool=None) if self.writes else None
 
-    def _look(self, tools: tuple[Declared, ...]) -> None:
+    def _look(self, tools: tuple[DeclaredTool, ...]) -> None:
         options = {(tool.server, tool.name): [*self._options(tool)] for tool in tools}
         every = [one for given in options.values() for one in given]
         # Tools that only read do not make a server a memory server: other servers search and fetch
@@ -167,7 +167,7 @@ class OfferedTools:
                 self._found[key] = MemoryTool(tool_map=None, tool=None)
         self._close(tools, score)
 
-    def _close(self, tools: tuple[Declared, ...], score: Counter[tuple[str, str]]) -> None:
+    def _close(self, tools: tuple[DeclaredTool, ...], score: Counter[tuple[str, str]]) -> None:
         """If a map names most tools of a server, have the server's other tools refused."""
         for (server, name), count in score.items():
             mine = [tool for tool in tools if server and server in _servers(tool)]
@@ -178,7 +178,7 @@ class OfferedTools:
                 key = (tool.server, tool.name)
                 self._found.setdefault(key, MemoryTool(tool_map=known, tool=None, server=server))
 
-    def _options(self, tool: Declared) -> Iterator[_Option]:
+    def _options(self, tool: DeclaredTool) -> Iterator[_Option]:
         # A tool's type in the API counts more than its name.
         for tool_map in self._maps.maps:
             typed = tool_map.model.types.get(tool.type)
@@ -204,7 +204,7 @@ class OfferedTools:
         for tool_map in self._maps.maps:
             typed = set(tool_map.model.types.values())
             for name in tool_map.tools:
-                named = Declared(name=call.name, server=call.server)
+                named = DeclaredTool(name=call.name, server=call.server)
                 if name not in typed and not [*servers_by(named, name)]:
                     continue
                 if call.arguments is None and name in typed:
@@ -250,7 +250,7 @@ def folded(name: str) -> str:
     return _FOLDED.sub("_", skeleton(name).casefold()).strip("_")
 
 
-def _servers(tool: Declared) -> set[str]:
+def _servers(tool: DeclaredTool) -> set[str]:
     """Every server that a tool could belong to, by the server's name."""
     if tool.server is not None:
         return {folded(tool.server.removeprefix(_NAMESPACE))}
@@ -276,7 +276,7 @@ def _bare(name: str) -> str:
     return name.removeprefix(start)
 
 
-def servers_by(tool: Declared, name: str) -> Iterator[str]:
+def servers_by(tool: DeclaredTool, name: str) -> Iterator[str]:
     """The server names with which a host's tool name would equal a map's tool name."""
     wanted, there = folded(name), folded(tool.name)
     if tool.server is not None:
@@ -293,14 +293,14 @@ def servers_by(tool: Declared, name: str) -> Iterator[str]:
         yield there.removeprefix(wanted + _BEHIND)
 
 
-def _likely(tool: Declared, name: str) -> bool:
+def _likely(tool: DeclaredTool, name: str) -> bool:
     """Whether a tool's prefixed name almost surely means this memory tool and no other."""
     if tool.server is not None or folded(tool.name).startswith("mcp_") or _MARK in tool.name:
         return True
     return _OF_MEMORY in name and "_" in folded(name)
 
 
-def _fits(rule: Tool, tool: Declared) -> bool:
+def _fits(rule: Tool, tool: DeclaredTool) -> bool:
     given = tool.arguments
     if given is None:
         return True
@@ -313,7 +313,7 @@ def _fits(rule: Tool, tool: Declared) -> bool:
     return True
 
 
-def _common(rule: Tool, tool: Declared) -> int:
+def _common(rule: Tool, tool: DeclaredTool) -> int:
     cases = [rule] if rule.switch is None else [*rule.switch.cases.values()]
     known = {path(text)[0] for case in cases for text in declared_paths(case)}
     known |= {path(rule.switch.path)[0]} if rule.switch is not None else set()

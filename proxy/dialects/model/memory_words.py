@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from proxy.dialects.model.tools import Declared
+from proxy.dialects.model.tools import DeclaredTool
 
 _WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _MEMORY: Final = frozenset(
@@ -42,7 +42,7 @@ def writes_by_name(name: str) -> bool:
     return _PLAIN.fullmatch(name) is not None and not words_of(name).isdisjoint(_WRITES)
 
 
-def speaks_of_memory(tool: Declared) -> bool:
+def speaks_of_memory(tool: DeclaredTool) -> bool:
     """Whether a person would take a tool of that name and arguments for a memory tool."""
     said = words_of(tool.name)
     if said & _MEMORY:

@@ -33,7 +33,7 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     arguments: dict[str, Json] | None = None
 
 
-class Changed(msgspec.Struct, frozen=True, kw_only=True):
+class ReplacedOutput(msgspec.Struct, frozen=True, kw_only=True):
     """The replacement of an output. A call with neither text nor arguments is removed."""
 
     text: str | None = None
@@ -44,17 +44,19 @@ def outputs_of(api: str, body: dict[str, Json]) -> tuple[Output, ...]:
     """Every output of a whole reply, in order."""
     found: list[Output] = []
 
-    def note(output: Output) -> Changed:
+    def note(output: Output) -> ReplacedOutput:
         found.append(output)
-        return Changed(text=output.text, arguments=output.arguments)
+        return ReplacedOutput(text=output.text, arguments=output.arguments)
 
     _walked(api, body, note)
     return tuple(found)
 
 
-def with_outputs(api: str, body: dict[str, Json], changed: dict[int, Changed]) -> dict[str, Json]:
+def with_outputs(
+    api: str, body: dict[str, Json], changed: dict[int, ReplacedOutput]
+) -> dict[str, Json]:
     """The reply with its outputs replaced; an output without a replacement is removed."""
-    return _walked(api, body, lambda output: changed.get(output.key, Changed(text="")))
+    return _walked(api, body, lambda output: changed.get(output.key, ReplacedOutput(text="")))
 
 
 def bare(text: str) -> str:
@@ -95,14 +97,16 @@ def spelled(value: dict[str, Json]) -> str:
     return text.replace("<", "\\u003c").replace("`", "\\u0060")
 
 
-def _walked(api: str, body: dict[str, Json], take: Callable[[Output], Changed]) -> dict[str, Json]:
+def _walked(
+    api: str, body: dict[str, Json], take: Callable[[Output], ReplacedOutput]
+) -> dict[str, Json]:
     counter = iter(range(1_000_000))
     walk = {"anthropic": _anthropic, "chat": _chat, "responses": _responses}[api]
     return walk(body, take, counter)
 
 
 def _anthropic(
-    body: dict[str, Json], take: Callable[[Output], Changed], counter: Iterator[int]
+    body: dict[str, Json], take: Callable[[Output], ReplacedOutput], counter: Iterator[int]
 ) -> dict[str, Json]:
     blocks = [object_of(block) for block in list_of(body.get("content"))]
     content: list[Json] = []
@@ -122,7 +126,7 @@ def _anthropic(
 
 
 def _chat(
-    body: dict[str, Json], take: Callable[[Output], Changed], counter: Iterator[int]
+    body: dict[str, Json], take: Callable[[Output], ReplacedOutput], counter: Iterator[int]
 ) -> dict[str, Json]:
     choices: list[Json] = []
     for part in list_of(body.get("choices")):
@@ -157,7 +161,7 @@ def _chat(
 
 
 def _responses(
-    body: dict[str, Json], take: Callable[[Output], Changed], counter: Iterator[int]
+    body: dict[str, Json], take: Callable[[Output], ReplacedOutput], counter: Iterator[int]
 ) -> dict[str, Json]:
     items = [object_of(item) for item in list_of(body.get("output"))]
     messages = [item for item in items if item.get("type") == "message"]
@@ -177,7 +181,10 @@ def _responses(
 
 
 def _kept(
-    call: dict[str, Json], given: Json, take: Callable[[Output], Changed], counter: Iterator[int]
+    call: dict[str, Json],
+    given: Json,
+    take: Callable[[Output], ReplacedOutput],
+    counter: Iterator[int],
 ) -> dict[str, Json] | None:
     return take(
         Output(

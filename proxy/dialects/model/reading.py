@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol, TypeVar
 
-from proxy.dialects.model.transcript import ModelCall, Said, Voice, Where
+from proxy.dialects.model.transcript import ContextText, ModelCall, Voice, Where
 from proxy.dialects.strict_json.tolerant import Json, read_body, write_body
 from proxy.seams.faults import MalformedRequest
 
@@ -120,12 +120,12 @@ def _parts_in(value: Json, where: Where) -> Iterator[tuple[Where, str | None]]:
             pending.extend(((*place, key), inner) for key, inner in reversed(named))
 
 
-def tool_in(tool: dict[str, Json], where: Where) -> tuple[Said, ...]:
+def tool_in(tool: dict[str, Json], where: Where) -> tuple[ContextText, ...]:
     """Everything that a model reads of a tool: its texts, and its schema's names as one more text.
 
     Below an argument called `name`, `type` or `id`, descriptions count as text as well.
     """
-    texts: list[Said] = []
+    texts: list[ContextText] = []
     names: set[str] = set()
     pending: list[tuple[Where, Json]] = []
     for key, part in tool.items():
@@ -139,37 +139,41 @@ def tool_in(tool: dict[str, Json], where: Where) -> tuple[Said, ...]:
         if isinstance(part, str) and place[-1] in _STRUCTURAL:
             names.add(part)
         elif isinstance(part, str) and part:
-            texts.append(Said(where=place, text=part, voice=Voice.CATALOGUE))
+            texts.append(ContextText(where=place, text=part, voice=Voice.CATALOGUE))
         elif isinstance(part, list):
             pending.extend(((*place, at), one) for at, one in reversed([*enumerate(part)]))
         elif isinstance(part, dict):
             names |= part.keys()
             pending.extend(((*place, key), one) for key, one in reversed([*part.items()]))
     shape = "\n".join(sorted(names - _SCHEMA))
-    return (*texts, Said(where=where, text=shape, voice=Voice.CATALOGUE)) if shape else (*texts,)
+    return (
+        (*texts, ContextText(where=where, text=shape, voice=Voice.CATALOGUE))
+        if shape
+        else (*texts,)
+    )
 
 
 def said_in(
     value: Json, where: Where, voice: Voice, call_id: str | None = None
-) -> tuple[Said, ...]:
-    """Each string below a JSON value, and each part that cannot be read, as `Said` of one voice."""
+) -> tuple[ContextText, ...]:
+    """Each string below a JSON value, and each part that cannot be read, as `ContextText` of one voice."""
     return tuple(
-        Said(where=place, text=text or "", voice=voice, call_id=call_id, sealed=text is None)
+        ContextText(where=place, text=text or "", voice=voice, call_id=call_id, sealed=text is None)
         for place, text in _parts_in(value, where)
         if text != ""
     )
 
 
-def result_in(value: Json, where: Where, call_id: str | None) -> tuple[Said, ...]:
+def result_in(value: Json, where: Where, call_id: str | None) -> tuple[ContextText, ...]:
     """The texts of a tool's result.
 
     An empty result counts as one empty text, because the model saw it.
     """
     said = said_in(value, where, Voice.TOOL, call_id)
-    return said or (Said(where=where, text="", voice=Voice.TOOL, call_id=call_id),)
+    return said or (ContextText(where=where, text="", voice=Voice.TOOL, call_id=call_id),)
 
 
-def unplaced_in(block: Json, where: Where) -> tuple[Said, ...]:
+def unplaced_in(block: Json, where: Where) -> tuple[ContextText, ...]:
     """Content of unknown origin.
 
     A block without strings, such as a picture, counts as content as well.
@@ -177,9 +181,9 @@ def unplaced_in(block: Json, where: Where) -> tuple[Said, ...]:
     return said_in(block, where, Voice.UNPLACED) or sealed_in(where, Voice.UNPLACED)
 
 
-def sealed_in(where: Where, voice: Voice, call_id: str | None = None) -> tuple[Said, ...]:
-    """One `Said` for content that a model reads and this code cannot, such as a picture."""
-    return (Said(where=where, text="", voice=voice, call_id=call_id, sealed=True),)
+def sealed_in(where: Where, voice: Voice, call_id: str | None = None) -> tuple[ContextText, ...]:
+    """One `ContextText` for content that a model reads and this code cannot, such as a picture."""
+    return (ContextText(where=where, text="", voice=voice, call_id=call_id, sealed=True),)
 
 
 def text_of(value: Json) -> str | None:

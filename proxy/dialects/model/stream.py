@@ -16,14 +16,14 @@ from proxy.dialects.strict_json.tolerant import Json, read_body, write_body
 from proxy.seams.faults import MalformedRequest
 
 
-class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+class CompleteCall(msgspec.Struct, frozen=True, kw_only=True):
     """A complete call that waits for its verdict. `key` tells the editor which one it is."""
 
     call: ModelCall
     key: int
 
 
-class Decided(msgspec.Struct, frozen=True, kw_only=True):
+class CallDecision(msgspec.Struct, frozen=True, kw_only=True):
     """The decision on one tool call: to forward it, or to put the text `refusal` in its place."""
 
     key: int
@@ -33,11 +33,11 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
 class Editor(Protocol):
     """Edits one reply; after `again()` it is fed the stream of the second request."""
 
-    def feed(self, event: Event) -> tuple[bytes, tuple[Waiting, ...]]:
+    def feed(self, event: Event) -> tuple[bytes, tuple[CompleteCall, ...]]:
         """Take in an event: the bytes that go on now, and the complete calls that wait."""
         ...
 
-    def decide(self, decided: Decided) -> bytes:
+    def decide(self, decided: CallDecision) -> bytes:
         """The bytes that go on in place of a waiting call.
 
         All waiting calls are decided at once.
@@ -71,7 +71,7 @@ class Editor(Protocol):
         ...
 
 
-class Unread(Exception):  # noqa: N818 - what the upstream sent, not a mistake here
+class UnreadableEvent(Exception):  # noqa: N818 - what the upstream sent, not a mistake here
     """The error for an event that looks like a JSON object and cannot be parsed."""
 
 
@@ -87,7 +87,7 @@ def payload(event: Event) -> dict[str, Json] | None:
         return read_body(event.data.encode("utf-8", "surrogatepass"))
     except MalformedRequest:
         if "{" in event.data:
-            raise Unread from None
+            raise UnreadableEvent from None
         return None
 
 

@@ -23,7 +23,7 @@ _FAILED: Final = ("error", "an error", "failed", "traceback", "exception", "tool
 _FAILED_STATUS: Final = frozenset({"failed", "error", "failure"})
 
 
-class Declared(msgspec.Struct, frozen=True, kw_only=True):
+class DeclaredTool(msgspec.Struct, frozen=True, kw_only=True):
     """One tool. `arguments` are the names that its schema declares; None if it has no schema."""
 
     name: str
@@ -32,7 +32,7 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
     arguments: frozenset[str] | None = None
 
 
-def tools_of(body: dict[str, Json]) -> tuple[Declared, ...] | None:
+def tools_of(body: dict[str, Json]) -> tuple[DeclaredTool, ...] | None:
     """The tools of a request; None if it lists none, as in a continued thread."""
     given = [*list_of(body.get("tools")), *list_of(body.get("functions"))]
     for item in list_of(body.get("input")):
@@ -61,7 +61,7 @@ def outcomes_of(body: dict[str, Json], call_ids: Collection[str]) -> dict[str, b
     }
 
 
-def _declared(tool: dict[str, Json], server: str | None) -> Iterator[Declared]:
+def _declared(tool: dict[str, Json], server: str | None) -> Iterator[DeclaredTool]:
     kind = text_of(tool.get("type")) or ""
     if kind == "namespace" and server is None:
         for inner in list_of(tool.get("tools")):
@@ -69,7 +69,7 @@ def _declared(tool: dict[str, Json], server: str | None) -> Iterator[Declared]:
         return
     named = object_of(tool.get("function")) or object_of(tool.get("custom")) or tool
     schema = named.get("parameters", named.get("input_schema"))
-    yield Declared(
+    yield DeclaredTool(
         name=text_of(named.get("name")) or "",
         server=server,
         type=kind,

@@ -24,7 +24,7 @@ class Voice(enum.Enum):
     UNPLACED = "unplaced"  # a block of a kind that this version does not know
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True):
+class ContextText(msgspec.Struct, frozen=True, kw_only=True):
     """One string of the context.
 
     `where` is relative to its message, so that a parsed message can be cached.
@@ -55,7 +55,7 @@ class ModelCall(msgspec.Struct, frozen=True, kw_only=True):
 class Turn(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     """One message or input item: the texts it adds to the context, and its calls."""
 
-    said: tuple[Said, ...] = ()
+    said: tuple[ContextText, ...] = ()
     calls: tuple[ModelCall, ...] = ()
     # The name of the speaking user, if the API gives one: several persons may share a conversation.
     speaker: str = ""
@@ -67,10 +67,10 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     `turns` are in order; `prefix` is the path in the body at which they stand.
     """
 
-    system: tuple[Said, ...]
+    system: tuple[ContextText, ...]
     prefix: Where
     turns: tuple[Turn, ...]
-    catalogue: tuple[tuple[str, tuple[Said, ...]], ...]
+    catalogue: tuple[tuple[str, tuple[ContextText, ...]], ...]
     # The earlier reply that this request continues without repeating it.
     continues: str | None = None
     streams: bool = False
@@ -89,7 +89,7 @@ class ModelReply(msgspec.Struct, frozen=True, kw_only=True):
     said: tuple[str, ...]
     calls: tuple[ModelCall, ...]
     # Texts that the provider's own tools gave the model, which stand in the reply as well.
-    heard: tuple[Said, ...] = ()
+    heard: tuple[ContextText, ...] = ()
     # Whether the provider ran tools of its own for the reply: asked again, it would run them again.
     ran_tools: bool = False
 

@@ -13,7 +13,7 @@ from proxy.dialects.model.anthropic import messages as anthropic
 from proxy.dialects.model.openai import chat, responses
 from proxy.dialects.model.openai.responses_stream import CALLS, call_item, note_item, refusal_item
 from proxy.dialects.model.reading import kind_of, list_of, object_of, text_of
-from proxy.dialects.model.stream import Decided, Waiting, added, summed
+from proxy.dialects.model.stream import CallDecision, CompleteCall, added, summed
 from proxy.dialects.model.transcript import ModelReply
 from proxy.dialects.strict_json.tolerant import Json
 
@@ -23,11 +23,11 @@ _TOOL_USE = "tool_use"
 class WholeReply(Protocol):
     """Edits one reply; after `again()` it is fed the body of the second request."""
 
-    def feed(self, body: dict[str, Json]) -> tuple[Waiting, ...]:
+    def feed(self, body: dict[str, Json]) -> tuple[CompleteCall, ...]:
         """Take in a whole reply; returns the calls that must be judged."""
         ...
 
-    def decide(self, decided: Decided) -> None:
+    def decide(self, decided: CallDecision) -> None:
         """Apply the decisions; all waiting calls are decided at once."""
         ...
 
@@ -63,7 +63,7 @@ class _Edited:
         self._first_id: Json = None
         self._ended = False  # whether `again` was called and no reply has come since
 
-    def decide(self, decided: Decided) -> None:
+    def decide(self, decided: CallDecision) -> None:
         """Apply the decisions; all waiting calls are decided at once."""
         if decided.refusal is not None:
             self._refused[decided.key] = decided.refusal
@@ -72,7 +72,7 @@ class _Edited:
         """Whether the reply has calls and all were refused: then make a second request."""
         return bool(self._calls) and self._calls <= self._refused.keys()
 
-    def _fed(self, body: dict[str, Json], parts: list[Json], waiting: list[Waiting]) -> None:
+    def _fed(self, body: dict[str, Json], parts: list[Json], waiting: list[CompleteCall]) -> None:
         self._body = body
         self._parts = [object_of(part) for part in parts]
         self._calls = {one.key for one in waiting}
@@ -106,11 +106,11 @@ class _Edited:
 class AnthropicReply(_Edited):
     """Implements `WholeReply` for the Messages API."""
 
-    def feed(self, body: dict[str, Json]) -> tuple[Waiting, ...]:
+    def feed(self, body: dict[str, Json]) -> tuple[CompleteCall, ...]:
         """Take in a whole reply; returns the calls that must be judged."""
         parts = list_of(body.get("content"))
         waiting = [
-            Waiting(key=key, call=anthropic.read_reply({"content": [part]}).calls[0])
+            CompleteCall(key=key, call=anthropic.read_reply({"content": [part]}).calls[0])
             for key, part in enumerate(map(object_of, parts))
             if part.get("type") == _TOOL_USE
         ]
@@ -154,11 +154,11 @@ class AnthropicReply(_Edited):
 class ResponsesReply(_Edited):
     """Implements `WholeReply` for the Responses API."""
 
-    def feed(self, body: dict[str, Json]) -> tuple[Waiting, ...]:
+    def feed(self, body: dict[str, Json]) -> tuple[CompleteCall, ...]:
         """Take in a whole reply; returns the calls that must be judged."""
         parts = list_of(body.get("output"))
         found = [
-            Waiting(key=key, call=call_item(part))
+            CompleteCall(key=key, call=call_item(part))
             for key, part in enumerate(map(object_of, parts))
             if kind_of(part) in CALLS
         ]
@@ -212,17 +212,17 @@ class ChatReply(_Edited):
         super().__init__()
         self._places: list[_Place] = []
 
-    def feed(self, body: dict[str, Json]) -> tuple[Waiting, ...]:
+    def feed(self, body: dict[str, Json]) -> tuple[CompleteCall, ...]:
         """Take in a whole reply; returns the calls that must be judged."""
         choices = list_of(body.get("choices"))
         self._places = []
-        waiting: list[Waiting] = []
+        waiting: list[CompleteCall] = []
         for index, choice in enumerate(map(object_of, choices)):
             message = object_of(choice.get("message"))
             turn = chat.read_turn(message)
             count = len(list_of(message.get("tool_calls")))
             for at, call in enumerate(turn.calls):
-                waiting.append(Waiting(key=len(self._places), call=call))
+                waiting.append(CompleteCall(key=len(self._places), call=call))
                 self._places.append(_Place(index, at if at < count else None))
         self._fed(body, choices, waiting)
         return tuple(waiting)

@@ -127,7 +127,7 @@ class Asks(Protocol):
         ...
 
 
-class Leave(msgspec.Struct, frozen=True, kw_only=True):
+class LeftUnchanged(msgspec.Struct, frozen=True, kw_only=True):
     """What withholding leaves unchanged, by its place in the body: typed and trusted texts."""
 
     typed: dict[Where, tuple[tuple[int, int], ...]] = {}
@@ -258,7 +258,7 @@ def passes(key: str, asks: Asks) -> bool:
     return _KEY.fullmatch(key) is not None or asks.of(key) is None
 
 
-def swept(value: Json, where: Where, leave: Leave, asks: Asks) -> Json:
+def swept(value: Json, where: Where, leave: LeftUnchanged, asks: Asks) -> Json:
     """Replace refused texts anywhere below a place: in unknown fields, in keys, in an address.
 
     This runs after the API's own editing, which has replaced the texts that it knows.
@@ -280,7 +280,7 @@ def swept(value: Json, where: Where, leave: Leave, asks: Asks) -> Json:
     return value
 
 
-def _swept(text: str, where: Where, leave: Leave, asks: Asks) -> str:
+def _swept(text: str, where: Where, leave: LeftUnchanged, asks: Asks) -> str:
     if where in leave.trusted or names(str(where[-1]), text):
         return text
     if where in leave.typed:
@@ -333,7 +333,7 @@ def result(call_id: str, value: Json, asks: Asks) -> tuple[Json, bool]:
     return (value if asks.of(text) is None else _sieved(value, asks, cut_result)), False
 
 
-class Proposing:
+class HeldCallIds:
     """Ids of calls whose results say that a memory waits for a person.
 
     The results are read when an id is first asked for, which few requests need.
@@ -355,7 +355,7 @@ class Proposing:
         return call_id in self._found
 
 
-def sieved_body(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]:
+def sieved_body(body: dict[str, Json], leave: LeftUnchanged, asks: Asks) -> dict[str, Json]:
     """A request of an unknown API, in which every string is without refused texts."""
     made = sieved(body, asks)
     made = swept(made, (), leave, asks)
@@ -422,7 +422,7 @@ def around(text: str, typed: Sequence[tuple[int, int]]) -> list[str | None]:
     return [*found, text[at:]]
 
 
-def beside(value: Json, where: Where, leave: Leave, asks: Asks) -> Json:
+def beside(value: Json, where: Where, leave: LeftUnchanged, asks: Asks) -> Json:
     """A value outside the messages (system prompt, tool list, settings), without refused texts.
 
     Trusted parts stay.
@@ -439,7 +439,7 @@ def beside(value: Json, where: Where, leave: Leave, asks: Asks) -> Json:
     return value
 
 
-def spoken(text: str, where: Where, leave: Leave, asks: Asks) -> str:
+def spoken(text: str, where: Where, leave: LeftUnchanged, asks: Asks) -> str:
     """One text of the conversation without refused sentences.
 
     Trusted texts stay, and so does what a person typed.

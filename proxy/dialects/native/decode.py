@@ -12,7 +12,7 @@ from policy.after.matchers import Matcher, check_matcher
 from policy.after.signals import Grade
 from policy.model import METADATA_LEN_MAX, NONCE_LEN_MAX, ChangeKind, MemoryClass, MemoryId, Scope
 from policy.query import AllOf, Compare, Field, Filter, Test
-from proxy.dialects.described import Described, NoQuery
+from proxy.dialects.described import NoQuery, RouteRow
 from proxy.dialects.expiry import expiry
 from proxy.dialects.native.wire import (
     UUID_PATTERN,
@@ -72,7 +72,7 @@ _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _DEFAULT_CLASS: Final = MemoryClass.L3
 
 
-class NativeRoute(Described, frozen=True, kw_only=True):
+class NativeRoute(RouteRow, frozen=True, kw_only=True):
     """One route, and how its body, its query and the id in its path are decoded."""
 
     reads: Callable[[HttpRequest, str], Operation]

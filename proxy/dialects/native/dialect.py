@@ -27,23 +27,23 @@ from proxy.dialects.native.wire import (
 from proxy.dialects.openapi import document
 from proxy.dialects.problem import PROBLEM_BASE, PROBLEM_TYPE, problem
 from proxy.seams.operation import (
-    Answering,
     DeleteWhere,
-    Entities,
-    Found,
-    Got,
-    History,
+    EncodingContext,
+    EntitiesResult,
+    FeedbackResult,
+    GetResult,
+    HistoryResult,
     HttpReply,
     HttpRequest,
-    Identity,
-    Listed,
+    IdentityResult,
     ListMemories,
-    Noted,
+    ListResult,
     Operation,
     Refusal,
     Result,
+    SearchResult,
     Write,
-    Written,
+    WriteResult,
     WrittenItem,
 )
 
@@ -92,33 +92,35 @@ class Native:
         return native_decode.decode(request)
 
     def encode(  # noqa: PLR0911 - one arm per result
-        self, request: HttpRequest, operation: Operation, result: Result, answering: Answering
+        self, request: HttpRequest, operation: Operation, result: Result, answering: EncodingContext
     ) -> HttpReply:
         """The HTTP answer: 200 or 201 with the result; for a refused write, problem details."""
         match result:
-            case Written():
+            case WriteResult():
                 return _written(operation, result, answering)
-            case Found():
+            case SearchResult():
                 hits = tuple(_memory(hit.memory, round(hit.score, 6)) for hit in result.hits)
                 return _ok(FoundOut(results=hits, recall_id=result.recall_id or None))
-            case Listed():
+            case ListResult():
                 offset = operation.offset if isinstance(operation, ListMemories) else 0
                 memories = tuple(_memory(memory) for memory in result.memories)
                 return _ok(PageOut(total=result.total, offset=offset, memories=memories))
-            case Got(memory=memory):
+            case GetResult(memory=memory):
                 found = None if memory is None else _ok(_memory(memory))
                 return found or self.refuse(request, _missing(), answering)
-            case History(entries=()):
+            case HistoryResult(entries=()):
                 return self.refuse(request, _missing(), answering)
-            case History():
+            case HistoryResult():
                 steps = tuple(_step(entry) for entry in result.entries)
                 return _ok(HistoryOut(id=result.memory_id, history=steps))
-            case Entities():
+            case EntitiesResult():
                 return _ok(_entities(result))
-            case Identity() | Noted():
+            case IdentityResult() | FeedbackResult():
                 return _told(request, result)
 
-    def refuse(self, request: HttpRequest, refusal: Refusal, answering: Answering) -> HttpReply:
+    def refuse(
+        self, request: HttpRequest, refusal: Refusal, answering: EncodingContext
+    ) -> HttpReply:
         """The answer to a failure, as RFC 9457 problem details."""
         del request
         return problem(refusal, answering)
@@ -132,7 +134,7 @@ def _missing() -> Refusal:
     return Refusal(status=404, title="Not Found", detail="there is no such memory")
 
 
-def _written(operation: Operation, result: Written, answering: Answering) -> HttpReply:
+def _written(operation: Operation, result: WriteResult, answering: EncodingContext) -> HttpReply:
     batched = isinstance(operation, DeleteWhere) or (
         isinstance(operation, Write) and operation.note == native_decode.BATCH_NOTE
     )
@@ -256,7 +258,7 @@ def _step(entry: HistoryEntry) -> StepOut:
     )
 
 
-def _entities(result: Entities) -> EntitiesOut:
+def _entities(result: EntitiesResult) -> EntitiesOut:
     return EntitiesOut(
         total=result.total,
         entities=tuple(
@@ -272,8 +274,8 @@ def _entities(result: Entities) -> EntitiesOut:
     )
 
 
-def _told(request: HttpRequest, result: Identity | Noted) -> HttpReply:
-    if isinstance(result, Noted):
+def _told(request: HttpRequest, result: IdentityResult | FeedbackResult) -> HttpReply:
+    if isinstance(result, FeedbackResult):
         return _ok(_noted(result))
     if request.path == native_decode.OPENAPI:
         body = document("Mnemogate native API", "", native_decode.ROUTES)
@@ -281,7 +283,7 @@ def _told(request: HttpRequest, result: Identity | Noted) -> HttpReply:
     return _ok(_who(result))
 
 
-def _noted(result: Noted) -> NotedOut:
+def _noted(result: FeedbackResult) -> NotedOut:
     return NotedOut(
         id=result.failure_id,
         kind=result.kind.value,
@@ -290,7 +292,7 @@ def _noted(result: Noted) -> NotedOut:
     )
 
 
-def _who(result: Identity) -> WhoOut:
+def _who(result: IdentityResult) -> WhoOut:
     return WhoOut(
         principal=result.principal.principal_id,
         tenant=result.principal.tenant,

@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 
 
-class Busy(Exception):  # noqa: N818 - a state
+class NoRoomForSession(Exception):  # noqa: N818 - a state
     """The error where there is no room for one more session or process, or the front is closing."""
 
 
-class Beside:
+class BackgroundWork:
     """Runs background work while its context is open. Event loop only; the work must not raise."""
 
     def __init__(self) -> None:
@@ -36,5 +36,5 @@ class Beside:
         """
         if self._tasks is None:
             work.close()
-            raise Busy
+            raise NoRoomForSession
         self._tasks.create_task(work)

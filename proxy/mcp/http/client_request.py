@@ -20,7 +20,7 @@ QUEUE_BYTES_MAX: Final = 1024 * 1024
 PING_SECONDS: Final = 15.0
 
 
-class Head(msgspec.Struct, frozen=True, kw_only=True):
+class AnswerHead(msgspec.Struct, frozen=True, kw_only=True):
     """The head of an answer. Without a body, events follow."""
 
     status: int
@@ -43,7 +43,7 @@ class Exchange:
         self.request_id = request_id
         self.era = era
         self.headers = headers
-        self.head: asyncio.Future[Head] = asyncio.get_running_loop().create_future()
+        self.head: asyncio.Future[AnswerHead] = asyncio.get_running_loop().create_future()
         # Headers of the server's answer that the client is sent too.
         self.status = 200
         self.passed: dict[str, str] = {}
@@ -72,7 +72,7 @@ class Exchange:
     def answer(self, body: bytes, *, status: int | None = None, content_type: str = JSON) -> None:
         """Answer with this body, and no events. The first answer counts."""
         self._begin(
-            Head(
+            AnswerHead(
                 status=self.status if status is None else status,
                 headers=self.passed,
                 content_type=content_type,
@@ -83,7 +83,7 @@ class Exchange:
 
     def stream(self) -> None:
         """Answer with events from here on."""
-        self._begin(Head(status=200, headers=self.passed, content_type=EVENT_STREAM))
+        self._begin(AnswerHead(status=200, headers=self.passed, content_type=EVENT_STREAM))
 
     @property
     def streams(self) -> bool:
@@ -116,7 +116,7 @@ class Exchange:
         if not self.over:
             self._left = True
             self._queue.clear()
-            self._begin(Head(status=200, body=b""))
+            self._begin(AnswerHead(status=200, body=b""))
             self._tell()
         self._room.set()
 
@@ -153,7 +153,7 @@ class Exchange:
         self.leave()
         self._queue.clear()
 
-    def _begin(self, head: Head) -> None:
+    def _begin(self, head: AnswerHead) -> None:
         if not self.head.done():
             self.head.set_result(head)
 
@@ -165,7 +165,7 @@ class Exchange:
             one()
 
 
-class Arrived(msgspec.Struct, frozen=True, kw_only=True):
+class ArrivedMessage(msgspec.Struct, frozen=True, kw_only=True):
     """The exchange on which a server's message arrived, and its event fields."""
 
     exchange: Exchange
@@ -174,6 +174,6 @@ class Arrived(msgspec.Struct, frozen=True, kw_only=True):
 
 def exchange_of(via: object) -> Exchange | None:
     """The exchange that a relay means by `via`."""
-    if isinstance(via, Arrived):
+    if isinstance(via, ArrivedMessage):
         return via.exchange
     return via if isinstance(via, Exchange) else None

@@ -10,12 +10,12 @@ from typing import Final, Protocol, TypeAlias
 import msgspec
 
 from policy.model import Principal
-from proxy.mcp.http.background import Busy
-from proxy.mcp.http.behind_command import CommandLine, Shared, SharedLine
-from proxy.mcp.http.behind_url import UrlLine
+from proxy.mcp.http.background import NoRoomForSession
 from proxy.mcp.http.child import Child, ChildGone, Command
 from proxy.mcp.http.client_request import Exchange
+from proxy.mcp.http.command_server import CommandLine, SharedLine, SharedProcess
 from proxy.mcp.http.line import CALL_SECONDS, Line, LineParts
+from proxy.mcp.http.url_server import UrlLine
 from proxy.mcp.relay import Deliver, Relay
 from proxy.seams.access import Access, access_of
 from proxy.transport.responses import attempt
@@ -77,7 +77,7 @@ class Hub:
         self._sessions: dict[str, tuple[Owner, Line]] = {}
         self._lines: set[Line] = set()
         self._idle: dict[Owner, list[Line]] = {}
-        self._shared: dict[Owner, Shared] = {}
+        self._shared: dict[Owner, SharedProcess] = {}
         self._streams: dict[tuple[str, str], set[Exchange]] = {}
         self._sharing = asyncio.Lock()
         self._closed = False
@@ -150,7 +150,7 @@ class Hub:
         mine = self._streams.setdefault(_quota(principal), set())
         count = sum(len(streams) for streams in self._streams.values())
         if len(mine) >= STREAMS_PER_PRINCIPAL_MAX or count >= self._limits.streams_max:
-            raise Busy
+            raise NoRoomForSession
         mine.add(exchange)
         exchange.when_over(lambda: mine.discard(exchange))
 
@@ -225,7 +225,7 @@ class Hub:
             return
         idle = [line for line in mine if not line.busy and not line.closed]
         if not idle:
-            raise Busy
+            raise NoRoomForSession
         min(idle, key=lambda line: line.used_s).close()
 
     # ---- processes of servers that the sidecar runs itself ---------------------------------------
@@ -239,7 +239,7 @@ class Hub:
         line.spawn(line.serve())
         return line
 
-    async def _share(self, command: Command, owner: Owner) -> Shared:
+    async def _share(self, command: Command, owner: Owner) -> SharedProcess:
         # One start at a time: two first calls at once would start two processes, and one would be
         # of no use.
         async with self._sharing:
@@ -247,7 +247,7 @@ class Hub:
             if shared is None or shared.over:
                 if shared is not None:
                     owner[-1].forget(shared.close)
-                shared = self._shared[owner] = Shared(await self._started(command))
+                shared = self._shared[owner] = SharedProcess(await self._started(command))
                 owner[-1].tell(shared.close)
                 self._spawn(shared.serve())
                 self._spawn(shared.silence())

@@ -10,9 +10,17 @@ from typing import Final, Protocol
 import msgspec
 
 from proxy.dialects.mcp.heads import status_of_error
-from proxy.dialects.mcp.message import CANCELLED, Era, Kind, Message, Object, RequestId, encode
+from proxy.dialects.mcp.message import (
+    CANCELLED,
+    Era,
+    Message,
+    MessageKind,
+    Object,
+    RequestId,
+    encode,
+)
 from proxy.dialects.sse import EventFields
-from proxy.mcp.http.client_request import Arrived, Exchange, exchange_of
+from proxy.mcp.http.client_request import ArrivedMessage, Exchange, exchange_of
 from proxy.mcp.relay import Deliver, Relay, Side
 from proxy.transport.responses import attempt
 
@@ -103,11 +111,11 @@ class Line:
     async def take(self, raw: bytes, message: Message, exchange: Exchange) -> None:
         """Take one message of the client, and pass it to the relay."""
         self.used_s = self._parts.now_s()
-        if message.kind is Kind.REQUEST and message.request_id is not None:
+        if message.kind is MessageKind.REQUEST and message.request_id is not None:
             self._keep(message.request_id, exchange, lasts=message.method == LISTEN)
         taken_back = self._asked.get(message.cancels) if message.cancels is not None else None
         await self.relay.from_client(raw, exchange)
-        if message.kind is not Kind.REQUEST:
+        if message.kind is not MessageKind.REQUEST:
             await self._passed_on()
         if taken_back is not None:
             # A cancelled request gets no answer.
@@ -145,7 +153,7 @@ class Line:
         exchange = exchange_of(via) or self._somewhere()
         if exchange is None or exchange.over:
             return
-        event = via.event if isinstance(via, Arrived) else None
+        event = via.event if isinstance(via, ArrivedMessage) else None
         last = _is_last(message, exchange)
         if last and not exchange.streams:
             _answer(exchange, raw, message)
@@ -211,7 +219,7 @@ def _is_last(message: Message, exchange: Exchange) -> bool:
 
     An error without an id counts too: the exchange has one request, so it can belong to no other.
     """
-    if exchange.request_id is None or message.kind not in (Kind.RESULT, Kind.ERROR):
+    if exchange.request_id is None or message.kind not in (MessageKind.RESULT, MessageKind.ERROR):
         return False
     return message.request_id in (exchange.request_id, None)
 

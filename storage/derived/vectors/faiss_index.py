@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 
 from policy.verdict import InvariantBroken
-from storage.derived.vectors.scanning import SPARSE, Answer, Part, gathered, part_of
+from storage.derived.vectors.scan import SPARSE, Answer, SearchedPart, gathered, part_of
 from storage.derived.vectors.segments import (
     BadVector,
     Floats,
@@ -300,9 +300,9 @@ def _same(some: Sequence[Segment], others: Sequence[Segment]) -> bool:
     )
 
 
-def _parts(snapshot: _Snapshot, allowed: Mask | None) -> list[tuple[Part, Sketch | None]]:
+def _parts(snapshot: _Snapshot, allowed: Mask | None) -> list[tuple[SearchedPart, Sketch | None]]:
     """Every part of the index that has a row which the search may use, with the part's sketch."""
-    parts: list[tuple[Part, Sketch | None]] = []
+    parts: list[tuple[SearchedPart, Sketch | None]] = []
     for segment in snapshot.segments:
         part = part_of(segment.ordinals, segment.vectors, segment.flat, allowed)
         parts.append((part, segment.sketch))
@@ -312,7 +312,7 @@ def _parts(snapshot: _Snapshot, allowed: Mask | None) -> list[tuple[Part, Sketch
 
 
 def _search(
-    answer: Answer, parts: Sequence[tuple[Part, Sketch | None]], turned: Floats, least: int
+    answer: Answer, parts: Sequence[tuple[SearchedPart, Sketch | None]], turned: Floats, least: int
 ) -> None:
     """Scan the parts without a sketch, score the likely rows of the others, and scan where unsure.
 
@@ -345,7 +345,7 @@ def _search(
 class Shortlist:
     """The rows of one segment that a search has scored, chosen by the segment's sketch."""
 
-    def __init__(self, part: Part, sketch: Sketch, turned: Floats) -> None:
+    def __init__(self, part: SearchedPart, sketch: Sketch, turned: Floats) -> None:
         self.part = part
         self._sketch = sketch
         self._turned = turned
@@ -382,7 +382,7 @@ class Shortlist:
         """Whether no unscored row is likely to have a score above `floor`."""
         return self._cut + self._margin <= floor
 
-    def rest(self) -> Part:
+    def rest(self) -> SearchedPart:
         """The rows of the segment that were not scored yet."""
         mask = self.part.mask
         left = np.ones(len(self.part.ordinals), dtype=np.bool_) if mask is None else mask.copy()

@@ -42,7 +42,7 @@ _FILE_LEN_MAX: Final = 1 << 30
 _Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
-class Identity(msgspec.Struct, frozen=True, kw_only=True):
+class IndexIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """The store and the embedding model that vectors in a file belong to.
 
     A file of another store or model is never loaded.
@@ -53,18 +53,18 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     dimension: int
 
 
-class Rejected(msgspec.Struct, frozen=True, kw_only=True):
+class RejectedFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file that was not loaded, and was removed; `reason` is a short machine text."""
 
     name: str
     reason: str
 
 
-class Loaded(msgspec.Struct, frozen=True, kw_only=True):
+class LoadedIndex(msgspec.Struct, frozen=True, kw_only=True):
     """An index with exactly the store's vectors, and what loading it cost."""
 
     index: VectorIndex
-    rejected: tuple[Rejected, ...]
+    rejected: tuple[RejectedFile, ...]
     rebuilt: int  # the number of vectors that were in no file, and so were read from LMDB
 
 
@@ -96,7 +96,7 @@ class SegmentFiles:
     def __init__(
         self,
         directory: Path,
-        identity: Identity,
+        identity: IndexIdentity,
         written: Callable[[str], None] | None = None,
         segment_len: int = SEGMENT_LEN,
     ) -> None:
@@ -110,7 +110,7 @@ class SegmentFiles:
 
     def load(
         self, stored: Ordinals, fetch: Callable[[int], bytes], into: VectorIndex | None = None
-    ) -> Loaded:
+    ) -> LoadedIndex:
         """The index of all `stored` ordinals (ascending), from files where they fit the store.
 
         `into` is an empty index to fill; nobody else may use it meanwhile. A file counts only if
@@ -137,7 +137,7 @@ class SegmentFiles:
         for start in range(0, len(after), self._segment_len):
             run = after[start : start + self._segment_len]
             index.extend([(int(ordinal), fetch(int(ordinal))) for ordinal in run])
-        return Loaded(index=index, rejected=tuple(rejected), rebuilt=len(stored) - covered)
+        return LoadedIndex(index=index, rejected=tuple(rejected), rebuilt=len(stored) - covered)
 
     def save(self, index: VectorIndex) -> int:
         """Write each sealed segment that is not on disk yet; returns how many were written.
@@ -174,16 +174,16 @@ class SegmentFiles:
         index.drop(ordinals)
         self.save(index)
 
-    def _read_all(self, stored: Ordinals) -> tuple[list[Segment], list[Rejected]]:
+    def _read_all(self, stored: Ordinals) -> tuple[list[Segment], list[RejectedFile]]:
         self._on_disk.clear()
         segments: list[Segment] = []
-        rejected: list[Rejected] = []
+        rejected: list[RejectedFile] = []
         end = -1
         for name in self._names():
             try:
                 segment = self._read(name, stored, end)
             except _Unfit as finding:
-                rejected.append(Rejected(name=name, reason=str(finding)))
+                rejected.append(RejectedFile(name=name, reason=str(finding)))
             else:
                 end = int(segment.ordinals[-1])
                 segments.append(segment)

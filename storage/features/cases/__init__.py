@@ -52,7 +52,7 @@ def may_follow(step: CaseStep, after: CaseStep) -> bool:
     return step in _NEXT.get(after, _ENDS)
 
 
-class Named(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class CaseMemory(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """One memory in a case.
 
     `memory` is the memory's id if the store made it, else "candidate" and an id.
@@ -99,8 +99,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     rounds: int = 0
     controls: dict[str, bool] = {}
     why: str = ""
-    culprits: tuple[Named, ...] = ()
-    listed: tuple[Named, ...] = ()
+    culprits: tuple[CaseMemory, ...] = ()
+    listed: tuple[CaseMemory, ...] = ()
     listed_count: int = 0
     judge: str = ""
     # Whether the signal itself said what is wrong; its words are in no file.
@@ -143,7 +143,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-class Accused(msgspec.Struct, frozen=True, kw_only=True):
+class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     """A memory that is to blame for a wrong answer, with the step (ordinal) that was replayed."""
 
     memory_id: MemoryId

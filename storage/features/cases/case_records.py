@@ -14,14 +14,14 @@ from storage.audit import IncidentLeaf
 from storage.features.cases import (
     CASES,
     NAMED_MAX,
-    Accused,
     Case,
-    Named,
+    CaseMemory,
+    Culprit,
     Opening,
     Progress,
     may_follow,
 )
-from storage.features.cases.following import Enforcing, Following, named
+from storage.features.cases.case_facts import CaseFacts, ClosureActs, named
 from storage.features.parole import end_probation, parole_record
 from storage.features.quarantine.hiding import OPERATOR, hidden_by, log_standing, place
 from storage.ground.errors import UnknownIncident
@@ -64,10 +64,10 @@ class OpenCase(msgspec.Struct, frozen=True):
         change.charges[case.tenant] += _BYTES
         return _stepped(change, case, opening.by)
 
-    def _implicated(self, change: Change, case_id: str) -> tuple[Named, ...]:
+    def _implicated(self, change: Change, case_id: str) -> tuple[CaseMemory, ...]:
         """Hide the memories on probation that a new case is about, and name them."""
         opening = self.opening
-        named_: list[Named] = []
+        named_: list[CaseMemory] = []
         detail = f"{opening.tenant}: incident {case_id}"
         for memory_id in opening.implicated[:NAMED_MAX]:
             name = change.names.memory(opening.tenant, memory_id)
@@ -113,7 +113,7 @@ class Convict(msgspec.Struct, frozen=True):
     """
 
     case_id: str
-    accused: Sequence[Accused]
+    accused: Sequence[Culprit]
     by: PrincipalId
     progress: Progress
     proposes: bool = False
@@ -132,7 +132,7 @@ class Convict(msgspec.Struct, frozen=True):
         case = read_case(change.draft, self.case_id)
         if not may_follow(CaseStep.CONVICTED, case.step):
             return case
-        following = Following(change.draft, change.names, case.tenant, change.now_ms)
+        following = CaseFacts(change.draft, change.names, case.tenant, change.now_ms)
         # The bound is for the whole case: all of its rounds together hide no more memories than
         # one may.
         hidden = sum(one.act is not Act.NOTHING for one in case.culprits)
@@ -140,7 +140,7 @@ class Convict(msgspec.Struct, frozen=True):
             self.accused, proposes=self.proposes, blast_max=max(0, self.blast_max - hidden)
         )
         said = tuple(map(following.named, closure.consequences))
-        enforcing = Enforcing(change, case.tenant)
+        enforcing = ClosureActs(change, case.tenant)
         detail = f"{case.tenant}: incident {case.case_id}"
         for found in closure.consequences:
             leaf_index = enforcing.enforce(found, case.case_id, self.by, detail)
@@ -161,7 +161,7 @@ class NameRelated(msgspec.Struct, frozen=True):
     """The order to store the first of these memories with a case, and how many there are."""
 
     case_id: str
-    related: Sequence[Named]
+    related: Sequence[CaseMemory]
 
     def carry_out(self, change: Change) -> Case:
         """The case with them. The log gets no leaf."""

@@ -8,17 +8,17 @@ from typing import Final
 from policy.after.closure import BLAST_MAX, Act, Relation
 from policy.model import Hit, MemoryId, MemoryStatus, SourceKind, Tenant
 from storage.audit import VerdictLeaf
-from storage.features.cases import CASES, Accused, Case, Named
+from storage.features.cases import CASES, Case, CaseMemory, Culprit
+from storage.features.cases.case_facts import CaseFacts, named
 from storage.features.cases.case_records import read_case
-from storage.features.cases.following import Following, named
-from storage.features.incidents import Reach
-from storage.features.incidents.reaching import reached
+from storage.features.incidents import IncidentReach
+from storage.features.incidents.reached_memories import reached
 from storage.tables.change import read_leaf
 from storage.tables.codec import ordinal_key
 from storage.tables.lmdb_store import VECTORS, View
 from storage.tables.rows import read_id, read_row
 from storage.values import Row
-from storage.write.seam import Access
+from storage.write.seam import StoreAccess
 
 NEAR_MIN: Final = 0.9
 """The cosine from which on two memories count as near copies."""
@@ -31,7 +31,7 @@ class Cases:
     Coroutines raise as `MemoryWriter.submit`; each is one transaction with its leaves.
     """
 
-    def __init__(self, access: Access, near: Callable[[Tenant, bytes], Sequence[Hit]]) -> None:
+    def __init__(self, access: StoreAccess, near: Callable[[Tenant, bytes], Sequence[Hit]]) -> None:
         """`near` returns the live memories nearest to a vector: `NEAR_LEN`, from `NEAR_MIN` on."""
         self.order = access.writer.order
         self._store = access.store
@@ -55,15 +55,15 @@ class Cases:
             return read_case(view, case_id)
 
     def preview(
-        self, tenant: Tenant, accused: Sequence[Accused], *, blast_max: int = BLAST_MAX
-    ) -> tuple[Named, ...]:
+        self, tenant: Tenant, accused: Sequence[Culprit], *, blast_max: int = BLAST_MAX
+    ) -> tuple[CaseMemory, ...]:
         """The memories that `convict` would name, with what it would do to each."""
         with self._store.reading() as view:
-            following = Following(view, self._names, tenant, self._clock())
+            following = CaseFacts(view, self._names, tenant, self._clock())
             closure = following.closure(accused, blast_max=blast_max)
             return tuple(map(following.named, closure.consequences))
 
-    def related(self, tenant: Tenant, accused: Sequence[Accused]) -> tuple[Named, ...]:
+    def related(self, tenant: Tenant, accused: Sequence[Culprit]) -> tuple[CaseMemory, ...]:
         """Memories of the same session or origin, and near copies.
 
         It walks every row.
@@ -71,7 +71,7 @@ class Cases:
         found: dict[MemoryId, Relation] = {}
         vectors: list[tuple[bytes, SourceKind]] = []
         with self._store.reading() as view:
-            following = Following(view, self._names, tenant, self._clock())
+            following = CaseFacts(view, self._names, tenant, self._clock())
             closed = following.closure(accused).consequences
             for one in closed:
                 if one.relation is not Relation.CULPRIT:
@@ -94,11 +94,13 @@ class Cases:
         leaf = read_leaf(view, row.leaf_index)
         if isinstance(leaf, VerdictLeaf):
             if leaf.culprit is not None:
-                origin = Reach(tenant=tenant, server=leaf.culprit.server, tool=leaf.culprit.tool)
+                origin = IncidentReach(
+                    tenant=tenant, server=leaf.culprit.server, tool=leaf.culprit.tool
+                )
                 for memory_id in reached(view, self._names, origin).own.values():
                     yield memory_id, Relation.ORIGIN
             if leaf.session is not None:
-                session = Reach(tenant=tenant, session=leaf.session)
+                session = IncidentReach(tenant=tenant, session=leaf.session)
                 for memory_id in reached(view, self._names, session).own.values():
                     yield memory_id, Relation.SESSION
 
@@ -110,7 +112,7 @@ class Cases:
 
     def _named(
         self, view: View, tenant: Tenant, found: dict[MemoryId, Relation]
-    ) -> Iterator[Named]:
+    ) -> Iterator[CaseMemory]:
         for memory_id, relation in found.items():
             known = read_id(view, self._names.memory(tenant, memory_id))
             if known is None or known.status is MemoryStatus.DELETED:

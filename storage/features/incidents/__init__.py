@@ -17,7 +17,7 @@ from policy.model import MemoryClass, MemoryId, MemoryStatus, PrincipalId, Sourc
 from storage.tables.table import RecordTable
 
 
-class Reach(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class IncidentReach(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A filter for memories: it reaches those of which one step fits every field that is given.
 
     `server` and `tool` are those that the verdict's leaf names as the origin. `under`: a target,
@@ -43,14 +43,14 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         return all(one is None for one in asked)
 
 
-class Kind(enum.Enum):
+class IncidentKind(enum.Enum):
     """The two kinds of incidents: hide many memories, or put them back into an earlier state."""
 
     ISOLATE = "isolate"
     REWIND = "rewind"
 
 
-class Stage(enum.Enum):
+class IncidentStage(enum.Enum):
     """The stages of an incident.
 
     Incidents that are `OPEN` or `UNDOING` are continued after a crash.
@@ -66,9 +66,9 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """One isolation or rewind; `incident_id` is 16 random hex digits."""
 
     incident_id: str
-    kind: Kind
-    stage: Stage
-    reach: Reach
+    kind: IncidentKind
+    stage: IncidentStage
+    reach: IncidentReach
     by: PrincipalId
     at_ms: int
     reason: str
@@ -87,7 +87,7 @@ INCIDENTS: Final = RecordTable(b"incidents", Incident)
 """Every incident by its id."""
 
 
-class Caught(msgspec.Struct, frozen=True, kw_only=True):
+class CaughtMemory(msgspec.Struct, frozen=True, kw_only=True):
     """One memory that an isolation reaches.
 
     `descendant` says that the memory is reached only because it names a reached one as a parent.
@@ -101,7 +101,7 @@ class Caught(msgspec.Struct, frozen=True, kw_only=True):
     descendant: bool
 
 
-class Contained(msgspec.Struct, frozen=True, kw_only=True):
+class IsolationReport(msgspec.Struct, frozen=True, kw_only=True):
     """What an isolation, or its undoing, did: counts of memories.
 
     `changed` counts memories that were hidden, or shown again. `kept` counts those that are hidden
@@ -113,7 +113,7 @@ class Contained(msgspec.Struct, frozen=True, kw_only=True):
     kept: int
 
 
-class Past(msgspec.Struct, frozen=True, kw_only=True):
+class PastState(msgspec.Struct, frozen=True, kw_only=True):
     """An earlier state to go back to: right after the commit of a version, or at a time.
 
     Exactly one of the two is given; `at_ms` in Unix milliseconds.
@@ -123,14 +123,14 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int | None = None
 
 
-class Touched(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rewind did to one memory, in the names of the counts of `Rewound`."""
+class RewindEffect(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rewind did to one memory, in the names of the counts of `RewindReport`."""
 
     memory_id: MemoryId
     became: tuple[str, ...]
 
 
-class Rewound(msgspec.Struct, frozen=True, kw_only=True):
+class RewindReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a rewind did, or what it would do (then it has no incident): counts of memories.
 
     `put_back`: have the text again that they had, deleted ones too. `hidden`: written later, or
@@ -150,7 +150,7 @@ class Rewound(msgspec.Struct, frozen=True, kw_only=True):
     kept_hidden: int = 0
     behind: int = 0
     moved: int = 0
-    touched: tuple[Touched, ...] = ()
+    touched: tuple[RewindEffect, ...] = ()
     # Memories that existed in that state and are purged since: memory ids, or candidate ids where
     # a client chose the memory's id.
     lost: tuple[str, ...] = ()

@@ -11,30 +11,30 @@ import msgspec
 from policy.model import PrincipalId
 from storage.features.incidents import (
     INCIDENTS,
-    Caught,
-    Contained,
+    CaughtMemory,
     Incident,
-    Kind,
-    Past,
-    Reach,
-    Rewound,
-    Stage,
-    Touched,
+    IncidentKind,
+    IncidentReach,
+    IncidentStage,
+    IsolationReport,
+    PastState,
+    RewindEffect,
+    RewindReport,
 )
 from storage.features.incidents.incident_orders import (
     BeginIncident,
     HideBatch,
     MoveIncident,
+    ReleasedMemories,
     ShowBatch,
-    ShownAgain,
     read_incident,
 )
-from storage.features.incidents.past import Plan, planned, point_at, point_of
-from storage.features.incidents.reaching import caught, reached
-from storage.features.incidents.rewinding import BatchRewound, RewindBatch
+from storage.features.incidents.past import RewindPlan, planned, point_at, point_of
+from storage.features.incidents.reached_memories import caught, reached
+from storage.features.incidents.rewind_steps import RewindBatch, RewindBatchReport
 from storage.features.quarantine.hiding import QUARANTINES
 from storage.ground.errors import UnknownIncident
-from storage.write.seam import Access, Order
+from storage.write.seam import Order, StoreAccess
 
 _CHANGED: Final = frozenset({"put_back", "hidden", "shown"})
 BATCH_LEN: Final = 1_000
@@ -47,7 +47,7 @@ class Incidents:
     Coroutines raise as `MemoryWriter.submit`; batches before a failure stay done.
     """
 
-    def __init__(self, access: Access, batch_len: int = BATCH_LEN) -> None:
+    def __init__(self, access: StoreAccess, batch_len: int = BATCH_LEN) -> None:
         self._store = access.store
         self._names = access.names
         self._clock = access.clock
@@ -60,17 +60,19 @@ class Incidents:
             found = [incident for _, incident in view.records(INCIDENTS)]
         return tuple(sorted(found, key=lambda one: (one.at_ms, one.leaf_count)))
 
-    def reached(self, reach: Reach) -> tuple[Caught, ...]:
+    def reached(self, reach: IncidentReach) -> tuple[CaughtMemory, ...]:
         """The stored memories in reach, quarantined ones too. Walks every row of the store."""
         with self._store.reading() as view:
             return tuple(caught(view, reached(view, self._names, reach)))
 
-    async def isolate(self, reach: Reach, by: PrincipalId, reason: str = "") -> Contained:
+    async def isolate(
+        self, reach: IncidentReach, by: PrincipalId, reason: str = ""
+    ) -> IsolationReport:
         """Hide all that is in reach from every read, with a leaf for each memory."""
-        incident = await self._order(BeginIncident(Kind.ISOLATE, reach, by, reason))
+        incident = await self._order(BeginIncident(IncidentKind.ISOLATE, reach, by, reason))
         return await self._isolated(incident, by)
 
-    async def undo(self, incident_id: str, by: PrincipalId) -> Contained:
+    async def undo(self, incident_id: str, by: PrincipalId) -> IsolationReport:
         """Show the memories again that an isolation hid and that nobody else hides.
 
         A rewind is undone by another rewind, an incident of its own, which puts the same memories
@@ -82,13 +84,13 @@ class Incidents:
             NoSuchPast, QuotaReached: As for a rewind.
         """
         incident = self._found(incident_id)
-        if incident.kind is Kind.REWIND:
+        if incident.kind is IncidentKind.REWIND:
             return await self._taken_back(incident, by)
-        if incident.stage is Stage.UNDONE:
-            return Contained(incident=incident, changed=0, kept=0)
+        if incident.stage is IncidentStage.UNDONE:
+            return IsolationReport(incident=incident, changed=0, kept=0)
         return await self._undone(incident, by)
 
-    def planned(self, reach: Reach, to: Past) -> Rewound:
+    def planned(self, reach: IncidentReach, to: PastState) -> RewindReport:
         """What a rewind would do. Walks every row and every leaf.
 
         Raises:
@@ -96,7 +98,9 @@ class Incidents:
         """
         return self._plan(reach, to).told
 
-    async def rewind(self, reach: Reach, to: Past, by: PrincipalId, reason: str = "") -> Rewound:
+    async def rewind(
+        self, reach: IncidentReach, to: PastState, by: PrincipalId, reason: str = ""
+    ) -> RewindReport:
         """Put each memory in reach into the state that it had, by new commits.
 
         Memories that were written later are hidden, and those that were deleted later are there
@@ -109,10 +113,12 @@ class Incidents:
             QuotaReached: No room for the texts; the batches before stay done.
         """
         plan = await asyncio.to_thread(self._plan, reach, to)
-        incident = await self._order(BeginIncident(Kind.REWIND, reach, by, reason, plan.point))
+        incident = await self._order(
+            BeginIncident(IncidentKind.REWIND, reach, by, reason, plan.point)
+        )
         return await self._rewound(incident, by, plan)
 
-    async def resume(self, incident_id: str, by: PrincipalId) -> Contained:
+    async def resume(self, incident_id: str, by: PrincipalId) -> IsolationReport:
         """Finish an incident that was cut short; one that is done changes nothing.
 
         A memory that a person showed again since an isolation began stays shown.
@@ -122,66 +128,68 @@ class Incidents:
         """
         incident = self._found(incident_id)
         match incident.stage:
-            case Stage.DONE | Stage.UNDONE:
-                return Contained(incident=incident, changed=0, kept=0)
-            case Stage.UNDOING:
+            case IncidentStage.DONE | IncidentStage.UNDONE:
+                return IsolationReport(incident=incident, changed=0, kept=0)
+            case IncidentStage.UNDOING:
                 return await self._undone(incident, by)
-            case Stage.OPEN if incident.kind is Kind.REWIND:
+            case IncidentStage.OPEN if incident.kind is IncidentKind.REWIND:
                 plan = await asyncio.to_thread(self._plan_again, incident)
                 done = await self._rewound(incident, by, plan)
                 changed = done.put_back + done.hidden + done.shown
-                return Contained(incident=done.incident or incident, changed=changed, kept=0)
-            case Stage.OPEN:
+                return IsolationReport(incident=done.incident or incident, changed=changed, kept=0)
+            case IncidentStage.OPEN:
                 return await self._isolated(incident, by)
 
     def _found(self, incident_id: str) -> Incident:
         with self._store.reading() as view:
             return read_incident(view, incident_id)
 
-    async def _isolated(self, incident: Incident, by: PrincipalId) -> Contained:
+    async def _isolated(self, incident: Incident, by: PrincipalId) -> IsolationReport:
         names = await asyncio.to_thread(self._names_in, incident.reach)
-        shown_again = ShownAgain(incident)
+        shown_again = ReleasedMemories(incident)
         changed, kept = await self._batches(
             names, lambda batch: HideBatch(incident, batch, shown_again)
         )
-        done = await self._moved(incident, Stage.DONE, by, f"{changed} hidden, {kept} were")
-        return Contained(incident=done, changed=changed, kept=kept)
+        done = await self._moved(incident, IncidentStage.DONE, by, f"{changed} hidden, {kept} were")
+        return IsolationReport(incident=done, changed=changed, kept=kept)
 
-    async def _undone(self, incident: Incident, by: PrincipalId) -> Contained:
+    async def _undone(self, incident: Incident, by: PrincipalId) -> IsolationReport:
         # From here on the incident is `UNDOING`: if the process crashes, the next start continues
         # undoing it.
-        incident = await self._moved(incident, Stage.UNDOING, by)
+        incident = await self._moved(incident, IncidentStage.UNDOING, by)
         names = await asyncio.to_thread(self._hidden_by, incident.incident_id)
         changed, kept = await self._batches(names, lambda batch: ShowBatch(incident, batch, by))
-        done = await self._moved(incident, Stage.UNDONE, by, f"{changed} shown, {kept} stay hidden")
-        return Contained(incident=done, changed=changed, kept=kept)
+        done = await self._moved(
+            incident, IncidentStage.UNDONE, by, f"{changed} shown, {kept} stay hidden"
+        )
+        return IsolationReport(incident=done, changed=changed, kept=kept)
 
-    async def _taken_back(self, incident: Incident, by: PrincipalId) -> Contained:
-        if incident.stage is not Stage.DONE:
+    async def _taken_back(self, incident: Incident, by: PrincipalId) -> IsolationReport:
+        if incident.stage is not IncidentStage.DONE:
             raise UnknownIncident("this rewind was cut short: resume it before you undo it")
         reason = f"undo of {incident.incident_id}"
         plan = await asyncio.to_thread(self._plan_before, incident)
-        begin = BeginIncident(Kind.REWIND, incident.reach, by, reason, plan.point)
+        begin = BeginIncident(IncidentKind.REWIND, incident.reach, by, reason, plan.point)
         begun = await self._order(begin)
         done = await self._rewound(begun, by, plan)
         changed = sum(not _CHANGED.isdisjoint(one.became) for one in done.touched)
         kept = len(done.touched) - changed
-        return Contained(incident=done.incident or begun, changed=changed, kept=kept)
+        return IsolationReport(incident=done.incident or begun, changed=changed, kept=kept)
 
-    async def _rewound(self, incident: Incident, by: PrincipalId, plan: Plan) -> Rewound:
-        done, steps = BatchRewound(), plan.steps
+    async def _rewound(self, incident: Incident, by: PrincipalId, plan: RewindPlan) -> RewindReport:
+        done, steps = RewindBatchReport(), plan.steps
         for at in range(0, len(steps), self._batch_len):
             batch = steps[at : at + self._batch_len]
             done = done.plus(await self._order(RewindBatch(incident, by, batch)))
         detail = f"{done.put_back} put back, {done.hidden} hidden, {done.shown} shown"
         left = plan.touched | {
-            name: Touched(memory_id=plan.touched[name].memory_id, became=("moved",))
+            name: RewindEffect(memory_id=plan.touched[name].memory_id, became=("moved",))
             for name in done.moved
             if name in plan.touched
         }
         return msgspec.structs.replace(
             plan.told,
-            incident=await self._moved(incident, Stage.DONE, by, detail),
+            incident=await self._moved(incident, IncidentStage.DONE, by, detail),
             put_back=done.put_back,
             hidden=done.hidden,
             shown=done.shown,
@@ -189,22 +197,22 @@ class Incidents:
             touched=tuple(left.values()),
         )
 
-    def _plan(self, reach: Reach, to: Past) -> Plan:
+    def _plan(self, reach: IncidentReach, to: PastState) -> RewindPlan:
         with self._store.reading() as view:
             return planned(view, self._names, reach, point_of(view, to, self._clock()))
 
-    def _plan_before(self, incident: Incident) -> Plan:
+    def _plan_before(self, incident: Incident) -> RewindPlan:
         """The plan that leads to the state right before a rewind began."""
         with self._store.reading() as view:
             point = point_at(view, incident.leaf_count)
             return planned(view, self._names, incident.reach, point)
 
-    def _plan_again(self, incident: Incident) -> Plan:
+    def _plan_again(self, incident: Incident) -> RewindPlan:
         with self._store.reading() as view:
             point = point_at(view, incident.point)
             return planned(view, self._names, incident.reach, point, incident.leaf_count)
 
-    def _names_in(self, reach: Reach) -> tuple[bytes, ...]:
+    def _names_in(self, reach: IncidentReach) -> tuple[bytes, ...]:
         with self._store.reading() as view:
             return reached(view, self._names, reach).names
 
@@ -225,6 +233,6 @@ class Incidents:
         return changed, kept
 
     async def _moved(
-        self, incident: Incident, stage: Stage, by: PrincipalId, detail: str = ""
+        self, incident: Incident, stage: IncidentStage, by: PrincipalId, detail: str = ""
     ) -> Incident:
         return await self._order(MoveIncident(incident.incident_id, stage, by, detail))

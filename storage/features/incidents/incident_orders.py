@@ -10,7 +10,13 @@ import msgspec
 
 from policy.model import MemoryStatus, PrincipalId
 from storage.audit import OperatorLeaf
-from storage.features.incidents import INCIDENTS, Incident, Kind, Reach, Stage
+from storage.features.incidents import (
+    INCIDENTS,
+    Incident,
+    IncidentKind,
+    IncidentReach,
+    IncidentStage,
+)
 from storage.features.quarantine.hiding import hidden_by, log_standing, place
 from storage.ground.errors import UnknownIncident
 from storage.ground.randomness import random_bytes
@@ -26,8 +32,8 @@ _BY_INCIDENT: Final = re.compile(r"incident [0-9a-f]{16}")
 class BeginIncident(msgspec.Struct, frozen=True):
     """The order to record a new incident, durably, before any memory is changed for it."""
 
-    kind: Kind
-    reach: Reach
+    kind: IncidentKind
+    reach: IncidentReach
     by: PrincipalId
     reason: str
     point: int = 0
@@ -37,7 +43,7 @@ class BeginIncident(msgspec.Struct, frozen=True):
         incident = Incident(
             incident_id=random_bytes(_ID_LEN).hex(),
             kind=self.kind,
-            stage=Stage.OPEN,
+            stage=IncidentStage.OPEN,
             reach=self.reach,
             by=self.by,
             at_ms=change.now_ms,
@@ -53,7 +59,7 @@ class MoveIncident(msgspec.Struct, frozen=True):
     """The order to set the stage of an incident; one that is being undone never becomes done."""
 
     incident_id: str
-    stage: Stage
+    stage: IncidentStage
     by: PrincipalId
     detail: str = ""
 
@@ -64,7 +70,7 @@ class MoveIncident(msgspec.Struct, frozen=True):
             UnknownIncident: No incident has that id.
         """
         found = read_incident(change.draft, self.incident_id)
-        if self.stage is Stage.DONE and found.stage is not Stage.OPEN:
+        if self.stage is IncidentStage.DONE and found.stage is not IncidentStage.OPEN:
             return found
         moved = msgspec.structs.replace(found, stage=self.stage)
         if moved != found:
@@ -82,13 +88,13 @@ class HideBatch(msgspec.Struct, frozen=True):
 
     incident: Incident
     names: Sequence[bytes]
-    shown_again: ShownAgain
+    shown_again: ReleasedMemories
 
     def carry_out(self, change: Change) -> tuple[int, int]:
         """How many became hidden, and how many were hidden by somebody else already."""
         changed = kept = 0
         incident = self.incident
-        if read_incident(change.draft, incident.incident_id).stage is not Stage.OPEN:
+        if read_incident(change.draft, incident.incident_id).stage is not IncidentStage.OPEN:
             return changed, kept
         self.shown_again.look(change)
         for name in self.names:
@@ -139,7 +145,7 @@ class ShowBatch(msgspec.Struct, frozen=True):
         return changed, kept
 
 
-class ShownAgain:
+class ReleasedMemories:
     """The memories that a person showed again since an incident began, as the log says.
 
     A crash may leave an isolation half done, and a person may then have shown some of its memories

@@ -9,9 +9,16 @@ import msgspec
 
 from policy.model import ChangeKind, MemoryId, MemoryStatus, Tenant
 from storage.audit import InterceptedLeaf, OperatorLeaf, VerdictLeaf, decode_leaf
-from storage.features.incidents import INCIDENTS, Kind, Past, Reach, Rewound, Touched
-from storage.features.incidents.reaching import fits
-from storage.features.incidents.rewinding import PutBack
+from storage.features.incidents import (
+    INCIDENTS,
+    IncidentKind,
+    IncidentReach,
+    PastState,
+    RewindEffect,
+    RewindReport,
+)
+from storage.features.incidents.reached_memories import fits
+from storage.features.incidents.rewind_steps import RewindStep
 from storage.features.quarantine.hiding import hidden_by
 from storage.ground.errors import NoSuchPast
 from storage.tables.change import read_leaf
@@ -25,7 +32,7 @@ _BIRTHS: Final = frozenset({"store.create", "store.restore"})
 _GONE: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
 
 
-class Point(msgspec.Struct, frozen=True, kw_only=True):
+class PastPoint(msgspec.Struct, frozen=True, kw_only=True):
     """The state before leaf `index`, which is the state of `version`.
 
     `hidden`: by tenant and subject, the earlier leaves that hid a memory or showed it again, each
@@ -38,7 +45,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     hidden: dict[tuple[str, str], list[tuple[int, bool]]]
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class RewindPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a rewind does to each memory, and the report about it.
 
     The report counts memories by what happens to them; `touched` has the id of each of these
@@ -46,9 +53,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     point: int
-    steps: tuple[PutBack, ...]
-    touched: dict[bytes, Touched]
-    told: Rewound
+    steps: tuple[RewindStep, ...]
+    touched: dict[bytes, RewindEffect]
+    told: RewindReport
 
 
 class _Life(msgspec.Struct):
@@ -62,7 +69,7 @@ class _Life(msgspec.Struct):
     newest_leaf: int = 0
 
 
-def point_of(view: View, to: Past, now_ms: int) -> Point:
+def point_of(view: View, to: PastState, now_ms: int) -> PastPoint:
     """The point of the log at which the store had the state to rewind to.
 
     Raises:
@@ -74,7 +81,7 @@ def point_of(view: View, to: Past, now_ms: int) -> Point:
     return walk.found(now_ms)
 
 
-def point_at(view: View, index: int) -> Point:
+def point_at(view: View, index: int) -> PastPoint:
     """The point of a rewind that was cut short, found anew by its leaf."""
     walk = _Walk(None)
     for key, data in view.scan(LEAVES):
@@ -82,13 +89,13 @@ def point_at(view: View, index: int) -> Point:
         if at >= index:
             break
         walk.take(at, data)
-    return Point(index=index, version=walk.version, newest=walk.version, hidden=walk.hidden)
+    return PastPoint(index=index, version=walk.version, newest=walk.version, hidden=walk.hidden)
 
 
 class _Walk:
     """Reads the leaves of the log once, in order, to find the point to rewind to."""
 
-    def __init__(self, to: Past | None) -> None:
+    def __init__(self, to: PastState | None) -> None:
         self._to = to
         self.version = 0
         self.hidden: dict[tuple[str, str], list[tuple[int, bool]]] = {}
@@ -128,7 +135,7 @@ class _Walk:
             hid = leaf.action == QUARANTINE
             self.hidden.setdefault((tenant, leaf.subject), []).append((index, hid))
 
-    def found(self, now_ms: int) -> Point:
+    def found(self, now_ms: int) -> PastPoint:
         """The point to rewind to, after all leaves were read.
 
         Raises:
@@ -151,12 +158,12 @@ class _Walk:
                 f"that is before this life of the store: its earliest state is version {first}"
             )
         index, reached = self._point
-        return Point(index=index, version=reached, newest=self.version, hidden=self.hidden)
+        return PastPoint(index=index, version=reached, newest=self.version, hidden=self.hidden)
 
 
 def planned(
-    view: View, names: KeyedNames, reach: Reach, point: Point, until: int | None = None
-) -> Plan:
+    view: View, names: KeyedNames, reach: IncidentReach, point: PastPoint, until: int | None = None
+) -> RewindPlan:
     """The steps that bring the memories in reach to a point; rows from `until` on stay as they are.
 
     Raises:
@@ -173,8 +180,8 @@ def planned(
         raise NoSuchPast(f"all that was there at version {point.version} is purged: {there}")
     rewinds = _rewinds(view)
     counts: Counter[str] = Counter()
-    steps: list[PutBack] = []
-    touched: dict[bytes, Touched] = {}
+    steps: list[RewindStep] = []
+    touched: dict[bytes, RewindEffect] = {}
     for name, life in mine.items():
         if until is not None and life.newest_leaf >= until:
             continue
@@ -183,8 +190,8 @@ def planned(
         if step is not None:
             steps.append(step)
         if under:
-            touched[name] = Touched(memory_id=life.memory_id, became=tuple(under))
-    told = Rewound(
+            touched[name] = RewindEffect(memory_id=life.memory_id, became=tuple(under))
+    told = RewindReport(
         incident=None,
         version=point.version,
         newest=point.newest,
@@ -193,13 +200,15 @@ def planned(
         touched=tuple(touched.values()),
         **counts,
     )
-    return Plan(point=point.index, steps=tuple(steps), touched=touched, told=told)
+    return RewindPlan(point=point.index, steps=tuple(steps), touched=touched, told=told)
 
 
 class _Rows:
     """Reads the rows of a tenant once, in order, and sorts them by memory."""
 
-    def __init__(self, view: View, names: KeyedNames, reach: Reach, point: Point) -> None:
+    def __init__(
+        self, view: View, names: KeyedNames, reach: IncidentReach, point: PastPoint
+    ) -> None:
         self._view = view
         self._names = names
         self._reach = reach
@@ -236,8 +245,14 @@ class _Rows:
 
 
 def _step(
-    view: View, tenant: Tenant, name: bytes, life: _Life, point: Point, *, rewinds: frozenset[str]
-) -> tuple[PutBack | None, list[str]]:
+    view: View,
+    tenant: Tenant,
+    name: bytes,
+    life: _Life,
+    point: PastPoint,
+    *,
+    rewinds: frozenset[str],
+) -> tuple[RewindStep | None, list[str]]:
     """What a rewind does to one memory, and the counts that name the memory.
 
     None if it does nothing.
@@ -251,7 +266,7 @@ def _step(
     if not life.before or life.before[-1][2] in _GONE:
         if deleted:
             return None, []
-        step = PutBack(name=name, seen=known.ordinal, put_back=NO_ORDINAL, hide=True, release=())
+        step = RewindStep(name=name, seen=known.ordinal, put_back=NO_ORDINAL, hide=True, release=())
         return step, [*_kept_hidden(by - rewinds), *([] if by else ["hidden"])]
     then = life.before[-1][0]
     changed = deleted or not _same(read_row(view, then), newest)
@@ -267,7 +282,7 @@ def _step(
     if not (changed or hide or release):
         return None, counts
     put_back = then if changed else NO_ORDINAL
-    step = PutBack(name=name, seen=known.ordinal, put_back=put_back, hide=hide, release=release)
+    step = RewindStep(name=name, seen=known.ordinal, put_back=put_back, hide=hide, release=release)
     return step, counts
 
 
@@ -276,7 +291,7 @@ def _kept_hidden(others: frozenset[str]) -> list[str]:
     return ["kept_hidden"] if others else []
 
 
-def _was_hidden(tenant: Tenant, life: _Life, point: Point) -> bool:
+def _was_hidden(tenant: Tenant, life: _Life, point: PastPoint) -> bool:
     """Whether the memory was quarantined at the point to rewind to, by the last leaf about it."""
     deleted = max((leaf for _, leaf, kind in life.before if kind in _GONE), default=-1)
     said = [
@@ -307,4 +322,4 @@ def _name_in_log(view: View, row: Row) -> str:
 
 def _rewinds(view: View) -> frozenset[str]:
     found = (one for _, one in view.records(INCIDENTS))
-    return frozenset(one.incident_id for one in found if one.kind is Kind.REWIND)
+    return frozenset(one.incident_id for one in found if one.kind is IncidentKind.REWIND)

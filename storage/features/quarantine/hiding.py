@@ -18,7 +18,7 @@ from storage.values import (
     QUARANTINE_REASON_LEN_MAX,
     THE_STORE,
     Row,
-    Standing,
+    Visibility,
 )
 from storage.write.seam import Follower
 from storage.write.trust_intake import TrustIntake
@@ -53,7 +53,7 @@ class Quarantine(msgspec.Struct, frozen=True):
     reason: str = ""
     with_descendants: bool = False
 
-    def carry_out(self, change: Change) -> Standing:
+    def carry_out(self, change: Change) -> Visibility:
         """Hide each of these memories, with a leaf for each that was shown before.
 
         Raises:
@@ -63,7 +63,7 @@ class Quarantine(msgspec.Struct, frozen=True):
         known = read_standing(change.draft, name)
         row = read_row(change.draft, known.ordinal)
         before = hidden_by(change.draft, name, known)
-        standing = Standing(
+        standing = Visibility(
             memory_id=self.memory_id, tenant=self.tenant, status=MemoryStatus.QUARANTINED
         )
         if OPERATOR not in before:
@@ -116,7 +116,7 @@ class EndQuarantine(msgspec.Struct, frozen=True):
     by: PrincipalId
     reason: str = ""
 
-    def carry_out(self, change: Change) -> Standing:
+    def carry_out(self, change: Change) -> Visibility:
         """Show the memory, with a leaf; a memory that is shown stays so.
 
         Raises:
@@ -124,7 +124,9 @@ class EndQuarantine(msgspec.Struct, frozen=True):
         """
         name = change.names.memory(self.tenant, self.memory_id)
         known = read_standing(change.draft, name)
-        standing = Standing(memory_id=self.memory_id, tenant=self.tenant, status=MemoryStatus.LIVE)
+        standing = Visibility(
+            memory_id=self.memory_id, tenant=self.tenant, status=MemoryStatus.LIVE
+        )
         if not hidden_by(change.draft, name, known):
             return standing
         row = read_row(change.draft, known.ordinal)

@@ -12,15 +12,15 @@ import msgspec
 from policy.model import HistoryEntry, Memory, MemoryId, MemoryStatus, PrincipalId, Tenant
 from policy.withheld.pieces import Piece
 from storage.audit import OperatorLeaf, decode_leaf
-from storage.features.behind.forgotten_texts import forgotten_texts
 from storage.features.cases.case_records import convicted_by
 from storage.features.incidents import INCIDENTS
 from storage.features.quarantine.hiding import QUARANTINES, hidden_by
+from storage.features.upstream.forgotten_texts import forgotten_texts
 from storage.tables.codec import IdRecord, ordinal_key
 from storage.tables.lmdb_store import IDS, LEAVES, View
 from storage.tables.rows import chain, history_of, memory_of, read_id, read_row, subject_of, text_of
-from storage.values import QUARANTINE, QUARANTINE_END, Hand, QuarantinedText
-from storage.write.seam import Access
+from storage.values import QUARANTINE, QUARANTINE_END, HidingActor, QuarantinedText
+from storage.write.seam import StoreAccess
 
 _INCIDENT: Final = re.compile(r"incident ([0-9a-f]{16})")
 _HISTORY_BYTES: Final = 8 * 1024 * 1024
@@ -32,7 +32,7 @@ _TEXT_BYTES: Final = 64 * 1024
 class Quarantined:
     """Memories under quarantine, which only an operator may read. Any thread."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: StoreAccess) -> None:
         self._access = access
         self._store = access.store
         self._names = access.names
@@ -66,7 +66,7 @@ class Quarantined:
             )
 
     def purged(self, tenant: Tenant) -> dict[Piece, int]:
-        """Pieces of MCP servers' memories that were purged (`storage.values.Forgotten`)."""
+        """Pieces of MCP servers' memories that were purged (`storage.values.EndedText`)."""
         found: dict[Piece, int] = {}
         with self._store.reading() as view:
             for one in forgotten_texts(view, self._names):
@@ -98,7 +98,7 @@ class Quarantined:
             known = self._known(view, tenant, memory_id)
             return () if known is None else history_of(chain(view, known.ordinal, _HISTORY_BYTES))
 
-    def hands(self, tenant: Tenant, memory_id: MemoryId) -> tuple[Hand, ...]:
+    def hands(self, tenant: Tenant, memory_id: MemoryId) -> tuple[HidingActor, ...]:
         """Who hides a quarantined memory, oldest first; walks the log. () where there is none."""
         with self._store.reading() as view:
             name = self._names.memory(tenant, memory_id)
@@ -109,7 +109,7 @@ class Quarantined:
             subjects = {subject_of(row.memory_id, row.candidate_id) for row in rows}
             first = min(row.leaf_index for row in rows)
             by = hidden_by(view, name, known)
-            found: dict[tuple[PrincipalId, str], Hand] = {}
+            found: dict[tuple[PrincipalId, str], HidingActor] = {}
             for _, data in view.scan(LEAVES, ordinal_key(first)):
                 leaf = decode_leaf(data)
                 if not isinstance(leaf, OperatorLeaf) or leaf.subject not in subjects:
@@ -120,7 +120,7 @@ class Quarantined:
                 if leaf.action == QUARANTINE_END:
                     found.clear()
                     continue
-                found[leaf.by, why] = Hand(
+                found[leaf.by, why] = HidingActor(
                     by=leaf.by, at_ms=leaf.at_ms, why=why, incident_id=_incident_of(view, why)
                 )
         # An isolation that was undone leaves no leaf where somebody else hides the memory too.

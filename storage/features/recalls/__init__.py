@@ -22,7 +22,7 @@ Where = tuple[str | int, ...]
 """The path of one string in the JSON body of a model request."""
 
 
-class Recalled(msgspec.Struct, frozen=True, kw_only=True):
+class RecalledMemory(msgspec.Struct, frozen=True, kw_only=True):
     """One memory of an answer, in the state that its row `ordinal` has.
 
     `memory_id` is None where that row was purged since. `score` is the cosine of a search, None
@@ -56,7 +56,7 @@ class Recall(msgspec.Struct, frozen=True, kw_only=True):
     session: str  # our own id of the session; "" where no conversation is known
     version: int  # the store's version at the read
     limit: int
-    hits: tuple[Recalled, ...]
+    hits: tuple[RecalledMemory, ...]
     # A hash of the search's filter, 16 hex digits: equal filters have equal hashes.
     filter_digest: str = ""
     nearest: tuple[int, ...] = ()
@@ -72,7 +72,7 @@ class LaterHits(NamedTuple):
     `char_count` is the length of the texts that wait for it.
     """
 
-    find: Callable[[], tuple[Recalled, ...]]
+    find: Callable[[], tuple[RecalledMemory, ...]]
     char_count: int
 
 

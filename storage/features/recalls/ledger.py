@@ -23,13 +23,13 @@ from storage.features.recalls import (
     InContext,
     LaterHits,
     Recall,
-    Recalled,
+    RecalledMemory,
     RecallOptions,
     Reply,
     Span,
 )
 from storage.features.recalls.ids import RecallIds
-from storage.features.recalls.packing import (
+from storage.features.recalls.packed import (
     PackedInContext,
     PackedRecall,
     PackedReply,
@@ -44,7 +44,7 @@ from storage.features.recalls.packing import (
     unpack_ordinals,
     unpack_scores,
 )
-from storage.features.recalls.sealed_segments import Frame, SegmentKey, Segments, Stored
+from storage.features.recalls.sealed_segments import Frame, SegmentKey, Segments, StoredRecord
 from storage.ground.errors import StorageError
 from storage.tables.codec import NO_ORDINAL
 from storage.tables.keys import KeyedNames
@@ -193,7 +193,7 @@ class RecallLedger:
     def _append(self, batch: list[tuple[int, bytes, Noted]], now_ms: int) -> None:
         self._require_disk(now_ms)
         key = self._segments.key(batch[0][0], now_ms)
-        entries: list[Stored] = []
+        entries: list[StoredRecord] = []
         with self._store.reading() as view:
             rows = _NewestRows(view, self._names)
             for number, name, record in batch:
@@ -227,9 +227,9 @@ class RecallLedger:
 
     def _packed(
         self, rows: _NewestRows, key: SegmentKey, number: int, name: bytes, record: Noted
-    ) -> Stored:
+    ) -> StoredRecord:
         if isinstance(record, Recall):
-            return Stored(
+            return StoredRecord(
                 _RECALL,
                 number,
                 record.at_ms,
@@ -237,7 +237,7 @@ class RecallLedger:
                 self._recall(rows, key, number, name, record),
             )
         tag = self._tag(record.tenant, record.reply_id)
-        return Stored(_REPLY, number, record.at_ms, tag, self._reply(rows, record))
+        return StoredRecord(_REPLY, number, record.at_ms, tag, self._reply(rows, record))
 
     def _recall(
         self, rows: _NewestRows, key: SegmentKey, number: int, name: bytes, record: Recall
@@ -458,7 +458,7 @@ class RecallLedger:
             filter_digest=packed.filter_digest.hex(),
             limit=packed.limit,
             hits=tuple(
-                Recalled(ordinal=ordinal, memory_id=name, score=score)
+                RecalledMemory(ordinal=ordinal, memory_id=name, score=score)
                 for ordinal, name, score in zip(ordinals, names, scores, strict=True)
             ),
             nearest=unpack_ordinals(packed.nearest),
@@ -507,7 +507,7 @@ class _NewestRows:
         # The answers of a server show the same memories again and again.
         self._found: dict[tuple[Tenant, MemoryId], int] = {}
 
-    def ordinal(self, tenant: Tenant, one: Recalled | InContext) -> int:
+    def ordinal(self, tenant: Tenant, one: RecalledMemory | InContext) -> int:
         """The ordinal that was noted, or else that of the newest row."""
         if one.ordinal != NO_ORDINAL or one.memory_id is None:
             return one.ordinal

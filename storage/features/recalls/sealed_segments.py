@@ -61,7 +61,7 @@ _SEGMENTS_MIN: Final = 8
 _NAME: Final = re.compile(r"[0-9a-f]{16}")
 
 
-class Stored(NamedTuple):
+class StoredRecord(NamedTuple):
     """One record.
 
     `tag` has 8 bytes by which the record can be looked up; `number` rises over all segments.
@@ -172,7 +172,7 @@ class Segments:
             self._key = self._begun(number, now_ms)
         return self._key
 
-    def append(self, key: SegmentKey, entries: Sequence[Stored]) -> None:
+    def append(self, key: SegmentKey, entries: Sequence[StoredRecord]) -> None:
         """Write records behind the earlier ones, under the key that was given for them.
 
         Raises:
@@ -392,7 +392,7 @@ class Segments:
         return self._directory / f"{_name(number)}.{part}"
 
 
-def _framed(key: SegmentKey, entry: Stored) -> bytes:
+def _framed(key: SegmentKey, entry: StoredRecord) -> bytes:
     length = len(entry.plain) + _TAG_LEN
     head = _HEAD.pack(length, entry.kind, entry.number, entry.at_ms, entry.tag)
     return head + key.seal(entry.number, entry.plain, head)

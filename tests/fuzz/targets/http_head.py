@@ -11,7 +11,7 @@ from proxy.settings.load import Limits
 from proxy.transport.connection import HELD_BYTES_MAX, Connection, Terms
 from proxy.transport.crowd import Crowd
 from proxy.transport.head import METHODS, HostRules, head_of
-from proxy.transport.request import Received
+from proxy.transport.request import ReceivedRequest
 from tests.fuzz.choices import withholds
 
 WORDS = (
@@ -58,11 +58,11 @@ def check(data: bytes) -> None:
             withholds(refused.detail)
 
 
-async def _came_of(data: bytes) -> list[Received]:
+async def _came_of(data: bytes) -> list[ReceivedRequest]:
     """The requests that a connection finds in what a socket brings, as far as one is answered."""
-    came: list[Received] = []
+    came: list[ReceivedRequest] = []
 
-    async def answered(request: Received) -> None:
+    async def answered(request: ReceivedRequest) -> None:
         came.append(request)
 
     terms = Terms(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.dialects.mcp.catalogue import pinned_tools
-from proxy.dialects.mcp.maps import Shown
+from proxy.dialects.mcp.maps import AnswerShape
 from proxy.dialects.mcp.results import filtering, texts_of, uncached
 from proxy.dialects.strict_json.strict import JsonValue, canonical_json, decode_object
 from proxy.seams.faults import MalformedRequest
@@ -48,7 +48,7 @@ def check(data: bytes) -> None:
         withholds(refused.detail)
 
 
-def _left(result: JsonValue, shown: Shown) -> JsonValue:
+def _left(result: JsonValue, shown: AnswerShape) -> JsonValue:
     plan = filtering(result, shown)
     try:
         asked = next(plan)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from policy.model import MemoryClass, PrincipalId
 from policy.verdict import Reason
-from policy.withheld.words import Printer, prints_of
+from policy.withheld.words import WordHasher, prints_of
 from proxy.dialects.model.anthropic.withheld import withhold
 from proxy.dialects.model.api import APIS, continued
 from proxy.dialects.model.openai.withheld import withhold_chat, withhold_responses
-from proxy.dialects.model.stream import Decided
-from proxy.dialects.model.withheld import Leave
+from proxy.dialects.model.stream import CallDecision
+from proxy.dialects.model.withheld import LeftUnchanged
 from proxy.dialects.strict_json.tolerant import read_body, write_body
-from proxy.model.recurring import Recurring
+from proxy.model.reading_cache import ReadingCache
 from proxy.seams.faults import MalformedRequest
-from proxy.withhold.asking import Asking
-from proxy.withhold.state import Begun, Kept, Refused, Told
+from proxy.withhold.request_withholding import RequestWithholding
+from proxy.withhold.state import NoticeParts, RefusedRecord, UndecidedRecord, WithheldTexts
 from tests.fuzz.choices import withholds
 
 WORDS = (
@@ -38,20 +38,22 @@ WORDS = (
 _PRINCIPAL = PrincipalId("key:ada")
 
 
-def _refused() -> Kept:
+def _refused() -> WithheldTexts:
     """One refused text, in words that stand in the corpus and the dictionary."""
-    kept = Kept("key:ada")
+    kept = WithheldTexts("key:ada")
     prints = prints_of(_PRINTER, ["needle", "one two three four five"])
     pairs = tuple((one.numbers, one.whole) for one in prints)
     kept.apply(
-        Begun(kept.principal, "a", pairs, flagged=True, session="", orders=(), tenant="default")
+        UndecidedRecord(
+            kept.principal, "a", pairs, flagged=True, session="", orders=(), tenant="default"
+        )
     )
-    told = Told("reject", Reason.SOURCE_CLASS_FORBIDDEN, MemoryClass.L1)
-    kept.apply(Refused(kept.principal, "a", told))
+    told = NoticeParts("reject", Reason.SOURCE_CLASS_FORBIDDEN, MemoryClass.L1)
+    kept.apply(RefusedRecord(kept.principal, "a", told))
     return kept
 
 
-_PRINTER = Printer(b"k" * 32)
+_PRINTER = WordHasher(b"k" * 32)
 _KEPT = _refused()
 _WITHHOLD = (withhold, withhold_chat, withhold_responses)
 
@@ -64,21 +66,23 @@ def check(data: bytes) -> None:
         withholds(refused.detail)
         return
     read = api.read_request(body)
-    kept = Recurring()
+    kept = ReadingCache()
     for _ in range(2):
         again = kept.body(_PRINCIPAL, data[1:])
         assert again == body
         assert api.read_request(again, kept) == read
     change = _WITHHOLD[APIS.index(api)]
-    went = change(body, Leave(), Asking(_KEPT, _PRINTER))
-    assert write_body(change(went, Leave(), Asking(_KEPT, _PRINTER))) == write_body(went)
+    went = change(body, LeftUnchanged(), RequestWithholding(_KEPT, _PRINTER))
+    assert write_body(
+        change(went, LeftUnchanged(), RequestWithholding(_KEPT, _PRINTER))
+    ) == write_body(went)
     written = write_body(body)
     assert write_body(read_body(written)) == written
     for refuses in (False, True):
         reply = api.whole()
         waiting = reply.feed(body)
         for one in waiting:
-            reply.decide(Decided(key=one.key, refusal="Not stored." if refuses else None))
+            reply.decide(CallDecision(key=one.key, refusal="Not stored." if refuses else None))
         reply.said()
         if reply.refused_all():
             write_body(continued(api, body, reply.again()))

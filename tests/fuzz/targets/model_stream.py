@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.dialects.model.api import APIS, ModelApi
-from proxy.dialects.model.stream import Decided, Unread
+from proxy.dialects.model.stream import CallDecision, UnreadableEvent
 from proxy.dialects.sse import BrokenStream, RawReader
 
 WORDS = (
@@ -49,11 +49,11 @@ def _edited(api: ModelApi, chunks: list[bytes], *, refuses: bool) -> bytes:
     for event in [*events, *reader.last()]:
         try:
             passed, waiting = editor.feed(event)
-        except Unread:
+        except UnreadableEvent:
             return b"torn"
         out += passed
         for one in waiting:
-            out += editor.decide(Decided(key=one.key, refusal=_REFUSED if refuses else None))
+            out += editor.decide(CallDecision(key=one.key, refusal=_REFUSED if refuses else None))
         editor.said()
     if editor.refused_all():
         editor.again()

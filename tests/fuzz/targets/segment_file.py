@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 
 from storage.derived.vectors.faiss_index import VectorIndex
-from storage.derived.vectors.segment_files import Identity, SegmentFiles
+from storage.derived.vectors.segment_files import IndexIdentity, SegmentFiles
 from tests.fuzz.choices import Choices
 
 DIMENSION, COUNT = 4, 4
-IDENTITY = Identity(incarnation="0a", embedder_id="fuzz", dimension=DIMENSION)
+IDENTITY = IndexIdentity(incarnation="0a", embedder_id="fuzz", dimension=DIMENSION)
 STORED = np.arange(COUNT, dtype=np.int64)
 _UNIT = np.eye(DIMENSION, dtype="<f4")
 WORDS = (b"incarnation", b"embedder_id", b"dimension", b"first", b"last", b"count", b"body_sha256")

@@ -13,7 +13,7 @@ from policy.verdict import InvariantBroken, Reason
 from proxy.dialects.strict_json.strict import check_text, decode_as
 from proxy.seams.faults import MalformedRequest, UnknownWrite
 from proxy.seams.operation import (
-    Answering,
+    EncodingContext,
     GetMemory,
     HttpReply,
     HttpRequest,
@@ -24,7 +24,7 @@ from proxy.seams.operation import (
     Result,
     Search,
     Write,
-    Written,
+    WriteResult,
     WrittenItem,
     memories_of,
 )
@@ -82,10 +82,10 @@ class Notes:
                 raise UnknownWrite
 
     def encode(
-        self, request: HttpRequest, operation: Operation, result: Result, answering: Answering
+        self, request: HttpRequest, operation: Operation, result: Result, answering: EncodingContext
     ) -> HttpReply:
         """The notes asked for; of a change, what became of it."""
-        if isinstance(result, Written):
+        if isinstance(result, WriteResult):
             return _written(result.items)
         notes = [
             {"note": memory.memory_id, "text": memory.text, "about": memory.scope.user_id}
@@ -96,7 +96,9 @@ class Notes:
         missing = Refusal(status=404, title="Not Found", detail="there is no such note")
         return _reply(200, notes[0]) if notes else self.refuse(request, missing, answering)
 
-    def refuse(self, request: HttpRequest, refusal: Refusal, answering: Answering) -> HttpReply:
+    def refuse(
+        self, request: HttpRequest, refusal: Refusal, answering: EncodingContext
+    ) -> HttpReply:
         """A failure in the shape in which a refused note is told as well."""
         del request, answering
         code = refusal.title.lower().replace(" ", "_")

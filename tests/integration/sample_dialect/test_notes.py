@@ -10,13 +10,13 @@ from policy.verdict import Reason
 from proxy.seams.faults import MalformedRequest, UnknownWrite
 from proxy.seams.operation import (
     GetMemory,
-    Got,
-    Listed,
+    GetResult,
     ListMemories,
+    ListResult,
     Refusal,
     Search,
     Write,
-    Written,
+    WriteResult,
     WrittenItem,
 )
 from tests.integration.sample_dialect.notes import Notes
@@ -35,7 +35,7 @@ ONE = f"/notes/{FIRST_ID}"
 
 def _one(written: WrittenItem) -> tuple[int, bytes]:
     asked = request("POST", "/notes", {"text": "Tea at four."})
-    result = Written(items=(written,))
+    result = WriteResult(items=(written,))
     reply = NOTES.encode(asked, NOTES.decode(asked), result, ANSWERING)
     return reply.status, reply.body
 
@@ -120,12 +120,12 @@ def test_what_is_stored_and_what_is_gone_are_told_by_id() -> None:
 
 def test_notes_are_shown_as_they_are_stored() -> None:
     asked, shown = request("GET", ONE), memory()
-    got = NOTES.encode(asked, NOTES.decode(asked), Got(memory=shown), ANSWERING)
+    got = NOTES.encode(asked, NOTES.decode(asked), GetResult(memory=shown), ANSWERING)
     expected = {"note": FIRST_ID, "text": shown.text, "about": shown.scope.user_id}
     assert (got.status, msgspec.json.decode(got.body)) == (200, expected)
-    got = NOTES.encode(asked, NOTES.decode(asked), Got(memory=None), ANSWERING)
+    got = NOTES.encode(asked, NOTES.decode(asked), GetResult(memory=None), ANSWERING)
     assert got.status == 404
     asked = request("GET", "/notes")
-    listed = Listed(total=1, memories=(shown,))
+    listed = ListResult(total=1, memories=(shown,))
     all_of_them = NOTES.encode(asked, NOTES.decode(asked), listed, ANSWERING)
     assert msgspec.json.decode(all_of_them.body) == {"notes": [expected]}

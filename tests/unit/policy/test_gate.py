@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from policy.checks import STEPS, Aim, Finding, Objection, Step
+from policy.checks import STEPS, Aim, Finding, Step, StepObjection
 from policy.facts import Facts, NonceState, TokenState
 from policy.gate import GATE, Gate
 from policy.model import Basis, Candidate, MemoryClass, SourceKind
@@ -255,5 +255,5 @@ def test_a_mismatch_in_staging_does_not_charge_the_person_whose_name_was_put_the
 
 
 def test_objections_are_refusals_unless_they_say_otherwise() -> None:
-    assert not Objection(Reason.OVERSIZE).holds
-    assert not Objection(Reason.OVERSIZE).structural
+    assert not StepObjection(Reason.OVERSIZE).holds
+    assert not StepObjection(Reason.OVERSIZE).structural

@@ -14,14 +14,14 @@ from policy.labels.forwarded_call import MCP
 from policy.model import Channel, Principal
 from proxy.dialects.model.anthropic import messages as anthropic
 from proxy.dialects.model.memory_tools import Maps, OfferedTools
-from proxy.dialects.model.tools import Declared
+from proxy.dialects.model.tools import DeclaredTool
 from proxy.dialects.model.transcript import ModelCall
 from proxy.dialects.strict_json.tolerant import Json
-from proxy.guard.local import Guarding
-from proxy.guard.showing import ShowingNotes
+from proxy.guard.answer_notes import AnswerNotes
+from proxy.guard.local_guard import LocalGuard
 from proxy.guard.sieve import Sieve
 from proxy.ledger.sessions import Sessions
-from proxy.model.calls_judged import Veto
+from proxy.model.call_judge import CallJudge
 from proxy.settings.tool_maps import maps_of_models
 from tests.unit.proxy.guarded import AGENT, Clock, NoPage
 from tests.unit.proxy.ledgers import Clock as Time
@@ -37,7 +37,7 @@ class Agent:
     The holder of a person's key calls the tools herself: of her calls the ledger sees nothing.
     """
 
-    def __init__(self, veto: Veto, sessions: Sessions, parts: Wired, by: Principal) -> None:
+    def __init__(self, veto: CallJudge, sessions: Sessions, parts: Wired, by: Principal) -> None:
         self.veto, self.sessions, self.parts, self.by = veto, sessions, parts, by
         self.messages: list[Json] = [user("Please keep the notes in order.")]
         self._count = 0
@@ -57,10 +57,10 @@ class Agent:
         if self.by.channel is not Channel.USER:
             session = await self._enter()
             await self.sessions.replied(self.by, session, reply("", one))
-        declared = Declared(name=tool, arguments=frozenset(arguments))
+        declared = DeclaredTool(name=tool, arguments=frozenset(arguments))
         self.catalogue = OfferedTools((declared,), self.maps)
         # What she calls herself, no model made.
-        hers = patch("proxy.guard.local.MODEL_SERVERS", ())
+        hers = patch("proxy.guard.local_guard.MODEL_SERVERS", ())
         with hers if self.by.channel is Channel.USER else nullcontext():
             (self.last,) = await self.veto.judge(self.by, self.catalogue, (one,))
         if self.last is None and answer is not None:
@@ -88,7 +88,7 @@ class Desk:
     def __init__(self, parts: Wired, sessions: Sessions) -> None:
         self.parts, self.sessions = parts, sessions
         store = parts.store
-        self.guard = Guarding(
+        self.guard = LocalGuard(
             dialect="mcp",
             target_prefix=MCP,
             writing=parts.writing,
@@ -99,10 +99,10 @@ class Desk:
             ledger=sessions,
             surroundings=parts.surroundings,
             confirms=NoPage(),
-            showing=ShowingNotes(store.recalls, lambda: 0, parts.surroundings.now_ms),
+            showing=AnswerNotes(store.recalls, lambda: 0, parts.surroundings.now_ms),
             monotonic_s=Clock(),
         )
-        self.veto = Veto(self.guard)
+        self.veto = CallJudge(self.guard)
 
     def agent(self, tool_map: str, by: Principal = AGENT) -> Agent:
         agent = Agent(self.veto, self.sessions, self.parts, by)

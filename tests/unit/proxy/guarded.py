@@ -10,8 +10,8 @@ from typing import NamedTuple
 from policy.gate import GATE, Gate
 from policy.labels.forwarded_call import MCP
 from policy.model import CandidateId, ChangeKind, Channel, MemoryId, Principal, PrincipalId, Tenant
-from proxy.guard.local import Guarding
-from proxy.guard.showing import ShowingNotes
+from proxy.guard.answer_notes import AnswerNotes
+from proxy.guard.local_guard import LocalGuard
 from proxy.guard.sieve import Sieve
 from proxy.ledger.sessions import Sessions
 from proxy.seams.guard import GuardedCall, Item
@@ -51,7 +51,7 @@ class NoPage:
 class Guarded(NamedTuple):
     """The guard with what it stands on."""
 
-    guard: Guarding
+    guard: LocalGuard
     store: EmbeddedStore
     wired: Wired
     clock: Clock
@@ -65,10 +65,10 @@ def guard_of(
     target_prefix: str = MCP,
     sieve: Sieve | None = None,
     left_out: Callable[[Tenant, MemoryId], None] | None = None,
-) -> Guarding:
+) -> LocalGuard:
     """A guard on an open store."""
     store = parts.store
-    return Guarding(
+    return LocalGuard(
         dialect=dialect,
         target_prefix=target_prefix,
         writing=parts.writing,
@@ -79,7 +79,7 @@ def guard_of(
         ledger=Sessions(None, b"p" * 32, parts.surroundings),
         surroundings=parts.surroundings,
         confirms=NoPage(),
-        showing=ShowingNotes(
+        showing=AnswerNotes(
             store.recalls, lambda: store.reader.status().version, parts.surroundings.now_ms
         ),
         left_out=left_out,

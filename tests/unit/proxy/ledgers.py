@@ -22,9 +22,9 @@ from policy.trust.ladder import TrustState
 from proxy.dialects.model.anthropic import messages as anthropic
 from proxy.dialects.model.transcript import ModelCall, ModelReply
 from proxy.dialects.strict_json.tolerant import Json
-from proxy.ledger.sessions import Entered, Sessions
+from proxy.ledger.sessions import RequestFindings, Sessions
+from proxy.seams.environment import Environment
 from proxy.seams.guard import Join
-from proxy.seams.surroundings import Surroundings
 from storage.interfaces import SessionLog
 from storage.session_log.frames import FrameKeys
 from storage.session_log.log import open_session_log, prints_key
@@ -42,8 +42,8 @@ class Clock:
         self.now_s = 1_800_000_000.0
         self.ids = 0
 
-    def surroundings(self) -> Surroundings:
-        return Surroundings(
+    def surroundings(self) -> Environment:
+        return Environment(
             clock_ns=lambda: int(self.now_s * 1e9), random_hex=self._hex, record=lambda _event: None
         )
 
@@ -111,7 +111,7 @@ class Ledger:
         by: Principal = ADA,
         reads_foreign: bool = False,
         **body: Json,
-    ) -> Entered:
+    ) -> RequestFindings:
         """A request with these messages enters."""
         self.clock.now_s += 1
         request = anthropic.read_request({"messages": list(messages), **body})
@@ -119,7 +119,7 @@ class Ledger:
 
     async def answer(
         self,
-        entered: Entered,
+        entered: RequestFindings,
         answered: ModelReply,
         by: Principal = ADA,
         recalls: tuple[str, ...] = (),
@@ -131,7 +131,7 @@ class Ledger:
     def seen(self, *texts: str, join: Join | None = None, by: Principal = ADA) -> Seen:
         return self.sessions.seen(by.principal_id, texts, join)
 
-    def has_read(self, entered: Entered) -> bool:
+    def has_read(self, entered: RequestFindings) -> bool:
         """Whether the session of a request had read foreign text."""
         view = self.sessions.shown(entered.session)
         assert view is not None

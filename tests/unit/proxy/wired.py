@@ -14,13 +14,13 @@ from policy.gate import Gate
 from proxy.compose.agent_memory import convictions_of
 from proxy.embed.embedding import resolve_embedder
 from proxy.intercept.budgets import Budgets, Topics
-from proxy.intercept.interceptor import Writing
+from proxy.intercept.interceptor import Interceptor
 from proxy.intercept.promotion import TokenVerifier
 from proxy.intercept.shadow import Shadow
 from proxy.seams.embedder import Embedder
+from proxy.seams.environment import Environment
 from proxy.seams.ledger import Sees
 from proxy.seams.pace import Pace
-from proxy.seams.surroundings import Surroundings
 from proxy.seams.withholding import Watches
 from storage.embedded import EmbeddedStore, open_embedded
 from storage.interfaces import MemoryReader
@@ -36,8 +36,8 @@ class Wired(NamedTuple):
 
     store: EmbeddedStore
     embedder: Embedder
-    surroundings: Surroundings
-    writing: Writing
+    surroundings: Environment
+    writing: Interceptor
     events: list[Event]
     budgets: Budgets
 
@@ -67,7 +67,7 @@ def wired(
     )
     numbers = itertools.count(1)
     events: list[Event] = []
-    surroundings = Surroundings(
+    surroundings = Environment(
         clock_ns=lambda: NOW_MS * 1_000_000,
         random_hex=lambda count: f"{next(numbers):0{2 * count}x}",
         record=events.append,
@@ -75,7 +75,7 @@ def wired(
     )
     budgets = Budgets(Topics(model.dimension), lambda: store.ruleset.budgets.window_s * 1_000)
     public = Ed25519PrivateKey.from_private_bytes(bytes(32)).public_key()
-    writing = Writing(
+    writing = Interceptor(
         writer=store.writer,
         reader=store.reader if reader is None else reader(store.reader),
         embedder=model,

@@ -18,10 +18,10 @@ from proxy.dialects.strict_json.strict import canonical_json
 from proxy.seams.operation import (
     FindInGraph,
     GraphEntity,
-    GraphShown,
-    InGraph,
+    GraphLookupResult,
     KnownEntity,
     Relation,
+    ShownGraph,
 )
 
 ENTITIES: Final = "graph/entities"
@@ -85,10 +85,10 @@ class Orphan(msgspec.Struct, frozen=True, kw_only=True):
     entity_name: str
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
+class GraphAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a read, and the memories that it shows."""
 
-    answer: GraphShown
+    answer: ShownGraph
     memories: tuple[Memory, ...]
 
 
@@ -169,7 +169,7 @@ class GraphIndex:
 
     # ---- reads of the graph ----------------------------------------------------------------------
 
-    def read(self, names: Iterable[str] | None, query: str | None) -> Shown:
+    def read(self, names: Iterable[str] | None, query: str | None) -> GraphAnswer:
         """The entities of these names, or those whose name, type or observations contain the query.
 
         The relations that touch one of the entities found are included. Without names and query,
@@ -183,12 +183,12 @@ class GraphIndex:
         wanted = query.lower()
         return self._shown({name for name in everything if self._says(name, wanted)})
 
-    def find(self, asked: FindInGraph) -> InGraph:
+    def find(self, asked: FindInGraph) -> GraphLookupResult:
         """Which of the entities, texts and relations asked for exist; see `FindInGraph`."""
         names = dict.fromkeys(asked.names)
         names.update((self._name_of[one], None) for one in asked.memory_ids if one in self._name_of)
         entities = [self._known(name, hanging=asked.hanging) for name in names]
-        return InGraph(
+        return GraphLookupResult(
             entities=tuple(one for one in entities if one.memory_ids or one.hanging),
             texts=tuple(
                 _ids_of(one for said in self._groups(name) for one in said.get(text, {}).values())
@@ -249,7 +249,7 @@ class GraphIndex:
             found.update(self._relations[relation])
         return _ids_of(sorted(found.values(), key=_hardest))
 
-    def _shown(self, names: set[str], *, all_relations: bool = False) -> Shown:
+    def _shown(self, names: set[str], *, all_relations: bool = False) -> GraphAnswer:
         memories: list[Memory] = []
         entities: list[tuple[int, GraphEntity]] = []
         for name in names:
@@ -271,11 +271,11 @@ class GraphIndex:
             touching = {one for name in names for one in self._touching.get(name, ())}
         relations = sorted((min(self._relations[one]), one) for one in touching)
         memories += (memory for _, one in relations for memory in self._relations[one].values())
-        answer = GraphShown(
+        answer = ShownGraph(
             entities=tuple(entity for _, entity in sorted(entities, key=lambda one: one[0])),
             relations=tuple(relation for _, relation in relations),
         )
-        return Shown(answer=answer, memories=tuple(memories))
+        return GraphAnswer(answer=answer, memories=tuple(memories))
 
 
 def _hardest(memory: Memory) -> tuple[int, int]:

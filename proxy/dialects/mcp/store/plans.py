@@ -25,7 +25,14 @@ from proxy.dialects.mcp.store.steps import (
 )
 from proxy.dialects.mcp.store.tools import LIMIT, LIMIT_MAX, QUERY_LEN_MAX, Object
 from proxy.dialects.strict_json.strict import check_text, convert
-from proxy.seams.operation import FindInGraph, Found, KnownEntity, Proposal, Search, WrittenItem
+from proxy.seams.operation import (
+    FindInGraph,
+    KnownEntity,
+    Proposal,
+    Search,
+    SearchResult,
+    WrittenItem,
+)
 
 GRAPH_URI: Final = "memory://knowledge-graph"
 
@@ -158,7 +165,7 @@ def _search_memories(arguments: Object) -> Plan:
     asked = convert(arguments, _Searched)
     check_text(asked.query, "arguments.query")
     result = yield Search(query=asked.query, limit=asked.limit)
-    hits = result.hits if isinstance(result, Found) else ()
+    hits = result.hits if isinstance(result, SearchResult) else ()
     shown: Object = {
         "results": [
             {

@@ -45,7 +45,7 @@ _CACHED: Final = frozenset(
 )
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
+class RpcError(msgspec.Struct, frozen=True, kw_only=True):
     """A JSON-RPC error; its text never contains what was sent."""
 
     code: int
@@ -66,14 +66,14 @@ class StoreProtocol:
         self._tools = tools
         self._info: Object = {"name": NAME, "version": version}
 
-    def answer(self, message: Message) -> Object | Problem | Subscription | Plan:
+    def answer(self, message: Message) -> Object | RpcError | Subscription | Plan:
         """A result, an error, or the plan for a tool's or resource's result.
 
         Raises:
             MalformedRequest: There is no such tool, or it does not take such arguments.
         """
         if message.era is Era.STATELESS and message.meta.get(META_VERSION) not in STATELESS:
-            return Problem(
+            return RpcError(
                 code=UNSUPPORTED_VERSION,
                 text="this version of the protocol is not spoken here",
                 data={"supported": [*STATELESS]},
@@ -122,7 +122,7 @@ class StoreProtocol:
         }
 
 
-def _resource(method: str | None, params: Object) -> Object | Problem | Subscription | Plan:
+def _resource(method: str | None, params: Object) -> Object | RpcError | Subscription | Plan:
     match method:
         case "ping":
             return {}
@@ -133,12 +133,12 @@ def _resource(method: str | None, params: Object) -> Object | Problem | Subscrip
         case "resources/read" | "resources/subscribe" | "resources/unsubscribe":
             return _of_the_graph(method, params)
         case _:
-            return Problem(code=METHOD_NOT_FOUND, text="this method is not served")
+            return RpcError(code=METHOD_NOT_FOUND, text="this method is not served")
 
 
-def _of_the_graph(method: str, params: Object) -> Problem | Subscription | Plan:
+def _of_the_graph(method: str, params: Object) -> RpcError | Subscription | Plan:
     if params.get("uri") != GRAPH_URI:
-        return Problem(code=INVALID_PARAMS, text="there is no such resource")
+        return RpcError(code=INVALID_PARAMS, text="there is no such resource")
     if method == "resources/read":
         return graph_resource()
     return Subscription(wanted=method == "resources/subscribe")

@@ -16,17 +16,17 @@ from proxy.seams.operation import (
     BATCH_LEN_MAX,
     FindInGraph,
     GraphEntity,
+    GraphLookupResult,
     GraphOperation,
     GraphResult,
-    GraphShown,
-    InGraph,
     Operation,
     Proposal,
     ReadGraph,
     Relation,
     Result,
+    ShownGraph,
     Write,
-    Written,
+    WriteResult,
     WrittenItem,
 )
 
@@ -40,27 +40,27 @@ NOT_WITHOUT: Final = "What belongs to something that was not stored was not stor
 _ANOTHER: Final = "the store gave another answer than was asked for"
 
 
-def read_graph(names: tuple[str, ...] | None = None, query: str | None = None) -> Step[GraphShown]:
+def read_graph(names: tuple[str, ...] | None = None, query: str | None = None) -> Step[ShownGraph]:
     """A step that reads the graph: all of it, or the part that names or a query select.
 
     Raises:
         MalformedRequest: The graph is larger than any answer may be.
     """
     result = yield ReadGraph(names=names, query=query)
-    if not isinstance(result, GraphShown):
+    if not isinstance(result, ShownGraph):
         raise MalformedRequest(_ANOTHER)
     return result
 
 
-def find_in_graph(asked: FindInGraph) -> Step[InGraph]:
+def find_in_graph(asked: FindInGraph) -> Step[GraphLookupResult]:
     """A step that asks which parts of the graph exist, for a call that will change it."""
     result = yield asked
-    if not isinstance(result, InGraph):
+    if not isinstance(result, GraphLookupResult):
         raise MalformedRequest(_ANOTHER)
     return result
 
 
-def shown_graph(graph: GraphShown) -> Object:
+def shown_graph(graph: ShownGraph) -> Object:
     """The graph in the form in which a tool's result shows it."""
     return {
         "entities": [shown_entity(entity) for entity in graph.entities],
@@ -88,7 +88,7 @@ def written_items(proposals: Sequence[Proposal]) -> Step[tuple[WrittenItem, ...]
     items: list[WrittenItem] = []
     for start in range(0, len(proposals), BATCH_LEN_MAX):
         result = yield Write(proposals=tuple(proposals[start : start + BATCH_LEN_MAX]))
-        if not isinstance(result, Written):
+        if not isinstance(result, WriteResult):
             raise MalformedRequest(_ANOTHER)
         items.extend(result.items)
     return tuple(items)

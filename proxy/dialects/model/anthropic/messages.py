@@ -23,10 +23,10 @@ from proxy.dialects.model.reading import (
     unplaced_in,
 )
 from proxy.dialects.model.transcript import (
+    ContextText,
     ModelCall,
     ModelReply,
     ModelRequest,
-    Said,
     Turn,
     Voice,
     Where,
@@ -77,7 +77,7 @@ def read_turn(message: dict[str, Json]) -> Turn:
     content = message.get("content")
     if isinstance(content, str):
         return Turn(said=said_in(content, ("content",), voice))
-    said: list[Said] = []
+    said: list[ContextText] = []
     calls: list[ModelCall] = []
     for at, part in enumerate(list_of(content)):
         block = object_of(part)
@@ -97,7 +97,9 @@ def read_reply(body: dict[str, Json]) -> ModelReply:
     return reply_of(text_of(body.get("id")), turn, ran_tools=ran_tools)
 
 
-def _block(block: dict[str, Json], kind: str, where: Where, voice: Voice) -> tuple[Said, ...]:
+def _block(
+    block: dict[str, Json], kind: str, where: Where, voice: Voice
+) -> tuple[ContextText, ...]:
     if kind == "text":
         # Citations quote documents, so they do not count as words of the speaker.
         by = Voice.TOOL if voice is Voice.MODEL else Voice.UNPLACED
@@ -118,7 +120,7 @@ def _block(block: dict[str, Json], kind: str, where: Where, voice: Voice) -> tup
     return unplaced_in(block, where)
 
 
-def _result(content: Json, where: Where, call_id: Json) -> tuple[Said, ...]:
+def _result(content: Json, where: Where, call_id: Json) -> tuple[ContextText, ...]:
     if _refers_to_tools(content):
         return said_in(content, where, Voice.CATALOGUE, text_of(call_id))
     return result_in(content, where, text_of(call_id))
@@ -143,5 +145,5 @@ def _tools(body: dict[str, Json]) -> enumerate[Json]:
     return enumerate(list_of(body.get("tools")))
 
 
-def _tool(tool: dict[str, Json], at: int) -> tuple[str, tuple[Said, ...]]:
+def _tool(tool: dict[str, Json], at: int) -> tuple[str, tuple[ContextText, ...]]:
     return text_of(tool.get("name")) or "", tool_in(tool, ("tools", at))

@@ -18,7 +18,15 @@ from proxy.dialects.model.reading import (
     spelled,
     text_of,
 )
-from proxy.dialects.model.stream import Decided, Unread, Waiting, added, event_of, payload, summed
+from proxy.dialects.model.stream import (
+    CallDecision,
+    CompleteCall,
+    UnreadableEvent,
+    added,
+    event_of,
+    payload,
+    summed,
+)
 from proxy.dialects.model.transcript import ModelReply
 from proxy.dialects.sse import Event
 from proxy.dialects.strict_json.tolerant import Json
@@ -71,11 +79,11 @@ class _Block:
         """The input of a call as it arrived: its pieces, or its initial input."""
         return "".join(self.added.get("partial_json", ())) or self.start.get("input")
 
-    def waiting(self, whole: dict[str, Json], key: int) -> Waiting:
+    def waiting(self, whole: dict[str, Json], key: int) -> CompleteCall:
         """The block in the form of a call that waits for its verdict."""
         given = self.given()
         call = call_of(whole.get("id"), whole.get("name"), {} if given is None else given)
-        return Waiting(key=key, call=call)
+        return CompleteCall(key=key, call=call)
 
     def whole(self) -> dict[str, Json]:
         """The block in the form of a whole reply."""
@@ -125,7 +133,7 @@ class AnthropicEditor:
         content += [block.whole() for block in self._blocks.values() if not block.done]
         return read_reply({"id": self._reply_id, "content": content})
 
-    def feed(self, event: Event) -> tuple[bytes, tuple[Waiting, ...]]:
+    def feed(self, event: Event) -> tuple[bytes, tuple[CompleteCall, ...]]:
         """Take in an event: the bytes that go on now, and the complete calls that wait."""
         body = payload(event)
         kind = text_of(body.get("type")) if body is not None else None
@@ -153,7 +161,7 @@ class AnthropicEditor:
             return (b"" if self.refused_all() else event.raw), ()
         return event.raw, ()
 
-    def decide(self, decided: Decided) -> bytes:
+    def decide(self, decided: CallDecision) -> bytes:
         """Implements `Editor.decide`: the bytes that go on in place of a waiting call."""
         block = self._blocks.pop(decided.key)
         self._sent += 1
@@ -212,7 +220,7 @@ class AnthropicEditor:
 
     def _block(
         self, event: Event, body: dict[str, Json], kind: str
-    ) -> tuple[bytes, tuple[Waiting, ...]]:
+    ) -> tuple[bytes, tuple[CompleteCall, ...]]:
         index = body.get("index")
         if not isinstance(index, int):
             # An event without an index belongs to no block.
@@ -222,7 +230,7 @@ class AnthropicEditor:
             calls = start.get("type") == _CALL
             if any(block.waits or calls for block in self._blocks.values()):
                 # While two blocks are open at once, other readers might mix up their pieces.
-                raise Unread
+                raise UnreadableEvent
             self._blocks[index] = _Block(start, waits=calls)
         block = self._blocks.get(index)
         if block is None:

@@ -18,8 +18,8 @@ from proxy.dialects.model.transcript import Where
 from proxy.dialects.model.withheld import (
     SIGNED,
     Asks,
-    Leave,
-    Proposing,
+    HeldCallIds,
+    LeftUnchanged,
     apart,
     arguments,
     around,
@@ -41,7 +41,7 @@ _CLEARS_THINKING: Final = "clear_thinking"
 _TURNS: Final = "messages"
 
 
-def withhold(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]:
+def withhold(body: dict[str, Json], leave: LeftUnchanged, asks: Asks) -> dict[str, Json]:
     """The request's body as it may go to the model API; the same object if nothing is withheld."""
     before = asks.fresh_count
     made: dict[str, Json] = {
@@ -54,7 +54,7 @@ def withhold(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]
     given = list_of(body.get(_TURNS))
     binds = object_of(body.get("thinking")).get("type") != "enabled"
     loosened = asks.fresh_count != before
-    waiting = Proposing(_results_in(given), asks)
+    waiting = HeldCallIds(_results_in(given), asks)
     turns: list[Json] = []
     for at, message in enumerate(given):
         if at in leave.clean and not (loosened and binds):
@@ -87,7 +87,7 @@ def _results_in(messages: list[Json]) -> Iterator[tuple[Json, Json]]:
 
 
 def _message(
-    message: dict[str, Json], where: Where, leave: Leave, asks: Asks, waiting: Proposing
+    message: dict[str, Json], where: Where, leave: LeftUnchanged, asks: Asks, waiting: HeldCallIds
 ) -> dict[str, Json]:
     """A message as it may be sent on.
 
@@ -144,7 +144,7 @@ def _heard(block: dict[str, Json], typed: tuple[tuple[int, int], ...]) -> list[s
 
 
 def _block(
-    block: dict[str, Json], where: Where, leave: Leave, asks: Asks, waiting: Proposing
+    block: dict[str, Json], where: Where, leave: LeftUnchanged, asks: Asks, waiting: HeldCallIds
 ) -> dict[str, Json]:
     kind = kind_of(block)
     if kind in _THINKING:
@@ -168,7 +168,7 @@ def _block(
 
 
 def _emptied(
-    block: dict[str, Json], where: Where, at: int, leave: Leave, said: str
+    block: dict[str, Json], where: Where, at: int, leave: LeftUnchanged, said: str
 ) -> dict[str, Json]:
     kind = kind_of(block)
     if kind == "text":

@@ -20,10 +20,10 @@ from proxy.dialects.model.reading import (
     unplaced_in,
 )
 from proxy.dialects.model.transcript import (
+    ContextText,
     ModelCall,
     ModelReply,
     ModelRequest,
-    Said,
     Turn,
     Voice,
     reply_of,
@@ -87,7 +87,7 @@ def read_turn(message: dict[str, Json]) -> Turn:
     voice = _VOICES.get(text_of(message.get("role")) or "", Voice.UNPLACED)
     call_id = text_of(message.get("tool_call_id")) if voice is Voice.TOOL else None
     content = message.get("content")
-    said: list[Said] = []
+    said: list[ContextText] = []
     if isinstance(content, str):
         said += said_in(content, ("content",), voice, call_id)
     for at, part in enumerate(list_of(content)):
@@ -120,7 +120,7 @@ def read_reply(body: dict[str, Json]) -> ModelReply:
     return reply_of(text_of(body.get("id")), *turns)
 
 
-def quoted_in(message: dict[str, Json]) -> tuple[Said, ...]:
+def quoted_in(message: dict[str, Json]) -> tuple[ContextText, ...]:
     """Texts that the provider's own search found and that the model's message quotes."""
     return said_in(message.get("annotations"), ("annotations",), Voice.TOOL)
 
@@ -139,6 +139,6 @@ def _calls(message: dict[str, Json]) -> tuple[ModelCall, ...]:
     return tuple(calls)
 
 
-def _tool(tool: dict[str, Json], key: str, at: int) -> tuple[str, tuple[Said, ...]]:
+def _tool(tool: dict[str, Json], key: str, at: int) -> tuple[str, tuple[ContextText, ...]]:
     named = object_of(tool.get("function")) or object_of(tool.get("custom")) or tool
     return text_of(named.get("name")) or "", tool_in(tool, (key, at))

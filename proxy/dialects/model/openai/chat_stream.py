@@ -12,7 +12,15 @@ import msgspec
 
 from proxy.dialects.model.openai.chat import quoted_in
 from proxy.dialects.model.reading import call_of, list_of, object_of, spelled, text_of
-from proxy.dialects.model.stream import Decided, Unread, Waiting, added, event_of, payload, summed
+from proxy.dialects.model.stream import (
+    CallDecision,
+    CompleteCall,
+    UnreadableEvent,
+    added,
+    event_of,
+    payload,
+    summed,
+)
 from proxy.dialects.model.transcript import ModelCall, ModelReply
 from proxy.dialects.sse import Event
 from proxy.dialects.strict_json.tolerant import Json
@@ -117,7 +125,7 @@ class ChatEditor:
 
     def __init__(self) -> None:
         self._choices: dict[int, _Choice] = {}
-        # for each `key` of `Waiting` and `Decided`: the numbers of the choice and the call
+        # for each `key` of `CompleteCall` and `CallDecision`: the numbers of the choice and the call
         self._order: list[tuple[int, int]] = []
         self._chunk: dict[str, Json] = {}
         self._first: dict[str, Json] = {}
@@ -149,7 +157,7 @@ class ChatEditor:
             heard=quoted_in({"annotations": quoted}),
         )
 
-    def feed(self, event: Event) -> tuple[bytes, tuple[Waiting, ...]]:
+    def feed(self, event: Event) -> tuple[bytes, tuple[CompleteCall, ...]]:
         """The bytes that go on now; at the end of a choice, all of its calls to be judged."""
         body = payload(event)
         if body is None:
@@ -168,7 +176,7 @@ class ChatEditor:
             choices = [_without_role(choice) for choice in choices]
             body = {**body, "choices": [*choices]}
         passing: list[Json] = []
-        waiting: list[Waiting] = []
+        waiting: list[CompleteCall] = []
         for choice in choices:
             now = self._choice(event, body, choice, alone=len(choices) == 1)
             if now is not None:
@@ -179,7 +187,7 @@ class ChatEditor:
         out = self._renamed(event.name, {**body, "choices": passing}) if passing else b""
         return out, tuple(waiting)
 
-    def decide(self, decided: Decided) -> bytes:
+    def decide(self, decided: CallDecision) -> bytes:
         """The bytes that go on after a decision.
 
         None go on until the last call of a choice is decided; then the choice's chunks and its end
@@ -249,7 +257,7 @@ class ChatEditor:
         if pieces and state.ended:
             # Pieces of a call may come after the end of its choice; other readers may add them to a
             # judged call.
-            raise Unread
+            raise UnreadableEvent
         state.odd = state.odd or not _placed(delta)
         for at, piece in pieces:
             state.calls.setdefault(state.place(at, piece), _Call()).add(piece)
@@ -269,16 +277,16 @@ class ChatEditor:
         state.kept.append(_WaitingChoice(event.name, body, choice, event.raw))
         return None
 
-    def _whole(self, choice: dict[str, Json]) -> list[Waiting]:
+    def _whole(self, choice: dict[str, Json]) -> list[CompleteCall]:
         """The calls of a choice that has ended, to be judged."""
         index = _index(choice)
         state = self._choices[index]
         if choice.get("finish_reason") is None or state.ended:
             return []
-        found: list[Waiting] = []
+        found: list[CompleteCall] = []
         state.ended = bool(state.calls)
         for at, call in state.calls.items():
-            found.append(Waiting(key=self._key(index, at), call=call.read()))
+            found.append(CompleteCall(key=self._key(index, at), call=call.read()))
             state.undecided.add(at)
         return found
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from proxy.dialects.model.openai import chat
 from proxy.dialects.model.reading import AFRESH, Readings, list_of, said_in
-from proxy.dialects.model.transcript import ModelRequest, Said, Turn, Voice
+from proxy.dialects.model.transcript import ContextText, ModelRequest, Turn, Voice
 from proxy.dialects.strict_json.tolerant import Json
 
 _PROMPTS: Final = ("prompt", "suffix")
@@ -22,7 +22,7 @@ def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelReq
         return chat.read_request(body, readings)
     said = [one for key in _PROMPTS for one in said_in(body.get(key), (key,), Voice.UNPLACED)]
     if spells_tokens(body):
-        said.append(Said(where=("prompt",), text="", voice=Voice.UNPLACED))
+        said.append(ContextText(where=("prompt",), text="", voice=Voice.UNPLACED))
     return ModelRequest(
         system=(),
         # The places of these texts begin at the body itself.

@@ -20,10 +20,10 @@ from proxy.dialects.model.reading import (
     unplaced_in,
 )
 from proxy.dialects.model.transcript import (
+    ContextText,
     ModelCall,
     ModelReply,
     ModelRequest,
-    Said,
     Turn,
     Voice,
     reply_of,
@@ -102,7 +102,7 @@ def read_turn(item: dict[str, Json]) -> Turn:
     content = item.get("content")
     if isinstance(content, str):
         return Turn(said=said_in(content, ("content",), voice))
-    said: list[Said] = []
+    said: list[ContextText] = []
     for at, part in enumerate(list_of(content)):
         block = object_of(part)
         block_kind = text_of(block.get("type")) or ""
@@ -132,7 +132,7 @@ def _without_result(item: dict[str, Json]) -> dict[str, Json]:
     return {key: part for key, part in item.items() if not (picture and key == "result")}
 
 
-def _elsewhere(item: dict[str, Json], kind: str) -> tuple[Said, ...]:
+def _elsewhere(item: dict[str, Json], kind: str) -> tuple[ContextText, ...]:
     """The readable rest of an item whose content the provider keeps or encrypts; else ()."""
     if kind in _PROVIDED:
         call_id = text_of(item.get("id"))
@@ -144,7 +144,7 @@ def _elsewhere(item: dict[str, Json], kind: str) -> tuple[Said, ...]:
     if key is None:
         return ()
     text = text_of(item.get(key)) or ""
-    return (Said(where=(key,), text=text, voice=Voice.UNPLACED, sealed=True),)
+    return (ContextText(where=(key,), text=text, voice=Voice.UNPLACED, sealed=True),)
 
 
 def _call(item: dict[str, Json], kind: str) -> ModelCall:
@@ -158,7 +158,7 @@ def _call(item: dict[str, Json], kind: str) -> ModelCall:
     return call_of(call_id, item.get("name"), arguments, server)
 
 
-def _outcome(item: dict[str, Json], kind: str) -> tuple[Said, ...]:
+def _outcome(item: dict[str, Json], kind: str) -> tuple[ContextText, ...]:
     """The result of a tool that the provider ran: it comes inside the call itself."""
     if kind != "mcp_call":
         return ()
@@ -166,7 +166,9 @@ def _outcome(item: dict[str, Json], kind: str) -> tuple[Said, ...]:
     return said_in(item.get("output"), ("output",), Voice.TOOL, call_id)
 
 
-def _catalogue(body: dict[str, Json], readings: Readings) -> Iterator[tuple[str, tuple[Said, ...]]]:
+def _catalogue(
+    body: dict[str, Json], readings: Readings
+) -> Iterator[tuple[str, tuple[ContextText, ...]]]:
     for at, part in enumerate(list_of(body.get("tools"))):
         tool = object_of(part)
         if tool.get("type") == "namespace":
@@ -181,7 +183,7 @@ def _catalogue(body: dict[str, Json], readings: Readings) -> Iterator[tuple[str,
             yield readings.of(tool, _tool, at)
 
 
-def _tool(tool: dict[str, Json], at: int) -> tuple[str, tuple[Said, ...]]:
+def _tool(tool: dict[str, Json], at: int) -> tuple[str, tuple[ContextText, ...]]:
     # A tool that the provider runs has no name, so its server or type stands for it.
     names = map(text_of, (tool.get("name"), tool.get("server_label"), tool.get("type")))
     return next((one for one in names if one), ""), tool_in(tool, ("tools", at))

@@ -10,7 +10,7 @@ from typing import Final
 
 from proxy.dialects.model.openai.responses import read_reply, read_turn
 from proxy.dialects.model.reading import call_of, object_of, text_of
-from proxy.dialects.model.stream import Decided, Waiting, added, event_of, payload, summed
+from proxy.dialects.model.stream import CallDecision, CompleteCall, added, event_of, payload, summed
 from proxy.dialects.model.transcript import ModelCall, ModelReply
 from proxy.dialects.sse import Event
 from proxy.dialects.strict_json.tolerant import Json
@@ -60,7 +60,7 @@ class ResponsesEditor:
         """Implements `Editor.said`. An incomplete item is left out."""
         return read_reply({"id": self._response.get("id"), "output": [*self._said]})
 
-    def feed(self, event: Event) -> tuple[bytes, tuple[Waiting, ...]]:
+    def feed(self, event: Event) -> tuple[bytes, tuple[CompleteCall, ...]]:
         """Take in an event: the bytes that go on now, and the complete calls that wait."""
         body = payload(event)
         kind = text_of(body.get("type")) if body is not None else None
@@ -88,7 +88,7 @@ class ResponsesEditor:
             return b"", ()
         return self._numbered(event, body), ()
 
-    def decide(self, decided: Decided) -> bytes:
+    def decide(self, decided: CallDecision) -> bytes:
         """Implements `Editor.decide`: the bytes that go on in place of a waiting call."""
         events = self._held.pop(decided.key)
         item = self._items[decided.key]
@@ -130,7 +130,7 @@ class ResponsesEditor:
 
     def _item(
         self, event: Event, body: dict[str, Json], kind: str, index: int
-    ) -> tuple[bytes, tuple[Waiting, ...]]:
+    ) -> tuple[bytes, tuple[CompleteCall, ...]]:
         item = object_of(body.get("item"))
         if kind == "response.output_item.added" and text_of(item.get("type")) in CALLS:
             self._held[index] = []
@@ -153,7 +153,7 @@ class ResponsesEditor:
                 self._output.append(item)
         if held is None:
             return self._numbered(event, body), ()
-        return b"", (Waiting(key=index, call=call_item(item)),) if done else ()
+        return b"", (CompleteCall(key=index, call=call_item(item)),) if done else ()
 
     def _numbered(self, event: Event, body: dict[str, Json]) -> bytes:
         """The event unchanged, or with its numbers shifted."""

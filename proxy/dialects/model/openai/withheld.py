@@ -14,8 +14,8 @@ from proxy.dialects.model.transcript import Where
 from proxy.dialects.model.withheld import (
     SIGNED,
     Asks,
-    Leave,
-    Proposing,
+    HeldCallIds,
+    LeftUnchanged,
     apart,
     arguments,
     around,
@@ -31,7 +31,7 @@ from proxy.dialects.model.withheld import (
 )
 from proxy.dialects.strict_json.tolerant import Json
 
-_Part = Callable[[dict[str, Json], Where, Leave, Asks, Proposing], dict[str, Json]]
+_Part = Callable[[dict[str, Json], Where, LeftUnchanged, Asks, HeldCallIds], dict[str, Json]]
 
 
 # Members of a message, beside its content, in which models return their reasoning.
@@ -41,12 +41,12 @@ _OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output", 
 _THOUGHT: Final = "reasoning"
 
 
-def withhold_chat(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]:
+def withhold_chat(body: dict[str, Json], leave: LeftUnchanged, asks: Asks) -> dict[str, Json]:
     """A Chat Completions body as it may go upstream; the same object if nothing is withheld."""
     return _withhold(body, "messages", leave, asks, _chat_message)
 
 
-def withhold_responses(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]:
+def withhold_responses(body: dict[str, Json], leave: LeftUnchanged, asks: Asks) -> dict[str, Json]:
     """A Responses body as it may go upstream; the same object if nothing is withheld."""
     made = _withhold(body, "input", leave, asks, _item)
     given = made.get("input")
@@ -90,7 +90,7 @@ def _thinks_aloud(item: dict[str, Json], asks: Asks) -> bool:
 
 
 def _withhold(
-    body: dict[str, Json], turns: str, leave: Leave, asks: Asks, change: _Part
+    body: dict[str, Json], turns: str, leave: LeftUnchanged, asks: Asks, change: _Part
 ) -> dict[str, Json]:
     made: dict[str, Json] = {}
     for key, value in body.items():
@@ -98,7 +98,7 @@ def _withhold(
             if passes(key, asks):
                 made[key] = swept(beside(value, (key,), leave, asks), (key,), leave, asks)
             continue
-        waiting = Proposing(_results_in(value), asks)
+        waiting = HeldCallIds(_results_in(value), asks)
         new: list[Json] = [
             part if at in leave.clean else _turn(part, (key, at), leave, asks, change, waiting)
             for at, part in enumerate(value)
@@ -115,7 +115,7 @@ def _results_in(turns: list[Json]) -> Iterator[tuple[Json, Json]]:
 
 
 def _turn(
-    part: Json, where: Where, leave: Leave, asks: Asks, change: _Part, *waiting: Proposing
+    part: Json, where: Where, leave: LeftUnchanged, asks: Asks, change: _Part, *waiting: HeldCallIds
 ) -> Json:
     if not isinstance(part, dict):
         return sieved(part, asks)
@@ -123,7 +123,7 @@ def _turn(
 
 
 def _chat_message(
-    message: dict[str, Json], where: Where, leave: Leave, asks: Asks, waiting: Proposing
+    message: dict[str, Json], where: Where, leave: LeftUnchanged, asks: Asks, waiting: HeldCallIds
 ) -> dict[str, Json]:
     """A message as it may go on; `waiting` are the calls that proposed held texts."""
     role = text_of(message.get("role"))
@@ -165,7 +165,7 @@ def _chat_message(
     return made
 
 
-def _chat_call(call: dict[str, Json], asks: Asks, waiting: Proposing) -> dict[str, Json]:
+def _chat_call(call: dict[str, Json], asks: Asks, waiting: HeldCallIds) -> dict[str, Json]:
     made = dict(call)
     asks = asks.of_the("call", by_model=text_of(call.get("id")) in waiting)
     if "function" in call:
@@ -182,7 +182,7 @@ def _function(function: dict[str, Json], asks: Asks) -> dict[str, Json]:
 
 
 def _item(
-    item: dict[str, Json], where: Where, leave: Leave, asks: Asks, waiting: Proposing
+    item: dict[str, Json], where: Where, leave: LeftUnchanged, asks: Asks, waiting: HeldCallIds
 ) -> dict[str, Json]:
     kind = text_of(item.get("type")) or ("message" if "role" in item else "")
     if kind == _THOUGHT:
@@ -218,7 +218,7 @@ def _item(
     }
 
 
-def _heard(content: Json, where: Where, leave: Leave) -> list[str | None]:
+def _heard(content: Json, where: Where, leave: LeftUnchanged) -> list[str | None]:
     """The texts of a message that are searched.
 
     None stands in place of a text that is never removed.
@@ -236,14 +236,14 @@ def _heard(content: Json, where: Where, leave: Leave) -> list[str | None]:
     return heard
 
 
-def _said(text: str, where: Where, leave: Leave) -> list[str | None]:
+def _said(text: str, where: Where, leave: LeftUnchanged) -> list[str | None]:
     if where in leave.trusted:
         return [None]
     typed = leave.typed.get(where, ())
     return around(text, typed) if typed else [text]
 
 
-def _content(content: Json, where: Where, leave: Leave, asks: Asks) -> Json:
+def _content(content: Json, where: Where, leave: LeftUnchanged, asks: Asks) -> Json:
     if isinstance(content, str):
         return spoken(content, where, leave, asks)
     if not isinstance(content, list):
@@ -259,7 +259,7 @@ def _content(content: Json, where: Where, leave: Leave, asks: Asks) -> Json:
     return made
 
 
-def _emptied(content: Json, where: Where, leave: Leave, said: str) -> Json:
+def _emptied(content: Json, where: Where, leave: LeftUnchanged, said: str) -> Json:
     """A content with all parts replaced, because a withheld text spans several of them."""
     if isinstance(content, str):
         return content

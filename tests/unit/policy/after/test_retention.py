@@ -7,7 +7,7 @@ import pytest
 
 from policy.after.retention import Due, Item, Pass, Why
 from policy.model import MemoryClass, MemoryId, PrincipalId, Scope, Tenant
-from policy.ruleset import Keeping, Retention, RulesetError, parse_ruleset
+from policy.ruleset import Retention, RetentionRule, RulesetError, parse_ruleset
 from tests.unit.storage.opening import RULESET_TEXT
 
 DAY_MS = 86_400_000
@@ -52,7 +52,7 @@ def test_an_expired_memory_goes_after_its_grace(*, expired_days_ago: int, erased
 
 
 def test_age_counts_from_the_last_change_and_only_in_its_class() -> None:
-    rules = Retention(classes={MemoryClass.L4: Keeping(age_days_max=30)})
+    rules = Retention(classes={MemoryClass.L4: RetentionRule(age_days_max=30)})
     old = NOW_MS - 30 * DAY_MS
     items = (
         changed(at_ms=old),
@@ -63,10 +63,10 @@ def test_age_counts_from_the_last_change_and_only_in_its_class() -> None:
 
 
 def test_the_newest_of_each_principal_and_each_scope_stay() -> None:
-    rules = Retention(classes={MemoryClass.L4: Keeping(per_principal_max=2)})
+    rules = Retention(classes={MemoryClass.L4: RetentionRule(per_principal_max=2)})
     other = changed(principal_id=PrincipalId("other"))
     assert due(rules, EPISODE, other, EPISODE, EPISODE) == [(0, Why.PER_PRINCIPAL)]
-    rules = Retention(classes={MemoryClass.L4: Keeping(per_scope_max=1)})
+    rules = Retention(classes={MemoryClass.L4: RetentionRule(per_scope_max=1)})
     bob = changed(scope=Scope(user_id="bob"))
     assert due(rules, EPISODE, bob, EPISODE) == [(0, Why.PER_SCOPE)]
     elsewhere = changed(tenant=Tenant("other"))
@@ -74,7 +74,7 @@ def test_the_newest_of_each_principal_and_each_scope_stay() -> None:
 
 
 def test_what_two_rules_end_is_due_once() -> None:
-    keeping = Keeping(per_principal_max=1, per_scope_max=1)
+    keeping = RetentionRule(per_principal_max=1, per_scope_max=1)
     rules = Retention(classes={MemoryClass.L4: keeping})
     assert due(rules, EPISODE, EPISODE) == [(0, Why.PER_PRINCIPAL)]
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from policy.after.matchers import Applies, Matcher, check_matcher
-from policy.after.rule_judge import Failing, JudgedMemory, RegisteredRule, RuleJudge
+from policy.after.rule_judge import FailingMemory, JudgedMemory, RegisteredRule, RuleJudge
 from policy.model import MemoryClass, MemoryId, SourceKind
 
 ANCHOR = RegisteredRule(rule_id="a", statement="Refunds are allowed within 30 days.")
@@ -30,8 +30,8 @@ def memory(
     return JudgedMemory(memory_id=MemoryId(name), text=text, label=label, memory_class=memory_class)
 
 
-def failed(name: str, *rules: str) -> Failing:
-    return Failing(memory_id=MemoryId(name), rule_ids=rules)
+def failed(name: str, *rules: str) -> FailingMemory:
+    return FailingMemory(memory_id=MemoryId(name), rule_ids=rules)
 
 
 def test_every_culprit_is_named_and_no_innocent() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from policy.labels.containment import Index, prints_of, resemblance
+from policy.labels.containment import PrintIndex, prints_of, resemblance
 
 PAGE = (
     "Zebra Analytics was founded in Rotterdam by two hydrologists. Its flood forecasts are read by "
@@ -31,7 +31,7 @@ SYLLABLES = ("bar", "den", "fol", "gim", "hus", "jek", "lot", "mir", "nap", "pod
 
 
 def found(note: str, *pages: str) -> list[int]:
-    index = Index()
+    index = PrintIndex()
     for key, page in enumerate(pages):
         index.add(key, prints_of(page))
     return [one.key for one in index.search(prints_of(note))]
@@ -105,7 +105,7 @@ def test_every_run_of_five_words_leaves_a_print_in_both() -> None:
 
 
 def test_what_is_removed_is_not_found_and_leaves_nothing_behind() -> None:
-    index = Index()
+    index = PrintIndex()
     index.add(1, prints_of(PAGE))
     index.add(2, prints_of(PAGE))
     index.remove(1)
@@ -119,7 +119,7 @@ def test_a_page_that_was_read_a_hundred_times_is_found() -> None:
 
 
 def test_copies_that_others_have_read_hide_nothing() -> None:
-    index = Index()
+    index = PrintIndex()
     for key in range(100):
         index.add(key, prints_of(PAGE))
     assert [one.key for one in index.search(prints_of(NOTE), {3})] == [3]

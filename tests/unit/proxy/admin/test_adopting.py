@@ -11,7 +11,7 @@ import pytest
 from policy.model import Memory, MemoryClass, SourceKind, Tenant
 from policy.query import EVERYTHING
 from policy.ruleset import Cell
-from proxy.admin.adopting import Adopting
+from proxy.admin.adoption import Adoption
 from proxy.admin.operator_call import OperatorCall
 from proxy.admin.wire.upkeep import AdoptedView, AdoptRequest
 from proxy.seams.faults import MalformedRequest
@@ -33,7 +33,7 @@ def seen(tmp_path: Path) -> Iterator[Guarded]:
 async def _adopt(
     seen: Guarded, *texts: str, vouch: bool = False, tenant: Tenant = AGENT.tenant
 ) -> tuple[AdoptedView, ...]:
-    adopting = Adopting(seen.guard, seen.store.reader, seen.store.writer)
+    adopting = Adoption(seen.guard, seen.store.reader, seen.store.writer)
     items = tuple(item(text) for text in texts)
     asked = AdoptRequest(tenant=tenant, tool="write", items=items, vouch=vouch)
     by = msgspec.structs.replace(AGENT, principal_id=BY)

@@ -17,18 +17,18 @@ from policy.after.signals import Grade, SignalKind
 from policy.model import ChangeKind, MemoryId, PrincipalId, Scope, SourceKind
 from policy.query import EVERYTHING
 from policy.verdict import InvariantBroken
-from proxy.aftermath.blaming import ON_CONVICTION, Blaming
+from proxy.aftermath.blame_search import ON_CONVICTION, BlameSearch
 from proxy.aftermath.judges import Judges
 from proxy.aftermath.replay import NothingKept, Replays
-from proxy.model.replaying import ModelReplays
+from proxy.model.model_replays import ModelReplays
 from proxy.seams.cases import AsksJudges, OnConviction, Opinion, ShownMemory, Signal
+from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.surroundings import Surroundings
 from proxy.settings.after import ReplaySettings
 from storage.audit import IncidentLeaf, decode_leaf
 from storage.embedded import EmbeddedStore
 from storage.features.cases import Case
-from storage.features.recalls import Recall, Recalled
+from storage.features.recalls import Recall, RecalledMemory
 from storage.features.registered import PutAnchor
 from storage.values import Anchor
 from telemetry.events import Event, IncidentStepped
@@ -94,15 +94,15 @@ async def blaming(
     judges: AsksJudges | None = None,
     told: Told | None = None,
     acts: OnConviction = ON_CONVICTION,
-) -> AsyncGenerator[Blaming]:
+) -> AsyncGenerator[BlameSearch]:
     numbers = iter(range(1, 1_000_000))
-    made = Blaming(
+    made = BlameSearch(
         cases=store.cases,
         replays=Replays(store.recalls, store.reader),
         reader=store.reader,
         judges=judges or Judges(()),
         models=ModelReplays((), ReplaySettings(), lambda: 0),
-        surroundings=Surroundings(
+        surroundings=Environment(
             clock_ns=lambda: 1_750_000_000_000_000_000,
             random_hex=lambda n: f"{next(numbers):0{2 * n}x}",
             record=Told().append if told is None else told.append,
@@ -165,7 +165,7 @@ async def recalled(
             version=store.reader.status().version,
             limit=limit,
             hits=tuple(
-                Recalled(
+                RecalledMemory(
                     ordinal=hit.memory.ordinal, memory_id=hit.memory.memory_id, score=hit.score
                 )
                 for hit in hits
@@ -399,13 +399,13 @@ def test_a_case_that_a_restart_cut_short_is_left_to_a_person(store: EmbeddedStor
 
     async def life() -> Case:
         recall_id = await recalled(store, 5)
-        made = Blaming(
+        made = BlameSearch(
             cases=store.cases,
             replays=Replays(store.recalls, store.reader),
             reader=store.reader,
             judges=Judges(()),
             models=ModelReplays((), ReplaySettings(), lambda: 0),
-            surroundings=Surroundings(
+            surroundings=Environment(
                 clock_ns=lambda: 1, random_hex=lambda n: "ab" * n, record=Told().append
             ),
         )

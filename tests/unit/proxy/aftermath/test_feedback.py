@@ -14,7 +14,7 @@ import pytest
 from policy.after.signals import Grade, SignalKind
 from policy.gate import GATE
 from policy.model import ChangeKind, Channel, MemoryId, Principal, PrincipalId, Tenant
-from proxy.aftermath.feedback import PER_DAY_MAX, TakingFeedback
+from proxy.aftermath.feedback import PER_DAY_MAX, FeedbackIntake
 from proxy.seams.cases import Signal
 from proxy.seams.faults import MalformedRequest, NotFound, RateLimited
 from proxy.seams.operation import GiveFeedback, Proposal
@@ -41,9 +41,9 @@ class Cases:
 class Talk(msgspec.Struct, frozen=True):
     live: Wired
     cases: Cases
-    feedback: TakingFeedback
+    feedback: FeedbackIntake
 
-    def begun(self) -> TakingFeedback:
+    def begun(self) -> FeedbackIntake:
         return begun(self.live, self.cases)
 
     async def store(self, text: str) -> MemoryId:
@@ -60,8 +60,8 @@ def talking(root: Path) -> Generator[Talk]:
         yield Talk(live, cases, begun(live, cases))
 
 
-def begun(live: Wired, cases: Cases) -> TakingFeedback:
-    return TakingFeedback(
+def begun(live: Wired, cases: Cases) -> FeedbackIntake:
+    return FeedbackIntake(
         failures=live.store.failures,
         reader=live.store.reader,
         recalls=live.store.recalls,
@@ -75,7 +75,7 @@ def files_with(root: Path, sought: bytes) -> set[str]:
     return {path.name for path in files if sought in path.read_bytes()}
 
 
-async def refused(feedback: TakingFeedback, by: Principal, said: GiveFeedback) -> Exception:
+async def refused(feedback: FeedbackIntake, by: Principal, said: GiveFeedback) -> Exception:
     with pytest.raises((NotFound, RateLimited)) as found:
         await feedback.take(by, said)
     return found.value

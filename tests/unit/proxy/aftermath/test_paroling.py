@@ -28,15 +28,15 @@ from policy.model import (
 )
 from policy.query import EVERYTHING
 from policy.trust.ladder import TrustLevel
-from proxy.aftermath.blaming import Blaming
+from proxy.aftermath.blame_search import BlameSearch
 from proxy.aftermath.judges import Judges
-from proxy.aftermath.paroling import Paroled, Paroling, Probations
+from proxy.aftermath.parole_trials import ParoleResult, ParoleTrials, Probations
 from proxy.aftermath.replay import Replays
-from proxy.aftermath.rules import Spoken
+from proxy.aftermath.rules import OpenedSignals
 from proxy.aftermath.trial import Trials
-from proxy.model.replaying import ModelReplays
+from proxy.model.model_replays import ModelReplays
 from proxy.seams.cases import RULES, AsksJudges
-from proxy.seams.surroundings import Surroundings
+from proxy.seams.environment import Environment
 from proxy.settings.after import ReplaySettings
 from storage.audit import OperatorLeaf, decode_leaf
 from storage.embedded import EmbeddedStore
@@ -102,14 +102,14 @@ class Way:
     ) -> None:
         self.bench, self.store = bench, store
         numbers = iter(range(1, 1_000_000))
-        surroundings = Surroundings(
+        surroundings = Environment(
             clock_ns=lambda: bench.clock.now_ms * 1_000_000,
             random_hex=lambda n: f"{next(numbers):0{2 * n}x}",
             record=lambda _: None,
         )
-        replays, spoken = Replays(store.recalls, store.reader), Spoken()
+        replays, spoken = Replays(store.recalls, store.reader), OpenedSignals()
         probations = Probations(store.paroles, replays, store.recalls, surroundings.now_ms)
-        self.blaming = Blaming(
+        self.blaming = BlameSearch(
             cases=store.cases,
             replays=replays,
             reader=store.reader,
@@ -127,7 +127,7 @@ class Way:
             spoken=spoken,
             embedder=Near(),
         )
-        self.paroling = Paroling(
+        self.paroling = ParoleTrials(
             paroles=store.paroles,
             trials=trials,
             probations=probations,
@@ -141,7 +141,7 @@ class Way:
 
         return asyncio.run(life())
 
-    def parole(self, memory_id: MemoryId) -> Paroled:
+    def parole(self, memory_id: MemoryId) -> ParoleResult:
         return asyncio.run(self.paroling.parole(TENANT, memory_id, BY))
 
     def hide(self, memory_id: MemoryId) -> None:
@@ -176,7 +176,7 @@ def shown(store: EmbeddedStore) -> set[str]:
     return {one.text for one in store.reader.page(TENANT, EVERYTHING, 0, 100).memories}
 
 
-def against(done: Paroled) -> Against | None:
+def against(done: ParoleResult) -> Against | None:
     assert done.trial is not None
     assert done.trial.passed is done.standing.changed
     return done.trial.against

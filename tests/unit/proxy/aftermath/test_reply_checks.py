@@ -13,12 +13,12 @@ import pytest
 
 from policy.after.case_steps import CaseSignal, CaseStep
 from policy.model import MemoryId, Principal, PrincipalId
-from proxy.aftermath.blaming import ON_CONVICTION, Blaming
+from proxy.aftermath.blame_search import ON_CONVICTION, BlameSearch
 from proxy.aftermath.reply_checks import REPLIES_OF_ONE_MAX, ReplyChecks
 from proxy.aftermath.rule_signals import RULE_DAY_MAX, RuleSignals
-from proxy.aftermath.screening import KnownRules
+from proxy.aftermath.screens import KnownRules
 from proxy.seams.cases import OnConviction, WrongReply
-from proxy.seams.surroundings import Surroundings
+from proxy.seams.environment import Environment
 from storage.embedded import EmbeddedStore
 from storage.features.cases import Opening
 from storage.features.cases.case_records import MoveCase, OpenCase
@@ -53,7 +53,7 @@ async def checking(
 ) -> AsyncGenerator[ReplyChecks]:
     """`ends`: until it is set, cases of the anchor `code` seem to go on."""
     numbers = iter(range(1, 1_000))
-    out = Surroundings(
+    out = Environment(
         clock_ns=lambda: 1_750_000_000_000_000_000,
         random_hex=lambda n: f"{next(numbers):0{2 * n}x}",
         record=lambda _event: None,
@@ -79,7 +79,7 @@ def day_of_reads(checks: ReplyChecks) -> int:
 class _Slow:
     """Cases of which some seem to take long."""
 
-    def __init__(self, store: EmbeddedStore, cases: Blaming, ends: asyncio.Event) -> None:
+    def __init__(self, store: EmbeddedStore, cases: BlameSearch, ends: asyncio.Event) -> None:
         self._store = store
         self._cases = cases
         self._ends = ends

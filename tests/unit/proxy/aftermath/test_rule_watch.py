@@ -16,9 +16,9 @@ from policy.query import EVERYTHING
 from proxy.aftermath.canaries import Canaries
 from proxy.aftermath.rule_signals import RULE_DAY_MAX, WRITER_DAY_MAX, RuleSignals
 from proxy.aftermath.rule_watch import LOOK_S, READS_MAX, RuleWatch
-from proxy.aftermath.screening import KnownRules
+from proxy.aftermath.screens import KnownRules
 from proxy.compose.periodic import every, repeating
-from proxy.seams.surroundings import Surroundings
+from proxy.seams.environment import Environment
 from storage.embedded import EmbeddedStore
 from storage.features.cases import Case
 from storage.features.registered import PutAnchor
@@ -126,7 +126,7 @@ async def watching(
     async def soon(_seconds: float) -> None:
         await asyncio.sleep(0.001)
 
-    out = Surroundings(
+    out = Environment(
         clock_ns=lambda: clock.now_ms * 1_000_000,
         random_hex=lambda n: f"{next(numbers):0{2 * n}x}",
         record=Told().append,

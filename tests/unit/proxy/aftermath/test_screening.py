@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from policy.after.matchers import Matcher
 from policy.model import Channel, MemoryId, Principal, PrincipalId, Scope, SourceKind, Tenant
 from policy.query import EVERYTHING
-from proxy.aftermath.screening import KnownRules, Screen, Screening
+from proxy.aftermath.screens import KnownRules, Screen, ScreenMaker
 from storage.embedded import EmbeddedStore
 from storage.features.registered import PutAnchor
 from storage.values import Anchor
@@ -47,7 +47,7 @@ def put(store: EmbeddedStore, one: Anchor) -> None:
 
 
 def screen_of(store: EmbeddedStore, reader: Principal = READER) -> Screen | None:
-    return Screening(KnownRules(store.reader.anchors)).screen(reader)
+    return ScreenMaker(KnownRules(store.reader.anchors)).screen(reader)
 
 
 def searched(store: EmbeddedStore, screen: Screen | None, limit: int) -> list[str]:
@@ -89,7 +89,7 @@ def test_a_raised_label_and_another_anchor_are_seen_at_once(
     store: EmbeddedStore,
 ) -> None:
     memory_id = lie(store, "The office door code is 66.")
-    known = Screening(KnownRules(store.reader.anchors))
+    known = ScreenMaker(KnownRules(store.reader.anchors))
 
     def shown() -> bool:
         screen = known.screen(READER)

@@ -14,9 +14,9 @@ from policy.model import ChangeKind, MemoryId, Principal, PrincipalId, Scope, So
 from proxy.cli.proven_memories import Checked, Checking, Head, ProvenMemory, Wrong, proven
 from storage.audit import VerdictLeaf, VerifierKey, decode_leaf
 from storage.embedded import EmbeddedStore
-from storage.features.incidents import Past, Reach
+from storage.features.incidents import IncidentReach, PastState
 from storage.features.quarantine.hiding import Quarantine
-from storage.features.vouching import Vouch
+from storage.features.vouch import Vouch
 from storage.opening import offline_store
 from storage.values import Decision, Row
 from storage.write import commit
@@ -62,7 +62,9 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lines, VerifierKey]:
     _texted(store, filed, "poisoned")
     asyncio.run(
         store.incidents.rewind(
-            Reach(tenant=TENANT, principal_id=PrincipalId("agent-1")), Past(version=at), BY
+            IncidentReach(tenant=TENANT, principal_id=PrincipalId("agent-1")),
+            PastState(version=at),
+            BY,
         )
     )
     _texted(store, edited, "edited at last")

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
-from proxy.doctor.finding import Aim, Finding, ProbeResult
+from proxy.doctor.finding import DoctorTarget, Finding, ProbeResult
 from proxy.doctor.network import probe_network
 from tests.unit.proxy.doctor.as_user import AGENT_UID, as_user, needs_root
 
@@ -50,7 +50,7 @@ def _listening(status: int, mode: int) -> Generator[Path]:
 
 
 def _probe(state: Path) -> Finding:
-    aim = Aim(
+    aim = DoctorTarget(
         state=state,
         checkpoint=None,
         config=None,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from proxy.doctor.files import probe_files
-from proxy.doctor.finding import Aim, Finding, ProbeResult
+from proxy.doctor.finding import DoctorTarget, Finding, ProbeResult
 from tests.unit.proxy.doctor.as_user import AGENT_UID, SIDECAR_UID, as_user, needs_root
 
 pytestmark = needs_root
@@ -57,7 +57,7 @@ def _give(root: Path, uid: int, mode: int) -> None:
 
 
 def _probe(state: Path) -> dict[str, Finding]:
-    aim = Aim(
+    aim = DoctorTarget(
         state=state,
         checkpoint=state.parent / "copy" / "checkpoint.txt",
         config=state.parent / "conf" / "mnemogate.toml",

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from proxy.doctor.examine import examine
-from proxy.doctor.finding import Aim, Finding, ProbeResult
+from proxy.doctor.finding import DoctorTarget, Finding, ProbeResult
 from proxy.doctor.network import probe_network
 from tests.unit.proxy.doctor.small_server import small_server
 
@@ -32,7 +32,7 @@ def _wide_open(*_request: object) -> tuple[int, bytes]:
 
 
 def _probe(url: str, state: Path, key: str | None = AGENT_KEY) -> dict[str, Finding]:
-    aim = Aim(
+    aim = DoctorTarget(
         state=state,
         checkpoint=None,
         config=None,
@@ -214,7 +214,7 @@ def test_without_an_agent_key_the_write_is_skipped(tmp_path: Path) -> None:
 
 
 def test_nothing_there_is_skipped_and_never_called_proven(tmp_path: Path) -> None:
-    aim = Aim(
+    aim = DoctorTarget(
         state=tmp_path / "none",
         checkpoint=None,
         config=None,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.doctor.finding import Aim, BackendTarget, Finding, ProbeRequest, ProbeResult
+from proxy.doctor.finding import BackendTarget, DoctorTarget, Finding, ProbeRequest, ProbeResult
 from proxy.doctor.past_gate import ESSENTIAL, probe_backend
 from tests.unit.proxy.doctor.small_server import small_server
 
@@ -49,7 +49,7 @@ def probed(
         read=ProbeRequest(method="POST", target="/search", body=b'{"limit":1}'),
         write=ProbeRequest(method="PUT", target="/items", body=b"{}"),
     )
-    aim = Aim(
+    aim = DoctorTarget(
         state=tmp_path,
         checkpoint=None,
         config=None,

@@ -5,19 +5,19 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from policy.model import Principal, PrincipalId, Reads, Tenant
-from proxy.fronts.backend_reads import KEPT_BYTES_MAX, AnswersBefore, LookedThrough, asked
+from proxy.fronts.backend_reads import KEPT_BYTES_MAX, SiftedAnswer, SiftedAnswers, asked
 from proxy.seams.operation import HttpReply, HttpRequest
 
 ADA = Principal(principal_id=PrincipalId("agent"), tenant=Tenant("ada"))
 REQUEST = HttpRequest(method="POST", path="/search", body=b"{}")
 
 
-def found(body: bytes = b"[]", *texts: str) -> LookedThrough:
-    return LookedThrough(reply=HttpReply(status=200, body=body), texts=texts)
+def found(body: bytes = b"[]", *texts: str) -> SiftedAnswer:
+    return SiftedAnswer(reply=HttpReply(status=200, body=body), texts=texts)
 
 
 def test_a_finding_is_of_this_reader_question_count_and_answer() -> None:
-    before, reply = AnswersBefore(), HttpReply(status=200, body=b"[1]")
+    before, reply = SiftedAnswers(), HttpReply(status=200, body=b"[1]")
     key, kept = asked(ADA, REQUEST, 5, reply), found(b"[1]", "tea")
     assert before.find(1, key) is None
     before.keep(1, key, kept)
@@ -35,7 +35,7 @@ def test_a_finding_is_of_this_reader_question_count_and_answer() -> None:
 
 
 def test_nothing_is_found_or_left_once_things_stand_otherwise() -> None:
-    before, reply = AnswersBefore(), HttpReply(status=200, body=b"[1]")
+    before, reply = SiftedAnswers(), HttpReply(status=200, body=b"[1]")
     key = asked(ADA, REQUEST, 5, reply)
     before.find(1, key)
     before.keep(1, key, found())
@@ -47,7 +47,7 @@ def test_nothing_is_found_or_left_once_things_stand_otherwise() -> None:
 
 
 def test_what_is_kept_is_bounded_and_the_least_asked_for_goes_first() -> None:
-    before = AnswersBefore()
+    before = SiftedAnswers()
     size = KEPT_BYTES_MAX // 8
     keys = [asked(ADA, REQUEST, n, HttpReply(status=200, body=bytes(size))) for n in range(9)]
     for key in keys[:3]:
@@ -66,7 +66,7 @@ def test_what_is_kept_is_bounded_and_the_least_asked_for_goes_first() -> None:
 
 
 def test_answers_that_say_nothing_take_no_more_memory_than_others() -> None:
-    before, reply = AnswersBefore(), HttpReply(status=200, body=b"null")
+    before, reply = SiftedAnswers(), HttpReply(status=200, body=b"null")
     most = KEPT_BYTES_MAX // 4_096
     keys = [
         asked(ADA, HttpRequest(method="GET", path="/item", query=(("key", name),)), None, reply)

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from proxy.backends.langgraph import LangGraph
-from proxy.fronts.backend_behind import IN_FLIGHT_MAX, BackendBehind
-from proxy.guard.keyed import GuardingKeys
+from proxy.fronts.backend_server_front import IN_FLIGHT_MAX, BackendServerFront
+from proxy.guard.key_owners import KeyOwners
 from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
 from proxy.seams.operation import HttpRequest
 from proxy.settings.backend import backend_servers
@@ -35,12 +35,12 @@ def keyless(place: str, texts: Iterable[str]) -> None:
 
 
 @asynccontextmanager
-async def behind() -> AsyncGenerator[tuple[Recorder, BackendBehind]]:
+async def behind() -> AsyncGenerator[tuple[Recorder, BackendServerFront]]:
     async with recorder() as (server, url):
         table = {"name": "store", "adapter": "langgraph", "url": url}
         (settings,) = backend_servers([table])
         async with Upstream(url, headers=(("X-Api-Key", "ours"),)) as upstream:
-            yield server, BackendBehind(settings, LangGraph(), upstream, check_sent_on=keyless)
+            yield server, BackendServerFront(settings, LangGraph(), upstream, check_sent_on=keyless)
 
 
 async def test_no_other_header_goes_on() -> None:
@@ -90,10 +90,10 @@ async def test_the_version_is_asked_for_again_after_a_while() -> None:
         now_s = 0.0
         (settings,) = backend_servers([{"name": "store", "adapter": "langgraph", "url": url}])
         async with Upstream(url) as upstream:
-            one = BackendBehind(
+            one = BackendServerFront(
                 settings, LangGraph(), upstream, lambda: now_s, check_sent_on=keyless
             )
-            nobody = cast("GuardingKeys", None)  # nobody is asked about a version of the table
+            nobody = cast("KeyOwners", None)  # nobody is asked about a version of the table
             for _ in range(3):
                 await one.check_version(nobody, AGENT)
             assert len(server.seen) == 1
@@ -104,7 +104,7 @@ async def test_the_version_is_asked_for_again_after_a_while() -> None:
 
 async def test_a_server_that_says_no_version_is_not_one_that_waits_for_approval() -> None:
     async with behind() as (server, one):
-        nobody = cast("GuardingKeys", None)
+        nobody = cast("KeyOwners", None)
         server.version = None
         with pytest.raises(MalformedRequest, match="does not say its version"):
             await one.check_version(nobody, AGENT)
@@ -125,7 +125,7 @@ async def test_what_a_server_fails_with_is_logged_once_and_not_told_the_agent(
     caplog.set_level(logging.INFO, "mnemogate.backend")
     async with recorder() as (_, url), Upstream("http://127.0.0.1:1") as nowhere:
         (settings,) = backend_servers([{"name": "store", "adapter": "langgraph", "url": url}])
-        one = BackendBehind(settings, LangGraph(), nowhere, check_sent_on=keyless)
+        one = BackendServerFront(settings, LangGraph(), nowhere, check_sent_on=keyless)
         for _ in range(2):
             # What the agent is told has neither place nor cause.
             with pytest.raises(UpstreamError, match=r"^the server behind cannot be reached$"):

@@ -14,10 +14,10 @@ from proxy.backends.kept_request import kept_request
 from proxy.backends.langgraph import LangGraph
 from proxy.backends.langgraph.store_items import ITEMS, known_key
 from proxy.dialects.strict_json.strict import JsonValue
-from proxy.fronts.backend_behind import BackendBehind
+from proxy.fronts.backend_server_front import BackendServerFront
 from proxy.fronts.backend_writes import LATE_S, BackendPlaces, HttpSettling
-from proxy.guard.keyed import GuardingKeys
-from proxy.guard.local import Guarding
+from proxy.guard.key_owners import KeyOwners
+from proxy.guard.local_guard import LocalGuard
 from proxy.seams.guard import Forwarded, GuardedCall, Item, Unsettled
 from proxy.settings.backend import backend_servers
 from proxy.transport.upstream import Upstream
@@ -38,8 +38,8 @@ class Lost(NamedTuple):
 
     item: Unsettled
     settling: HttpSettling
-    guard: Guarding
-    keys: GuardingKeys
+    guard: LocalGuard
+    keys: KeyOwners
     server: Recorder
     clock: Clock
 
@@ -62,7 +62,7 @@ async def lost(root: Path) -> AsyncGenerator[Lost]:
             table = {"name": SERVER, "adapter": "langgraph", "url": url}
             (settings,) = backend_servers([table])
             async with Upstream(url) as upstream:
-                behind = BackendBehind(
+                behind = BackendServerFront(
                     settings, LangGraph(), upstream, clock, check_sent_on=anything
                 )
                 places = BackendPlaces(behind, keys)

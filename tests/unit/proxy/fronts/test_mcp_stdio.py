@@ -17,7 +17,7 @@ import pytest
 
 from proxy.fronts.mcp_stdio import ServerCommand, StdioFront
 from proxy.mcp.relay import Deliver, Relay, RelayLimits, Server
-from proxy.seams.surroundings import RandomPool, Surroundings
+from proxy.seams.environment import Environment, RandomPool
 from tests.unit.proxy.mcp.guarding import MemoryGuard
 from tests.unit.proxy.mcp.wire import AGENT, line, request
 
@@ -75,7 +75,7 @@ async def wrapped(
     client = Client(to_client, from_client)
     await client.start()
     guard = MemoryGuard()
-    surroundings = Surroundings(
+    surroundings = Environment(
         clock_ns=lambda: 1, random_hex=RandomPool(), record=lambda _event: None
     )
 
@@ -111,7 +111,7 @@ async def test_the_child_lives_where_its_client_lives_and_its_end_is_ours() -> N
 
 
 async def test_a_client_that_is_no_pipe_has_an_end_as_well(tmp_path: Path) -> None:
-    surroundings = Surroundings(
+    surroundings = Environment(
         clock_ns=lambda: 1, random_hex=RandomPool(), record=lambda _event: None
     )
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from proxy.fronts.backend_behind import ToldCredential
+from proxy.fronts.backend_server_front import CredentialSpellings
 
 PLAIN = 'a-long-"credential"/0123?~>'
 PASSWORD = "the-password-of-the-sidecar"
@@ -16,7 +16,7 @@ BASIC = "Basic " + b64encode(f"gate:{PASSWORD}".encode()).decode()
 
 
 def is_told(value: str, said: str) -> bool:
-    return ToldCredential([value]).is_in(said.encode())
+    return CredentialSpellings([value]).is_in(said.encode())
 
 
 @pytest.mark.parametrize("value", [PLAIN, f"Bearer {PLAIN}"])
@@ -53,4 +53,4 @@ def test_what_basic_authentication_sends_in_base64_is_known_without_it(said: str
 
 def test_what_is_no_base64_is_searched_for_as_it_is() -> None:
     assert is_told("Basic no-base64-at-all-but-long", "no-base64-at-all-but-long")
-    assert not ToldCredential([]).is_in(b"anything")
+    assert not CredentialSpellings([]).is_in(b"anything")

@@ -6,10 +6,10 @@ import asyncio
 
 from proxy.dialects.problem import problem
 from proxy.guard.direct import Direct
+from proxy.seams.environment import Environment, RandomPool
 from proxy.seams.operation import HttpReply
-from proxy.seams.surroundings import RandomPool, Surroundings
 from proxy.transport.auth import Peer
-from proxy.transport.exchange import Answered, Incoming
+from proxy.transport.exchange import AnsweredReply, Incoming
 from proxy.transport.responses import Failure, attempt
 
 
@@ -27,7 +27,7 @@ class Slow:
         self.answered = 0
         self._body = body
 
-    async def answer(self, incoming: Incoming) -> Answered:
+    async def answer(self, incoming: Incoming) -> AnsweredReply:
         incoming.gone.tell(self._left)
         self.asked.set()
         await self.go.wait()
@@ -36,8 +36,8 @@ class Slow:
         done = await attempt(incoming.complete(), lambda: None)
         self.answered += 1
         if isinstance(done, Failure):
-            return Answered(reply=problem(done.refusal, incoming.answering), route="guard.any")
-        return Answered(reply=HttpReply(status=200, body=self._body), route="guard.any")
+            return AnsweredReply(reply=problem(done.refusal, incoming.answering), route="guard.any")
+        return AnsweredReply(reply=HttpReply(status=200, body=self._body), route="guard.any")
 
     def _left(self) -> None:
         self.departed += 1
@@ -47,7 +47,7 @@ def direct_to(front: Slow, *, drain_s: float = 1, body_bytes_max: int = 1 << 20)
     return Direct(
         front,
         Peer(address="uid:1000", uid=1_000),
-        surroundings=Surroundings(
+        surroundings=Environment(
             clock_ns=lambda: 1_700_000_000_000_000_000,
             random_hex=RandomPool(),
             record=lambda _event: None,

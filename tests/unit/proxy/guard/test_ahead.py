@@ -16,8 +16,8 @@ from proxy.dialects.model.tools import tools_of
 from proxy.dialects.model.transcript import ModelCall
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.guard.ahead import OPEN_MAX, TAKEN_WITHIN_S
-from proxy.model.calls_judged import Veto
-from proxy.seams.guard import GuardedCall, Join, Judged
+from proxy.model.call_judge import CallJudge
+from proxy.seams.guard import GuardedCall, ItemVerdict, Join
 from proxy.seams.operation import Proposal
 from proxy.settings.tool_maps import load_map, maps_of_models
 from storage.audit import ResultLeaf, VerdictLeaf, decode_leaf
@@ -53,7 +53,7 @@ class Desk:
     def __init__(self, seen: Guarded) -> None:
         self.seen = seen
         self.guard = seen.guard
-        self.veto = Veto(seen.guard)
+        self.veto = CallJudge(seen.guard)
         self.server: list[str] = []
 
     async def asked(self, *calls: ModelCall, by: Principal = AGENT) -> list[bool]:
@@ -74,7 +74,7 @@ class Desk:
         server: str = SERVER,
         known: bool = True,
         **arguments: Json,
-    ) -> tuple[Judged, ...]:
+    ) -> tuple[ItemVerdict, ...]:
         """The agent's host calls; the relay sends what is admitted, and settles it.
 
         `known`: whether the host says which of the model's calls it is.
@@ -292,7 +292,7 @@ async def test_what_a_person_released_is_sent_by_its_relay_or_by_the_agent_and_o
             assert await desk.asked(one) == [False]
             (again,) = desk.seen.store.reader.held(AGENT.tenant)
             await desk.seen.store.writer.deny(again.candidate_id, BY)
-            desk.veto = Veto(desk.guard)
+            desk.veto = CallJudge(desk.guard)
         else:
             assert await desk.asked(one) == [True]
             assert await desk.guard.unsettled(AGENT, SERVER) == ()

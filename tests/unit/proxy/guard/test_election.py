@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from policy.model import CandidateId, ChangeKind
-from proxy.guard.election import ElectedGuard, Election, Opened
-from proxy.seams.guard import Forwarded, GuardedCall, Item, Judged
+from proxy.guard.election import ElectedGuard, Election, OpenedGate
+from proxy.seams.guard import Forwarded, GuardedCall, Item, ItemVerdict
 from storage.ground.errors import OutcomeUnknown, StoreCorrupt, StoreLocked, StoreUnavailable
 from tests.unit.proxy.guard.direct import Slow, direct_to
 from tests.unit.proxy.mcp.guarding import MemoryGuard
@@ -33,7 +33,7 @@ class Place:
         self.asked_for: list[asyncio.Event] = []
 
     @asynccontextmanager
-    async def open_gate(self) -> AsyncGenerator[Opened]:
+    async def open_gate(self) -> AsyncGenerator[OpenedGate]:
         handle = os.open(self.lock, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             try:
@@ -48,7 +48,7 @@ class Place:
             self.halted.append(halted)
             self.asked_for.append(asyncio.Event())
             try:
-                yield Opened(halted, direct_to(Slow(b"")), self.asked_for[-1])
+                yield OpenedGate(halted, direct_to(Slow(b"")), self.asked_for[-1])
             finally:
                 self.serving = False
                 server.close()
@@ -134,7 +134,7 @@ async def test_a_gate_that_halted_does_not_lead_again(place: Place) -> None:
 
 
 async def test_a_state_that_cannot_be_opened_is_said_and_not_tried_for_ever(tmp_path: Path) -> None:
-    def broken() -> AbstractAsyncContextManager[Opened]:
+    def broken() -> AbstractAsyncContextManager[OpenedGate]:
         raise StoreCorrupt("secrets/log.key is missing")
 
     with pytest.raises(StoreCorrupt):
@@ -153,7 +153,7 @@ class Failing(MemoryGuard):
             self.losses -= 1
             raise OutcomeUnknown("the gate went away before it answered")
 
-    async def judge(self, principal: object, call: GuardedCall) -> tuple[Judged, ...]:
+    async def judge(self, principal: object, call: GuardedCall) -> tuple[ItemVerdict, ...]:
         judged = await super().judge(AGENT, call)
         self.stumble()
         return judged

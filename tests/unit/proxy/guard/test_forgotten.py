@@ -14,11 +14,11 @@ from policy.model import ChangeKind, Memory, MemoryId, Principal
 from policy.query import EVERYTHING
 from policy.verdict import Reason
 from policy.withheld.pieces import pieces_of
-from proxy.guard.local import Guarding
+from proxy.guard.local_guard import LocalGuard
 from proxy.seams.guard import Forwarded
 from proxy.seams.operation import Proposal
-from storage.features.behind.forgotten_texts import FORGOTTEN, forgotten_texts
 from storage.features.quarantine.hiding import Quarantine
+from storage.features.upstream.forgotten_texts import FORGOTTEN, forgotten_texts
 from storage.ground.errors import StoreCorrupt
 from storage.tables.change import Change
 from storage.tables.keys import KeyedNames
@@ -59,7 +59,7 @@ async def says(
     text: str,
     key: str,
     principal: Principal = AGENT,
-    guard: Guarding | None = None,
+    guard: LocalGuard | None = None,
     *,
     pieces: tuple[str, ...] = (),
     arguments: str = "",

@@ -9,14 +9,14 @@ import msgspec
 from policy.labels.forwarded_call import HTTP
 from policy.model import CandidateId, ChangeKind, Principal, Reads
 from policy.query import EVERYTHING
-from proxy.guard.keyed import GuardingKeys
-from proxy.guard.local import Guarding
+from proxy.guard.key_owners import KeyOwners
+from proxy.guard.local_guard import LocalGuard
 from proxy.guard.sieve import Sieve
 from proxy.seams.guard import Forwarded
 from proxy.seams.http_backend import ShownMemory
 from storage.features.pinned_tools import ApproveTools
 from storage.features.quarantine.hiding import Quarantine
-from storage.values import Behind, Pending
+from storage.values import GuardedServer, PendingForward
 from tests.unit.proxy.guarded import (
     AGENT,
     BY,
@@ -36,11 +36,11 @@ KEY = '["memories","alice","k1"]'
 FOLDER = '["memories",'
 
 
-def http(seen: Guarded) -> tuple[Guarding, GuardingKeys]:
+def http(seen: Guarded) -> tuple[LocalGuard, KeyOwners]:
     """The guard of HTTP servers on the store, and what it tells of keys."""
     sieve, store = Sieve(seen.store.followed.since), seen.store
     guard = guard_of(seen.wired, seen.clock, dialect="http", target_prefix=HTTP, sieve=sieve)
-    keys = GuardingKeys(
+    keys = KeyOwners(
         guard,
         HTTP,
         sieve=sieve,
@@ -55,13 +55,13 @@ def shown(key: str, *strings: str, is_prefix: bool = False) -> ShownMemory:
     return ShownMemory(key=key, strings=strings, place=0, is_prefix=is_prefix)
 
 
-async def admitted(guard: Guarding, who: Principal, key: str, text: str = GOOD) -> CandidateId:
+async def admitted(guard: LocalGuard, who: Principal, key: str, text: str = GOOD) -> CandidateId:
     (judged,) = await guard.judge(who, call(item(text, key=key)))
     assert judged.candidate_id is not None
     return judged.candidate_id
 
 
-async def hides(keys: GuardingKeys, who: Principal, one: ShownMemory) -> bool:
+async def hides(keys: KeyOwners, who: Principal, one: ShownMemory) -> bool:
     (hidden,) = await keys.hides(who, SERVER, (one,), hides_unknown=False)
     return hidden
 
@@ -238,12 +238,12 @@ class Altered:
     def __init__(self, seen: Guarded) -> None:
         self._forwards = seen.store.forwards
 
-    def pending(self, *asked: object) -> tuple[Pending, ...]:
+    def pending(self, *asked: object) -> tuple[PendingForward, ...]:
         del asked
         found = self._forwards.pending()
         return tuple(msgspec.structs.replace(one, blob=b"another vector") for one in found)
 
-    async def claim(self, behind: Behind, ids: tuple[CandidateId, ...]) -> frozenset[str]:
+    async def claim(self, behind: GuardedServer, ids: tuple[CandidateId, ...]) -> frozenset[str]:
         return await self._forwards.claim(behind, ids)
 
 

@@ -12,9 +12,9 @@ from policy.labels.editing import Effect, How
 from policy.model import Basis, CandidateId, ChangeKind, MemoryClass, Principal, SourceKind
 from policy.query import EVERYTHING
 from policy.verdict import Reason
-from proxy.guard.local import GONE_S, IN_FLIGHT_S
+from proxy.guard.local_guard import GONE_S, IN_FLIGHT_S
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Forwarded, Item, Judged, PinnedTool, Segment
+from proxy.seams.guard import Forwarded, Item, ItemVerdict, PinnedTool, Segment
 from proxy.seams.operation import Proposal
 from storage.audit import Culprit, VerdictLeaf, decode_leaf
 from storage.features.pinned_tools import ApproveTools
@@ -52,7 +52,7 @@ def _shown(seen: Guarded) -> list[str]:
     return [memory.text.rsplit("\n", 1)[-1] for memory in page.memories]
 
 
-async def _judge(seen: Guarded, one: Item, principal: Principal = AGENT) -> Judged:
+async def _judge(seen: Guarded, one: Item, principal: Principal = AGENT) -> ItemVerdict:
     (judged,) = await seen.guard.judge(principal, call(one))
     return judged
 

@@ -10,9 +10,9 @@ from policy.labels import forwarded_call
 from policy.labels.forwarded_call import MCP, PREFIXES
 from policy.model import ChangeKind, MemoryClass
 from policy.verdict import InvariantBroken, Reason
-from proxy.guard import local
+from proxy.guard import local_guard
 from proxy.guard.sieve import Sieve
-from proxy.seams.guard import Forwarded, Item, Judged, Unsettled
+from proxy.seams.guard import Forwarded, Item, ItemVerdict, Unsettled
 from telemetry.events import VerdictRecorded
 from tests.unit.proxy.guarded import AGENT, GOOD, SERVER, STEERING, call, guard_of, guarded, item
 
@@ -22,7 +22,7 @@ RACK = "rack/"
 @pytest.fixture
 def rack_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """The policy knows one protocol more."""
-    for module in (forwarded_call, local):
+    for module in (forwarded_call, local_guard):
         monkeypatch.setattr(module, "PREFIXES", (*PREFIXES, RACK))
 
 
@@ -52,7 +52,7 @@ async def test_servers_of_one_name_and_two_protocols_are_two(tmp_path: Path) -> 
         assert await of_mcp.sift(AGENT, SERVER, (GOOD,)) == (True,)
         assert await of_rack.sift(AGENT, SERVER, (GOOD,)) == (False,)
         of_mcp.abandon((theirs.candidate_id,))
-        seen.clock.now_s += local.GONE_S + 1
+        seen.clock.now_s += local_guard.GONE_S + 1
         assert await of_rack.unsettled(AGENT, SERVER) == ()
         given: tuple[Unsettled, ...] = await of_mcp.unsettled(AGENT, SERVER)
         assert [one.candidate_id for one in given] == [theirs.candidate_id]
@@ -76,7 +76,7 @@ async def test_servers_of_one_name_and_two_protocols_are_two(tmp_path: Path) -> 
 async def test_a_call_is_judged_alike_behind_either(
     tmp_path: Path, one: Item, reason: Reason | None
 ) -> None:
-    judged: list[Judged] = []
+    judged: list[ItemVerdict] = []
     for dialect, prefix in (("mcp", MCP), ("rack", RACK)):
         with guarded(tmp_path / dialect) as seen:
             guard = guard_of(seen.wired, seen.clock, dialect=dialect, target_prefix=prefix)

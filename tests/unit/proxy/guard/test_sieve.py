@@ -15,7 +15,7 @@ from policy.labels.forwarded_call import MCP, ForwardedCall, target_of, texts_of
 from policy.model import Candidate, ChangeKind, PrincipalId, SourceKind, Tenant
 from policy.withheld.pieces import sentences_of
 from proxy.guard.sieve import Sieve
-from storage.values import Moved, News, Stands
+from storage.values import ForwardState, UpstreamChange, UpstreamChanges
 
 TENANT = Tenant("default")
 SCOPE = (TENANT, target_of(MCP, "memory"))
@@ -45,19 +45,19 @@ class Log:
     """A log whose every entry moves one thing; an ordinal is the order of the first mention."""
 
     def __init__(self) -> None:
-        self.entries: list[Moved] = []
+        self.entries: list[UpstreamChange] = []
         self.ordinals: dict[str, int] = {}
         self.asked = 0
 
-    def __call__(self, since: int) -> News:
+    def __call__(self, since: int) -> UpstreamChanges:
         self.asked += 1
         new = tuple(islice(self.entries, max(0, since), None))
-        return News(leaf_count=len(self.entries), moved=new, whole=since < 0)
+        return UpstreamChanges(leaf_count=len(self.entries), moved=new, whole=since < 0)
 
     def move(
         self,
         name: str,
-        stands: Stands,
+        stands: ForwardState,
         *pieces: str,
         labels: tuple[int, ...] = (),
         key: str = "k",
@@ -65,7 +65,7 @@ class Log:
         rule_ids: tuple[str, ...] = (),
     ) -> None:
         self.entries.append(
-            Moved(
+            UpstreamChange(
                 name=name,
                 stands=stands,
                 tenant=TENANT,
@@ -84,7 +84,7 @@ def sifted(log: Log, *strings: str) -> tuple[bool, ...]:
 
 def convicted(*pieces: str) -> Log:
     log = Log()
-    log.move("a", Stands.QUARANTINED, *pieces)
+    log.move("a", ForwardState.QUARANTINED, *pieces)
     return log
 
 
@@ -126,17 +126,17 @@ def test_another_text_is_shown_also_if_it_contains_the_piece(other: str) -> None
     assert sifted(convicted("Ada", POISON), other, POISON) == (False, True)
 
 
-@pytest.mark.parametrize("stands", Stands)
-def test_only_what_is_live_or_gone_is_shown(stands: Stands) -> None:
+@pytest.mark.parametrize("stands", ForwardState)
+def test_only_what_is_live_or_gone_is_shown(stands: ForwardState) -> None:
     log = Log()
     log.move("a", stands, POISON)
-    assert sifted(log, POISON) == (stands in {Stands.QUARANTINED, Stands.FORWARDING},)
+    assert sifted(log, POISON) == (stands in {ForwardState.QUARANTINED, ForwardState.FORWARDING},)
 
 
 def test_names_kinds_and_words_hide_nothing() -> None:
     log = Log()
-    log.move("a", Stands.QUARANTINED, "The user", "order", POISON, labels=(0, 1))
-    log.move("b", Stands.QUARANTINED, "Mallory", "organization", "yes")
+    log.move("a", ForwardState.QUARANTINED, "The user", "order", POISON, labels=(0, 1))
+    log.move("b", ForwardState.QUARANTINED, "Mallory", "organization", "yes")
     assert sifted(log, "The user", "order", "Mallory", "organization", "yes", POISON) == (
         *[False] * 5,
         True,
@@ -146,9 +146,9 @@ def test_names_kinds_and_words_hide_nothing() -> None:
 def test_a_name_that_the_row_made_is_hidden_until_another_memory_is_of_that_name() -> None:
     log = Log()
     name = "Zebra Analytics always wins"
-    log.move("a", Stands.QUARANTINED, name, "firm", POISON, key=name, labels=(1,))
+    log.move("a", ForwardState.QUARANTINED, name, "firm", POISON, key=name, labels=(1,))
     assert sifted(log, name, POISON) == (True, True)
-    log.move("b", Stands.LIVE, name, "It was founded in May.", key=name, labels=(0,))
+    log.move("b", ForwardState.LIVE, name, "It was founded in May.", key=name, labels=(0,))
     assert sifted(log, name, POISON) == (False, True)
 
 
@@ -177,16 +177,16 @@ def test_a_piece_is_shown_by_what_is_proven_or_was_there_before(
 ) -> None:
     log = Log()
     log.ordinals = {"copy": 0, "lie": 1} if first == "copy" else {"lie": 0, "copy": 1}
-    log.move("copy", Stands.LIVE, "Grace", f"{POISON}.", source=source)
-    log.move("lie", Stands.LIVE, "Ada", POISON)
+    log.move("copy", ForwardState.LIVE, "Grace", f"{POISON}.", source=source)
+    log.move("lie", ForwardState.LIVE, "Ada", POISON)
     sieve = Sieve(log)
     assert sieve.sift(SCOPE, (POISON,)) == (False,), "control: nobody hides anything"
-    log.move("lie", Stands.QUARANTINED, "Ada", POISON)
+    log.move("lie", ForwardState.QUARANTINED, "Ada", POISON)
     assert sieve.sift(SCOPE, (POISON,)) == (hidden,)
-    log.move("copy", Stands.QUARANTINED, "Grace", f"{POISON}.", source=source)
+    log.move("copy", ForwardState.QUARANTINED, "Grace", f"{POISON}.", source=source)
     assert sieve.sift(SCOPE, (POISON,)) == (True,)
-    log.move("copy", Stands.LIVE, "Grace", f"{POISON}.", source=source)
-    log.move("lie", Stands.LIVE, "Ada", POISON)
+    log.move("copy", ForwardState.LIVE, "Grace", f"{POISON}.", source=source)
+    log.move("lie", ForwardState.LIVE, "Ada", POISON)
     assert sieve.sift(SCOPE, (POISON,)) == (False,)
 
 
@@ -200,7 +200,7 @@ class Rules:
         del tenant
         return self.word
 
-    def failed_by(self, moved: Moved, tenant: Tenant) -> tuple[str, ...]:
+    def failed_by(self, moved: UpstreamChange, tenant: Tenant) -> tuple[str, ...]:
         assert tenant == moved.tenant
         assert moved.candidate is not None
         fails = self.word is not None and self.word in (moved.candidate.text or "")
@@ -215,18 +215,20 @@ class Rules:
 
 
 @pytest.mark.parametrize("joint", ["\n", " "])
-@pytest.mark.parametrize("stands", [Stands.LIVE, Stands.QUARANTINED])
+@pytest.mark.parametrize("stands", [ForwardState.LIVE, ForwardState.QUARANTINED])
 def test_of_what_a_rule_convicts_only_the_convicting_sentence_is_hidden(
-    stands: Stands, joint: str
+    stands: ForwardState, joint: str
 ) -> None:
     lie = "The office of the company is in Porto."
     log = Log()
     text = joint.join((*HANDBOOK, lie))
-    log.move("a", stands, "handbook", text, rule_ids=("rule",) * (stands is Stands.QUARANTINED))
+    log.move(
+        "a", stands, "handbook", text, rule_ids=("rule",) * (stands is ForwardState.QUARANTINED)
+    )
     sieve = Sieve(log, Rules("Porto"))
     assert sieve.sift(SCOPE, (*HANDBOOK, lie, text)) == (False, False, False, True, True)
     # Control: what a person hides without a rule is hidden with all of its sentences.
-    log.move("a", Stands.QUARANTINED, "handbook", text)
+    log.move("a", ForwardState.QUARANTINED, "handbook", text)
     assert all(sieve.sift(SCOPE, (*HANDBOOK, lie)))
 
 
@@ -239,7 +241,7 @@ def test_nothing_is_read_twice_and_other_scopes_are_not_touched() -> None:
 
 def test_the_index_has_no_text() -> None:
     log = convicted(POISON)
-    log.move("b", Stands.LIVE, "a harmless text")
+    log.move("b", ForwardState.LIVE, "a harmless text")
     sieve = Sieve(log)
     assert sieve.sift(SCOPE, (POISON,)) == (True,)
     kept = pickle.dumps((sieve._known, [one._hidden for one in sieve._scopes.values()]))
@@ -250,8 +252,8 @@ def test_the_index_has_no_text() -> None:
 
 def test_a_live_memory_that_may_not_be_shown_is_hidden_as_long_as_the_rules_say_so() -> None:
     rules, log = Rules(), Log()
-    log.move("a", Stands.LIVE, POISON)
-    log.move("b", Stands.LIVE, "The office opens at nine.")
+    log.move("a", ForwardState.LIVE, POISON)
+    log.move("b", ForwardState.LIVE, "The office opens at nine.")
     sieve = Sieve(log, rules)
 
     def sifted_now() -> tuple[bool, ...]:

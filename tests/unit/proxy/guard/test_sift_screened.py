@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from policy.model import MemoryId, PrincipalId, Tenant
-from proxy.aftermath.screening import KnownRules, Screening
+from proxy.aftermath.screens import KnownRules, ScreenMaker
 from proxy.guard.sieve import Sieve
 from proxy.seams.guard import Forwarded
 from storage.features.registered import PutAnchor
@@ -22,7 +22,7 @@ async def test_a_server_shows_no_memory_that_contradicts_an_anchor(tmp_path: Pat
     heard: list[tuple[Tenant, MemoryId]] = []
     with guarded(tmp_path) as seen:
         store = seen.store
-        sieve = Sieve(store.followed.since, Screening(KnownRules(store.reader.anchors)))
+        sieve = Sieve(store.followed.since, ScreenMaker(KnownRules(store.reader.anchors)))
         guard = guard_of(
             seen.wired,
             seen.clock,

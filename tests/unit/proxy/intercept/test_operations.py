@@ -24,8 +24,8 @@ from policy.model import (
     Tenant,
 )
 from policy.query import EVERYTHING
-from proxy.aftermath.feedback import TakingFeedback
-from proxy.aftermath.screening import KnownRules, Screening
+from proxy.aftermath.feedback import FeedbackIntake
+from proxy.aftermath.screens import KnownRules, ScreenMaker
 from proxy.dialects.mcp.store.graph import ENTITIES, EntityMark, marked
 from proxy.intercept.graphs import Graphs
 from proxy.intercept.operations import BULK_NONCE_LEN_MAX, Operations, Window
@@ -34,27 +34,27 @@ from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import (
     DeleteWhere,
     FindInGraph,
-    Found,
     GetHistory,
     GetMemory,
-    Got,
+    GetResult,
+    GraphLookupResult,
     GraphOperation,
     GraphResult,
-    GraphShown,
-    History,
+    HistoryResult,
     Identify,
-    Identity,
-    InGraph,
-    Listed,
+    IdentityResult,
     ListEntities,
     ListMemories,
+    ListResult,
     Operation,
     Proposal,
     ReadGraph,
     Result,
     Search,
+    SearchResult,
+    ShownGraph,
     Write,
-    Written,
+    WriteResult,
     memories_of,
     without_store_numbers,
 )
@@ -114,7 +114,7 @@ class Conversation:
             for text in texts
         )
         written = await self.ask(Write(proposals=proposals))
-        assert isinstance(written, Written)
+        assert isinstance(written, WriteResult)
         return [item.memory_id for item in written.items if item.memory_id is not None]
 
 
@@ -131,14 +131,14 @@ def talking(root: Path, embedder: str = "static") -> Generator[Conversation]:
             recalls=recalls,
             graphs=Graphs(live.store.reader),
             window=Window(live.budgets, lambda: live.store.ruleset, live.surroundings.now_ms),
-            feedback=TakingFeedback(
+            feedback=FeedbackIntake(
                 failures=live.store.failures,
                 reader=live.store.reader,
                 recalls=live.store.recalls,
                 cases=NoCases(),
                 surroundings=live.surroundings,
             ),
-            screen=Screening(KnownRules(live.store.reader.anchors)).screen,
+            screen=ScreenMaker(KnownRules(live.store.reader.anchors)).screen,
         )
         yield Conversation(live, session, recalls)
 
@@ -148,16 +148,16 @@ async def test_each_read_answers_and_tells_how_many_records_left(tmp_path: Path)
         first, _ = await talk.tell("Tea is at four.", "The train is late.")
         told = len(talk.live.events)
         found = await talk.ask(Search(query="Tea is at four.", limit=1))
-        assert isinstance(found, Found)
+        assert isinstance(found, SearchResult)
         assert [hit.memory.memory_id for hit in found.hits] == [first]
         listed = await talk.ask(ListMemories())
-        assert isinstance(listed, Listed)
+        assert isinstance(listed, ListResult)
         assert listed.total == 2
         got = await talk.ask(GetMemory(memory_id=first))
-        assert isinstance(got, Got)
+        assert isinstance(got, GetResult)
         assert got.memory is not None
         history = await talk.ask(GetHistory(memory_id=first))
-        assert isinstance(history, History)
+        assert isinstance(history, HistoryResult)
         assert [(one.version, one.leaf_index) for one in history.entries] == [(0, -1)]
         await talk.ask(ListEntities())
         reads = [event for event in talk.live.events[told:] if isinstance(event, ReadServed)]
@@ -183,9 +183,9 @@ async def test_each_read_is_heard_before_it_is_served_and_nothing_else_is(tmp_pa
         )
         answers = [await talk.ask(read) for read in reads]
         # A read is heard of before its answer has the id that the ledger gave it.
-        assert isinstance(answers[0], Found)
+        assert isinstance(answers[0], SearchResult)
         assert answers[0].recall_id == RECALL_ID
-        answers[0] = Found(hits=answers[0].hits)
+        answers[0] = SearchResult(hits=answers[0].hits)
         with pytest.raises(MalformedRequest):
             await talk.ask(Search())
         await talk.ask(Identify())
@@ -202,10 +202,10 @@ async def test_another_tenant_reads_and_deletes_nothing(tmp_path: Path) -> None:
         got = await talk.ask(GetMemory(memory_id=first), STRANGER)
         found = await talk.ask(Search(query="Tea is at four."), STRANGER)
         gone = await talk.ask(DeleteWhere(where=EVERYTHING), STRANGER)
-        assert got == Got(memory=None)
-        assert found == Found(hits=(), recall_id=RECALL_ID)
-        assert gone == Written(items=())
-        assert await talk.ask(GetMemory(memory_id=first)) != Got(memory=None), "control"
+        assert got == GetResult(memory=None)
+        assert found == SearchResult(hits=(), recall_id=RECALL_ID)
+        assert gone == WriteResult(items=())
+        assert await talk.ask(GetMemory(memory_id=first)) != GetResult(memory=None), "control"
 
 
 async def test_a_bulk_delete_is_one_verdict_per_memory_and_can_be_repeated(tmp_path: Path) -> None:
@@ -213,10 +213,10 @@ async def test_a_bulk_delete_is_one_verdict_per_memory_and_can_be_repeated(tmp_p
         ids = await talk.tell("Tea is at four.", "The train is late.")
         bulk = DeleteWhere(where=EVERYTHING, nonce="n" * BULK_NONCE_LEN_MAX)
         gone = await talk.ask(bulk)
-        assert isinstance(gone, Written)
+        assert isinstance(gone, WriteResult)
         assert {item.memory_id for item in gone.items} == set(ids)
         assert {item.decision for item in gone.items} == {"admit"}
-        assert await talk.ask(bulk) == Written(items=())
+        assert await talk.ask(bulk) == WriteResult(items=())
         too_long = DeleteWhere(where=EVERYTHING, nonce="n" * (BULK_NONCE_LEN_MAX + 1))
         with pytest.raises(MalformedRequest, match="nonce"):
             await talk.ask(too_long)
@@ -226,7 +226,7 @@ async def test_who_asks_learns_the_incarnation(tmp_path: Path) -> None:
     with talking(tmp_path) as talk:
         await talk.tell("Tea is at four.")
         identity = await talk.ask(Identify())
-        assert isinstance(identity, Identity)
+        assert isinstance(identity, IdentityResult)
         status = talk.live.store.reader.status()
         assert identity.principal == AGENT
         assert identity.incarnation == status.incarnation
@@ -238,13 +238,13 @@ async def test_only_an_operator_is_told_where_a_change_stands_in_the_store(tmp_p
         await talk.tell("Tea is at four.")
         write = Write(proposals=(Proposal(change=ChangeKind.CREATE, text="Tea is at five."),))
         told = await talk.ask(write)
-        assert isinstance(told, Written)
+        assert isinstance(told, WriteResult)
         [item] = told.items
         assert item.memory is not None
         assert (item.version, item.leaf_index, item.memory.version) == (0, 0, 0)
         purge = Proposal(change=ChangeKind.PURGE, memory_id=item.memory_id)
         purged = await talk.ask(Write(proposals=(purge,)), operator)
-        assert isinstance(purged, Written)
+        assert isinstance(purged, WriteResult)
         status = talk.live.store.reader.status()
         at = [(one.version, one.leaf_index) for one in purged.items]
         assert at == [(3, status.leaf_count - 1)], "control"
@@ -257,7 +257,7 @@ async def test_a_search_needs_what_the_store_can_search_by(tmp_path: Path) -> No
         with pytest.raises(MalformedRequest, match="vector"):
             await talk.ask(Search(query="tea"))
         found = await talk.ask(Search(vector=struct.pack("<2f", 3.0, 4.0)))
-        assert found == Found(hits=(), recall_id=RECALL_ID)
+        assert found == SearchResult(hits=(), recall_id=RECALL_ID)
 
 
 async def test_what_a_client_files_under_its_own_key_is_one_memory_of_its_tenant(
@@ -268,24 +268,24 @@ async def test_what_a_client_files_under_its_own_key_is_one_memory_of_its_tenant
 
     with talking(tmp_path) as talk:
         both = await talk.ask(Write(proposals=(put("Tea is at four."), put("Tea is at five."))))
-        assert isinstance(both, Written)
+        assert isinstance(both, WriteResult)
         ids = {item.memory_id for item in both.items}
         assert len(ids) == 1
         got = await talk.ask(GetMemory(own_key="k"))
-        assert isinstance(got, Got)
+        assert isinstance(got, GetResult)
         assert got.memory is not None
         assert (got.memory.text, {got.memory.memory_id}) == ("Tea is at five.", ids)
         listed = await talk.ask(ListMemories())
-        assert listed == Listed(total=1, memories=(got.memory,))
-        assert await talk.ask(GetMemory(own_key="k"), STRANGER) == Got(memory=None)
-        assert await talk.ask(GetMemory(own_key="other")) == Got(memory=None)
-        assert await talk.ask(GetMemory()) == Got(memory=None)
+        assert listed == ListResult(total=1, memories=(got.memory,))
+        assert await talk.ask(GetMemory(own_key="k"), STRANGER) == GetResult(memory=None)
+        assert await talk.ask(GetMemory(own_key="other")) == GetResult(memory=None)
+        assert await talk.ask(GetMemory()) == GetResult(memory=None)
         gone = Write(proposals=(Proposal(change=ChangeKind.DELETE, own_key="k"),))
         for decision in ("admit", "missing"):
             told = await talk.ask(gone)
-            assert isinstance(told, Written)
+            assert isinstance(told, WriteResult)
             assert [item.decision for item in told.items] == [decision]
-        assert await talk.ask(GetMemory(own_key="k")) == Got(memory=None)
+        assert await talk.ask(GetMemory(own_key="k")) == GetResult(memory=None)
 
 
 async def test_a_memory_with_a_time_to_live_ends_by_itself(tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ async def test_a_memory_with_a_time_to_live_ends_by_itself(tmp_path: Path) -> No
         put = Proposal(change=ChangeKind.CREATE, text="Tea is at four.", own_key="k", ttl_ms=90_000)
         await talk.ask(Write(proposals=(put,)))
         got = await talk.ask(GetMemory(own_key="k"))
-        assert isinstance(got, Got)
+        assert isinstance(got, GetResult)
         assert got.memory is not None
         assert got.memory.expires_at is not None
         ends = datetime.fromisoformat(got.memory.expires_at).timestamp() * 1_000
@@ -315,12 +315,12 @@ async def test_a_graph_has_nothing_below_the_floor_and_a_call_finds_nothing_ther
     floored = msgspec.structs.replace(AGENT, reads=Reads.USER_INPUT)
     with talking(tmp_path) as talk:
         hers = await talk.ask(Write(proposals=(_entity("Ada"),)), person)
-        assert isinstance(hers, Written)
+        assert isinstance(hers, WriteResult)
         await talk.ask(Write(proposals=(_entity("Bank"),)))
 
         async def names(principal: Principal, asked: GraphOperation) -> list[str]:
             found = await talk.graph(asked, principal)
-            assert isinstance(found, GraphShown | InGraph)
+            assert isinstance(found, ShownGraph | GraphLookupResult)
             return [one.name for one in found.entities]
 
         for asked in (ReadGraph(), FindInGraph(names=("Ada", "Bank")), ReadGraph(query="a")):
@@ -345,11 +345,11 @@ async def test_a_change_without_a_text_is_not_answered_with_what_is_below(tmp_pa
         found: list[tuple[object, ...]] = []
         for one in (change, never):
             written = await talk.ask(Write(proposals=(one,)), floored)
-            assert isinstance(written, Written)
+            assert isinstance(written, WriteResult)
             (item,) = written.items
             found.append((item.decision, item.reason, item.memory_id, item.memory))
         assert found[0] == found[1]
         assert found[0][0] == "missing"
         written = await talk.ask(Write(proposals=(msgspec.structs.replace(change, nonce="n-3"),)))
-        assert isinstance(written, Written)
+        assert isinstance(written, WriteResult)
         assert written.items[0].memory is not None, "control"

@@ -12,8 +12,8 @@ import pytest
 
 from policy.labels.containment import Prints, prints_of
 from policy.model import Principal, PrincipalId, Tenant
-from proxy.ledger.core import Entered
-from proxy.ledger.records import Began, Entry, decode
+from proxy.ledger.core import RequestFindings
+from proxy.ledger.records import SegmentRecord, SessionRecord, decode
 from proxy.ledger.sessions import Sessions
 from proxy.seams.guard import Segment
 from proxy.seams.pace import LARGE, SLICE_S, Pace
@@ -62,9 +62,9 @@ class Log:
     def entries(self) -> list[int]:
         """How many entries of turns each batch has."""
         return [
-            sum(isinstance(decode(one), Entry) for one in batch)
+            sum(isinstance(decode(one), SegmentRecord) for one in batch)
             for batch in self.batches
-            if any(isinstance(decode(one), Entry | Began) for one in batch)
+            if any(isinstance(decode(one), SegmentRecord | SessionRecord) for one in batch)
         ]
 
 
@@ -83,7 +83,7 @@ def ledger_of(pace: Pace, log: Log | None = None) -> Ledger:
     return ledger
 
 
-async def with_page(ledger: Ledger, by: Principal = ADA) -> Entered:
+async def with_page(ledger: Ledger, by: Principal = ADA) -> RequestFindings:
     """A request whose tool result is long enters."""
     begun = await ledger.ask(user("Look."), by=by)
     await ledger.answer(begun, reply("", call("c1", "fetch", url="x")), by)

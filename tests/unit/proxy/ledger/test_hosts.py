@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.ledger.reading import HOSTS_MAX, hosts_in
+from proxy.ledger.turn_reader import HOSTS_MAX, hosts_in
 
 
 @pytest.mark.parametrize(

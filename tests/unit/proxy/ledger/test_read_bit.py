@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from proxy.dialects.model.openai import chat
-from proxy.dialects.model.transcript import ModelCall, ModelReply, Said, Voice
+from proxy.dialects.model.transcript import ContextText, ModelCall, ModelReply, Voice
 from proxy.dialects.strict_json.tolerant import Json
-from proxy.ledger.core import Entered
+from proxy.ledger.core import RequestFindings
 from proxy.ledger.records import encode
 from proxy.ledger.state import READ_ORIGINS_MAX
 from proxy.seams.guard import Join, Segment
@@ -40,7 +40,7 @@ SHOT: Json = {
 
 async def used(
     ledger: Ledger, made: ModelCall, answer: str, recalls: tuple[str, ...] = ()
-) -> Entered:
+) -> RequestFindings:
     """A session whose model made one call, after the request that brings the call's result."""
     first = await ledger.ask(user(ASKED))
     await ledger.answer(first, reply("", made), recalls=recalls)
@@ -134,7 +134,7 @@ async def test_a_block_that_no_api_places_sets_it() -> None:
 async def test_a_tool_that_the_provider_ran_sets_it() -> None:
     ledger = Ledger()
     first = await ledger.ask(user(ASKED))
-    heard = Said(where=("content", 0), text=PAGE, voice=Voice.TOOL, call_id="srv1")
+    heard = ContextText(where=("content", 0), text=PAGE, voice=Voice.TOOL, call_id="srv1")
     await ledger.answer(first, ModelReply(reply_id=None, said=("Done.",), calls=(), heard=(heard,)))
     assert ledger.has_read(first)
 

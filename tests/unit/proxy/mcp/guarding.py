@@ -14,7 +14,7 @@ from proxy.seams.guard import (
     Forwarded,
     GuardedCall,
     Item,
-    Judged,
+    ItemVerdict,
     PinnedTool,
     PinState,
     Segment,
@@ -33,10 +33,10 @@ class MemoryGuard:
         self.settled: list[tuple[CandidateId, Forwarded]] = []
         self.segments: list[Segment] = []
         self.held: dict[CandidateId, Item] = {}
-        self.decisions: dict[CandidateId, Judged] = {}
+        self.decisions: dict[CandidateId, ItemVerdict] = {}
         self.withheld: set[str] = set()
         self.relayed: dict[str, str] = {}
-        self.ahead: dict[str, tuple[str, tuple[Judged, ...]]] = {}
+        self.ahead: dict[str, tuple[str, tuple[ItemVerdict, ...]]] = {}
         self.waiting: list[Unsettled] = []
         self.pins: tuple[PinnedTool, ...] | None = None
         self.approved = True
@@ -49,21 +49,21 @@ class MemoryGuard:
         self.may_judge.set()
         self.judging = asyncio.Event()
 
-    async def judge(self, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
+    async def judge(self, principal: Principal, call: GuardedCall) -> tuple[ItemVerdict, ...]:
         self._check()
         self.judged.append(call)
         self.judging.set()
         await self.may_judge.wait()
         return tuple(self._verdict(item) for item in call.items)
 
-    async def judge_ahead(self, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
+    async def judge_ahead(self, principal: Principal, call: GuardedCall) -> tuple[ItemVerdict, ...]:
         return await self.judge(principal, call)
 
     def server_of(self, principal: Principal, host_name: str) -> str | None:
         return self.relayed.get(host_name)
 
     async def hand_over(
-        self, principal: Principal, call_id: str, call: GuardedCall, judged: tuple[Judged, ...]
+        self, principal: Principal, call_id: str, call: GuardedCall, judged: tuple[ItemVerdict, ...]
     ) -> None:
         self.ahead[call_id] = call.server, judged
 
@@ -121,7 +121,7 @@ class MemoryGuard:
         given, self.waiting = tuple(self.waiting), []
         return given
 
-    async def decided(self, principal: Principal, candidate_id: CandidateId) -> Judged:
+    async def decided(self, principal: Principal, candidate_id: CandidateId) -> ItemVerdict:
         self._check()
         return self.decisions[candidate_id]
 
@@ -129,11 +129,11 @@ class MemoryGuard:
         if self.broken or broken:
             raise StoreUnavailable("the disk is gone")
 
-    def _verdict(self, item: Item) -> Judged:
+    def _verdict(self, item: Item) -> ItemVerdict:
         candidate_id = CandidateId(f"{len(self.states) + len(self.held) + 1:032x}")
         words = " ".join((*item.pieces, item.key))
         if EVIL in words:
-            return Judged(
+            return ItemVerdict(
                 decision="reject",
                 candidate_id=candidate_id,
                 memory_class=item.memory_class,
@@ -143,7 +143,7 @@ class MemoryGuard:
             )
         if ASK in words:
             self.held[candidate_id] = item
-            judged = Judged(
+            judged = ItemVerdict(
                 decision="hold",
                 candidate_id=candidate_id,
                 memory_class=item.memory_class,
@@ -155,7 +155,7 @@ class MemoryGuard:
             self.decisions[candidate_id] = judged
             return judged
         self.states[candidate_id] = None
-        return Judged(
+        return ItemVerdict(
             decision="admit",
             candidate_id=candidate_id,
             memory_class=item.memory_class,
@@ -165,7 +165,7 @@ class MemoryGuard:
     def deny(self) -> None:
         """A person said no to everything held."""
         for candidate_id, item in self.held.items():
-            self.decisions[candidate_id] = Judged(
+            self.decisions[candidate_id] = ItemVerdict(
                 decision="reject",
                 candidate_id=candidate_id,
                 memory_class=item.memory_class,
@@ -178,7 +178,7 @@ class MemoryGuard:
         """A person said yes to a held item."""
         item = self.held.pop(candidate_id)
         self.states[candidate_id] = None
-        self.decisions[candidate_id] = Judged(
+        self.decisions[candidate_id] = ItemVerdict(
             decision="admit",
             candidate_id=candidate_id,
             memory_class=item.memory_class,

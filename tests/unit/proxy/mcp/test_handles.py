@@ -12,7 +12,7 @@ import pytest
 from policy.model import PrincipalId
 from proxy.mcp import server
 from proxy.mcp.relay import Server
-from proxy.mcp.server import Handles
+from proxy.mcp.server import StringHandles
 from proxy.settings.tool_maps import shipped_map
 from tests.unit.proxy.mcp.guarding import MemoryGuard
 from tests.unit.proxy.mcp.wire import call, line, relayed, request, result
@@ -31,7 +31,7 @@ def numbers() -> Callable[[int], str]:
 
 
 def test_a_string_has_one_handle_and_no_other_principal_has_it() -> None:
-    given, random_hex = Handles(), numbers()
+    given, random_hex = StringHandles(), numbers()
     handle = given.give(ANN, "x", random_hex)
     assert given.give(ANN, "x", random_hex) == handle
     assert given.give(BEN, "x", random_hex) != handle
@@ -42,7 +42,7 @@ def test_a_string_has_one_handle_and_no_other_principal_has_it() -> None:
 def test_handles_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "HANDLES_MAX", 2)
     monkeypatch.setattr(server, "CHARS_MAX", 100)
-    given, random_hex = Handles(), numbers()
+    given, random_hex = StringHandles(), numbers()
     first, second, third = (given.give(ANN, text, random_hex) for text in ("a", "b", "c"))
     assert [given.find(ANN, one) for one in (first, second, third)] == [None, "b", "c"]
     long = given.give(ANN, "d" * 200, random_hex)

@@ -7,7 +7,7 @@ import pytest
 from policy.model import Tenant
 from proxy.dialects.mcp.message import parse
 from proxy.mcp.answers import call_of, method_of, tool_of
-from proxy.mcp.pending import Pending
+from proxy.mcp.pending_requests import PendingRequest
 from proxy.mcp.relay import Server
 from proxy.seams.guard import PinnedTool
 from tests.unit.proxy.mcp.wire import call, line, request
@@ -33,7 +33,7 @@ def test_only_the_protocol_s_own_methods_have_names(method: str | None, name: st
 
 def test_a_tool_is_named_where_its_server_lists_it_for_this_tenant() -> None:
     server = Server("web", context=True)
-    called = Pending(parse(line(call(1, "search"))), None)
+    called = PendingRequest(parse(line(call(1, "search"))), None)
     called.tool = "search"
     assert tool_of(called, server, TENANT) == "other"
     server.listed(TENANT, (PinnedTool(name="search", digest="0" * 64),))
@@ -42,5 +42,5 @@ def test_a_tool_is_named_where_its_server_lists_it_for_this_tenant() -> None:
 
 
 def test_what_is_no_tool_call_is_called_by_its_method() -> None:
-    asked = Pending(parse(line(request(1, "prompts/get", name="Zebra"))), None)
+    asked = PendingRequest(parse(line(request(1, "prompts/get", name="Zebra"))), None)
     assert tool_of(asked, Server("web"), TENANT) == "prompts/get"

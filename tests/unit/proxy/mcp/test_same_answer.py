@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from proxy.dialects.mcp import results
-from proxy.dialects.mcp.maps import Shown
+from proxy.dialects.mcp.maps import AnswerShape
 from proxy.dialects.strict_json.strict import JsonValue
 from tests.unit.proxy.mcp.graph import connected
 from tests.unit.proxy.mcp.wire import call
@@ -24,7 +24,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     made: list[object] = []
 
     def counted(
-        result: JsonValue, shown: Shown = results.PLAIN
+        result: JsonValue, shown: AnswerShape = results.PLAIN
     ) -> Generator[tuple[str, ...], tuple[bool, ...], JsonValue]:
         made.append(result)
         return results.filtering(result, shown)

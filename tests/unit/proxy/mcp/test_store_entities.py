@@ -15,7 +15,7 @@ from proxy.intercept import graphs as keeping
 from proxy.intercept.graphs import Graphs
 from proxy.intercept.operations import SHOWN_PER_UNIT, Window
 from proxy.seams.faults import MalformedRequest, RateLimited
-from proxy.seams.operation import FindInGraph, Proposal, ReadGraph, Write, Written
+from proxy.seams.operation import FindInGraph, Proposal, ReadGraph, Write, WriteResult
 from storage.features.registered import PutAnchor
 from storage.values import Anchor
 from tests.unit.proxy.intercept.test_operations import Conversation, talking
@@ -39,7 +39,7 @@ async def delete(
 ) -> tuple[str, ...]:
     proposal = Proposal(change=ChangeKind.DELETE, memory_id=memory_id)
     written = await talk.ask(Write(proposals=(proposal,)), principal)
-    assert isinstance(written, Written)
+    assert isinstance(written, WriteResult)
     return tuple(item.decision for item in written.items)
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from policy.model import Principal, PrincipalId, Tenant
 from proxy.dialects.mcp.message import Message
 from proxy.mcp.relay import Relay, RelayLimits, Server, Side
+from proxy.seams.environment import Environment, RandomPool
 from proxy.seams.guard import Guard
-from proxy.seams.surroundings import RandomPool, Surroundings
 
 AGENT = Principal(principal_id=PrincipalId("uid:1000"), tenant=Tenant("default"))
 
@@ -100,7 +100,7 @@ async def relayed(
     limits: RelayLimits | None = None,
 ) -> AsyncGenerator[Ends]:
     ends = Ends()
-    surroundings = Surroundings(
+    surroundings = Environment(
         clock_ns=lambda: 1_700_000_000_000_000_000,
         random_hex=RandomPool(),
         record=lambda _event: None,

@@ -17,9 +17,9 @@ from proxy.dialects.model.tools import tools_of
 from proxy.dialects.model.transcript import ModelCall
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.ledger.unmapped_tools import UnmappedTools
-from proxy.model.calls_judged import Veto
-from proxy.model.judge_calls import Vetoing
-from proxy.model.memory_seam import Asked, Prepared, UnsafeUncoupled
+from proxy.model.call_judge import CallJudge
+from proxy.model.judging_coupling import JudgingCoupling
+from proxy.model.memory_seam import PreparedRequest, PrincipalRequest, UnsafeUncoupled
 from proxy.seams.observations import observation_of_call
 from proxy.settings.tool_maps import maps_of_models
 from telemetry.propagation import format_traceparent
@@ -41,12 +41,12 @@ def seen(tmp_path: Path) -> Iterator[Guarded]:
         assert parts.store.reader.check().problems == ()
 
 
-def _veto(seen: Guarded) -> Veto:
-    return Veto(seen.guard)
+def _veto(seen: Guarded) -> CallJudge:
+    return CallJudge(seen.guard)
 
 
 async def _one(
-    veto: Veto, one: ModelCall, *tools: Json, principal: Principal = AGENT
+    veto: CallJudge, one: ModelCall, *tools: Json, principal: Principal = AGENT
 ) -> str | None:
     catalogue = OfferedTools(tools_of(offering(*(tools or (FILES, HERMES)))), MAPS)
     (text,) = await veto.judge(principal, catalogue, (one,))
@@ -214,7 +214,7 @@ async def test_a_removal_that_carries_operations_is_none(seen: Guarded) -> None:
     assert (text or "").startswith(observation_of_call(Reason.CALL_MALFORMED))
 
 
-async def _held(seen: Guarded, veto: Veto) -> ModelCall:
+async def _held(seen: Guarded, veto: CallJudge) -> ModelCall:
     """A change of what nobody has seen waits for a person."""
     one = call("notebook", command="delete", path="/memories/old.md")
     assert (await _one(veto, one) or "").startswith("Not deleted yet")
@@ -265,8 +265,10 @@ async def test_without_a_catalogue_what_reads_as_a_memory_write_is_judged(seen: 
 
 async def test_the_results_of_a_request_count_before_it_goes_on(seen: Guarded) -> None:
     veto, one = _veto(seen), create(GOOD)
-    coupling = Vetoing(UnsafeUncoupled(), veto, UnmappedTools(), set())
-    asked = Asked(principal=AGENT, api=ANTHROPIC, body=offering(FILES), trace=TRACE, maps=MAPS)
+    coupling = JudgingCoupling(UnsafeUncoupled(), veto, UnmappedTools(), set())
+    asked = PrincipalRequest(
+        principal=AGENT, api=ANTHROPIC, body=offering(FILES), trace=TRACE, maps=MAPS
+    )
     prepared = await coupling.prepare(asked)
     assert await coupling.judge(prepared, (one, create(STEERING))) != (None, None)
     assert len(_waiting(seen)) == 1
@@ -278,10 +280,10 @@ async def test_a_tool_that_speaks_of_memory_and_has_no_map_is_named_once(
     seen: Guarded, caplog: pytest.LogCaptureFixture
 ) -> None:
     unmapped = UnmappedTools()
-    coupling = Vetoing(UnsafeUncoupled(), _veto(seen), unmapped, set())
+    coupling = JudgingCoupling(UnsafeUncoupled(), _veto(seen), unmapped, set())
     tool: Json = {"name": "save_memory", "input_schema": {"properties": {"note": {}}}}
     body = offering(tool, {"name": "Bash", "input_schema": {"properties": {}}}, FILES)
-    asked = Asked(principal=AGENT, api=ANTHROPIC, body=body, trace=TRACE, maps=MAPS)
+    asked = PrincipalRequest(principal=AGENT, api=ANTHROPIC, body=body, trace=TRACE, maps=MAPS)
     prepared = await coupling.prepare(asked)
     for _ in range(2):
         assert await coupling.judge(prepared, (call("save_memory", note=STEERING),)) == (None,)
@@ -295,9 +297,11 @@ async def test_a_person_s_key_whose_model_calls_tools_is_named_once(
     seen: Guarded, caplog: pytest.LogCaptureFixture
 ) -> None:
     named = set[PrincipalId]()
-    coupling = Vetoing(UnsafeUncoupled(), _veto(seen), UnmappedTools(), named)
+    coupling = JudgingCoupling(UnsafeUncoupled(), _veto(seen), UnmappedTools(), named)
     for who in (PERSON, AGENT, PERSON):
-        asked = Asked(principal=who, api=ANTHROPIC, body=offering(FILES), trace=TRACE, maps=MAPS)
+        asked = PrincipalRequest(
+            principal=who, api=ANTHROPIC, body=offering(FILES), trace=TRACE, maps=MAPS
+        )
         prepared = await coupling.prepare(asked)
         await coupling.judge(prepared, ())
         assert named == ({PERSON.principal_id} if len(caplog.records) else set()), "no call"
@@ -310,15 +314,17 @@ class _Refusing(UnsafeUncoupled):
     """Something else refuses every call."""
 
     async def judge(
-        self, prepared: Prepared, calls: tuple[ModelCall, ...]
+        self, prepared: PreparedRequest, calls: tuple[ModelCall, ...]
     ) -> tuple[str | None, ...]:
         del prepared
         return ("Withheld.",) * len(calls)
 
 
 async def test_what_is_admitted_here_and_refused_elsewhere_is_no_intent(seen: Guarded) -> None:
-    coupling = Vetoing(_Refusing(), _veto(seen), UnmappedTools(), set())
-    asked = Asked(principal=AGENT, api=ANTHROPIC, body=offering(FILES), trace=TRACE, maps=MAPS)
+    coupling = JudgingCoupling(_Refusing(), _veto(seen), UnmappedTools(), set())
+    asked = PrincipalRequest(
+        principal=AGENT, api=ANTHROPIC, body=offering(FILES), trace=TRACE, maps=MAPS
+    )
     prepared = await coupling.prepare(asked)
     texts = await coupling.judge(prepared, (create(GOOD), create(STEERING), call("Bash", a="b")))
     assert texts[0] == "Withheld."
@@ -375,7 +381,7 @@ async def test_a_server_that_a_relay_serves_is_judged_here_under_the_relay_s_nam
 async def test_the_guard_is_told_which_call_it_is() -> None:
     guard = MemoryGuard()
     one = create(GOOD)
-    assert await _one(Veto(guard), one) is None
+    assert await _one(CallJudge(guard), one) is None
     (judged,) = guard.judged
     assert (judged.server, judged.tool) == (FILES_AT, "memory")
     assert judged.join.tool_use_id == one.call_id
@@ -385,13 +391,13 @@ async def test_the_guard_is_told_which_call_it_is() -> None:
 async def test_a_gate_that_cannot_answer_is_a_refusal() -> None:
     guard = MemoryGuard()
     guard.broken = True
-    veto = Veto(guard)
+    veto = CallJudge(guard)
     assert await _one(veto, create(GOOD)) == observation_of_call(Reason.GATE_UNAVAILABLE)
 
 
 async def test_a_result_that_cannot_be_recorded_is_told_again() -> None:
     guard = MemoryGuard()
-    veto, one = Veto(guard), create(GOOD)
+    veto, one = CallJudge(guard), create(GOOD)
     assert await _one(veto, one) is None
     guard.settle_broken = True
     await veto.results(AGENT, result(one))
@@ -404,8 +410,10 @@ async def test_a_result_that_cannot_be_recorded_is_told_again() -> None:
 
 async def test_a_verdict_is_a_child_of_the_model_request_that_asked_for_the_write() -> None:
     guard = MemoryGuard()
-    coupling = Vetoing(UnsafeUncoupled(), Veto(guard), UnmappedTools(), set())
-    asked = Asked(principal=AGENT, api=ANTHROPIC, body=offering(FILES), trace=TRACE, maps=MAPS)
+    coupling = JudgingCoupling(UnsafeUncoupled(), CallJudge(guard), UnmappedTools(), set())
+    asked = PrincipalRequest(
+        principal=AGENT, api=ANTHROPIC, body=offering(FILES), trace=TRACE, maps=MAPS
+    )
     await coupling.judge(await coupling.prepare(asked), (create(GOOD),))
     (judged,) = guard.judged
     assert judged.traceparent == format_traceparent(TRACE)
@@ -414,7 +422,7 @@ async def test_a_verdict_is_a_child_of_the_model_request_that_asked_for_the_writ
 async def test_what_waited_in_vain_is_judged_anew(
     seen: Guarded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storage.write.waiting.HELD_PER_PRINCIPAL_MAX", 1)
+    monkeypatch.setattr("storage.write.held_queue.HELD_PER_PRINCIPAL_MAX", 1)
     veto = _veto(seen)
     first = await _held(seen, veto)
     another = call("notebook", command="delete", path="/memories/older.md")

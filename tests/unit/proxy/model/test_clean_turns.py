@@ -14,13 +14,13 @@ from policy.withheld.words import RUN, words_of
 from proxy.dialects.model.api import ANTHROPIC, APIS, RESPONSES, ModelApi
 from proxy.dialects.model.transcript import ModelRequest
 from proxy.dialects.strict_json.tolerant import Json
-from proxy.ledger.core import Entered
+from proxy.ledger.core import RequestFindings
 from proxy.model.above_floor import AboveFloor
-from proxy.model.memory_seam import Asked, Prepared, UnsafeUncoupled
-from proxy.model.recurring import Recurring
-from proxy.model.replaying import ModelReplays
+from proxy.model.ledger_coupling import LedgerCoupling
+from proxy.model.memory_seam import PreparedRequest, PrincipalRequest, UnsafeUncoupled
+from proxy.model.model_replays import ModelReplays
+from proxy.model.reading_cache import ReadingCache
 from proxy.model.reply_notes import ReplyNotes
-from proxy.model.with_ledger import Coupled
 from proxy.settings.after import ReplaySettings
 from tests.unit.proxy.withheld import POISON, Rig, rig
 from tests.unit.storage.opening import AGENT
@@ -31,9 +31,9 @@ class _Ledger:
 
     async def entered(
         self, principal: Principal, request: ModelRequest, *, reads_foreign: bool
-    ) -> Entered:
+    ) -> RequestFindings:
         del principal, request, reads_foreign
-        return Entered(session="s")
+        return RequestFindings(session="s")
 
 
 class _Front:
@@ -41,11 +41,11 @@ class _Front:
 
     def __init__(self, one: Rig, api: ModelApi) -> None:
         self._api = api
-        self._recurring = Recurring()
+        self._recurring = ReadingCache()
         sessions: Any = _Ledger()
         store = one.live.store
         replies = ReplyNotes(store.recalls, lambda: 0)
-        self._coupled = Coupled(
+        self._coupled = LedgerCoupling(
             UnsafeUncoupled(),
             sessions,
             one.withholding,
@@ -58,10 +58,10 @@ class _Front:
     async def ask(self, *messages: Json) -> str:
         return json.dumps((await self.prepared(*messages)).body)
 
-    async def prepared(self, *messages: Json) -> Prepared:
+    async def prepared(self, *messages: Json) -> PreparedRequest:
         body: dict[str, Json] = {self._api.turns: [*messages], "model": "m"}
         read = self._recurring.body(AGENT.principal_id, json.dumps(body).encode())
-        asked: Any = Asked(
+        asked: Any = PrincipalRequest(
             principal=AGENT,
             api=self._api,
             body=read,

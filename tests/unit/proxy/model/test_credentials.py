@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from policy.model import PrincipalId
-from proxy.model.credentials import Admitted, admit
+from proxy.model.credentials import AdmittedPrincipal, admit
 from proxy.seams.faults import MalformedRequest, Unauthenticated
 from proxy.seams.operation import HttpRequest
 from proxy.settings.principals import Binding
@@ -45,7 +45,7 @@ def asked(
     peer: Peer = TCP,
     query: tuple[tuple[str, str], ...] = (),
     path: str = "/openai/v1/responses",
-) -> Admitted:
+) -> AdmittedPrincipal:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     authenticator = Authenticator(_keys, (Binding(principal=SOCKET, uid=7),), lambda: 1_000)
     head = HttpRequest(method="POST", path=path, query=query, headers=named)

@@ -12,7 +12,7 @@ import pytest
 from policy.model import Channel, Principal
 from policy.query import EVERYTHING
 from proxy.dialects.strict_json.tolerant import Json
-from proxy.model.extraction import Extraction, Replied
+from proxy.model.extraction import BackendReply, Extraction
 from proxy.seams.guard import GuardAhead
 from proxy.settings.tool_maps import load_map
 from tests.evaluate.unsafe import unsafe_gate_without
@@ -29,8 +29,8 @@ def seen(tmp_path: Path) -> Iterator[Guarded]:
         assert parts.store.reader.check().problems == ()
 
 
-def _replied(name: str, principal: Principal = AGENT) -> Replied:
-    return Replied(principal=principal, api="chat", call_id="x1", tool_map=load_map(name))
+def _replied(name: str, principal: Principal = AGENT) -> BackendReply:
+    return BackendReply(principal=principal, api="chat", call_id="x1", tool_map=load_map(name))
 
 
 async def _text(

@@ -13,11 +13,11 @@ import pytest
 from policy.model import Channel, Principal
 from proxy.dialects.model.api import ANTHROPIC
 from proxy.dialects.model.memory_tools import OfferedTools
-from proxy.dialects.model.tools import Declared
+from proxy.dialects.model.tools import DeclaredTool
 from proxy.dialects.model.transcript import ModelCall
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.model.files_judged import ConversationFiles
-from proxy.model.memory_seam import Asked, Prepared
+from proxy.model.memory_seam import PreparedRequest, PrincipalRequest
 from proxy.settings.tool_maps import maps_of_models
 from tests.unit.proxy.editing import PAGE, Desk, desk
 from tests.unit.proxy.guarded import AGENT, BY
@@ -74,7 +74,7 @@ class Editor:
     async def tries(self, *calls: ModelCall) -> list[str | None]:
         """What the agent gets in the place of each call; None: the call."""
         prepared = await self._replied(*calls)
-        declared = tuple(Declared(name=call.name) for call in calls)
+        declared = tuple(DeclaredTool(name=call.name) for call in calls)
         catalogue = OfferedTools(declared, self._maps)
         files = ConversationFiles(prepared, catalogue)
         texts = await self._at.veto.judge(self._by, catalogue, calls, None, files)
@@ -86,7 +86,7 @@ class Editor:
     async def files(self, *calls: ModelCall) -> ConversationFiles:
         """The files that the conversation has shown, for judging these calls of one reply."""
         prepared = await self._replied(*calls)
-        declared = tuple(Declared(name=call.name) for call in calls)
+        declared = tuple(DeclaredTool(name=call.name) for call in calls)
         return ConversationFiles(prepared, OfferedTools(declared, self._maps))
 
     async def lines(self, text: str, path: str = NOTES) -> tuple[str, ...]:
@@ -104,8 +104,8 @@ class Editor:
     async def writes(self, text: str, path: str = FILE) -> str | None:
         return (await self.tries(self.call("Write", file_path=path, content=text)))[0]
 
-    async def _replied(self, *calls: ModelCall) -> Prepared:
-        asked = Asked(
+    async def _replied(self, *calls: ModelCall) -> PreparedRequest:
+        asked = PrincipalRequest(
             principal=self._by,
             api=ANTHROPIC,
             body={"messages": self.messages},
@@ -116,7 +116,7 @@ class Editor:
         entered = await self._at.sessions.entered(self._by, request)
         await self._at.sessions.replied(self._by, entered.session, reply("", *calls))
         body: dict[str, Json] = {"messages": _without(self.messages, self.withheld)}
-        return Prepared(asked=asked, request=request, body=body, session=entered.session)
+        return PreparedRequest(asked=asked, request=request, body=body, session=entered.session)
 
 
 def _without(value: Json, text: str) -> Json:

@@ -13,8 +13,8 @@ from proxy.dialects.model.api import ANTHROPIC, CHAT, RESPONSES
 from proxy.dialects.model.memory_tools import Maps
 from proxy.dialects.model.transcript import ModelReply
 from proxy.dialects.strict_json.tolerant import Json
-from proxy.model.healing import ROUNDS_MAX, HealedReply
-from proxy.model.memory_seam import Asked, Prepared
+from proxy.model.memory_seam import PreparedRequest, PrincipalRequest
+from proxy.model.reply_healer import ROUNDS_MAX, HealedReply
 from proxy.model.reply_notes import ReplyNotes
 from proxy.seams.cases import WrongReply
 from storage.features.recalls import InContext
@@ -57,15 +57,15 @@ def healed(judging: Judging) -> HealedReply:
     return HealedReply(cast("ReplyNotes", None), judging, lambda: None)
 
 
-def prepared(*memory_ids: str) -> Prepared:
-    asked = Asked(
+def prepared(*memory_ids: str) -> PreparedRequest:
+    asked = PrincipalRequest(
         principal=Principal(principal_id=PrincipalId("agent"), tenant=Tenant("t")),
         api=CHAT,
         body={},
         trace=TraceContext(trace_id="0" * 32, span_id="0" * 16),
         maps=Maps(maps=()),
     )
-    return Prepared(
+    return PreparedRequest(
         asked=asked,
         request=CHAT.read_request({"messages": []}),
         body={},

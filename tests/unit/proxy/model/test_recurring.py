@@ -13,7 +13,7 @@ from policy.model import PrincipalId
 from proxy.dialects.model.api import ANTHROPIC, APIS, CHAT, ModelApi, of_program
 from proxy.dialects.model.transcript import Turn
 from proxy.dialects.strict_json.tolerant import read_body
-from proxy.model.recurring import BEGINNINGS_MAX, Recurring
+from proxy.model.reading_cache import BEGINNINGS_MAX, ReadingCache
 from proxy.seams.by_identity import Past, past_of
 from proxy.seams.faults import MalformedRequest
 
@@ -40,7 +40,7 @@ def conversation(turns: int) -> dict[str, Any]:
 
 @given(st.lists(_BODIES, max_size=6))
 def test_a_body_says_what_it_says_without_memory(bodies: list[dict[str, Any]]) -> None:
-    kept = Recurring(bytes_max=64, count_max=4)
+    kept = ReadingCache(bytes_max=64, count_max=4)
     for body in bodies:
         raw = json.dumps(body).encode()
         for api in APIS:
@@ -68,7 +68,7 @@ def test_a_history_that_goes_on_forks_or_changes_says_what_it_says_without_memor
     steps: list[tuple[int, list[Any], bool]],
 ) -> None:
     """Each request keeps so many messages of the one before it, and adds others."""
-    kept = Recurring()
+    kept = ReadingCache()
     messages: list[Any] = []
     for keeps, more, compact in steps:
         messages = [*messages[:keeps], *more]
@@ -81,7 +81,7 @@ def test_a_history_that_goes_on_forks_or_changes_says_what_it_says_without_memor
 
 
 def test_of_a_history_that_goes_on_all_but_the_newest_is_one_object() -> None:
-    kept = Recurring()
+    kept = ReadingCache()
     pasts: list[Past[Turn] | None] = []
     for turns in (40, 42, 44, 46, 60):
         for whose in (ADA, GRACE):
@@ -98,7 +98,7 @@ def test_of_a_history_that_goes_on_all_but_the_newest_is_one_object() -> None:
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 def test_a_turn_that_came_before_is_the_same_object(api: ModelApi) -> None:
-    kept = Recurring()
+    kept = ReadingCache()
     before, after = (
         api.read_request(kept.body(ADA, json.dumps(conversation(turns)).encode()), kept)
         for turns in (4, 6)
@@ -110,7 +110,7 @@ def test_a_turn_that_came_before_is_the_same_object(api: ModelApi) -> None:
 
 
 def test_a_reading_under_another_rule_is_another_reading() -> None:
-    kept = Recurring()
+    kept = ReadingCache()
     body = kept.body(ADA, json.dumps(conversation(1)).encode())
     typed = CHAT.read_request(body, kept).turns[0].said[0].voice
     assert of_program(CHAT).read_request(body, kept).turns[0].said[0].voice is not typed
@@ -118,7 +118,7 @@ def test_a_reading_under_another_rule_is_another_reading() -> None:
 
 
 def test_a_tool_at_another_place_is_read_at_that_place() -> None:
-    kept = Recurring()
+    kept = ReadingCache()
     tools = [{"name": name, "description": f"Does {name}."} for name in ("fetch", "buy")]
     for order in (tools, tools[::-1]):
         for api in APIS:
@@ -127,7 +127,7 @@ def test_a_tool_at_another_place_is_read_at_that_place() -> None:
 
 
 def test_what_is_kept_has_an_end() -> None:
-    kept = Recurring(bytes_max=2_000, count_max=10)
+    kept = ReadingCache(bytes_max=2_000, count_max=10)
     for number in range(200):
         body = {"messages": [{"role": "user", "content": f"{number} {at}"} for at in range(7)]}
         kept.body(ADA, json.dumps(body).encode())
@@ -135,11 +135,11 @@ def test_what_is_kept_has_an_end() -> None:
 
 
 def test_the_beginnings_that_are_kept_have_an_end() -> None:
-    kept = Recurring(count_max=0)
+    kept = ReadingCache(count_max=0)
     for number in range(3 * BEGINNINGS_MAX):
         kept.body(PrincipalId(f"key:{number}"), json.dumps(conversation(20)).encode())
     assert kept.count <= BEGINNINGS_MAX * 16 + 44, "of each 16, and one request's parts"
-    small = Recurring(bytes_max=2_000, count_max=0)
+    small = ReadingCache(bytes_max=2_000, count_max=0)
     small.body(ADA, json.dumps(conversation(20)).encode())
     assert small.count <= 16 + 44
 
@@ -147,12 +147,12 @@ def test_the_beginnings_that_are_kept_have_an_end() -> None:
 @pytest.mark.parametrize("raw", [b"", b"[]", b'{"messages": [}', b'{"messages": ["\xff"]}', b"7"])
 def test_what_is_no_object_is_refused(raw: bytes) -> None:
     with pytest.raises(MalformedRequest):
-        Recurring().body(ADA, raw)
+        ReadingCache().body(ADA, raw)
 
 
 def test_what_only_a_lenient_reader_takes_is_taken() -> None:
     raw = b'{"messages": [{"role": "user", "content": "a\\ud800b"}], "n": 1e999}'
-    assert Recurring().body(ADA, raw) == read_body(raw)
+    assert ReadingCache().body(ADA, raw) == read_body(raw)
     assert read_body(raw)["messages"] == [{"role": "user", "content": "a\ud800b"}]
 
 
@@ -161,4 +161,4 @@ def test_what_is_nested_too_deeply_is_refused_wherever_it_stands(key: str) -> No
     deep = b"[" * 600 + b"]" * 600
     for value in (deep, b'[{"role":"user","content":' + deep + b"}]"):
         with pytest.raises(MalformedRequest, match="nested too deeply"):
-            Recurring().body(ADA, b'{"' + key.encode() + b'":' + value + b"}")
+            ReadingCache().body(ADA, b'{"' + key.encode() + b'":' + value + b"}")

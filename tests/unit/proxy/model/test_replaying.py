@@ -12,8 +12,8 @@ from policy.model import MemoryId
 from proxy.dialects.model.api import CHAT, RESPONSES
 from proxy.dialects.model.transcript import ModelRequest
 from proxy.dialects.strict_json.tolerant import Json
-from proxy.model.memory_seam import Asked, Prepared
-from proxy.model.replaying import OF_SESSION_MAX, ModelReplays, meant
+from proxy.model.memory_seam import PreparedRequest, PrincipalRequest
+from proxy.model.model_replays import OF_SESSION_MAX, ModelReplays, meant
 from proxy.settings.after import ReplaySettings
 from proxy.settings.model import ModelUpstream
 from storage.features.recalls import InContext
@@ -39,11 +39,11 @@ async def replays() -> AsyncGenerator[ModelReplays]:
     made.close()
 
 
-def prepared(text: str = "x", session: str = "s", **fields: object) -> Prepared:
+def prepared(text: str = "x", session: str = "s", **fields: object) -> PreparedRequest:
     asked: dict[str, object] = {"principal": AGENT, "api": CHAT, "upstream": "openai", "body": {}}
     context = InContext(ordinal=1, memory_id=MemoryId("m"), recall_id="", spans=())
-    return Prepared(
-        asked=Asked(trace=None, maps=None, **(asked | fields)),  # type: ignore[arg-type]
+    return PreparedRequest(
+        asked=PrincipalRequest(trace=None, maps=None, **(asked | fields)),  # type: ignore[arg-type]
         request=ModelRequest(system=(), prefix=("messages",), turns=(), catalogue=()),
         body={"messages": [{"role": "user", "content": text}]},
         session=session,
@@ -65,7 +65,7 @@ async def test_the_newest_requests_of_each_session_are_kept(replays: ModelReplay
 async def test_all_requests_together_have_no_more_than_their_bytes(
     replays: ModelReplays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.model.replaying.BYTES_MAX", 10_000)
+    monkeypatch.setattr("proxy.model.model_replays.BYTES_MAX", 10_000)
     for number in range(4):
         replays.keep(prepared("x" * 4_000), f"reply {number}")
     assert [replays.has("openai", TENANT, f"reply {at}") for at in range(4)] == [
@@ -80,7 +80,7 @@ async def test_a_request_is_gone_when_its_time_is_over(
     replays: ModelReplays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replays.keep(prepared(), "stays")
-    monkeypatch.setattr("proxy.model.replaying.KEPT_S", 0.0)
+    monkeypatch.setattr("proxy.model.model_replays.KEPT_S", 0.0)
     replays.keep(prepared(), "goes")
     assert replays.has("openai", TENANT, "goes"), "control: it was kept"
     # The loop's timers fire in the order of their times, so this one is behind the request's own.

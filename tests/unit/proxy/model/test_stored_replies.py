@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from proxy.model.memory_seam import UnsafeUncoupled
-from proxy.model.stored_replies import Fetched
+from proxy.model.stored_replies import StoredReplyEditor
 from proxy.seams.faults import UpstreamError
 
 REPLY = b'{"type": "message", "content": [{"type": "tool_use", "name": "save"}], "n": %s}'
 
 
-def fetched() -> Fetched:
+def fetched() -> StoredReplyEditor:
     nobody: Any = None
-    return Fetched(UnsafeUncoupled(), nobody, nobody)
+    return StoredReplyEditor(UnsafeUncoupled(), nobody, nobody)
 
 
 @pytest.mark.parametrize("before", [b"", b'{"a": 1}\n'])

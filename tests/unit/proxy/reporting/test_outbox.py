@@ -11,13 +11,13 @@ import pytest
 from policy.after.case_steps import CaseSignal, CaseStep
 from policy.model import Basis, CandidateId, MemoryClass, PrincipalId, SourceKind
 from policy.verdict import Reason
-from proxy.compose.telling import Tellers
+from proxy.compose.outboxes import Outboxes
 from proxy.reporting import outbox as subject
 from proxy.reporting.incident_notice import incident_of, incidents_event
-from proxy.reporting.outbox import Cursor, Outbox, Telling
+from proxy.reporting.outbox import Cursor, Notifier, Outbox
 from proxy.reporting.review_notice import hold_of, review_event
+from proxy.seams.environment import Environment
 from proxy.seams.faults import UpstreamError
-from proxy.seams.surroundings import Surroundings
 from storage.audit import IncidentLeaf, OperatorLeaf, VerdictLeaf, encode_leaf
 from storage.ground.errors import StoreUnavailable
 from storage.interfaces import Store
@@ -113,7 +113,7 @@ class Receiver:
         return [one for _, ids in self.taken for one in ids]
 
 
-TELLING = Telling(
+TELLING = Notifier(
     name="review.webhook",
     picks=hold_of,
     body=lambda message_id, holds: review_event(
@@ -122,8 +122,8 @@ TELLING = Telling(
 )
 
 
-def surroundings_of(log: Log) -> Surroundings:
-    return Surroundings(
+def surroundings_of(log: Log) -> Environment:
+    return Environment(
         clock_ns=lambda: log.now_ms * 1_000_000,
         random_hex=lambda count: "0" * 2 * count,
         record=lambda _: None,
@@ -184,13 +184,13 @@ async def test_of_ten_thousand_incidents_none_is_lost_while_the_receiver_is_down
             event: dict[str, Any] = msgspec.json.decode(body)
             told.extend(one["incident_id"] for one in event["data"]["incidents"])
 
-    incidents = Telling(
+    incidents = Notifier(
         name="after.webhook",
         picks=incident_of,
         body=lambda message_id, steps: incidents_event(message_id, steps, source="urn:x"),
     )
     outbox = Outbox(cast("Store", log), incidents, Down(), surroundings_of(log))
-    tellers = Tellers(incidents=(outbox,), outbox_max=9_999)
+    tellers = Outboxes(incidents=(outbox,), outbox_max=9_999)
     ids = [f"{number:016x}" for number in range(10_000)]
     leaves = [encode_leaf(incident(one, log.now_ms)) for one in ids]
     log.leaves_.extend(leaves[:9_999])

@@ -20,7 +20,7 @@ from proxy.seams.faults import UpstreamError
 from proxy.settings.after import SentryReceiver, after_table, incident_sentry
 from proxy.settings.values import BadValue, Secret
 from storage.audit import IncidentLeaf
-from storage.features.cases import Case, Named
+from storage.features.cases import Case, CaseMemory
 from tests.unit.proxy.reporting.test_webhook import Receiver, receiving
 
 STEP = IncidentLeaf(
@@ -34,7 +34,7 @@ STEP = IncidentLeaf(
     culprits=1,
     by=PrincipalId("mnemogate:blame"),
 )
-CULPRIT = Named(
+CULPRIT = CaseMemory(
     memory="m-1",
     candidate_id=CandidateId("c" * 32),
     relation=Relation.CULPRIT,

@@ -14,7 +14,7 @@ import pytest
 import trustme
 from aiohttp import web
 
-from proxy.reporting.posting import LIMITS
+from proxy.reporting.http_poster import LIMITS
 from proxy.reporting.webhook import Webhook, signature
 from proxy.seams.faults import UpstreamError
 from proxy.settings.review_webhook import ReviewWebhook, key_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.seams.surroundings import POOL_LEN, RandomPool, Surroundings
+from proxy.seams.environment import POOL_LEN, Environment, RandomPool
 
 
 def test_no_two_ids_share_bytes_across_blocks() -> None:
@@ -24,7 +24,7 @@ def test_an_id_longer_than_a_block_is_whole() -> None:
 
 
 def test_milliseconds_are_whole_ones_that_have_passed() -> None:
-    outside = Surroundings(
+    outside = Environment(
         clock_ns=lambda: 1_999_999, random_hex=RandomPool(), record=lambda event: None
     )
     assert outside.now_ms() == 1

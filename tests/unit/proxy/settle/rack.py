@@ -12,8 +12,8 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 
 from policy.model import CandidateId, ChangeKind, Principal, PrincipalId, Tenant
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Forwarded, GuardedCall, Item, Judged, Unsettled
-from proxy.settle.forwarding import Forwarding
+from proxy.seams.guard import Forwarded, GuardedCall, Item, ItemVerdict, Unsettled
+from proxy.settle.forwarder import Forwarder
 from proxy.settle.leftovers import Leftovers
 from storage.ground.errors import StoreUnavailable
 from tests.unit.proxy.mcp.guarding import MemoryGuard
@@ -159,7 +159,7 @@ class Desk:
     ) -> None:
         self.gate, self.rack = gate, rack
         self.jobs: list[asyncio.Task[None]] = []
-        self.forwarding = Forwarding(
+        self.forwarding = Forwarder(
             gate,
             AGENT,
             SERVER,
@@ -185,9 +185,9 @@ def call(*items: Item) -> GuardedCall:
     return GuardedCall(server=SERVER, tool="line", items=items)
 
 
-def verdict(decision: str, number: int | None) -> Judged:
+def verdict(decision: str, number: int | None) -> ItemVerdict:
     item = change_of("1", "tea")
-    return Judged(
+    return ItemVerdict(
         decision=decision,
         candidate_id=None if number is None else CandidateId(f"{number:032x}"),
         memory_class=item.memory_class,

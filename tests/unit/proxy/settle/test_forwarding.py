@@ -6,8 +6,8 @@ import pytest
 
 from policy.model import CandidateId, Principal
 from policy.verdict import InvariantBroken
-from proxy.seams.guard import ITEMS_MAX, Forwarded, GuardedCall, Judged
-from proxy.settle.forwarding import SETTLE_TRIES, admitted_of, judge, record
+from proxy.seams.guard import ITEMS_MAX, Forwarded, GuardedCall, ItemVerdict
+from proxy.settle.forwarder import SETTLE_TRIES, admitted_of, judge, record
 from tests.unit.proxy.mcp.guarding import ASK, EVIL
 from tests.unit.proxy.settle.rack import AGENT, SERVER, Desk, Gate, Rack, call, change_of, verdict
 
@@ -26,7 +26,7 @@ async def test_only_what_was_admitted_may_be_sent() -> None:
 
 async def test_a_guard_with_fewer_verdicts_than_items_stops_everything() -> None:
     class Short(Gate):
-        async def judge(self, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
+        async def judge(self, principal: Principal, call: GuardedCall) -> tuple[ItemVerdict, ...]:
             return (await super().judge(principal, call))[1:]
 
     with pytest.raises(InvariantBroken):

@@ -24,7 +24,7 @@ from proxy.transport.connection import (
     may_begin,
 )
 from proxy.transport.crowd import Crowd
-from proxy.transport.request import Received
+from proxy.transport.request import ReceivedRequest
 
 LIMITS = Limits(
     body_bytes_max=1_024,
@@ -82,7 +82,7 @@ class Listening:
     """What a listener is to its connections: notes each request, and answers none before `let`."""
 
     def __init__(self, limits: Limits = LIMITS) -> None:
-        self.came: list[Received] = []
+        self.came: list[ReceivedRequest] = []
         self.let = asyncio.Event()
         self.terms = Terms(
             answers=self.answer,
@@ -91,7 +91,7 @@ class Listening:
             window=memoryview(bytearray(READ_BYTES_MAX)),
         )
 
-    async def answer(self, request: Received) -> web.StreamResponse | None:
+    async def answer(self, request: ReceivedRequest) -> web.StreamResponse | None:
         self.came.append(request)
         await self.let.wait()
         return None

@@ -13,8 +13,8 @@ from proxy.dialects.model.api import ANTHROPIC, APIS, CHAT, RESPONSES, ModelApi
 from proxy.dialects.model.transcript import ModelReply
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.withhold import first_speakers
-from proxy.withhold.asking import Conversation
 from proxy.withhold.first_speakers import RequestWords
+from proxy.withhold.request_withholding import Conversation
 from proxy.withhold.withholding import Withholding
 from tests.unit.proxy.withheld import Rig, rig
 from tests.unit.storage.opening import AGENT, VOUCHED

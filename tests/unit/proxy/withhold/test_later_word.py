@@ -9,13 +9,13 @@ import pytest
 
 from policy.model import MemoryClass
 from policy.verdict import Reason
-from policy.withheld.words import Printer, packed
-from proxy.dialects.model.withheld import Leave
-from proxy.withhold.state import Begun, Refused, Told, encode
+from policy.withheld.words import WordHasher, packed
+from proxy.dialects.model.withheld import LeftUnchanged
+from proxy.withhold.state import NoticeParts, RefusedRecord, UndecidedRecord, encode
 from tests.unit.proxy.withheld import KEY, PAGE, POISON, Rig, anthropic, rig
 from tests.unit.storage.opening import AGENT, OPERATOR
 
-PRINTER = Printer(KEY)
+PRINTER = WordHasher(KEY)
 PERSON = OPERATOR.principal_id
 
 
@@ -28,7 +28,7 @@ def one(tmp_path: Path) -> Iterator[Rig]:
 async def carries(one: Rig) -> bool:
     """Whether a request with the page goes on as it came, order and all."""
     body = anthropic(PAGE)
-    return await one.withholding.apply(AGENT, "anthropic", body, Leave) == body
+    return await one.withholding.apply(AGENT, "anthropic", body, LeftUnchanged) == body
 
 
 @pytest.mark.parametrize("noticed", [True, False])
@@ -46,7 +46,7 @@ async def test_what_a_person_releases_is_shown_though_she_denied_its_twin_before
         assert one.withholding.heard(outcome) == (denied,)
         assert one.withholding.heard(outcome) == ()
     for withholding in (one.withholding, one.again(), one.again(list(one.withholding.snapshot()))):
-        assert await withholding.apply(AGENT, "anthropic", body, Leave) == body
+        assert await withholding.apply(AGENT, "anthropic", body, LeftUnchanged) == body
         assert withholding.refused() == (other,), "another text stays withheld"
 
 
@@ -70,10 +70,12 @@ async def test_a_release_speaks_for_every_agent_of_its_tenant_and_of_no_other(
 ) -> None:
     released = await one.held(POISON)
     prints = ((packed(PRINTER.numbers(POISON)), False),)
-    told = Told("reject", Reason.DENIED_BY_PERSON, MemoryClass.L1)
+    told = NoticeParts("reject", Reason.DENIED_BY_PERSON, MemoryClass.L1)
     for record in (
-        Begun("colleague", "c1", prints, flagged=True, session="", orders=(), tenant=tenant),
-        Refused("colleague", "c1", told, 0),
+        UndecidedRecord(
+            "colleague", "c1", prints, flagged=True, session="", orders=(), tenant=tenant
+        ),
+        RefusedRecord("colleague", "c1", told, 0),
     ):
         one.withholding.restore(encode(record))
     lifted = one.withholding.heard(await one.live.store.writer.release(released, PERSON))

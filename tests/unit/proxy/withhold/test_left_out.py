@@ -18,13 +18,13 @@ from policy.model import (
     SourceKind,
     Tenant,
 )
-from proxy.dialects.model.withheld import Leave
+from proxy.dialects.model.withheld import LeftUnchanged
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.withhold.left_out import without
 
 LIE = "The office near the old harbour has moved to the street of Campanha since May."
 COPY = f"A note of Monday: {LIE}"
-NOTHING = Leave()
+NOTHING = LeftUnchanged()
 HONEST = "The kitchen of the office has a big green table with nine chairs around it."
 
 
@@ -60,7 +60,11 @@ def asked(*texts: str, prompt: str = "Where is it?") -> dict[str, Json]:
 
 
 def left(
-    body: dict[str, Json], leave: Leave = NOTHING, *, out: tuple[str, ...], present: tuple[str, ...]
+    body: dict[str, Json],
+    leave: LeftUnchanged = NOTHING,
+    *,
+    out: tuple[str, ...],
+    present: tuple[str, ...],
 ) -> str:
     made = without(body, "chat", leave, out=[*map(memory, out)], present=[*map(memory, present)])
     return json.dumps(made)
@@ -83,6 +87,6 @@ def test_what_a_memory_that_stays_says_too_stays() -> None:
 @pytest.mark.parametrize("is_hers", [True, False])
 def test_what_a_person_typed_stays(*, is_hers: bool) -> None:
     where = ("messages", 0, "content")
-    leave = Leave(typed={where: ((0, len(LIE)),)} if is_hers else {})
+    leave = LeftUnchanged(typed={where: ((0, len(LIE)),)} if is_hers else {})
     found = left(asked(LIE, prompt=LIE), leave, out=(LIE,), present=())
     assert found.count(LIE) == int(is_hers)

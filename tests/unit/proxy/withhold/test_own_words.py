@@ -9,7 +9,7 @@ import pytest
 
 from policy.model import MemoryClass
 from policy.verdict import Reason
-from proxy.dialects.model.withheld import Leave
+from proxy.dialects.model.withheld import LeftUnchanged
 from proxy.seams.observations import ReviewPage, observation_for
 from tests.unit.proxy.withheld import PAGE, POISON, REQUESTS, rig
 from tests.unit.storage.opening import AGENT
@@ -29,7 +29,7 @@ async def test_our_own_observations_are_no_secret(tmp_path: Path, text: str) -> 
         later = text.replace("0" * 32, "1" * 32)
         bodies = [REQUESTS["responses"](said) for said in (f"It answered: {later}", PAGE)]
         made = [
-            json.dumps(await one.withholding.apply(AGENT, "responses", body, Leave))
+            json.dumps(await one.withholding.apply(AGENT, "responses", body, LeftUnchanged))
             for body in bodies
         ]
     assert later in made[0]

@@ -12,14 +12,14 @@ import pytest
 from policy.after.case_steps import CaseMode, CaseSignal
 from policy.after.matchers import Matcher
 from policy.model import ChangeKind, Memory, Principal, PrincipalId
-from proxy.dialects.model.withheld import Leave
+from proxy.dialects.model.withheld import LeftUnchanged
 from proxy.dialects.sse import Event, event_bytes
 from proxy.dialects.strict_json.tolerant import Json, write_body
 from proxy.seams.observations import NOTICE
 from proxy.seams.operation import Proposal
-from proxy.withhold.asking import Conversation
+from proxy.withhold.request_withholding import Conversation
 from proxy.withhold.withholding import Withholding
-from storage.features.cases import Accused, Opening, Progress
+from storage.features.cases import Culprit, Opening, Progress
 from storage.features.cases.case_records import Convict, OpenCase
 from storage.features.quarantine.hiding import EndQuarantine, Quarantine
 from storage.features.registered import PutAnchor
@@ -54,7 +54,7 @@ async def hide(one: Rig, memory: Memory) -> None:
 async def sent(
     withholding: Withholding, body: dict[str, Json], api: str = "anthropic"
 ) -> dict[str, Json]:
-    return await withholding.apply(AGENT, api, body, Leave)
+    return await withholding.apply(AGENT, api, body, LeftUnchanged)
 
 
 @pytest.mark.parametrize("api", REQUESTS)
@@ -103,7 +103,7 @@ async def test_every_principal_of_the_tenant_is_spared_it_and_a_restart_changes_
     body = anthropic(LIE)
     await hide(one, lie)
     for principal in (AGENT, OPERATOR):
-        made = await one.withholding.apply(principal, "anthropic", body, Leave)
+        made = await one.withholding.apply(principal, "anthropic", body, LeftUnchanged)
         assert "Porto" not in json.dumps(made)
     again = one.again()
     assert "Porto" not in json.dumps(await sent(again, body))
@@ -225,7 +225,7 @@ async def test_a_sentence_that_contains_it_and_words_that_a_person_typed_stay(on
     asked = f"Is this right? {HONEST}"
     await hide(one, await stored(one, HONEST))
     body["messages"].insert(0, {"role": "user", "content": asked})  # type: ignore[union-attr]
-    typed = Leave(typed={("messages", 0, "content"): ((0, len(asked)),)})
+    typed = LeftUnchanged(typed={("messages", 0, "content"): ((0, len(asked)),)})
     made = await one.withholding.apply(
         AGENT, "anthropic", body, lambda: typed, Conversation(frozenset(), lambda: [asked])
     )
@@ -257,7 +257,7 @@ async def test_of_a_handbook_with_a_lie_only_the_lie_that_a_rule_convicts_leaves
     memory = await stored(one, page)
     opening = Opening(tenant=AGENT.tenant, signal=CaseSignal.ANCHOR, by=BY, anchor_id="office")
     case = await store.cases.order(OpenCase(opening))
-    accused = Accused(memory_id=memory.memory_id, ordinal=memory.ordinal)
+    accused = Culprit(memory_id=memory.memory_id, ordinal=memory.ordinal)
     body = REQUESTS[api](f"# Handbook\n\n{page}\n\nThe end.")
     assert await sent(one.withholding, body, api) is body, "control: nobody hides it"
     await store.cases.order(

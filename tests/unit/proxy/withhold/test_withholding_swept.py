@@ -13,7 +13,7 @@ import pytest
 from policy.text.readings import blobs_in
 from proxy.dialects.model.reading import call_of, list_of
 from proxy.dialects.model.transcript import Where
-from proxy.dialects.model.withheld import Leave
+from proxy.dialects.model.withheld import LeftUnchanged
 from proxy.dialects.strict_json.tolerant import Json
 from tests.unit.proxy.withheld import POISON, REQUESTS, Rig, rig
 from tests.unit.proxy.withhold.test_withholding import leaks, notice
@@ -91,11 +91,11 @@ async def test_no_place_of_a_request_brings_it(one: Rig, api: str, name: str) ->
     bodies = [with_more(whole, at, key, value) for at in places(whole)]
     assert len(bodies) > len(more)
     for body in bodies:
-        assert await one.withholding.apply(AGENT, api, body, Leave) is body
+        assert await one.withholding.apply(AGENT, api, body, LeftUnchanged) is body
         assert brings(body), "control"
     assert (await one.write(POISON)).decision == "reject"
     for body in bodies:
-        assert not brings(await one.withholding.apply(AGENT, api, body, Leave))
+        assert not brings(await one.withholding.apply(AGENT, api, body, LeftUnchanged))
 
 
 @pytest.mark.parametrize("api", REQUESTS)
@@ -113,7 +113,7 @@ async def test_pictures_signatures_and_names_stay(one: Rig, api: str) -> None:
         "properties": {"type": {"type": "string"}, "role": ["a"]},
     }
     body: dict[str, Json] = {**fine_request(api), "more": fine}
-    assert await one.withholding.apply(AGENT, api, body, Leave) is body
+    assert await one.withholding.apply(AGENT, api, body, LeftUnchanged) is body
 
 
 @pytest.mark.parametrize("api", REQUESTS)
@@ -123,7 +123,7 @@ async def test_a_tool_is_not_taken_away_by_proposing_to_remember_its_name(
     assert (await one.write("fetch_page_of_the_museum")).decision == "reject"
     tools: list[Json] = [{"name": "fetch_page_of_the_museum", "description": "fine"}]
     body: dict[str, Json] = {**fine_request(api), "tools": tools}
-    assert await one.withholding.apply(AGENT, api, body, Leave) is body
+    assert await one.withholding.apply(AGENT, api, body, LeftUnchanged) is body
 
 
 @pytest.mark.parametrize(
@@ -170,6 +170,6 @@ THOUGHTS = [
 @pytest.mark.parametrize(("api", "raw"), THOUGHTS)
 async def test_a_thought_is_all_that_it_says(one: Rig, api: str, raw: str) -> None:
     body: dict[str, Json] = json.loads(raw)
-    assert brings(await one.withholding.apply(AGENT, api, body, Leave)), "control"
+    assert brings(await one.withholding.apply(AGENT, api, body, LeftUnchanged)), "control"
     assert (await one.write(POISON)).decision == "reject"
-    assert not brings(await one.withholding.apply(AGENT, api, body, Leave))
+    assert not brings(await one.withholding.apply(AGENT, api, body, LeftUnchanged))

@@ -13,7 +13,7 @@ from policy.query import EVERYTHING
 from storage.derived import keeper
 from storage.derived.catalogue import Catalogue
 from storage.derived.keeper import WARMING
-from storage.derived.recovery import Derived, derive
+from storage.derived.recovery import DerivedRows, derive
 from storage.embedded import EmbeddedStore
 from storage.ground.errors import StoreCorrupt, StoreUnavailable
 from storage.tables.lmdb_store import View
@@ -28,7 +28,7 @@ class Gate:
 
     def __call__(
         self, view: View, embedder_id: str, catalogue: Catalogue, stopping: Callable[[], bool]
-    ) -> Derived:
+    ) -> DerivedRows:
         self.opened.wait(30)
         return derive(view, embedder_id, catalogue, stopping)
 
@@ -101,7 +101,7 @@ def test_what_was_written_meanwhile_is_found_afterwards(bench: Bench, gate: Gate
 def test_a_damaged_row_found_later_stops_reads_and_writes(
     bench: Bench, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def damaged(*_: object) -> Derived:
+    def damaged(*_: object) -> DerivedRows:
         gate.opened.wait(30)
         raise StoreCorrupt("row 3 does not match its digest")
 

@@ -14,7 +14,7 @@ from policy.ruleset import Ruleset, parse_ruleset
 from policy.verdict import Reason
 from storage.embedded import EmbeddedOptions, EmbeddedStore, open_embedded
 from storage.ground.errors import StoreCorrupt, StoreLocked, StoreRolledBack
-from storage.values import Contents
+from storage.values import StagedContents
 from tests.unit.storage.opening import (
     DIMENSION,
     EMBEDDER,
@@ -173,7 +173,7 @@ def test_held_candidates_whose_key_is_lost_are_refused_with_a_leaf(bench: Bench)
 
 def test_staged_candidates_that_nobody_held_are_swept(bench: Bench) -> None:
     store = bench.open()
-    undecided = Contents(canonical=b"undecided", evidence=b"")
+    undecided = StagedContents(canonical=b"undecided", evidence=b"")
     store.staging.put([store.staging.sealed(CandidateId("ab" * 16), undecided)])
     store.close()
     store = bench.open()

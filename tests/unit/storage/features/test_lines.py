@@ -14,7 +14,7 @@ from policy.model import Basis, Forwarded, MemoryClass, Principal, PrincipalId
 from policy.verdict import Reason
 from storage.embedded import EmbeddedStore
 from storage.features.lines import Forgive
-from storage.values import Behind, Decision, Denial, Outcome
+from storage.values import Decision, Denial, GuardedServer, Outcome
 from tests.unit.storage.opening import AGENT, BY, Bench, candidate_of, submission_of, write
 
 FILE = "/home/ada/CLAUDE.md"
@@ -69,12 +69,12 @@ def release(store: EmbeddedStore, outcome: Outcome) -> Outcome:
 
 
 def claimed(store: EmbeddedStore, outcome: Outcome, by: PrincipalId = BY) -> bool:
-    behind = Behind(tenant=AGENT.tenant, target=TARGET, by=by)
+    behind = GuardedServer(tenant=AGENT.tenant, target=TARGET, by=by)
     return bool(asyncio.run(store.forwards.claim(behind, (outcome.candidate_id,))))
 
 
 def settle(store: EmbeddedStore, outcome: Outcome, result: Forwarded) -> None:
-    behind = Behind(tenant=AGENT.tenant, target=TARGET, by=BY)
+    behind = GuardedServer(tenant=AGENT.tenant, target=TARGET, by=BY)
     asyncio.run(store.forwards.settle(behind, ((outcome.candidate_id, result),)))
 
 

@@ -18,7 +18,7 @@ from policy.model import (
 )
 from storage.audit import OperatorLeaf, decode_leaf
 from storage.embedded import EmbeddedStore
-from storage.features.vouching import Vouch
+from storage.features.vouch import Vouch
 from storage.ground.errors import MemoryMoved, UnknownMemory
 from storage.tables.codec import encode, ordinal_key
 from storage.tables.lmdb_store import ROWS

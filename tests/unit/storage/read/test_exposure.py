@@ -26,7 +26,7 @@ from policy.query import Test as Compared
 from policy.ruleset import ReadRules
 from storage.embedded import EmbeddedStore
 from storage.features.trust import RestoreTrust
-from storage.features.vouching import Vouch
+from storage.features.vouch import Vouch
 from storage.read.exposure import places
 from storage.tables.lmdb_store import View
 from storage.tables.rows import read_row

@@ -14,7 +14,7 @@ from policy.query import Test as Condition
 from storage.derived import catalogue
 from storage.embedded import EmbeddedStore
 from storage.features.quarantine.hiding import EndQuarantine, Quarantine
-from storage.features.vouching import Vouch
+from storage.features.vouch import Vouch
 from storage.interfaces import MemoryReader
 from storage.values import Decision
 from tests.unit.storage.opening import (

@@ -12,7 +12,7 @@ import pytest
 
 from storage.ground.errors import StoreUnavailable
 from storage.session_log.frames import SECTOR_LEN, FrameKeys, read_contents
-from storage.session_log.log import Opened, open_session_log
+from storage.session_log.log import OpenedLog, open_session_log
 
 KEY = b"s" * 32
 MINE = FrameKeys(KEY, "life-1")
@@ -23,7 +23,7 @@ def file_of(state: Path) -> Path:
     return state / "sessions" / "log"
 
 
-def opened(state: Path, keys: FrameKeys = MINE, *, is_new: bool = False) -> Opened:
+def opened(state: Path, keys: FrameKeys = MINE, *, is_new: bool = False) -> OpenedLog:
     return open_session_log(state, keys, SCAR, is_new=is_new)
 
 

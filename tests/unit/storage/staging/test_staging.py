@@ -18,7 +18,7 @@ from policy.verdict import InvariantBroken
 from storage.ground.errors import StoreUnavailable
 from storage.staging.sealing import seal
 from storage.staging.staging import Staging
-from storage.values import Contents
+from storage.values import StagedContents
 from tests.conformance.canary import new_canary, traces
 
 QUOTA = 1 << 24
@@ -29,8 +29,8 @@ def _id() -> CandidateId:
     return CandidateId(secrets.token_hex(16))
 
 
-def _contents(canonical: bytes) -> Contents:
-    return Contents(canonical=canonical, evidence=EVIDENCE)
+def _contents(canonical: bytes) -> StagedContents:
+    return StagedContents(canonical=canonical, evidence=EVIDENCE)
 
 
 def _put(staging: Staging, candidate_id: CandidateId, canonical: bytes) -> bytes:

@@ -17,14 +17,14 @@ from storage.ground.errors import StoreUnavailable
 from storage.staging import undecided
 from storage.staging.sealing import new_key, packed, seal
 from storage.staging.undecided import UNLINKED, Undecided, name_of
-from storage.values import STAGED_IN_MEMORY, Contents, Sealed
+from storage.values import STAGED_IN_MEMORY, Sealed, StagedContents
 
 MAP_BYTES = 1 << 26
 
 
 def _sealed(canonical: bytes) -> Sealed:
     candidate_id, key = CandidateId(secrets.token_hex(16)), new_key()
-    data = packed(Contents(canonical=canonical, evidence=b"evidence"))
+    data = packed(StagedContents(canonical=canonical, evidence=b"evidence"))
     return Sealed(candidate_id=candidate_id, key=key, data=seal(key, name_of(candidate_id), data))
 
 

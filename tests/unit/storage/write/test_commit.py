@@ -16,12 +16,12 @@ from policy.ruleset import parse_ruleset
 from policy.verdict import Admit, InvariantBroken, Permit
 from storage.audit import SALT_LEN, Tree
 from storage.ground.errors import StalePermit
-from storage.tables.change import Change, Generation, Surroundings
+from storage.tables.change import Change, ChangeContext, Generation
 from storage.tables.codec import StoreHeader
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import IDS, LEAVES, ROWS, VECTORS, LmdbStore
 from storage.write.commit import Committer
-from storage.write.seam import Judged
+from storage.write.seam import AdmittedCandidate
 from tests.property.gate_cases import Labels, case_of
 from tests.unit.storage.opening import EMBEDDER, RULESET_TEXT, vector_of
 
@@ -50,7 +50,7 @@ def change(tmp_path: Path) -> Iterator[Change]:
     store = LmdbStore(tmp_path / "store", 1 << 26)
     store.open(bootstrapped=False)
     draft = store.begin()
-    around = Surroundings(
+    around = ChangeContext(
         names=KeyedNames(b"secret"),
         ruleset=RULESET,
         room_bytes=1 << 26,
@@ -61,11 +61,11 @@ def change(tmp_path: Path) -> Iterator[Change]:
     store.close()
 
 
-def admitted(labels: Labels) -> tuple[Permit, Judged]:
+def admitted(labels: Labels) -> tuple[Permit, AdmittedCandidate]:
     candidate, facts = case_of(labels)
     verdict = GATE.decide(candidate, facts, RULESET)
     assert isinstance(verdict, Admit), verdict
-    judged = Judged(
+    judged = AdmittedCandidate(
         candidate=candidate,
         canonical=canonical_bytes(candidate),
         salt=bytes(SALT_LEN),

@@ -138,7 +138,7 @@ def test_of_many_the_first_are_denied_and_their_keys_are_erased_beside_the_write
         shred(path)
 
     monkeypatch.setattr(Staging, "_shred", staticmethod(seen))
-    monkeypatch.setattr("storage.write.orders._REFUSING_NS", 0)
+    monkeypatch.setattr("storage.write.engine_commands._REFUSING_NS", 0)
     with closing(bench.open()) as store:
         first, second = (_hold(store, f"{TEXT} {number}").candidate_id for number in range(2))
         for one in (first, second):

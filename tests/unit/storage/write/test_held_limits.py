@@ -20,7 +20,7 @@ from policy.verdict import Reason
 from storage.embedded import EmbeddedStore
 from storage.ground.errors import UnknownCandidate
 from storage.values import THE_STORE, Decision, Outcome, Submission
-from storage.write import waiting, writer
+from storage.write import held_queue, writer
 from tests.unit.storage.opening import (
     AGENT,
     BY,
@@ -134,9 +134,9 @@ def test_one_origin_cannot_keep_others_from_being_held(bench: Bench, *, reopened
         store = bench.open()
     given += write(store, *page[200:])
     assert all(outcome.decision is Decision.HOLD for outcome in given)
-    assert len(_waits(store)) == waiting.HELD_PER_PRINCIPAL_MAX
+    assert len(_waits(store)) == held_queue.HELD_PER_PRINCIPAL_MAX
     assert hers.candidate_id in _waits(store), "another origin's hold is nobody's to push out"
-    gone = 300 - (waiting.HELD_PER_PRINCIPAL_MAX - 1)
+    gone = 300 - (held_queue.HELD_PER_PRINCIPAL_MAX - 1)
     assert all(_ended(store, outcome) == EXPIRED for outcome in given[:gone])
     assert {outcome.candidate_id for outcome in given[gone:]} <= _waits(store)
     later = _hold(store, "Ada prefers the aisle.")
@@ -181,7 +181,7 @@ def test_what_nobody_decided_for_thirty_days_expires_with_a_leaf(
 def test_one_principal_cannot_fill_the_staging_of_all(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, *, reopened: bool
 ) -> None:
-    monkeypatch.setattr(waiting, "HELD_PER_PRINCIPAL_MAX", 2)
+    monkeypatch.setattr(held_queue, "HELD_PER_PRINCIPAL_MAX", 2)
     store = bench.open()
     first, second = _hold(store, "one"), _hold(store, "two")
     if reopened:

@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from storage.ground.errors import OutcomeUnknown, StoreUnavailable
-from storage.write.jobs import Gathering, Job, Patience, deliver
+from storage.write.jobs import CallerDeadlines, Job, JobBatch, deliver
 
 SHORT_S = 0.02
 LONG_S = 60.0
@@ -29,7 +29,7 @@ async def test_a_job_is_claimed_once() -> None:
 async def test_what_the_writer_never_began_was_not_written() -> None:
     job = _job()
     with pytest.raises(StoreUnavailable):
-        await job.answer(Patience(SHORT_S))
+        await job.answer(CallerDeadlines(SHORT_S))
     assert not job.claim()
 
 
@@ -39,13 +39,13 @@ async def test_what_the_writer_began_has_an_unknown_outcome_and_its_late_answer_
     job = _job()
     assert job.claim()
     with pytest.raises(OutcomeUnknown):
-        await job.answer(Patience(SHORT_S))
+        await job.answer(CallerDeadlines(SHORT_S))
     deliver([(job, "late")])
     await asyncio.sleep(0)
 
 
 async def test_an_answer_in_time_comes_from_any_thread() -> None:
-    patience = Patience(LONG_S)
+    patience = CallerDeadlines(LONG_S)
     job, failing = _job(), _job()
     error = StoreUnavailable("no")
     thread = threading.Thread(target=deliver, args=([(job, 7), (failing, error)],))
@@ -65,7 +65,7 @@ def test_an_answer_for_a_loop_that_is_gone_harms_nobody() -> None:
 
 
 async def test_those_that_come_later_expire_later_and_all_of_them_do() -> None:
-    patience = Patience(SHORT_S)
+    patience = CallerDeadlines(SHORT_S)
     first = asyncio.ensure_future(_job().answer(patience))
     with pytest.raises(StoreUnavailable):
         await first
@@ -74,7 +74,7 @@ async def test_those_that_come_later_expire_later_and_all_of_them_do() -> None:
 
 
 async def test_an_answer_in_time_is_given_and_nothing_is_kept_of_it() -> None:
-    patience = Patience(LONG_S)
+    patience = CallerDeadlines(LONG_S)
     jobs = [_job() for _ in range(3)]
     waiting = [asyncio.ensure_future(job.answer(patience)) for job in jobs]
     await asyncio.sleep(0)
@@ -86,7 +86,7 @@ async def test_an_answer_in_time_is_given_and_nothing_is_kept_of_it() -> None:
 
 
 async def test_one_that_hangs_does_not_hide_the_answers_behind_it() -> None:
-    patience = Patience(SHORT_S)
+    patience = CallerDeadlines(SHORT_S)
     hangs, answered = _job(), _job()
     first = asyncio.ensure_future(hangs.answer(patience))
     second = asyncio.ensure_future(answered.answer(patience))
@@ -99,7 +99,7 @@ async def test_one_that_hangs_does_not_hide_the_answers_behind_it() -> None:
 
 async def test_what_one_turn_of_a_loop_makes_is_queued_together_and_in_order() -> None:
     queued: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-    gathering = Gathering(queued, lambda: True)
+    gathering = JobBatch(queued, lambda: True)
     jobs = [_job() for _ in range(3)]
     for job in jobs:
         gathering.add(job)
@@ -115,7 +115,7 @@ async def test_what_is_gathered_when_the_writer_closes_is_queued_and_later_ones_
 ):
     queued: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
     is_open = True
-    gathering = Gathering(queued, lambda: is_open)
+    gathering = JobBatch(queued, lambda: is_open)
     early, late = _job(), _job()
     gathering.add(early)
     is_open = False
@@ -123,5 +123,5 @@ async def test_what_is_gathered_when_the_writer_closes_is_queued_and_later_ones_
     assert queued.get_nowait() is early
     gathering.add(late)
     with pytest.raises(StoreUnavailable):
-        await late.answer(Patience(LONG_S))
+        await late.answer(CallerDeadlines(LONG_S))
     assert queued.empty()

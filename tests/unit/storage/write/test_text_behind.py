@@ -12,8 +12,8 @@ from policy.labels.editing import EDITS_MAX, Effect, How
 from policy.labels.forwarded_call import MCP, ForwardedCall, target_of, texts_of
 from policy.model import CandidateId, ChangeKind, Forwarded
 from storage.embedded import EmbeddedStore
-from storage.values import Behind
-from storage.write import text_behind
+from storage.values import GuardedServer
+from storage.write import keyed_text
 from tests.unit.storage.opening import (
     AGENT,
     BY,
@@ -26,7 +26,7 @@ from tests.unit.storage.opening import (
 )
 
 TARGET = target_of(MCP, "memory")
-BEHIND = Behind(tenant=TENANT, target=TARGET, by=AGENT.principal_id)
+BEHIND = GuardedServer(tenant=TENANT, target=TARGET, by=AGENT.principal_id)
 SET, APPEND = Effect(How.SET, 0), Effect(How.APPEND, 0)
 
 
@@ -55,7 +55,7 @@ def do(
     return candidate_id
 
 
-def known(store: EmbeddedStore, behind: Behind = BEHIND) -> str | None:
+def known(store: EmbeddedStore, behind: GuardedServer = BEHIND) -> str | None:
     return store.forwards.text(behind, "Ada")
 
 
@@ -68,7 +68,7 @@ def test_a_text_is_what_each_call_made_of_it(store: EmbeddedStore) -> None:
     do(store, "one", SET)
     do(store, "two", APPEND)
     assert known(store) == "one\ntwo"
-    assert known(store, Behind(tenant=TENANT, target="mcp/x", by=BY)) is None
+    assert known(store, GuardedServer(tenant=TENANT, target="mcp/x", by=BY)) is None
     do(store, "three", SET)
     assert known(store) == "three"
 
@@ -110,7 +110,7 @@ def test_a_text_changed_too_often_is_known_to_nobody(
     store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert EDITS_MAX > 3
-    monkeypatch.setattr(text_behind, "EDITS_MAX", 2)
+    monkeypatch.setattr(keyed_text, "EDITS_MAX", 2)
     do(store, "one", SET)
     do(store, "two", APPEND)
     assert known(store) == "one\ntwo"

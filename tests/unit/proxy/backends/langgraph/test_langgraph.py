@@ -18,7 +18,7 @@ from policy.verdict import Reason
 from proxy.backends.langgraph import LangGraph
 from proxy.backends.langgraph.routes import ROUTES
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Judged, Unsettled
+from proxy.seams.guard import ItemVerdict, Unsettled
 from proxy.seams.http_backend import Does, Sending
 from proxy.seams.operation import HttpReply, HttpRequest, Refusal
 
@@ -81,8 +81,8 @@ def unsettled(sending: Sending, *, sent: bool = True) -> Unsettled:
     )
 
 
-def judged(decision: str) -> Judged:
-    return Judged(
+def judged(decision: str) -> ItemVerdict:
+    return ItemVerdict(
         decision=decision,
         candidate_id=CandidateId("0" * 32),
         memory_class=MemoryClass.L3,

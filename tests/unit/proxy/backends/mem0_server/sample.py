@@ -15,7 +15,7 @@ import msgspec
 from policy.model import CandidateId, MemoryClass
 from policy.verdict import Reason
 from proxy.backends.mem0_server import Mem0Server
-from proxy.seams.guard import Judged, Unsettled
+from proxy.seams.guard import ItemVerdict, Unsettled
 from proxy.seams.http_backend import Sending
 from proxy.seams.operation import HttpReply, HttpRequest
 
@@ -104,9 +104,9 @@ def unsettled(one: Sending, *, sent: bool = True) -> Unsettled:
     )
 
 
-def judged(decision: str, reason: Reason | None = None) -> Judged:
+def judged(decision: str, reason: Reason | None = None) -> ItemVerdict:
     """The verdict on one item."""
-    return Judged(
+    return ItemVerdict(
         decision=decision,
         candidate_id=CANDIDATE,
         memory_class=MemoryClass.L3,

@@ -11,18 +11,18 @@ from policy.verdict import Reason
 from proxy.dialects.langgraph import LangGraph
 from proxy.seams.faults import MalformedRequest, UnknownWrite
 from proxy.seams.operation import (
-    Entities,
-    Found,
+    EntitiesResult,
     GetMemory,
-    Got,
-    Listed,
+    GetResult,
     ListEntities,
     ListMemories,
+    ListResult,
     Proposal,
     Refusal,
     Search,
+    SearchResult,
     Write,
-    Written,
+    WriteResult,
     WrittenItem,
 )
 from tests.unit.proxy.dialects.mem0.sample import ANSWERING, memory, request
@@ -238,7 +238,9 @@ def test_a_search_without_a_query_lists_and_one_with_a_query_skips_to_its_page()
     assert isinstance(ranked, Search)
     assert (ranked.query, ranked.limit) == ("tea", 3)
     hits = [Hit(memory=kept({"n": i}, ["x"]), score=0.5) for i in range(3)]
-    reply = LANGGRAPH.encode(request("POST", ITEMS), ranked, Found(hits=tuple(hits)), ANSWERING)
+    reply = LANGGRAPH.encode(
+        request("POST", ITEMS), ranked, SearchResult(hits=tuple(hits)), ANSWERING
+    )
     assert [one["value"]["n"] for one in msgspec.json.decode(reply.body)["items"]] == [1, 2]
     for wrong in ({"limit": 0}, {"limit": 1_001}, {"offset": -1}, {"refresh_ttl": True}):
         with pytest.raises(MalformedRequest):
@@ -251,7 +253,7 @@ def test_an_item_is_answered_as_it_was_put() -> None:
     asked = request("GET", f"{ITEMS}?key=k1&namespace=memories.alice", None, KEY)
     operation = LANGGRAPH.decode(asked)
     one = kept(VALUE, ["memories", "alice"])
-    reply = LANGGRAPH.encode(asked, operation, Got(memory=one), ANSWERING)
+    reply = LANGGRAPH.encode(asked, operation, GetResult(memory=one), ANSWERING)
     assert msgspec.json.decode(reply.body) == {
         **FILED,
         "value": VALUE,
@@ -260,15 +262,15 @@ def test_an_item_is_answered_as_it_was_put() -> None:
         "source_kind": one.source.value,
     }
     named = msgspec.structs.replace(one, origin="web fetch")
-    reply = LANGGRAPH.encode(asked, operation, Got(memory=named), ANSWERING)
+    reply = LANGGRAPH.encode(asked, operation, GetResult(memory=named), ANSWERING)
     assert msgspec.json.decode(reply.body)["source_origin"] == "web fetch"
-    missing = LANGGRAPH.encode(asked, operation, Got(memory=None), ANSWERING)
+    missing = LANGGRAPH.encode(asked, operation, GetResult(memory=None), ANSWERING)
     assert (missing.status, missing.body) == (200, b"null")
 
 
 def test_what_is_no_item_of_this_api_is_not_shown_as_one() -> None:
     listing = ListMemories()
-    shown = Listed(
+    shown = ListResult(
         total=3,
         memories=(
             kept(VALUE, ["x"], target="memories"),
@@ -308,7 +310,7 @@ def test_namespaces_are_those_of_live_items(asked: object, found: list[list[str]
         for name in NAMED
         for kind in ("app", "user")
     )
-    reply = LANGGRAPH.encode(sent, operation, Entities(entities=entities), ANSWERING)
+    reply = LANGGRAPH.encode(sent, operation, EntitiesResult(entities=entities), ANSWERING)
     assert msgspec.json.decode(reply.body) == {"namespaces": found}
 
 
@@ -341,7 +343,7 @@ def test_a_change_is_answered_by_its_status_and_a_refused_one_with_the_observati
     decision: str, reason: Reason | None, status: int
 ) -> None:
     asked = request("PUT", ITEMS, {**FILED, "value": {"t": CANARY}}, KEY)
-    result = Written(items=(written(decision, reason),))
+    result = WriteResult(items=(written(decision, reason),))
     reply = LANGGRAPH.encode(asked, LANGGRAPH.decode(asked), result, ANSWERING)
     assert reply.status == status
     if status == 204:

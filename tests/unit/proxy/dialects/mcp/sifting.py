@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from policy.text.readings import readings_of, spelled_out
-from proxy.dialects.mcp.maps import Shown
+from proxy.dialects.mcp.maps import AnswerShape
 from proxy.dialects.mcp.results import PLAIN, filtering
 from proxy.dialects.strict_json.strict import JsonValue
 
@@ -22,7 +22,7 @@ def withheld(text: str, needles: Iterable[str]) -> bool:
 
 
 def sifted(
-    result: JsonValue, needles: Iterable[str], shown: Shown = PLAIN
+    result: JsonValue, needles: Iterable[str], shown: AnswerShape = PLAIN
 ) -> tuple[JsonValue, int]:
     """What may be shown, and how often was asked."""
     plan = filtering(result, shown)

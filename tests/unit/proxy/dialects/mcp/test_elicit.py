@@ -4,7 +4,7 @@ import pytest
 
 from policy.model import MemoryClass
 from proxy.dialects.mcp.elicit import (
-    Question,
+    ConfirmQuestion,
     Reaction,
     Retried,
     answer_of,
@@ -18,7 +18,7 @@ from proxy.dialects.mcp.elicit import (
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
 
-QUESTION = Question(
+QUESTION = ConfirmQuestion(
     elicitation_id="e1", url="http://127.0.0.1:7078/confirm/00ff", memory_class=MemoryClass.L2
 )
 

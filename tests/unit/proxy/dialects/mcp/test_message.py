@@ -8,7 +8,7 @@ import pytest
 
 from proxy.dialects.mcp.message import (
     Era,
-    Kind,
+    MessageKind,
     NotRelayed,
     TopLevelId,
     error_answer,
@@ -22,28 +22,32 @@ META = b'"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}'
 @pytest.mark.parametrize(
     ("raw", "kind", "era"),
     [
-        (b'{"jsonrpc":"2.0","id":1,"method":"a"}', Kind.REQUEST, Era.HANDSHAKE),
-        (b'{"jsonrpc":"2.0","id":1,"method":"a","params":null}', Kind.REQUEST, Era.HANDSHAKE),
+        (b'{"jsonrpc":"2.0","id":1,"method":"a"}', MessageKind.REQUEST, Era.HANDSHAKE),
+        (
+            b'{"jsonrpc":"2.0","id":1,"method":"a","params":null}',
+            MessageKind.REQUEST,
+            Era.HANDSHAKE,
+        ),
         (
             b'{"jsonrpc":"2.0","id":1,"method":"a","params":{%s}}' % META,
-            Kind.REQUEST,
+            MessageKind.REQUEST,
             Era.STATELESS,
         ),
-        (b'{"jsonrpc":"2.0","method":"a"}', Kind.NOTIFICATION, Era.HANDSHAKE),
-        (b'{"jsonrpc":"2.0","id":1,"result":{}}', Kind.RESULT, Era.HANDSHAKE),
+        (b'{"jsonrpc":"2.0","method":"a"}', MessageKind.NOTIFICATION, Era.HANDSHAKE),
+        (b'{"jsonrpc":"2.0","id":1,"result":{}}', MessageKind.RESULT, Era.HANDSHAKE),
         (
             b'{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete"}}',
-            Kind.RESULT,
+            MessageKind.RESULT,
             Era.STATELESS,
         ),
         (
             b'{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":""}}',
-            Kind.ERROR,
+            MessageKind.ERROR,
             Era.HANDSHAKE,
         ),
     ],
 )
-def test_a_message_is_what_its_members_say(raw: bytes, kind: Kind, era: Era) -> None:
+def test_a_message_is_what_its_members_say(raw: bytes, kind: MessageKind, era: Era) -> None:
     message = parse(raw)
     assert (message.kind, message.era, message.raw) == (kind, era, raw)
 

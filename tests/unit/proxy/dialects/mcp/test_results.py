@@ -8,7 +8,7 @@ import json
 import pytest
 
 from policy.withheld.pieces import ATOMS_MAX
-from proxy.dialects.mcp.maps import Shown, parse_map
+from proxy.dialects.mcp.maps import AnswerShape, parse_map
 from proxy.dialects.mcp.results import (
     partly_done,
     refused,
@@ -44,7 +44,7 @@ def answer(structure: JsonValue, indent: int | None = 2) -> dict[str, JsonValue]
     }
 
 
-def server_memory() -> Shown:
+def server_memory() -> AnswerShape:
     found = shipped_map("server-memory")
     assert found is not None
     return found.shown

@@ -25,14 +25,14 @@ from policy.ruleset import parse_ruleset
 from policy.verdict import Reason
 from proxy.dialects.mem0 import Mem0Oss, Mem0Platform
 from proxy.seams.observations import observation_for
-from proxy.seams.operation import Answering, HttpReply, HttpRequest, WrittenItem
+from proxy.seams.operation import EncodingContext, HttpReply, HttpRequest, WrittenItem
 
 RULESET = parse_ruleset((pathlib.Path(policy.__file__).parent / "default.toml").read_text())
 PLATFORM = Mem0Platform(lambda: RULESET.classes["mem0"])
 OSS = Mem0Oss(lambda: RULESET.classes["mem0"])
 TOKEN = {"authorization": "Token agent-key"}
 API_KEY = {"x-api-key": "agent-key"}
-ANSWERING = Answering(trace_id="ab" * 16, now_ms=1_700_000_000_000, request_id="r-1")
+ANSWERING = EncodingContext(trace_id="ab" * 16, now_ms=1_700_000_000_000, request_id="r-1")
 FIRST_ID = MemoryId("11111111-1111-4111-8111-111111111111")
 SECOND_ID = MemoryId("22222222-2222-4222-8222-222222222222")
 

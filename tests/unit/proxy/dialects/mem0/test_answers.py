@@ -10,11 +10,11 @@ from proxy.dialects.mem0.references import EVENT_IDS_MAX, event_id, read_event_i
 from proxy.dialects.mem0.shapes import offset, score_of, utc
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import (
-    Found,
     HttpReply,
-    Identity,
+    IdentityResult,
     Refusal,
-    Written,
+    SearchResult,
+    WriteResult,
     WrittenItem,
 )
 from tests.unit.proxy.dialects.mem0.sample import (
@@ -37,7 +37,7 @@ CANARY = "canary-7f3a"
 def answer_to_add(*items: WrittenItem) -> HttpReply:
     messages = [{"role": "user", "content": f"{CANARY} {n}"} for n in range(len(items))]
     asked = request("POST", "/v3/memories/add/", {"messages": messages, "user_id": "alice"})
-    return PLATFORM.encode(asked, PLATFORM.decode(asked), Written(items=items), ANSWERING)
+    return PLATFORM.encode(asked, PLATFORM.decode(asked), WriteResult(items=items), ANSWERING)
 
 
 def results_of(reply: HttpReply) -> list[dict[str, object]]:
@@ -74,7 +74,7 @@ def test_an_add_that_waits_for_a_person_is_no_exception_and_nothing_stored(
     asked = request("GET", f"/v1/event/{body['event_id']}/")
     operation = PLATFORM.decode(asked)
     asking = Principal(principal_id=PrincipalId("p"), tenant=Tenant("t"))
-    known = Identity(principal=asking, incarnation="life-1")
+    known = IdentityResult(principal=asking, incarnation="life-1")
     found = object_of(PLATFORM.encode(asked, operation, known, ANSWERING))
     assert (found["status"], found["results"]) == ("PENDING", [])
 
@@ -84,7 +84,7 @@ def test_both_kinds_of_add_wait_alike_and_neither_change_does(path: str) -> None
     asked = request(
         "POST", path, {"messages": [{"role": "user", "content": CANARY}], "user_id": "alice"}
     )
-    held = Written(items=(HELD,))
+    held = WriteResult(items=(HELD,))
     assert PLATFORM.encode(asked, PLATFORM.decode(asked), held, ANSWERING).status == 200
     for method, body in (("PUT", {"text": CANARY}), ("DELETE", None)):
         asked = request(method, f"/v1/memories/{SECOND_ID}/", body)
@@ -132,7 +132,7 @@ def answer_to_hermes(
 ) -> HttpReply:
     body = {"messages": messages, "user_id": "alice", "infer": infer}
     asked = request("POST", "/memories", body, API_KEY)
-    return OSS.encode(asked, OSS.decode(asked), Written(items=items), ANSWERING)
+    return OSS.encode(asked, OSS.decode(asked), WriteResult(items=items), ANSWERING)
 
 
 @pytest.mark.parametrize("items", [(HELD, HELD), (REJECTED, HELD), (REJECTED, REJECTED)])
@@ -200,7 +200,7 @@ def test_a_conversation_that_could_not_be_decided_is_a_failure() -> None:
 def test_the_platform_answers_a_refused_conversation_with_the_reason() -> None:
     body = {"messages": SPOKEN, "user_id": "alice", "infer": True}
     asked = request("POST", "/v3/memories/add/", body)
-    items = Written(items=(HELD, REJECTED))
+    items = WriteResult(items=(HELD, REJECTED))
     assert PLATFORM.encode(asked, PLATFORM.decode(asked), items, ANSWERING).status == 422
 
 
@@ -221,7 +221,9 @@ def test_a_phrase_is_one_printable_line_of_bounded_length() -> None:
 def test_skipped_messages_are_named_in_the_answer() -> None:
     body = {"messages": [{"role": "assistant"}, "tea"], "user_id": "alice"}
     asked = request("POST", "/memories", body, API_KEY)
-    reply = OSS.encode(asked, OSS.decode(asked), Written(items=(admitted(memory()),)), ANSWERING)
+    reply = OSS.encode(
+        asked, OSS.decode(asked), WriteResult(items=(admitted(memory()),)), ANSWERING
+    )
     assert object_of(reply)["skipped_messages"] == [0]
 
 
@@ -251,14 +253,16 @@ def test_an_event_id_of_someone_else_is_not_found(text: str) -> None:
 def test_an_answer_of_another_operation_is_a_broken_invariant() -> None:
     asked = request("DELETE", f"/v1/memories/{FIRST_ID}/")
     with pytest.raises(InvariantBroken):
-        PLATFORM.encode(asked, PLATFORM.decode(asked), Found(hits=()), ANSWERING)
+        PLATFORM.encode(asked, PLATFORM.decode(asked), SearchResult(hits=()), ANSWERING)
 
 
 def test_bulk_deletes_list_only_what_stayed() -> None:
     gone = admitted(memory(), ChangeKind.DELETE)
     stays = not_admitted(change=ChangeKind.DELETE, memory_id=SECOND_ID)
     asked = request("DELETE", "/v1/memories/?user_id=alice")
-    reply = PLATFORM.encode(asked, PLATFORM.decode(asked), Written(items=(gone, stays)), ANSWERING)
+    reply = PLATFORM.encode(
+        asked, PLATFORM.decode(asked), WriteResult(items=(gone, stays)), ANSWERING
+    )
     results = results_of(reply)
     assert [one["id"] for one in results] == [SECOND_ID]
 

@@ -14,7 +14,14 @@ from proxy.dialects.model.anthropic.stream import AnthropicEditor
 from proxy.dialects.model.openai.chat_stream import ChatEditor
 from proxy.dialects.model.openai.responses_stream import ResponsesEditor
 from proxy.dialects.model.reading import list_of, object_of
-from proxy.dialects.model.stream import Decided, Editor, Unread, Waiting, event_of, payload
+from proxy.dialects.model.stream import (
+    CallDecision,
+    CompleteCall,
+    Editor,
+    UnreadableEvent,
+    event_of,
+    payload,
+)
 from proxy.dialects.sse import RawReader
 from proxy.dialects.strict_json.tolerant import Json
 from tests.unit.proxy.dialects.model import streams
@@ -51,8 +58,8 @@ def edited(editor: Editor, chunks: list[bytes], refused: frozenset[str]) -> byte
     return out
 
 
-def _decided(one: Waiting, refused: frozenset[str]) -> Decided:
-    return Decided(key=one.key, refusal=REFUSED if one.call.call_id in refused else None)
+def _decided(one: CompleteCall, refused: frozenset[str]) -> CallDecision:
+    return CallDecision(key=one.key, refusal=REFUSED if one.call.call_id in refused else None)
 
 
 def payloads(stream: bytes) -> list[dict[str, Json]]:
@@ -242,7 +249,7 @@ def test_no_call_goes_on_unjudged_wherever_a_stream_brings_it(
 def test_an_event_that_others_may_be_able_to_read_is_not_passed_on_unread(api: Api) -> None:
     for data in (b'{"type":"content_block_start","n":NaN}', b' {"a":1', b'{"a":"\\x"}'):
         (event,) = RawReader().feed(b"data: " + data + b"\n\n")
-        with pytest.raises(Unread):
+        with pytest.raises(UnreadableEvent):
             api.editor().feed(event)
     (event,) = RawReader().feed(b"data: [DONE]\n\n")
     assert api.editor().feed(event) == (event.raw, ()), "control"

@@ -9,7 +9,7 @@ import pytest
 
 from proxy.dialects.mcp.maps import parse_map
 from proxy.dialects.model.memory_tools import Maps, MemoryTool, OfferedTools
-from proxy.dialects.model.tools import Declared
+from proxy.dialects.model.tools import DeclaredTool
 from proxy.dialects.model.transcript import ModelCall
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.settings.tool_maps import maps_of_models, shipped_map
@@ -33,8 +33,8 @@ STRANGERS = {
 }
 
 
-def tool(name: str, arguments: list[str], server: str | None = None) -> Declared:
-    return Declared(name=name, server=server, type="function", arguments=frozenset(arguments))
+def tool(name: str, arguments: list[str], server: str | None = None) -> DeclaredTool:
+    return DeclaredTool(name=name, server=server, type="function", arguments=frozenset(arguments))
 
 
 def call(
@@ -49,7 +49,7 @@ def named(found: MemoryTool | None) -> tuple[str | None, str | None, str] | None
     return (found.tool_map.name if found.tool_map else None, found.tool, found.server)
 
 
-def strangers() -> list[Declared]:
+def strangers() -> list[DeclaredTool]:
     return [tool(name, arguments) for name, arguments in STRANGERS.items()]
 
 
@@ -127,12 +127,12 @@ def test_a_namespace_is_a_server() -> None:
 def test_a_typed_tool_is_found_whatever_its_name() -> None:
     # `memory` is what other maps call a tool of theirs.
     for name in ("notebook", "memory"):
-        catalogue = OfferedTools((Declared(name=name, type="memory_20250818"),), ALL)
+        catalogue = OfferedTools((DeclaredTool(name=name, type="memory_20250818"),), ALL)
         assert named(catalogue.find(call(name))) == ("anthropic-memory", "memory", "")
 
 
 def test_a_memory_type_of_tomorrow_is_closed() -> None:
-    catalogue = OfferedTools((Declared(name="memory", type="memory_20990101"),), Maps(maps=()))
+    catalogue = OfferedTools((DeclaredTool(name="memory", type="memory_20990101"),), Maps(maps=()))
     assert named(catalogue.find(call("memory"))) == (None, None, "")
 
 

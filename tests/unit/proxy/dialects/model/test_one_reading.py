@@ -14,7 +14,7 @@ from proxy.dialects.model.anthropic.stream import AnthropicEditor
 from proxy.dialects.model.one_reading import straight_event, straight_object
 from proxy.dialects.model.openai.chat_stream import ChatEditor
 from proxy.dialects.model.openai.responses_stream import ResponsesEditor
-from proxy.dialects.model.stream import Decided, Editor, Unread, payload
+from proxy.dialects.model.stream import CallDecision, Editor, UnreadableEvent, payload
 from proxy.dialects.sse import RawReader
 from tests.unit.proxy.dialects.model import streams
 from tests.unit.proxy.dialects.model.streams import Call
@@ -41,8 +41,8 @@ def through(api: str, raw: bytes) -> tuple[bytes, list[tuple[str, str]]]:
                 said = call.unread if call.arguments is None else json.dumps(call.arguments)
                 judged.append((call.name, said))
                 refusal = "No." if "CANARY" in call.name + said + call.call_id else None
-                out += editor.decide(Decided(key=one.key, refusal=refusal))
-    except Unread:
+                out += editor.decide(CallDecision(key=one.key, refusal=refusal))
+    except UnreadableEvent:
         pass
     return out, judged
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.dialects.model.outputs import (
-    Changed,
+    ReplacedOutput,
     bare,
     object_in,
     outputs_of,
@@ -70,7 +70,7 @@ def test_the_texts_of_a_reply_are_one_as_its_client_joins_them(
 ) -> None:
     (output,) = outputs_of(api, reply)
     assert output.text == FACTS
-    changed = with_outputs(api, reply, {output.key: Changed(text="{}")})
+    changed = with_outputs(api, reply, {output.key: ReplacedOutput(text="{}")})
     assert [one.text for one in outputs_of(api, changed)] == ["{}"]
     # Nothing is left that was not looked at.
     assert "Zebra" not in json.dumps(changed)
@@ -91,9 +91,9 @@ def test_the_texts_of_a_reply_are_one_as_its_client_joins_them(
 def test_a_call_is_kept_changed_or_taken_out(api: str, reply: dict[str, Json]) -> None:
     (output,) = outputs_of(api, reply)
     assert (output.name, output.call_id, output.arguments) == ("Memory", "c1", {"content": "tea"})
-    changed = with_outputs(api, reply, {output.key: Changed(arguments={"content": "milk"})})
+    changed = with_outputs(api, reply, {output.key: ReplacedOutput(arguments={"content": "milk"})})
     assert [one.arguments for one in outputs_of(api, changed)] == [{"content": "milk"}]
-    gone = with_outputs(api, reply, {output.key: Changed()})
+    gone = with_outputs(api, reply, {output.key: ReplacedOutput()})
     assert [one.name for one in outputs_of(api, gone) if one.text is None] == []
     assert "tea" not in json.dumps(gone)
     assert "tool_use" not in json.dumps(gone)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from policy.withheld.flow import Flow
-from policy.withheld.matching import Looking
+from policy.withheld.refused_texts import PlaceSearch
 from proxy.dialects.model.replies_withheld import ReplyFilter
 from proxy.dialects.sse import Event, RawReader
 from tests.unit.proxy.dialects.model.test_replies_withheld import (
@@ -164,7 +164,7 @@ def test_what_stands_in_the_place_of_a_letter_is_no_letter_of_its_word() -> None
 
     class Spelling(Withholds):
         def flow(self) -> Flow:
-            return Flow(PRINTER, Looking(self.withheld), lambda _: "r, and so on")
+            return Flow(PRINTER, PlaceSearch(self.withheld), lambda _: "r, and so on")
 
     assert " ".join(REFUSED.split()[:8]).endswith("for"), "the run ends with that letter"
     events = [Event(raw=b"", name="", data=json.dumps({"t": letter})) for letter in REFUSED]

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import pytest
 
-from proxy.dialects.model.tools import Declared, outcomes_of, tools_of
+from proxy.dialects.model.tools import DeclaredTool, outcomes_of, tools_of
 from proxy.dialects.strict_json.tolerant import Json
 
 SCHEMA: dict[str, Json] = {"type": "object", "properties": {"command": {}, "path": {}}}
@@ -37,7 +37,7 @@ OF_EACH: list[tuple[Json, Expected]] = [
 @pytest.mark.parametrize(("tool", "expected"), OF_EACH)
 def test_a_tool_of_each_api_has_its_name_type_and_arguments(tool: Json, expected: Expected) -> None:
     name, server, kind, arguments = expected
-    declared = Declared(name=name, server=server, type=kind, arguments=arguments)
+    declared = DeclaredTool(name=name, server=server, type=kind, arguments=arguments)
     assert tools_of({"tools": [tool]}) == (declared,)
 
 

@@ -12,7 +12,7 @@ import pytest
 from proxy.dialects.model import withheld
 from proxy.dialects.model.anthropic import withheld as withheld_anthropic
 from proxy.dialects.model.openai import withheld as withheld_openai
-from proxy.dialects.model.withheld import Leave, cut
+from proxy.dialects.model.withheld import LeftUnchanged, cut
 
 # Bodies are read here as tests read any JSON.
 withhold: Any = withheld_anthropic.withhold
@@ -105,13 +105,13 @@ def kinds(body: dict[str, Any], at: int) -> list[str]:
 def test_a_body_without_it_is_the_same_object() -> None:
     asks = Words()
     body = turns(said(thinking("fine"), use("a")), result("a", "fine"))
-    assert withhold(body, Leave(), asks) is body
+    assert withhold(body, LeftUnchanged(), asks) is body
     chat = {"messages": [{"role": "assistant", "content": "fine"}]}
-    assert withhold_chat(chat, Leave(), asks) is chat
+    assert withhold_chat(chat, LeftUnchanged(), asks) is chat
     items = {"input": [{"type": "reasoning", "encrypted_content": BAD}]}
-    assert withhold_responses(items, Leave(), asks) is items
+    assert withhold_responses(items, LeftUnchanged(), asks) is items
     plain = {"input": "fine"}
-    assert withhold_responses(plain, Leave(), asks) is plain
+    assert withhold_responses(plain, LeftUnchanged(), asks) is plain
 
 
 def test_sentences_go_and_the_others_stay_with_their_spaces() -> None:
@@ -122,14 +122,14 @@ def test_sentences_go_and_the_others_stay_with_their_spaces() -> None:
 
 def test_a_thinking_block_that_says_it_goes_and_a_signed_one_that_does_not_stays() -> None:
     body = turns(said(thinking("fine", "s1")), said(thinking(f"so {BAD}", "s2"), use("a")))
-    made = withhold(body, Leave(), Words())
+    made = withhold(body, LeftUnchanged(), Words())
     assert made["messages"][1] == body["messages"][1]
     assert kinds(made, 2) == ["tool_use"]
     assert BAD not in json.dumps(made)
 
 
 def test_a_message_of_nothing_else_still_holds_something() -> None:
-    made = withhold(turns(said(thinking(BAD))), Leave(), Words())
+    made = withhold(turns(said(thinking(BAD))), LeftUnchanged(), Words())
     assert made["messages"][1]["content"] == [{"type": "text", "text": INSTEAD}]
 
 
@@ -139,13 +139,13 @@ def test_thinking_that_was_made_after_a_text_that_is_withheld_now_goes_and_stays
     first = said(thinking("before", "s0"), use("a"))
     second = said(thinking("after", "s1"), {"type": "redacted_thinking", "data": "x"}, use("b"))
     body = turns(first, result("a", f"page {BAD}"), second, result("b", "ok"))
-    made = withhold(body, Leave(), asks)
+    made = withhold(body, LeftUnchanged(), asks)
     assert kinds(made, 1) == ["thinking", "tool_use"]
     assert kinds(made, 3) == ["tool_use"]
     # Thoughts from here on were signed after the change, so they fit what was sent.
     longer = copy.deepcopy(body)
     longer["messages"] += [said(thinking("later", "s2"), use("c")), result("c", "ok")]
-    again = withhold(longer, Leave(), asks)
+    again = withhold(longer, LeftUnchanged(), asks)
     assert again["messages"][: len(made["messages"])] == made["messages"]
     assert kinds(again, 5) == ["thinking", "tool_use"]
 
@@ -154,11 +154,11 @@ def test_what_was_thought_behind_words_of_ours_goes_for_it_is_bound_to_others() 
     """A refused call was replaced by a text, and the model went on in the same message."""
     note = {"type": "text", "text": f"{INSTEAD} and so on"}
     body = turns(said(thinking("a", "s0"), note, thinking("b", "s1"), use("x")), result("x", "ok"))
-    made = withhold(body, Leave(), Words())
+    made = withhold(body, LeftUnchanged(), Words())
     signed = [block.get("signature") for block in made["messages"][1]["content"]]
     assert signed == ["s0", None, None]
     manual = {**body, "thinking": {"type": "enabled", "budget_tokens": 1024}}
-    assert withhold(manual, Leave(), Words()) is manual
+    assert withhold(manual, LeftUnchanged(), Words()) is manual
 
 
 def test_manual_thinking_is_off_for_a_turn_whose_thought_was_left_out() -> None:
@@ -172,7 +172,7 @@ def test_manual_thinking_is_off_for_a_turn_whose_thought_was_left_out() -> None:
             "edits": [{"type": "clear_thinking_20251015"}, {"type": "clear_tool_uses_20250919"}]
         },
     )
-    made = withhold(body, Leave(), Words())
+    made = withhold(body, LeftUnchanged(), Words())
     assert made["thinking"] == {"type": "disabled"}
     assert made["context_management"] == {"edits": [{"type": "clear_tool_uses_20250919"}]}
     assert kinds(made, 1) == ["thinking", "tool_use"]
@@ -186,7 +186,7 @@ def test_manual_thinking_stays_on_where_the_turn_that_goes_on_keeps_its_thought(
         result("b", "ok"),
         thinking={"type": "enabled", "budget_tokens": 1024},
     )
-    made = withhold(body, Leave(), Words())
+    made = withhold(body, LeftUnchanged(), Words())
     assert made["thinking"]["type"] == "enabled"
     assert kinds(made, 3) == ["thinking", "tool_use"]
 
@@ -194,7 +194,7 @@ def test_manual_thinking_stays_on_where_the_turn_that_goes_on_keeps_its_thought(
 def test_a_thought_from_which_something_was_taken_on_its_way_goes_for_its_signature_is_void() -> (
     None
 ):
-    made = withhold(turns(said(thinking(f"so {INSTEAD} on"), use("a"))), Leave(), Words())
+    made = withhold(turns(said(thinking(f"so {INSTEAD} on"), use("a"))), LeftUnchanged(), Words())
     assert kinds(made, 1) == ["tool_use"]
 
 
@@ -208,14 +208,14 @@ def test_readable_reasoning_goes_with_the_ids_that_are_tied_to_it() -> None:
         {"type": "reasoning", "id": "rs_2", "summary": [], "encrypted_content": "x"},
         {"type": "function_call", "id": "fc_3", "call_id": "c", "name": "f", "arguments": "{}"},
     ]
-    made = withhold_responses({"input": items}, Leave(), Words())["input"]
+    made = withhold_responses({"input": items}, LeftUnchanged(), Words())["input"]
     assert [item.get("id") for item in made] == [None, None, None, None, "rs_2", "fc_3"]
 
 
 def test_thoughts_beside_a_chat_message_go() -> None:
     for field in ("reasoning_content", "reasoning", "reasoning_details"):
         message = {"role": "assistant", "content": "fine", field: [{"text": BAD}]}
-        made = withhold_chat({"messages": [message]}, Leave(), Words())
+        made = withhold_chat({"messages": [message]}, LeftUnchanged(), Words())
         assert made == {"messages": [{"role": "assistant", "content": "fine"}]}
 
 
@@ -228,7 +228,7 @@ def test_thoughts_beside_a_chat_message_go() -> None:
     ],
 )
 def test_a_result_goes_as_a_whole(content: Any) -> None:  # noqa: ANN401 - any JSON
-    made = withhold(turns(said(use("a")), result("a", content)), Leave(), Words())
+    made = withhold(turns(said(use("a")), result("a", content)), LeftUnchanged(), Words())
     (block,) = made["messages"][2]["content"]
     assert block == {
         "type": "tool_result",
@@ -241,38 +241,42 @@ def test_a_result_goes_as_a_whole(content: Any) -> None:  # noqa: ANN401 - any J
 def test_of_a_result_the_lines_go_and_it_keeps_its_shape() -> None:
     text = f"one\r\ntwo {BAD}\n{BAD} three\nfour. five\n"
     left = f"one\r\n{INSTEAD}\nfour. five\n"
-    made = withhold(turns(said(use("a")), result("a", text)), Leave(), Words())
+    made = withhold(turns(said(use("a")), result("a", text)), LeftUnchanged(), Words())
     (block,) = made["messages"][2]["content"]
     assert block == {"type": "tool_result", "tool_use_id": "a", "content": left}
     parts = [{"type": "text", "text": text}, {"type": "image", "source": {"data": "x"}}]
-    made = withhold(turns(said(use("a")), result("a", parts)), Leave(), Words())
+    made = withhold(turns(said(use("a")), result("a", parts)), LeftUnchanged(), Words())
     (block,) = made["messages"][2]["content"]
     assert block["content"] == [{"type": "text", "text": left}, parts[1]]
-    chat = withhold_chat({"messages": [{"role": "tool", "content": text}]}, Leave(), Words())
+    chat = withhold_chat(
+        {"messages": [{"role": "tool", "content": text}]}, LeftUnchanged(), Words()
+    )
     assert chat["messages"][0]["content"] == left
     items = [{"type": "function_call_output", "call_id": "a", "output": text}]
-    assert withhold_responses({"input": items}, Leave(), Words())["input"][0]["output"] == left
+    assert (
+        withhold_responses({"input": items}, LeftUnchanged(), Words())["input"][0]["output"] == left
+    )
 
 
 def test_a_result_of_the_provider_s_own_tools_keeps_its_shape() -> None:
     found = {"type": "web_search_result", "title": BAD, "url": "u", "encrypted_content": BAD}
     block = {"type": "web_search_tool_result", "tool_use_id": "s", "content": [found]}
-    made = withhold(turns(said(block)), Leave(), Words())
+    made = withhold(turns(said(block)), LeftUnchanged(), Words())
     (new,) = made["messages"][1]["content"]
     assert new["content"] == [{**found, "title": INSTEAD}]
 
 
 def test_strings_of_a_call_go_and_what_is_beside_them_stays() -> None:
     call = {"type": "tool_use", "id": "a", "name": "f", "input": {"t": BAD, "n": 1, "x": ["k"]}}
-    made = withhold(turns(said(call)), Leave(), Words())
+    made = withhold(turns(said(call)), LeftUnchanged(), Words())
     assert made["messages"][1]["content"][0]["input"] == {"t": INSTEAD, "n": 1, "x": ["k"]}
     keyed = {**call, "input": {BAD: 1}}
-    made = withhold(turns(said(keyed)), Leave(), Words())
+    made = withhold(turns(said(keyed)), LeftUnchanged(), Words())
     assert made["messages"][1]["content"][0]["input"] == {"withheld": INSTEAD}
     for arguments in ('{"t":"POISON","n":1}', "POISON {", '"POISON"'):
         function = {"name": "f", "arguments": arguments}
         message = {"role": "assistant", "tool_calls": [{"id": "a", "function": function}]}
-        chat = withhold_chat({"messages": [message]}, Leave(), Words())
+        chat = withhold_chat({"messages": [message]}, LeftUnchanged(), Words())
         new = chat["messages"][0]["tool_calls"][0]["function"]["arguments"]
         assert isinstance(json.loads(new), dict)
         assert BAD not in new
@@ -284,10 +288,10 @@ def test_what_stands_beside_the_conversation_is_cut_too_unless_it_is_trusted() -
         tools=[{"name": "f", "description": BAD}],
         metadata={"user_id": BAD},
     )
-    made = withhold(body, Leave(), Words())
+    made = withhold(body, LeftUnchanged(), Words())
     assert BAD not in json.dumps(made)
     assert made["system"][0]["text"] == f"Be kind. {INSTEAD}"
-    trusted = Leave(trusted=frozenset({("system", 0, "text"), ("tools", 0, "description")}))
+    trusted = LeftUnchanged(trusted=frozenset({("system", 0, "text"), ("tools", 0, "description")}))
     kept = withhold(body, trusted, Words())
     assert (kept["system"], kept["tools"]) == (body["system"], body["tools"])
     assert kept["metadata"] == {"user_id": INSTEAD}
@@ -305,7 +309,7 @@ def test_what_a_person_typed_stays_in_every_api() -> None:
         ):
             where: tuple[str | int, ...] = (key, 0, "content")
             where = where if isinstance(message["content"], str) else (*where, 0, "text")
-            leave = Leave(typed={where: ((0, end),)})
+            leave = LeftUnchanged(typed={where: ((0, end),)})
             made = json.dumps(change({key: [{**message, "type": "message"}]}, leave, Words()))
             assert made.count(BAD) == 1
             assert f"{BAD}, what is it?" in made

@@ -10,17 +10,17 @@ from policy.verdict import Reason
 from proxy.dialects.native.dialect import Native
 from proxy.seams.observations import NEXT, observation_for
 from proxy.seams.operation import (
-    Answering,
+    EncodingContext,
     HttpReply,
     HttpRequest,
     Write,
-    Written,
+    WriteResult,
     WrittenItem,
 )
 
 NATIVE = Native()
 ID = "00000000-0000-4000-8000-00000000000a"
-ANSWERING = Answering(trace_id="ab" * 16, now_ms=0, request_id="r")
+ANSWERING = EncodingContext(trace_id="ab" * 16, now_ms=0, request_id="r")
 
 
 def request(
@@ -85,7 +85,7 @@ def item(
 def answer(*items: WrittenItem, note: str = "") -> HttpReply:
     sent = request("POST", "/v1/memories")
     operation = Write(proposals=(), note=note)
-    return NATIVE.encode(sent, operation, Written(items=items), ANSWERING)
+    return NATIVE.encode(sent, operation, WriteResult(items=items), ANSWERING)
 
 
 @pytest.mark.parametrize("reason", Reason)

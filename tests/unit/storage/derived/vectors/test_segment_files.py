@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from storage.derived.vectors.faiss_index import BadVector, Floats, Ordinals, VectorIndex
-from storage.derived.vectors.segment_files import Identity, Loaded, SegmentFiles
+from storage.derived.vectors.segment_files import IndexIdentity, LoadedIndex, SegmentFiles
 
 DIMENSION = 8
 SEGMENT = 16
 COUNT = 40
-IDENTITY = Identity(incarnation="0a", embedder_id="model-8", dimension=DIMENSION)
+IDENTITY = IndexIdentity(incarnation="0a", embedder_id="model-8", dimension=DIMENSION)
 
 
 def _unit(count: int, seed: int = 0) -> Floats:
@@ -33,7 +33,7 @@ def _fetch(ordinal: int) -> bytes:
     return data
 
 
-def _files(directory: Path, identity: Identity = IDENTITY) -> SegmentFiles:
+def _files(directory: Path, identity: IndexIdentity = IDENTITY) -> SegmentFiles:
     return SegmentFiles(directory, identity, segment_len=SEGMENT)
 
 
@@ -47,7 +47,7 @@ def _answers(index: VectorIndex) -> list[list[tuple[int, float]]]:
     return [index.search(row.tobytes(), COUNT, None) for row in ROWS]
 
 
-def _load(directory: Path, stored: Ordinals = STORED) -> Loaded:
+def _load(directory: Path, stored: Ordinals = STORED) -> LoadedIndex:
     return _files(directory).load(stored, _fetch)
 
 

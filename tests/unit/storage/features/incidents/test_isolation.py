@@ -27,12 +27,12 @@ from policy.model import (
 from policy.query import EVERYTHING
 from storage.audit import OperatorLeaf, decode_leaf
 from storage.embedded import EmbeddedOptions, EmbeddedStore
-from storage.features.incidents import Kind, Reach, Stage
+from storage.features.incidents import IncidentKind, IncidentReach, IncidentStage
 from storage.features.incidents.incident_orders import (
     BeginIncident,
     HideBatch,
     MoveIncident,
-    ShownAgain,
+    ReleasedMemories,
 )
 from storage.features.quarantine.hiding import QUARANTINES, EndQuarantine, Quarantine
 from storage.ground.errors import UnknownIncident
@@ -54,7 +54,7 @@ from tests.unit.storage.opening import (
 
 SMALL = EmbeddedOptions(quota_bytes=1 << 28, staging_quota_bytes=1 << 26, incident_batch_len=2)
 LEAKED = Principal(principal_id=PrincipalId("leaked"), tenant=TENANT)
-OF_LEAKED = Reach(tenant=TENANT, principal_id=LEAKED.principal_id)
+OF_LEAKED = IncidentReach(tenant=TENANT, principal_id=LEAKED.principal_id)
 
 
 def id_of(outcome: Outcome) -> MemoryId:
@@ -98,7 +98,7 @@ def test_what_a_principal_wrote_is_hidden_in_batches_and_comes_back_as_it_was(
     assert set(before) == {*bad, *good}  # control: all of it is there
 
     done = asyncio.run(store.incidents.isolate(OF_LEAKED, BY, "the key leaked"))
-    assert (done.changed, done.kept, done.incident.stage) == (5, 0, Stage.DONE)
+    assert (done.changed, done.kept, done.incident.stage) == (5, 0, IncidentStage.DONE)
     assert set(shown(store)) == set(good)
     incident_id = done.incident.incident_id
     said = leaves_of(store, incident_id)
@@ -110,9 +110,9 @@ def test_what_a_principal_wrote_is_hidden_in_batches_and_comes_back_as_it_was(
     store = bench.open(options=SMALL)
     assert set(shown(store)) == set(good)
     back = asyncio.run(store.incidents.undo(incident_id, BY))
-    assert (back.changed, back.incident.stage) == (5, Stage.UNDONE)
+    assert (back.changed, back.incident.stage) == (5, IncidentStage.UNDONE)
     assert shown(store) == before
-    assert [one.stage for one in store.incidents.all()] == [Stage.UNDONE]
+    assert [one.stage for one in store.incidents.all()] == [IncidentStage.UNDONE]
     again = asyncio.run(store.incidents.undo(incident_id, BY))
     assert (again.changed, again.kept) == (0, 0)
     store.close()
@@ -128,7 +128,7 @@ def test_undo_shows_nothing_that_somebody_else_hides(bench: Bench) -> None:
     asyncio.run(store.writer.order(Quarantine(after_it, TENANT, BY)))
     second = asyncio.run(
         store.incidents.isolate(
-            Reach(tenant=TENANT, principal_id=LEAKED.principal_id, under="memories"), BY
+            IncidentReach(tenant=TENANT, principal_id=LEAKED.principal_id, under="memories"), BY
         )
     )
     assert (second.changed, second.kept) == (0, 5)
@@ -159,9 +159,9 @@ def test_a_batch_behind_the_undoing_of_its_incident_hides_nothing(bench: Bench) 
     begun = asyncio.run(store.incidents.isolate(OF_LEAKED, BY)).incident
     undone = asyncio.run(store.incidents.undo(begun.incident_id, BY)).incident
     name = store._engine.parts.names.memory(TENANT, memory_id)
-    late = HideBatch(begun, [name], ShownAgain(begun))
+    late = HideBatch(begun, [name], ReleasedMemories(begun))
     assert asyncio.run(store.writer.order(late)) == (0, 0)
-    done = MoveIncident(begun.incident_id, Stage.DONE, BY, "1 hidden")
+    done = MoveIncident(begun.incident_id, IncidentStage.DONE, BY, "1 hidden")
     stays = asyncio.run(store.writer.order(done))
     assert stays == undone
     assert store.incidents.all() == (undone,)
@@ -191,7 +191,7 @@ def test_reach_is_by_step_and_narrowed_by_all_that_is_given(bench: Bench) -> Non
     write(store, edited)
 
     def found(**reach: object) -> set[MemoryId]:
-        asked = Reach(tenant=TENANT, **reach)  # type: ignore[arg-type]
+        asked = IncidentReach(tenant=TENANT, **reach)  # type: ignore[arg-type]
         return {one.memory_id for one in store.incidents.reached(asked)}
 
     assert found() == {fetched, plain, late}
@@ -223,7 +223,9 @@ def test_a_chain_of_five_descendants_is_reached_also_past_a_deleted_one(bench: B
     alone = asyncio.run(store.incidents.isolate(OF_LEAKED, BY))
     assert alone.changed == 1  # control: without being asked, nobody follows lineage
     asyncio.run(store.incidents.undo(alone.incident.incident_id, BY))
-    with_them = Reach(tenant=TENANT, principal_id=LEAKED.principal_id, with_descendants=True)
+    with_them = IncidentReach(
+        tenant=TENANT, principal_id=LEAKED.principal_id, with_descendants=True
+    )
     told = {one.memory_id: one.descendant for one in store.incidents.reached(with_them)}
     expected = {*chain, both} - {chain[2]}
     assert told == {one: one != root for one in expected}
@@ -238,7 +240,9 @@ def test_a_purge_leaves_neither_lineage_nor_who_hid_it(bench: Bench) -> None:
     root = id_of(say(store, "root", LEAKED))
     child = derived(store, "child", root)
     asyncio.run(
-        store.incidents.isolate(Reach(tenant=TENANT, with_descendants=True, under="memories"), BY)
+        store.incidents.isolate(
+            IncidentReach(tenant=TENANT, with_descendants=True, under="memories"), BY
+        )
     )
     with store.lmdb.reading() as view:
         assert (view.count(CHILDREN), view.count(QUARANTINES)) == (1, 2)
@@ -317,7 +321,10 @@ def test_an_isolation_that_a_crash_cut_short_anywhere_is_finished_under_its_id(
         assert len(there) in ({4, 2, 1} if number < at_undo else {1, 3, 4})
         for incident in again.incidents.all():
             asyncio.run(again.incidents.resume(incident.incident_id, BY))
-            undoing = number >= at_undo and incident.stage in {Stage.UNDOING, Stage.UNDONE}
+            undoing = number >= at_undo and incident.stage in {
+                IncidentStage.UNDOING,
+                IncidentStage.UNDONE,
+            }
             assert shown(again) == (before if undoing else {kept: "fact"})
             asyncio.run(again.incidents.undo(incident.incident_id, BY))
             assert shown(again) == before
@@ -333,9 +340,9 @@ def test_what_a_person_paroled_meanwhile_stays_shown_when_an_isolation_is_finish
     named = id_of(say(store, "named by a client", LEAKED, memory_id=MemoryId("notes/1")))
     regretted, undone, other = (id_of(say(store, f"lie {n}", LEAKED)) for n in range(3))
     # What a crash leaves after the last batch, and before the record of it.
-    begun = asyncio.run(store.writer.order(BeginIncident(Kind.ISOLATE, OF_LEAKED, BY, "")))
+    begun = asyncio.run(store.writer.order(BeginIncident(IncidentKind.ISOLATE, OF_LEAKED, BY, "")))
     names = [store._engine.parts.names.memory(TENANT, one) for one in (plain, named, regretted)]
-    asyncio.run(store.writer.order(HideBatch(begun, names, ShownAgain(begun))))
+    asyncio.run(store.writer.order(HideBatch(begun, names, ReleasedMemories(begun))))
     for one in (plain, named, regretted):
         asyncio.run(store.writer.order(EndQuarantine(one, TENANT, BY, "read it: it is true")))
     edit = candidate_of("edited", OPERATOR, change=ChangeKind.UPDATE, memory_id=named)
@@ -344,14 +351,16 @@ def test_what_a_person_paroled_meanwhile_stays_shown_when_an_isolation_is_finish
     asyncio.run(store.writer.order(EndQuarantine(regretted, TENANT, BY)))
     asyncio.run(store.writer.order(Quarantine(regretted, TENANT, BY)))
     # Control: what another undoing shows is nobody's word for it.
-    second = asyncio.run(store.incidents.isolate(Reach(tenant=TENANT, under="memories"), BY))
+    second = asyncio.run(
+        store.incidents.isolate(IncidentReach(tenant=TENANT, under="memories"), BY)
+    )
     asyncio.run(store.incidents.undo(second.incident.incident_id, BY))
     assert set(shown(store)) == {plain, named, undone, other}
     store.close()
 
     store = bench.open(options=SMALL)
     done = asyncio.run(store.incidents.resume(begun.incident_id, BY))
-    assert (done.changed, done.kept, done.incident.stage) == (2, 1, Stage.DONE)
+    assert (done.changed, done.kept, done.incident.stage) == (2, 1, IncidentStage.DONE)
     assert set(shown(store)) == {plain, named}
     store.close()
 
@@ -364,7 +373,9 @@ def test_what_was_derived_from_a_purged_memory_is_reached(bench: Bench) -> None:
     id_of(say(store, "unrelated"))
     purge = candidate_of(None, OPERATOR, change=ChangeKind.PURGE, memory_id=root, scope=Scope())
     write(store, submission_of(purge, OPERATOR))
-    with_them = Reach(tenant=TENANT, principal_id=LEAKED.principal_id, with_descendants=True)
+    with_them = IncidentReach(
+        tenant=TENANT, principal_id=LEAKED.principal_id, with_descendants=True
+    )
     assert {one.memory_id for one in store.incidents.reached(with_them)} == {child, grandchild}
     for narrower in ({"with_descendants": False}, {"under": "memories"}, {"session": "a" * 32}):
         asked = msgspec.structs.replace(with_them, **narrower)

@@ -11,11 +11,18 @@ from policy.model import ChangeKind, MemoryId, Scope
 from policy.query import EVERYTHING
 from policy.verdict import Reason
 from storage.embedded import EmbeddedOptions, EmbeddedStore
-from storage.features.incidents import Contained, Incident, Past, Reach, Rewound, Stage
+from storage.features.incidents import (
+    Incident,
+    IncidentReach,
+    IncidentStage,
+    IsolationReport,
+    PastState,
+    RewindReport,
+)
 from storage.features.quarantine.hiding import EndQuarantine, Quarantine
 from storage.features.registered import PutAnchor
 from storage.features.trust import RestoreTrust
-from storage.features.vouching import Vouch
+from storage.features.vouch import Vouch
 from storage.ground.errors import NoSuchPast
 from storage.values import Anchor, Decision, Outcome
 from tests.unit.storage.features.incidents.test_isolation import (
@@ -37,7 +44,7 @@ from tests.unit.storage.opening import (
 )
 
 SMALL = EmbeddedOptions(quota_bytes=1 << 28, staging_quota_bytes=1 << 26, incident_batch_len=2)
-ALL = Reach(tenant=TENANT)
+ALL = IncidentReach(tenant=TENANT)
 
 
 def change(
@@ -49,9 +56,9 @@ def change(
     return outcome
 
 
-def rewind(store: EmbeddedStore, version: int, reach: Reach = ALL) -> Rewound:
-    dry = store.incidents.planned(reach, Past(version=version))
-    done = asyncio.run(store.incidents.rewind(reach, Past(version=version), BY))
+def rewind(store: EmbeddedStore, version: int, reach: IncidentReach = ALL) -> RewindReport:
+    dry = store.incidents.planned(reach, PastState(version=version))
+    done = asyncio.run(store.incidents.rewind(reach, PastState(version=version), BY))
     told = (done.version, done.put_back, done.hidden, done.shown, done.behind, done.lost)
     assert told == (dry.version, dry.put_back, dry.hidden, dry.shown, dry.behind, dry.lost)
     assert done.moved == 0
@@ -130,7 +137,7 @@ def test_an_undo_is_undone_as_well_though_the_version_never_moved(bench: Bench) 
     store.close()
 
 
-def undo(store: EmbeddedStore, incident: Incident | None) -> Contained:
+def undo(store: EmbeddedStore, incident: Incident | None) -> IsolationReport:
     assert incident is not None
     return asyncio.run(store.incidents.undo(incident.incident_id, BY))
 
@@ -142,10 +149,10 @@ def test_a_time_is_the_state_that_stood_then(bench: Bench) -> None:
     bench.clock.now_ms += 5_000
     change(store, ChangeKind.UPDATE, first, "second")
     bench.clock.now_ms += 5_000
-    done = asyncio.run(store.incidents.rewind(ALL, Past(at_ms=then_ms + 4_999), BY))
+    done = asyncio.run(store.incidents.rewind(ALL, PastState(at_ms=then_ms + 4_999), BY))
     assert (done.version, done.put_back) == (1, 1)
     assert shown(store) == {first: "first"}
-    asyncio.run(store.incidents.rewind(ALL, Past(at_ms=then_ms + 5_000), BY))
+    asyncio.run(store.incidents.rewind(ALL, PastState(at_ms=then_ms + 5_000), BY))
     assert shown(store) == {first: "second"}
     store.close()
 
@@ -214,7 +221,7 @@ def test_only_what_is_in_reach_is_put_back(bench: Bench) -> None:
     at = store.reader.status().version
     for one in (mine, theirs):
         change(store, ChangeKind.UPDATE, one, "edited")
-    rewind(store, at, Reach(tenant=TENANT, principal_id=LEAKED.principal_id))
+    rewind(store, at, IncidentReach(tenant=TENANT, principal_id=LEAKED.principal_id))
     assert shown(store) == {mine: "edited", theirs: "theirs"}
     store.close()
 
@@ -248,12 +255,12 @@ def test_what_is_purged_is_named_as_lost_and_nothing_of_it_comes_back(bench: Ben
     assert shown(store) == {kept: "kept"}
     # A purge of what was put back takes the row that was put back as well.
     change(store, ChangeKind.PURGE, kept)
-    assert rewind_refused(store, Past(version=at))
+    assert rewind_refused(store, PastState(version=at))
     assert store.reader.check().problems == ()
     store.close()
 
 
-def rewind_refused(store: EmbeddedStore, to: Past) -> str:
+def rewind_refused(store: EmbeddedStore, to: PastState) -> str:
     """What is said where there is no such past; nothing was changed."""
     before = store.reader.status()
     with pytest.raises(NoSuchPast) as refused:
@@ -271,18 +278,18 @@ def test_a_past_that_is_not_there_is_refused_with_the_nearest_and_changes_nothin
     first = id_of(say(store, "first"))
     change(store, ChangeKind.PURGE, first)
     second = id_of(say(store, "second"))
-    assert rewind_refused(store, Past(version=9)) == (
+    assert rewind_refused(store, PastState(version=9)) == (
         "version 9 is in the future: the newest is version 3"
     )
-    assert "in the future" in rewind_refused(store, Past(at_ms=bench.clock.now_ms + 1))
-    assert "earliest state is version 0" in rewind_refused(store, Past(at_ms=1))
-    assert rewind_refused(store, Past(version=1)) == (
+    assert "in the future" in rewind_refused(store, PastState(at_ms=bench.clock.now_ms + 1))
+    assert "earliest state is version 0" in rewind_refused(store, PastState(at_ms=1))
+    assert rewind_refused(store, PastState(version=1)) == (
         "all that was there at version 1 is purged: the nearest is version 3"
     )
     assert shown(store) == {second: "second"}
     store.close()
     restored = bench.open(options=EmbeddedOptions(quota_bytes=1 << 28, restored=True))
-    assert "earliest state is version 3" in rewind_refused(restored, Past(version=2))
+    assert "earliest state is version 3" in rewind_refused(restored, PastState(version=2))
     nonce = f"{restored.reader.status().incarnation}:third"
     assert id_of(say(restored, "third", nonce=nonce))
     assert rewind(restored, 3).hidden == 1  # control: the first state of this life
@@ -318,7 +325,7 @@ def test_a_rewind_that_a_crash_cut_short_anywhere_is_finished_under_its_id(
             assert set(labelled(again)) == {*then, new}
             assert later not in labelled(again)
         for incident in again.incidents.all():
-            assert incident.stage is Stage.DONE
+            assert incident.stage is IncidentStage.DONE
         assert again.reader.check().problems == ()
         again.close()
     assert halves

@@ -16,7 +16,7 @@ from storage.features.quarantine.hiding import EndQuarantine, Quarantine
 from storage.features.trust import RestoreTrust
 from storage.ground.errors import UnknownMemory
 from storage.tables.lmdb_store import LEAVES
-from storage.values import Outcome, Standing
+from storage.values import Outcome, Visibility
 from tests.unit.storage.opening import (
     BY,
     OPERATOR,
@@ -37,11 +37,11 @@ def _id(outcome: Outcome) -> MemoryId:
     return outcome.memory.memory_id
 
 
-def _quarantine(store: EmbeddedStore, memory_id: MemoryId, reason: str = "") -> Standing:
+def _quarantine(store: EmbeddedStore, memory_id: MemoryId, reason: str = "") -> Visibility:
     return asyncio.run(store.writer.order(Quarantine(memory_id, TENANT, BY, reason)))
 
 
-def _parole(store: EmbeddedStore, memory_id: MemoryId) -> Standing:
+def _parole(store: EmbeddedStore, memory_id: MemoryId) -> Visibility:
     return asyncio.run(store.writer.order(EndQuarantine(memory_id, TENANT, BY)))
 
 

@@ -19,7 +19,7 @@ from storage.features.recalls import (
     InContext,
     LaterHits,
     Recall,
-    Recalled,
+    RecalledMemory,
     RecallOptions,
     Reply,
     Span,
@@ -62,7 +62,9 @@ def recall_of(store: EmbeddedStore, at_ms: int, text: str = QUERY, **fields: obj
         "version": found.version,
         "limit": 10,
         "hits": tuple(
-            Recalled(ordinal=one.memory.ordinal, memory_id=one.memory.memory_id, score=one.score)
+            RecalledMemory(
+                ordinal=one.memory.ordinal, memory_id=one.memory.memory_id, score=one.score
+            )
             for one in found.hits
         ),
         "nearest": found.nearest,
@@ -486,7 +488,7 @@ def test_one_recall_of_ten_hits_takes_less_than_its_room(
     """With the 384 numbers of the larger of the two shipped embedders."""
     store = bench.open()
     say(store, "Ada drinks tea.")
-    hits = tuple(Recalled(ordinal=0, memory_id=None, score=0.5) for _ in range(10))
+    hits = tuple(RecalledMemory(ordinal=0, memory_id=None, score=0.5) for _ in range(10))
     where = query.Test(field=Field.USER_ID, compare=Compare.EQ, values=("ada",))
     noted = recall_of(
         store,
@@ -509,9 +511,9 @@ def test_hits_that_have_to_be_found_are_found_on_another_thread(bench: Bench) ->
     tea = say(store, "Ada drinks tea.")
     found_on: list[str] = []
 
-    def find(*ids: MemoryId) -> tuple[Recalled, ...]:
+    def find(*ids: MemoryId) -> tuple[RecalledMemory, ...]:
         found_on.append(threading.current_thread().name)
-        return tuple(Recalled(ordinal=-1, memory_id=one) for one in ids)
+        return tuple(RecalledMemory(ordinal=-1, memory_id=one) for one in ids)
 
     bare = recall_of(store, bench.clock(), front="mcp/notes", hits=(), vector=None, where=None)
     kept = store.recalls.note(bare, LaterHits(lambda: find(id_of(tea)), 10))
@@ -545,10 +547,10 @@ def test_texts_that_wait_to_be_searched_are_bounded(bench: Bench) -> None:
     tea = say(store, "Ada drinks tea.")
     goes_on, searched = threading.Event(), threading.Event()
 
-    def find() -> tuple[Recalled, ...]:
+    def find() -> tuple[RecalledMemory, ...]:
         searched.set()
         goes_on.wait(60)
-        return (Recalled(ordinal=-1, memory_id=id_of(tea)),)
+        return (RecalledMemory(ordinal=-1, memory_id=id_of(tea)),)
 
     bare = recall_of(store, bench.clock(), hits=(), vector=None, where=None)
     try:

@@ -1,0 +1,145 @@
+"""The provenance of a memory: its steps, their leaves and sessions, and what was recalled there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Final
+
+import msgspec
+
+from policy.model import ChangeKind, HistoryEntry, Memory, MemoryId, SourceKind, Tenant
+from proxy.admin.operator_call import OperatorCall, route
+from proxy.admin.views import proof_view
+from proxy.admin.wire.provenance import PROVENANCE, ProvenanceNode, ProvenanceStep, ProvenanceView
+from proxy.admin.wire.queries import TenantQuery
+from proxy.ledger.sessions import Sessions
+from proxy.ledger.wire import OriginView, SegmentView
+from proxy.seams.faults import NotFound
+from storage.audit import Culprit, InterceptedLeaf, VerdictLeaf, decode_leaf
+from storage.ground.errors import StoreCorrupt
+from storage.interfaces import Store
+from storage.values import AuditProof
+
+MEMORIES_MAX: Final = 100
+STEPS_MAX: Final = 50
+_LOST: Final = "lost"
+
+
+class _Read(msgspec.Struct, frozen=True, kw_only=True):
+    """What the store knows of one memory: its newest steps, with the proofs of their leaves."""
+
+    status: str
+    parents: tuple[MemoryId, ...]
+    steps: tuple[tuple[HistoryEntry, AuditProof, AuditProof], ...]
+
+
+class ProvenanceTrace(msgspec.Struct, frozen=True, kw_only=True):
+    """Follows a memory back to its sources. Event loop only; the store is read in a thread."""
+
+    store: Store
+    ledger: Sessions
+
+    @route(PROVENANCE)
+    async def trace(self, call: OperatorCall[TenantQuery]) -> ProvenanceView:
+        """A memory and all that it came from, breadth first, up to `MEMORIES_MAX`.
+
+        Raises:
+            NotFound: The tenant never had a memory with this id.
+        """
+        tenant, memory_id = Tenant(call.asked.tenant), call.memory_id
+        waiting, seen = deque([memory_id]), {memory_id}
+        nodes: list[ProvenanceNode] = []
+        while waiting and len(nodes) < MEMORIES_MAX:
+            node = await self._node(tenant, waiting.popleft())
+            nodes.append(node)
+            if len(nodes) == 1 and node.status == _LOST:
+                raise NotFound("there is no such memory in this tenant, or it is purged")
+            recalled = (one for step in node.steps for one in step.recalled)
+            for found in map(MemoryId, (*node.parents, *recalled)):
+                if found not in seen:
+                    seen.add(found)
+                    waiting.append(found)
+        return ProvenanceView(memories=tuple(nodes), cut=bool(waiting))
+
+    async def _node(self, tenant: Tenant, memory_id: MemoryId) -> ProvenanceNode:
+        found = await asyncio.to_thread(self._read, tenant, memory_id)
+        return ProvenanceNode(
+            memory_id=memory_id,
+            status=found.status,
+            parents=found.parents,
+            steps=tuple(self._step(*one) for one in found.steps),
+        )
+
+    def _read(self, tenant: Tenant, memory_id: MemoryId) -> _Read:
+        reader, hidden = self.store.reader, self.store.quarantined
+        memory: Memory | None = reader.get(tenant, memory_id) or hidden.get(tenant, memory_id)
+        entries = reader.history(tenant, memory_id) or hidden.history(tenant, memory_id)
+        if not entries or entries[-1].change is ChangeKind.PURGE:
+            return _Read(status=_LOST, parents=(), steps=())
+        steps: list[tuple[HistoryEntry, AuditProof, AuditProof]] = []
+        for entry in entries[-STEPS_MAX:]:
+            verdict = self.store.audit.prove(entry.leaf_index)
+            seen = self.store.audit.prove(_verdict_of(verdict).intercepted_index)
+            steps.append((entry, seen, verdict))
+        return _Read(
+            status="gone" if memory is None else memory.status.value,
+            parents=() if memory is None else memory.derived_from,
+            steps=tuple(steps),
+        )
+
+    def _step(
+        self, entry: HistoryEntry, intercepted: AuditProof, verdict: AuditProof
+    ) -> ProvenanceStep:
+        seen, leaf = decode_leaf(intercepted.leaf), _verdict_of(verdict)
+        if not isinstance(seen, InterceptedLeaf):
+            raise StoreCorrupt(f"leaf {intercepted.leaf_index} is no interception")
+        session = None if leaf.session is None else self.ledger.shown(leaf.session)
+        segments = () if session is None else session.segments
+        before = [one for one in segments if one.at_ms <= leaf.at_ms]
+        return ProvenanceStep(
+            change=entry.change,
+            version=entry.version,
+            at_ms=entry.at_ms,
+            candidate_id=entry.candidate_id,
+            principal=seen.principal_id,
+            trust=leaf.trust_level,
+            target=seen.target,
+            approved_by=leaf.approved_by,
+            memory_class=leaf.memory_class,
+            # The label is read from the log: it is the one that was judged, before any person
+            # vouched for the memory.
+            source=leaf.source,
+            basis=leaf.basis,
+            intercepted=proof_view(intercepted),
+            verdict=proof_view(verdict),
+            culprit=None if leaf.culprit is None else _culprit(leaf.culprit),
+            session=leaf.session,
+            known=leaf.session is None or session is not None,
+            segments=tuple(dict.fromkeys(_origin(one) for one in before if one.reads)),
+            segments_left_out=0 if session is None else session.segments_left_out,
+            recalled=tuple(dict.fromkeys(one.memory_id for one in before if one.memory_id)),
+        )
+
+
+def _verdict_of(proof: AuditProof) -> VerdictLeaf:
+    leaf = decode_leaf(proof.leaf)
+    if not isinstance(leaf, VerdictLeaf):
+        raise StoreCorrupt(f"leaf {proof.leaf_index} is no verdict")
+    return leaf
+
+
+def _culprit(culprit: Culprit) -> OriginView:
+    return OriginView(
+        kind=culprit.kind, server=culprit.server, tool=culprit.tool, call_id=culprit.call_id
+    )
+
+
+def _origin(segment: SegmentView) -> OriginView:
+    return OriginView(
+        kind=SourceKind.TOOL_RESULT if segment.channel == "tool" else SourceKind.UNKNOWN,
+        server=segment.server,
+        tool=segment.tool,
+        call_id=segment.call_id,
+        memory_id=segment.memory_id,
+    )

@@ -1,0 +1,229 @@
+"""Registers what operators hold to be true: statements, required or forbidden words, questions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from policy.after.matchers import Applies, Matcher, check_matcher
+from policy.anchors import content_words, contradicts
+from policy.model import PrincipalId, Tenant
+from policy.text.skeleton import skeleton
+from policy.text.whole_words import PATTERN_PREFIX, compiled
+from proxy.admin.operator_call import OperatorCall, route
+from proxy.admin.wire.queries import TenantQuery
+from proxy.admin.wire.registered import (
+    ANCHOR_PUT,
+    ANCHORS,
+    CANARIES,
+    CANARIES_RUN,
+    CANARY_PUT,
+    AnchorList,
+    AnchorRequest,
+    AnchorView,
+    CanaryList,
+    CanaryOutcomeView,
+    CanaryRequest,
+    CanaryRunView,
+    CanaryView,
+)
+from proxy.aftermath.canaries import Canaries
+from proxy.seams.environment import Environment
+from proxy.seams.faults import MalformedRequest
+from storage.features.registered import PutAnchor
+from storage.interfaces import MemoryReader, MemoryWriter
+from storage.values import Anchor
+
+_NO_MATCHER: Final = Matcher()
+_CONTENT_WORDS_MIN: Final = 3
+
+
+class Registrar:
+    """Lists and registers anchors and canaries.
+
+    Event loop only; `by` is the operator's name, for the audit leaf.
+    """
+
+    def __init__(
+        self,
+        reader: MemoryReader,
+        writer: MemoryWriter,
+        surroundings: Environment,
+        canaries: Canaries | None,
+    ) -> None:
+        """`canaries` is None if the store embeds no text, so that no question can be asked."""
+        self._canaries = canaries
+        self._reader = reader
+        self._writer = writer
+        self._out = surroundings
+
+    @route(ANCHORS)
+    async def anchors(self, call: OperatorCall[TenantQuery]) -> AnchorList:
+        """The anchors (registered truths) of a tenant."""
+        known = self._reader.anchors(Tenant(call.asked.tenant))
+        return AnchorList(anchors=tuple(map(anchor_view, known)))
+
+    @route(ANCHOR_PUT)
+    async def put_anchor(self, call: OperatorCall[AnchorRequest]) -> AnchorView:
+        """Register an anchor, or replace the anchor with the same id.
+
+        Raises:
+            MalformedRequest: An entry of the matcher cannot be tried; nothing was changed.
+        """
+        asked = call.asked
+        matcher = Matcher(
+            must=asked.must,
+            must_not=asked.must_not,
+            applies=asked.applies,
+            memory_class=asked.memory_class,
+        )
+        kept = None if matcher == _NO_MATCHER else _checked(matcher)
+        anchor = Anchor(
+            anchor_id=asked.anchor_id or self._out.random_hex(8),
+            tenant=Tenant(asked.tenant),
+            statement=asked.statement,
+            questions=asked.questions,
+            created_at_ms=self._out.now_ms(),
+            matcher=kept,
+        )
+        await self._put(call.operator, anchor)
+        return anchor_view(anchor)
+
+    @route(CANARIES)
+    async def canaries(self, call: OperatorCall[TenantQuery]) -> CanaryList:
+        """The canaries (questions for retrieval) of a tenant."""
+        tenant = call.asked.tenant
+        known = await asyncio.to_thread(self._reader.canaries)
+        return CanaryList(canaries=tuple(canary_view(one) for one in known if one.tenant == tenant))
+
+    @route(CANARIES_RUN)
+    async def run_canaries(self, call: OperatorCall[TenantQuery]) -> CanaryRunView:
+        """Ask retrieval the questions of a tenant's canaries.
+
+        Raises:
+            MalformedRequest: The store embeds no text, so it cannot be asked a question.
+        """
+        if self._canaries is None:
+            raise MalformedRequest("this store embeds no text: its canaries cannot be asked")
+        found = await self._canaries.run(Tenant(call.asked.tenant), call.operator)
+        return CanaryRunView(
+            outcomes=tuple(
+                CanaryOutcomeView(
+                    canary_id=one.canary_id,
+                    failing=one.failing,
+                    lacking=one.lacking,
+                    failure_id=one.failure_id,
+                    incident=one.case_id,
+                )
+                for one in found
+            )
+        )
+
+    @route(CANARY_PUT)
+    async def put_canary(self, call: OperatorCall[CanaryRequest]) -> CanaryView:
+        """Register a canary (questions for retrieval), or replace the canary with the same id.
+
+        Raises:
+            MalformedRequest: An entry of the matcher cannot be tried; nothing was changed.
+        """
+        asked = call.asked
+        matcher = Matcher(
+            must=asked.must,
+            must_not=asked.must_not,
+            applies=Applies.RETRIEVAL,
+            memory_class=asked.memory_class,
+        )
+        canary = Anchor(
+            anchor_id=asked.canary_id or self._out.random_hex(8),
+            tenant=Tenant(asked.tenant),
+            statement="",
+            questions=asked.questions,
+            created_at_ms=self._out.now_ms(),
+            matcher=_checked(matcher),
+        )
+        await self._put(call.operator, canary)
+        return canary_view(canary)
+
+    async def _put(self, by: PrincipalId, anchor: Anchor) -> None:
+        # Anchors and canaries are rows of one table, so registering one under an id of the other
+        # kind would replace that row unnoticed.
+        known = await asyncio.to_thread(self._reader.canaries)
+        others = self._reader.anchors(anchor.tenant) if anchor.is_canary else known
+        named = (anchor.tenant, anchor.anchor_id)
+        if any((one.tenant, one.anchor_id) == named for one in others):
+            other = "an anchor" if anchor.is_canary else "a canary"
+            raise MalformedRequest(f"{other} of this tenant has that id: choose another one")
+        await self._writer.order(PutAnchor(anchor, by))
+
+
+def anchor_view(anchor: Anchor) -> AnchorView:
+    """One anchor as the operator API shows it, with notes on weaknesses for its author."""
+    matcher = anchor.matcher or _NO_MATCHER
+    caught = sum(_caught(anchor.statement, matcher, entry) for entry in matcher.must_not)
+    return AnchorView(
+        anchor_id=anchor.anchor_id,
+        tenant=anchor.tenant,
+        statement=anchor.statement,
+        questions=anchor.questions,
+        created_at_ms=anchor.created_at_ms,
+        must=matcher.must,
+        must_not=matcher.must_not,
+        applies=matcher.applies,
+        memory_class=matcher.memory_class,
+        caught=caught,
+        notes=_notes(anchor.statement, matcher, caught),
+    )
+
+
+def canary_view(canary: Anchor) -> CanaryView:
+    """One registered canary, as the operator API shows it."""
+    matcher = canary.matcher or _NO_MATCHER
+    return CanaryView(
+        canary_id=canary.anchor_id,
+        tenant=canary.tenant,
+        questions=canary.questions,
+        must=matcher.must,
+        must_not=matcher.must_not,
+        memory_class=matcher.memory_class,
+        created_at_ms=canary.created_at_ms,
+    )
+
+
+def _checked(matcher: Matcher) -> Matcher:
+    try:
+        check_matcher(matcher)
+    except ValueError as error:
+        raise MalformedRequest(str(error)) from None
+    return matcher
+
+
+def _caught(statement: str, matcher: Matcher, entry: str) -> bool:
+    """Whether comparing sentences is enough to find that a wrong version denies the statement."""
+    if entry.startswith(PATTERN_PREFIX):
+        return False
+    stated, wrong = skeleton(statement), skeleton(entry)
+    if contradicts(stated, wrong):
+        return True
+    return any(
+        contradicts(stated, said)
+        for right in matcher.must
+        if (said := compiled(right).replaced(wrong, stated)) != stated
+    )
+
+
+def _notes(statement: str, matcher: Matcher, caught: int) -> tuple[str, ...]:
+    notes: list[str] = []
+    if content_words(skeleton(statement)) < _CONTENT_WORDS_MIN:
+        notes.append(
+            "a sentence of this statement has fewer than three words of content: honest texts that "
+            "share them will be taken for denials of it"
+        )
+    if matcher.must_not:
+        of = len(matcher.must_not)
+        notes.append(f"without the matcher, {caught} of {of} `must_not` would have been noticed")
+        if matcher.applies is not Applies.ANSWER:
+            notes.append(
+                "every memory below the operator's label that says a `must_not` fails this anchor, "
+                "of whatever it speaks: name enough words"
+            )
+    return tuple(notes)

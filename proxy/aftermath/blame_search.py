@@ -1,0 +1,567 @@
+"""Conducts the search for the memories that caused one wrong answer, from a signal to the end.
+
+A case (one wrong answer) is on disk before anything is replayed, and each of its steps before it is
+acted on. Cases are handled one after the other, so two cases about one memory never act at once:
+the second finds the memory hidden already. Cases for which a model is asked again are slow and only
+propose, so they have a line of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Final
+
+import msgspec
+
+from policy.after.attribution import Ask, Ending, Limits, Open, Plan
+from policy.after.case_steps import CaseMode, CaseSignal, CaseStep
+from policy.after.matchers import Matcher, check_matcher
+from policy.after.rule_judge import RuleJudge
+from policy.after.signals import SignalKind
+from policy.model import Hit, MemoryId, PrincipalId
+from policy.text.whole_words import EntryError
+from policy.verdict import InvariantBroken
+from proxy.aftermath.replay import Evidence, NothingKept, Replays
+from proxy.aftermath.rounds import Round, judged_alone, nobody_judges, planned, suspects_among
+from proxy.aftermath.rules import OpenedSignals, accused, fit_texts, rules_for
+from proxy.seams.cases import AsksJudges, OnConviction, ReplaysModels, ShownMemory, Signal
+from proxy.seams.environment import Environment
+from proxy.seams.faults import MalformedRequest
+from storage.features.cases import Case, CaseMemory, Culprit, Opening, Progress
+from storage.features.cases.case_records import Convict, MoveCase, NameRelated, OpenCase
+from storage.features.cases.wrong_answers import Cases
+from storage.ground.errors import StorageError, UnknownIncident
+from storage.interfaces import MemoryReader
+from telemetry.events import IncidentAsk, IncidentStepped
+
+_LOG: Final = logging.getLogger("mnemogate.aftermath")
+BLAME: Final = PrincipalId("mnemogate:blame")
+ROUNDS_MAX: Final = 5
+"""How often what the same search finds now is looked at again, before a person is asked."""
+ASKS_MAX: Final = 500
+_ASKS_TRACED_MAX: Final = 200
+ON_CONVICTION: Final = OnConviction()
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_KINDS: Final = {
+    SignalKind.OPERATOR: CaseSignal.OPERATOR,
+    SignalKind.PERSON: CaseSignal.PERSON,
+    SignalKind.ANCHOR: CaseSignal.ANCHOR,
+    SignalKind.CANARY: CaseSignal.CANARY,
+    SignalKind.JUDGE: CaseSignal.JUDGE,
+}
+
+
+class _Told(msgspec.Struct):
+    """What telemetry tells about a case, collected while the case is handled."""
+
+    started_ns: int = 0
+    error_type: str = ""
+    asks: list[IncidentAsk] = []
+    closures: list[tuple[int, int]] = []
+
+
+class _Line:
+    """Cases that are handled one after the other."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[str] = deque()
+        self._ready = asyncio.Event()
+
+    def put(self, case_id: str) -> None:
+        """Have a case handled behind those that wait."""
+        self._waiting.append(case_id)
+        self._ready.set()
+
+    async def next(self) -> str:
+        """Wait for the next case."""
+        while not self._waiting:
+            self._ready.clear()
+            await self._ready.wait()
+        return self._waiting.popleft()
+
+
+class BlameSearch:
+    """Implements `OpensCases`.
+
+    Event loop only; work that may take a millisecond runs on a thread.
+    """
+
+    def __init__(
+        self,
+        *,
+        cases: Cases,
+        replays: Replays,
+        reader: MemoryReader,
+        judges: AsksJudges,
+        surroundings: Environment,
+        models: ReplaysModels,
+        on_conviction: OnConviction = ON_CONVICTION,
+        spoken: OpenedSignals | None = None,
+        implicated: Callable[[Signal], tuple[MemoryId, ...]] = lambda _: (),
+    ) -> None:
+        """`on_conviction` says what becomes of the memories that are found to blame.
+
+        `implicated` gives the memories on probation that a signal is about; it may read files.
+        """
+        self._cases = cases
+        self._replays = replays
+        self._reader = reader
+        self._judges = judges
+        self._models = models
+        self._out = surroundings
+        self._acts = on_conviction
+        self._spoken = spoken or OpenedSignals()
+        self._implicated = implicated
+        # What the answer should have said is content, so it is kept in memory only, and a restart
+        # loses it.
+        self._signals: dict[str, tuple[Signal, bool]] = {}
+        self._acting, self._asking = _Line(), _Line()
+        self._done: dict[str, asyncio.Event] = {}
+        self._told: dict[str, _Told] = {}
+
+    # ---- methods that other rooms call -----------------------------------------------------------
+
+    async def open_case(self, signal: Signal) -> str | None:
+        """Open the case of a signal.
+
+        The case is on disk when this returns; its replays follow.
+        """
+        return await self._open(signal, whole_cause=False)
+
+    async def blame(self, signal: Signal, *, whole_cause: bool) -> Case:
+        """Open a case and see it through to its end, or as far as it goes without a person.
+
+        Raises:
+            MalformedRequest: A word of `expect` or `forbid` cannot be looked for, or no judge has
+                this name.
+            StorageError: The case could not be written to disk.
+        """
+        case_id = await self._open(signal, whole_cause=whole_cause)
+        await self.over(case_id)
+        return await asyncio.to_thread(self._cases.get, case_id)
+
+    async def over(self, case_id: str) -> None:
+        """Wait until a case of this process goes no further without a person."""
+        if case_id in self._signals:
+            await self._done.setdefault(case_id, asyncio.Event()).wait()
+
+    async def still_wrong(self, case_id: str) -> None:
+        """Leave a healed case to a person, because what it hid did not make the answer right.
+
+        A case whose search continues, or that ended otherwise, stays as it is.
+
+        Raises:
+            StorageError: The case could not be written to disk.
+        """
+        case = await asyncio.to_thread(self._cases.get, case_id)
+        if case.step is CaseStep.HEALED:
+            await self._moved(case, CaseStep.NEEDS_PERSON, _open("still_wrong"))
+
+    async def unfinished(self, case_id: str) -> bool:
+        """Whether a case continues or waits for a person; False also if it is unknown."""
+        try:
+            case = await asyncio.to_thread(self._cases.get, case_id)
+        except UnknownIncident:
+            return False
+        return case.under_way or case.step is CaseStep.NEEDS_PERSON
+
+    async def dry_run(
+        self, signal: Signal, *, whole_cause: bool
+    ) -> tuple[Round, tuple[CaseMemory, ...]]:
+        """One round on what was shown, and what would follow; nothing is kept or changed.
+
+        Raises:
+            NothingKept: There is no record of what was shown.
+            MalformedRequest: A word cannot be looked for, or no judge has this name.
+        """
+        self._check(signal)
+        evidence = await asyncio.to_thread(self._replays.evidence, signal)
+        places = await asyncio.to_thread(self._replays.still_shown, evidence)
+        found = await self._round("dry-run", signal, evidence, places, whole_cause=whole_cause)
+        named = await asyncio.to_thread(
+            self._cases.preview,
+            signal.tenant,
+            self._accused(found, places),
+            blast_max=self._acts.blast_max,
+        )
+        return found, named
+
+    @asynccontextmanager
+    async def working(self, *, resumes: bool) -> AsyncGenerator[None]:
+        """Handle cases while the block runs.
+
+        With `resumes`, those of an earlier process come first.
+        """
+        for case in await asyncio.to_thread(self._cases.all):
+            if resumes and case.under_way and case.case_id not in self._signals:
+                self._acting.put(case.case_id)
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self._for_ever(line)) for line in (self._acting, self._asking)
+            ]
+            try:
+                yield
+            finally:
+                for task in tasks:
+                    task.cancel()
+
+    # ---- handling one case after the other -------------------------------------------------------
+
+    async def check(self, signal: Signal) -> None:
+        """Check that a record is kept of the answer, and that the words can be looked for.
+
+        Raises:
+            NothingKept: There is no record of what was shown, or of what the model was asked.
+            MalformedRequest: A word cannot be looked for, or no judge or model has this name.
+        """
+        self._check(signal)
+        evidence = await asyncio.to_thread(self._replays.evidence, signal)
+        if not self._can_ask_again(signal, evidence):
+            raise NothingKept("the request behind this reply is not kept any more")
+
+    def _can_ask_again(self, signal: Signal, evidence: Evidence) -> bool:
+        """Whether the model that a signal names, if any, can be asked again about its reply.
+
+        What a purged memory said cannot be taken out of the request, so that is not sent again.
+        """
+        if signal.through is None:
+            return True
+        kept = self._models.has(signal.through, signal.tenant, signal.reply_id or "")
+        return kept and not evidence.lost
+
+    def _check(self, signal: Signal) -> None:
+        if signal.judge is not None and signal.judge not in self._judges.names():
+            raise MalformedRequest("no judge has this name")
+        if signal.through is not None:
+            if signal.through not in self._models.names():
+                raise MalformedRequest("through: `[after.replay]` names no such model")
+            if signal.reply_id is None or signal.judge is not None:
+                raise MalformedRequest("through: a model is asked about a reply, without a judge")
+        if signal.forbid:
+            try:
+                check_matcher(Matcher(must_not=signal.forbid))
+            except ValueError as error:
+                raise MalformedRequest(str(error)) from None
+
+    async def _open(self, signal: Signal, *, whole_cause: bool) -> str:
+        self._check(signal)
+        implicated = await asyncio.to_thread(self._implicated, signal)
+        case = await self._cases.order(
+            OpenCase(
+                Opening(
+                    tenant=signal.tenant,
+                    signal=_KINDS[signal.kind],
+                    by=signal.by,
+                    failure_id=signal.signal_id,
+                    recall_id=signal.recall_id or "",
+                    reply_id=_plain(signal.reply_id),
+                    anchor_id=signal.rule_id or "",
+                    judge=signal.judge or "",
+                    own_words=bool(signal.expect or signal.forbid),
+                    implicated=implicated,
+                )
+            )
+        )
+        self._spoken.keep(case.case_id, signal)
+        self._told[case.case_id] = _Told(started_ns=self._out.clock_ns())
+        self._tell(case)
+        self._signals[case.case_id] = signal, whole_cause
+        line = self._acting if signal.through is None else self._asking
+        line.put(case.case_id)
+        return case.case_id
+
+    async def _for_ever(self, line: _Line) -> None:
+        while True:
+            case_id = await line.next()
+            try:
+                await self._seen_through(case_id)
+            except StorageError as error:
+                # After a failure the case keeps its present step, and the next start continues it.
+                _LOG.warning(
+                    "a case could not go on",
+                    extra={"fields": {"incident": case_id, "why": type(error).__name__}},
+                )
+            finally:
+                self._end(case_id)
+
+    def _end(self, case_id: str) -> None:
+        """Forget what was in memory for a case, and tell who waits for its end."""
+        signal, _ = self._signals.pop(case_id, (None, False))
+        if signal is not None and signal.through is not None:
+            self._models.forget(signal.tenant, signal.reply_id or "")
+        self._told.pop(case_id, None)
+        done = self._done.pop(case_id, None)
+        if done is not None:
+            done.set()
+
+    async def _seen_through(self, case_id: str) -> None:
+        """Take one case to its end. A fault in the code ends this case alone, and blames nobody."""
+        try:
+            await self._conduct(case_id)
+        except (StorageError, InvariantBroken):
+            raise
+        except Exception as error:  # noqa: BLE001 - the answer is no: a person decides
+            fields = {"incident": case_id}
+            _LOG.error("a case broke off", exc_info=error, extra={"fields": fields})
+            self._told.setdefault(case_id, _Told()).error_type = type(error).__name__
+            case = await asyncio.to_thread(self._cases.get, case_id)
+            await self._moved(case, CaseStep.NEEDS_PERSON, _open("fault"))
+
+    async def _conduct(self, case_id: str) -> None:
+        """Conduct one case from its present step to its end."""
+        case = await asyncio.to_thread(self._cases.get, case_id)
+        known = self._signals.get(case_id)
+        if known is None:
+            # The signal said which words a right answer has, and only the process that took it knew
+            # them. It has ended.
+            await self._moved(case, CaseStep.NEEDS_PERSON, _open("restarted"))
+            return
+        signal, whole_cause = known
+        try:
+            evidence = await asyncio.to_thread(self._replays.evidence, signal)
+        except NothingKept:
+            await self._moved(case, CaseStep.NEEDS_PERSON, _open("nothing_kept"))
+            return
+        if not self._can_ask_again(signal, evidence):
+            await self._moved(case, CaseStep.NEEDS_PERSON, _open("request_gone"))
+            return
+        places = await asyncio.to_thread(self._replays.still_shown, evidence)
+        for number in range(1, ROUNDS_MAX + 1):
+            found = await self._round(case_id, signal, evidence, places, whole_cause=whole_cause)
+            case = await self._after_round(case, signal, evidence, found, first=number == 1)
+            if not case.under_way:
+                return
+            places = await asyncio.to_thread(self._replays.fresh, evidence)
+        if await self._fails(case_id, signal, evidence, places):
+            await self._moved(case, CaseStep.NEEDS_PERSON, _open("rounds"))
+        else:
+            await self._moved(case, CaseStep.HEALED)
+
+    async def _after_round(
+        self, case: Case, signal: Signal, evidence: Evidence, found: Round, *, first: bool
+    ) -> Case:
+        mode = _mode(signal)
+        progress = Progress(
+            mode=mode,
+            suspects=found.suspects,
+            asks=found.asks,
+            rounds=1,
+            controls=found.controls,
+            why=found.why or ("incomplete" if evidence.lost else ""),
+        )
+        if found.ending is Ending.NOT_REPRODUCED:
+            # When the memories to blame were hidden, the same search must find only right memories.
+            step = CaseStep.NOT_REPRODUCED if first else CaseStep.HEALED
+            return await self._moved(case, step, progress)
+        if found.ending is Ending.NOT_MEMORY_CAUSED and first:
+            return await self._moved(case, CaseStep.NOT_MEMORY_CAUSED, progress)
+        if found.ending is not Ending.CONVICTED:
+            return await self._moved(case, CaseStep.NEEDS_PERSON, progress)
+        if first:
+            case = await self._moved(case, CaseStep.REPRODUCED, Progress(mode=mode))
+        guilty = await asyncio.to_thread(self._accused, found, found.places)
+        related = await asyncio.to_thread(self._cases.related, evidence.tenant, guilty)
+        acts = self._acts
+        proposes = {
+            CaseMode.RETRIEVAL: acts.rules_propose,
+            CaseMode.JUDGE: acts.judges_propose,
+            # A model is no judge: what it says again is evidence with noise, for a person.
+            CaseMode.MODEL: True,
+        }[mode]
+        started_ns = self._out.clock_ns()
+        case = await self._cases.order(
+            Convict(
+                case.case_id, guilty, BLAME, progress, proposes=proposes, blast_max=acts.blast_max
+            )
+        )
+        if case.case_id in self._told:
+            self._told[case.case_id].closures.append((started_ns, self._out.clock_ns()))
+        self._tell(case)
+        if related:
+            case = await self._cases.order(NameRelated(case.case_id, related))
+        return case
+
+    def _accused(self, found: Round, places: tuple[Hit, ...]) -> list[Culprit]:
+        """The culprits of a round, with the earlier texts that may be shown in their place."""
+        return accused(
+            found.culprits, places, lambda memory: fit_texts(self._reader, found.judge, memory)
+        )
+
+    async def _moved(self, case: Case, step: CaseStep, progress: Progress | None = None) -> Case:
+        case = await self._cases.order(MoveCase(case.case_id, step, BLAME, progress))
+        self._tell(case)
+        return case
+
+    def _tell(self, case: Case) -> None:
+        """Count a step of a case in the metrics.
+
+        The last step also writes the trace of the whole case.
+        """
+        told = self._told.setdefault(case.case_id, _Told())
+        ended = not case.under_way
+        self._out.record(
+            IncidentStepped(
+                context=self._out.traces.start(),
+                incident_id=case.case_id,
+                signal=case.signal.value,
+                step=case.step.value,
+                mode="" if case.mode is None else case.mode.value,
+                tenant=case.tenant,
+                suspects=case.suspects,
+                rounds=case.rounds,
+                culprits=len(case.culprits),
+                ended=ended,
+                started_ns=told.started_ns or self._out.clock_ns(),
+                ended_ns=self._out.clock_ns(),
+                links=tuple(dict.fromkeys(one.trace_id for one in case.culprits if one.trace_id)),
+                asks=tuple(told.asks),
+                why=case.why,
+                error_type=told.error_type,
+                closures=tuple(told.closures),
+            )
+        )
+
+    # ---- one round of replays --------------------------------------------------------------------
+
+    async def _round(
+        self,
+        case_id: str,
+        signal: Signal,
+        evidence: Evidence,
+        places: tuple[Hit, ...],
+        *,
+        whole_cause: bool,
+    ) -> Round:
+        """Find out which of these memories are to blame, in one round of replays."""
+        judge = None
+        if signal.judge is None:
+            judge = await asyncio.to_thread(_rule_judge, signal, self._reader)
+            if judge is None:
+                return nobody_judges(len(places))
+            if signal.through is None:
+                started_ns = self._out.clock_ns()
+                found = await asyncio.to_thread(judged_alone, judge, places)
+                self._note(case_id, started_ns, len(places), fails=bool(found.culprits))
+                return found
+        plan = self._plan(signal, places, whole_cause=whole_cause)
+        while isinstance(ask := plan.next(), Ask):
+            if judge is None:
+                fails = await self._asked(
+                    case_id, signal, evidence, places, ask.present, repeat=ask.repeat
+                )
+            elif self._models.affords(signal.tenant, signal.reply_id or ""):
+                fails = await self._said_again(case_id, signal, judge, evidence, ask)
+            else:
+                plan.stop(Open.TOKENS)
+                continue
+            plan.tell(ask, fails=fails)
+        return planned(ask, places)
+
+    async def _said_again(
+        self, case_id: str, signal: Signal, judge: RuleJudge, evidence: Evidence, ask: Ask
+    ) -> bool | None:
+        """True if the model, reading these memories alone, is wrong again; None if unknown."""
+        started_ns = self._out.clock_ns()
+        shown = [one.memory for one in evidence.shown]
+        # What was hidden or changed since is in no question, so that it is never sent again.
+        present = [one for one in shown if one.memory_id in ask.present]
+        out = [one for one in shown if one.memory_id not in ask.present]
+        said = await self._models.said(signal.tenant, signal.reply_id or "", present, out)
+        fails = None
+        if said is not None:
+            fails = bool(await asyncio.to_thread(judge.failed_by, "\n".join(said)))
+        self._note(case_id, started_ns, len(ask.present), fails=fails, repeat=ask.repeat)
+        return fails
+
+    async def _fails(
+        self, case_id: str, signal: Signal, evidence: Evidence, places: tuple[Hit, ...]
+    ) -> bool:
+        """Whether the memories that a search finds now still make the answer wrong.
+
+        True also if nobody can tell.
+        """
+        if signal.judge is None:
+            found = await self._round(case_id, signal, evidence, places, whole_cause=False)
+            return found.ending is not Ending.NOT_REPRODUCED
+        everything = frozenset(one.memory.memory_id for one in places)
+        fails = await self._asked(case_id, signal, evidence, places, everything)
+        return fails is not False
+
+    async def _asked(
+        self,
+        case_id: str,
+        signal: Signal,
+        evidence: Evidence,
+        places: tuple[Hit, ...],
+        present: frozenset[str],
+        *,
+        repeat: int = 0,
+    ) -> bool | None:
+        shown = [
+            ShownMemory(id=one.memory.memory_id, text=one.memory.text)
+            for one in places
+            if one.memory.memory_id in present
+        ]
+        started_ns = self._out.clock_ns()
+        opinion = await self._judges.ask(
+            signal.judge or "", case=case_id, question=evidence.question, memories=shown
+        )
+        self._note(case_id, started_ns, len(shown), fails=opinion.fails, repeat=repeat)
+        return opinion.fails
+
+    def _note(
+        self, case_id: str, started_ns: int, size: int, *, fails: bool | None, repeat: int = 0
+    ) -> None:
+        told = self._told.get(case_id)
+        if told is None or len(told.asks) >= _ASKS_TRACED_MAX:
+            return
+        told.asks.append(
+            IncidentAsk(
+                size=size,
+                outcome="unknown" if fails is None else "fails" if fails else "passes",
+                repeat=repeat,
+                started_ns=started_ns,
+                ended_ns=self._out.clock_ns(),
+            )
+        )
+
+    def _plan(self, signal: Signal, places: Iterable[Hit], *, whole_cause: bool) -> Plan:
+        suspects, trusted = suspects_among(places)
+        if signal.judge is None:
+            limits = Limits(asks_max=self._models.asks_left())
+        else:
+            deterministic = self._judges.deterministic(signal.judge)
+            limits = Limits(deterministic=deterministic, asks_max=ASKS_MAX)
+        return Plan(suspects, trusted, limits, whole_cause=whole_cause)
+
+
+def _rule_judge(signal: Signal, reader: MemoryReader) -> RuleJudge | None:
+    """The rules that a signal is judged by; None if there are none, or one cannot be used."""
+    rules = rules_for(signal, reader)
+    try:
+        return RuleJudge(rules) if rules else None
+    except EntryError:
+        return None
+
+
+def _mode(signal: Signal) -> CaseMode:
+    if signal.through is not None:
+        return CaseMode.MODEL
+    return CaseMode.RETRIEVAL if signal.judge is None else CaseMode.JUDGE
+
+
+def _plain(reply_id: str | None) -> str:
+    """A model API's id, as far as a case may quote it.
+
+    It comes from the model's server, so anything that is no plain id is left out.
+    """
+    return reply_id if reply_id and _PLAIN.fullmatch(reply_id) else ""
+
+
+def _open(why: str) -> Progress:
+    return Progress(mode=CaseMode.RETRIEVAL, why=why)

@@ -1,0 +1,111 @@
+"""The configured receivers of messages about the audit log, each with a queue on disk (outbox)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from proxy.reporting.incident_notice import incident_of, incidents_event
+from proxy.reporting.outbox import Notifier, Outbox, Told
+from proxy.reporting.review_notice import CONTENT_TYPE, hold_of, review_event
+from proxy.reporting.sentry import Sentry, sentry_events
+from proxy.reporting.webhook import Webhook
+from proxy.seams.environment import Environment
+from proxy.settings.load import Settings, SettingsError
+from proxy.settings.review_webhook import ReviewWebhook
+from proxy.settings.values import BadValue
+from proxy.version import version
+from storage.audit import IncidentLeaf, VerdictLeaf
+from storage.interfaces import Store
+
+REVIEW: Final = "review.webhook"
+INCIDENTS: Final = "after.webhook"
+SENTRY: Final = "after.sentry"
+OUTBOX_MAX: Final = 10_000
+"""How many steps of incidents may wait for a receiver before `/readyz` names it."""
+
+
+class Outboxes:
+    """The outboxes of a running sidecar. They are opened before a candidate can be held."""
+
+    def __init__(
+        self,
+        review: Outbox[VerdictLeaf] | None = None,
+        incidents: tuple[Outbox[IncidentLeaf], ...] = (),
+        *,
+        outbox_max: int = OUTBOX_MAX,
+    ) -> None:
+        self._review = review
+        self._incidents = incidents
+        self._outbox_max = outbox_max
+
+    @property
+    def review_untold_ms(self) -> int | None:
+        """The time (Unix ms) of the oldest hold that the receiver was not told of yet."""
+        untold = None if self._review is None else self._review.waiting
+        return None if untold is None else untold.at_ms
+
+    def behind(self) -> tuple[str, ...]:
+        """The receivers for which more than `outbox_max` steps of incidents wait."""
+        return tuple(one.name for one in self._incidents if one.untold_count > self._outbox_max)
+
+    def turns(self) -> tuple[Callable[[], Awaitable[float]], ...]:
+        """The turns of all outboxes; each returns the seconds until its next one."""
+        review = () if self._review is None else (self._review.turn,)
+        return (*review, *(outbox.turn for outbox in self._incidents))
+
+
+async def tellers(settings: Settings, store: Store, surroundings: Environment) -> Outboxes:
+    """The configured outboxes.
+
+    Raises:
+        StoreUnavailable: The file that says how far a receiver was told cannot be read or written.
+        SettingsError: Events for Sentry are asked for, and cannot be made.
+    """
+    source = f"urn:mnemogate:{store.reader.status().incarnation}"
+    review = None
+    incidents: list[Outbox[IncidentLeaf]] = []
+    if settings.review_webhook is not None:
+        review = await _outbox(
+            settings.review_webhook, store, _of_review(source, surroundings), surroundings
+        )
+    if settings.incident_webhook is not None:
+        telling = Notifier(
+            name=INCIDENTS,
+            picks=incident_of,
+            body=lambda message_id, steps: incidents_event(message_id, steps, source=source),
+        )
+        incidents.append(await _outbox(settings.incident_webhook, store, telling, surroundings))
+    if settings.incident_sentry is not None:
+        telling = Notifier(
+            name=SENTRY,
+            picks=incident_of,
+            body=lambda _, steps: sentry_events(steps, store.cases.get),
+        )
+        try:
+            sink = Sentry(settings.incident_sentry, f"mnemogate@{version()}")
+        except BadValue as error:
+            raise SettingsError(str(error)) from None
+        incidents.append(await asyncio.to_thread(Outbox, store, telling, sink, surroundings))
+    return Outboxes(review, tuple(incidents))
+
+
+def _of_review(source: str, surroundings: Environment) -> Notifier[VerdictLeaf]:
+    return Notifier(
+        name=REVIEW,
+        picks=hold_of,
+        body=lambda message_id, holds: review_event(
+            message_id,
+            holds,
+            source=source,
+            page_of=surroundings.page.of,
+        ),
+    )
+
+
+async def _outbox(
+    table: ReviewWebhook, store: Store, telling: Notifier[Told], surroundings: Environment
+) -> Outbox[Told]:
+    sink = Webhook(table, surroundings.now_ms, CONTENT_TYPE)
+    return await asyncio.to_thread(Outbox, store, telling, sink, surroundings)

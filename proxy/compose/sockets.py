@@ -1,0 +1,177 @@
+"""Opens the sockets of a sidecar: which front listens where, and who may connect."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Generator
+from contextlib import AsyncExitStack, contextmanager
+from typing import Final
+
+import msgspec
+
+from proxy.compose.observe_mode import HEADER
+from proxy.fronts.health import Health, HealthFront, HealthHosts
+from proxy.guard.direct import Direct
+from proxy.guard.wire import SOCKET
+from proxy.seams.environment import Environment
+from proxy.seams.faults import CannotListen
+from proxy.settings.load import Address, Limits, Settings
+from proxy.transport.auth import Peer
+from proxy.transport.exchange import Front
+from proxy.transport.head import HostRules
+from proxy.transport.listener import Listener, tls_context
+
+ADMIN_SOCKET: Final = "admin.sock"
+_FREE_PORT: Final = Address(host="127.0.0.1", port=0)
+_LOG: Final = logging.getLogger("mnemogate.listening")
+GUARD_BODY_BYTES_MAX: Final = 64 * 1024 * 1024
+"""What a relay of this user may say at once: a string that cannot be divided may be long."""
+
+
+class Fronts(msgspec.Struct, frozen=True, kw_only=True):
+    """The fronts of a sidecar: for each listener, the code that answers on it."""
+
+    data: Front
+    admin: Front
+    guard: Front
+
+
+class Sockets:
+    """Opens the sidecar's sockets.
+
+    The data listener is opened late, and the health listener last: it tells that all others work.
+    """
+
+    def __init__(
+        self, settings: Settings, surroundings: Environment, halted: asyncio.Event
+    ) -> None:
+        self._settings = settings
+        self._surroundings = surroundings
+        self._halted = halted
+        self._listeners: list[Listener] = []
+
+    async def open(
+        self, stack: AsyncExitStack, fronts: Fronts, *, listen: bool, guards: bool
+    ) -> tuple[Address | None, Address | None]:
+        """Open what is configured; the addresses of the data and the admin listener.
+
+        Connections made before `serve` wait for their answer.
+
+        `listen` opens ports, `guards` the gate's own socket for relays. A gate that only guards has
+        one free loopback port for the admin listener, so that a person can be shown what is held.
+
+        Raises:
+            OSError: An address cannot be bound.
+        """
+        settings = self._settings
+        admin = await self._listener(stack, fronts.admin, settings.admin)
+        own = frozenset({os.geteuid(), 0})
+        await admin.open_unix(settings.state / ADMIN_SOCKET, own, private=True, serving=False)
+        if guards:
+            await self._open_guard(stack, fronts.guard, own)
+        if not listen:
+            return None, await _anywhere(admin) if guards else None
+        tls = None if settings.tls is None else tls_context(settings.tls)
+        with _moved_by("admin"):
+            admin_address = await admin.open_tcp(settings.admin, tls, serving=False)
+        data = await self._listener(stack, fronts.data, settings.listen)
+        if settings.unix_socket is not None:
+            uids = frozenset(settings.unix_uids)
+            with _moved_by("unix_socket"):
+                await data.open_unix(settings.unix_socket, uids, private=False, serving=False)
+        with _moved_by("listen"):
+            return await data.open_tcp(settings.listen, tls, serving=False), admin_address
+
+    async def _open_guard(self, stack: AsyncExitStack, front: Front, own: frozenset[int]) -> None:
+        settings = self._settings
+        limits = msgspec.structs.replace(settings.limits, body_bytes_max=GUARD_BODY_BYTES_MAX)
+        listener = await self._listener(stack, front, settings.admin, limits=limits)
+        bound = frozenset(one.uid for one in settings.bindings if one.uid is not None)
+        await listener.open_unix(settings.state / SOCKET, own | bound, private=True, serving=False)
+
+    async def direct(self, stack: AsyncExitStack, front: Front, *, guards: bool) -> Direct:
+        """The front that this process's own relays ask, without a connection to the gate's socket.
+
+        It serves only where `guards` is true.
+        """
+        uid = os.geteuid()
+        direct = Direct(
+            front,
+            Peer(address=f"uid:{uid}", uid=uid),
+            surroundings=self._surroundings,
+            halt=self._halted.set,
+            body_bytes_max=GUARD_BODY_BYTES_MAX,
+            drain_s=self._settings.limits.drain_seconds,
+        )
+        if guards:
+            await stack.enter_async_context(direct.serving())
+        return direct
+
+    async def open_health(self, stack: AsyncExitStack, health: Health) -> Address | None:
+        """Open the listener for orchestrators, where one is configured.
+
+        Raises:
+            OSError: The address cannot be bound.
+        """
+        address = self._settings.health
+        if address is None:
+            return None
+        front = HealthFront(health, self._halted.set)
+        listener = await self._listener(stack, front, address, HealthHosts)
+        # The health listener has no TLS: a kubelet has no client certificate, and health has no
+        # secrets.
+        with _moved_by("health"):
+            return await listener.open_tcp(address, serving=False)
+
+    async def _listener(
+        self,
+        stack: AsyncExitStack,
+        front: Front,
+        address: Address,
+        rules: type[HostRules] = HostRules,
+        limits: Limits | None = None,
+    ) -> Listener:
+        settings = self._settings
+        listener = Listener(
+            front,
+            limits=limits or settings.limits,
+            rules=msgspec.structs.replace(
+                rules.of(settings.allowed_hosts, settings.allowed_origins, address.host),
+                own_pages=front.name == "admin",
+            ),
+            surroundings=self._surroundings,
+            halt=self._halted.set,
+            headers=(HEADER,) if settings.observe else (),
+        )
+        stack.push_async_callback(listener.close)
+        self._listeners.append(listener)
+        return listener
+
+    async def serve(self) -> None:
+        """Answer on every listener, in the order in which they were opened.
+
+        Raises:
+            OSError: The system has no resources for a listener.
+        """
+        for listener in self._listeners:
+            await listener.serve()
+
+
+@contextmanager
+def _moved_by(setting: str) -> Generator[None]:
+    """Turn a failure to bind an address into an error that names the setting of that address."""
+    try:
+        yield
+    except OSError as error:
+        raise CannotListen(error, setting) from error
+
+
+async def _anywhere(admin: Listener) -> Address | None:
+    try:
+        return await admin.open_tcp(_FREE_PORT, serving=False)
+    except OSError as error:
+        # A sandbox may have no network. Then held candidates are decided by `mnemogate review`.
+        _LOG.warning("no page for people", extra={"error_type": type(error).__name__})
+        return None

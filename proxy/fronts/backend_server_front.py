@@ -1,0 +1,254 @@
+"""The connection to one memory server behind the gate: its requests, and the version it says.
+
+Nothing of an agent's request is forwarded but what the adapter made of it: no header, no
+credential. The credential of the sidecar is added here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+import logging
+import re
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, cast
+from urllib.parse import quote, unquote_to_bytes, urlencode
+
+import msgspec
+
+from policy.model import Principal
+from proxy.dialects.strict_json.in_text import strings_inside
+from proxy.guard.key_owners import KeyOwners
+from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
+from proxy.seams.http_backend import HttpBackend
+from proxy.seams.operation import HttpReply, HttpRequest, Refusal
+from proxy.settings.backend import BackendServer
+from proxy.transport.upstream import Upstream
+
+# A shorter value of a header, such as a media type, is no secret, and stands in many answers.
+SECRET_LEN_MIN: Final = 16
+_ESCAPED: Final = re.compile(rb'\\(?:u00([0-9A-Fa-f]{2})|([/"\\]))')
+_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
+# How many bytes may stand before the secret in a group of three, and how many characters of base64
+# depend on them.
+_SHIFTS: Final = ((0, 0), (1, 2), (2, 3))
+
+
+class CredentialSpellings:
+    """The spellings of a credential: searched for in bytes, made once."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        """`values` are those of the headers that the sidecar sends."""
+        secrets = frozenset(one for value in values for one in _secrets(value))
+        self._needles = (*secrets, *{core for one in secrets for core in _cores(one)})
+
+    def is_in(self, text: bytes) -> bool:
+        """Whether the credential stands in a text: plain, in base64, or escaped in JSON or URLs."""
+        needles = self._needles
+        return bool(needles) and any(one in text for text in _readings(text) for one in needles)
+
+
+def _secrets(value: str) -> Iterator[bytes]:
+    """A header's value, the credential behind its scheme, and what `Basic` has in base64."""
+    behind = value.rpartition(" ")[2]
+    found = [value.encode(), behind.encode()]
+    if value.lower().startswith("basic "):
+        try:
+            pair = b64decode(behind, validate=True)
+        except (binascii.Error, ValueError):
+            pair = b""
+        found += (pair, pair.partition(b":")[2])
+    yield from (one for one in found if len(one) >= SECRET_LEN_MIN)
+
+
+def _cores(secret: bytes) -> Iterator[bytes]:
+    """What base64 of any text has in it in which the secret stands: one of three, by its place."""
+    for shift, depend in _SHIFTS:
+        encoded = b64encode(bytes(shift) + secret)
+        core = encoded[depend : (shift + len(secret)) * 8 // 6]
+        yield from (core, core.translate(_URL_SAFE))
+
+
+def _readings(text: bytes) -> Iterator[bytes]:
+    yield text
+    if b"\\" in text:
+        text = _ESCAPED.sub(_plain, text)
+        yield text
+    if b"%" in text:
+        yield unquote_to_bytes(text)
+
+
+def _plain(found: re.Match[bytes]) -> bytes:
+    return bytes([int(found[1], 16)]) if found[1] else found[2]
+
+
+_LOG: Final = logging.getLogger("mnemogate.backend")
+IN_FLIGHT_MAX: Final = 64
+VERSION_S: Final = 30.0
+_SENT: Final = frozenset({"content-type", "accept"})
+_SHOWN: Final = frozenset({"location", "content-location", "retry-after"})
+_IN_PATHS: Final = "/-._~!$&'()*+,;=:@"
+_ANSWERED: Final = range(200, 300)
+_UNAUTHORIZED: Final = 401
+_TELLS_CREDENTIAL: Final = "the server's answer says the sidecar's own credential"
+_FAILED: Final = "the server behind refused this, or failed"
+_NO_CREDENTIAL: Final = "it answers 401: it does not take the credential in headers_file"
+_UNTOLD: Final = (
+    "backend_version: the server behind does not say its version, so nothing is written to it; an "
+    "operator looks whether `url` and `headers_file` of its table are right"
+)
+_STRANGE: Final = (
+    "backend_version: nobody approved this version of the server behind, so nothing is written to "
+    "it; an operator reads what it changed and runs `mnemogate backend approve`"
+)
+
+
+class BackendServerFront:
+    """One configured server. Event loop only."""
+
+    def __init__(
+        self,
+        settings: BackendServer,
+        adapter: HttpBackend,
+        upstream: Upstream,
+        now_s: Callable[[], float] = time.monotonic,
+        *,
+        check_sent_on: Callable[[str, Iterable[str]], None],
+    ) -> None:
+        """`upstream` has the sidecar's own credential, and is open; `now_s` never goes back.
+
+        `check_sent_on` refuses texts in which a key of this sidecar stands
+        (`Authenticator.check_sent_on`).
+        """
+        self.settings = settings
+        self.adapter = adapter
+        self._upstream = upstream
+        self._credential = CredentialSpellings(value for _, value in settings.headers)
+        self.now_s = now_s
+        self._check_sent_on = check_sent_on
+        self._in_flight = asyncio.Semaphore(IN_FLIGHT_MAX)
+        self._version: str | None = None
+        self._version_until_s = 0.0
+        self._trouble = ""
+
+    def check_keyless(self, request: HttpRequest) -> None:
+        """Refuse a request that would bring one of this sidecar's keys to the server.
+
+        Raises:
+            MalformedRequest: A key stands in the path, the query, or a string or name of the body.
+        """
+        self._check_sent_on("path", (request.path,))
+        self._check_sent_on("query", (word for pair in request.query for word in pair))
+        self._check_sent_on("body", _words_of(request.body))
+
+    async def ask(self, request: HttpRequest) -> HttpReply:
+        """Send one request, once; the server's whole answer.
+
+        Raises:
+            MalformedRequest: A key of this sidecar stands in it; it was not sent.
+            UpstreamError: There is no answer; `sent` says whether the server may have the request.
+            Busy: Too many requests to this server are under way; it was not sent.
+        """
+        try:
+            reply = await self._ask(request)
+        except UpstreamError as error:
+            self._tell(error.told_operator)
+            raise
+        self._tell(_NO_CREDENTIAL if reply.status == _UNAUTHORIZED else "")
+        return reply
+
+    def _tell(self, trouble: str) -> None:
+        """Log what is wrong with the server, or that nothing is any more, when that changes."""
+        if trouble == self._trouble:
+            return
+        self._trouble = trouble
+        fields = {"server": self.settings.name, "url": self.settings.url}
+        if trouble:
+            fields["why"] = trouble
+            _LOG.error("a memory server does not serve", extra={"fields": fields})
+        else:
+            _LOG.info("a memory server serves again", extra={"fields": fields})
+
+    async def _ask(self, request: HttpRequest) -> HttpReply:
+        self.check_keyless(request)
+        if self._in_flight.locked():
+            raise Busy
+        headers = {name: value for name, value in request.headers.items() if name in _SENT}
+        target = quote(request.path, safe=_IN_PATHS)
+        if request.query:
+            target += "?" + urlencode(request.query)
+        body = request.body or None
+        async with (
+            self._in_flight,
+            self._upstream.send(request.method, headers, body, target) as reply,
+        ):
+            whole = await self._upstream.whole(reply)
+        shown = tuple((name, value) for name, value in reply.headers.items() if name in _SHOWN)
+        # A server that fails may show the request that it got, as pages for debugging do.
+        said = (whole, *(value.encode() for value in reply.headers.values()))
+        if any(map(self._credential.is_in, said)):
+            raise UpstreamError(_TELLS_CREDENTIAL)
+        return HttpReply(
+            status=reply.status,
+            body=whole,
+            content_type=reply.headers.get("content-type", ""),
+            headers=shown,
+        )
+
+    def shown(self, request: HttpRequest, reply: HttpReply) -> HttpReply:
+        """An answer as a client may have it: of a failure only the status is the server's.
+
+        Nobody can tell whose words a server puts into the text of a failure.
+        """
+        if reply.status in _ANSWERED:
+            return reply
+        refusal = Refusal(status=reply.status, title="Refused", detail=_FAILED)
+        return self.adapter.refuse(request, refusal)
+
+    async def check_version(self, guard: KeyOwners, principal: Principal) -> None:
+        """Refuse a write to a server of a version that nobody knows.
+
+        The version is asked for again every half minute.
+
+        Raises:
+            MalformedRequest: The version is not told, or neither in the adapter's table nor
+                approved.
+            UpstreamError: The server does not answer.
+        """
+        version = await self._told()
+        if version is None:
+            raise MalformedRequest(_UNTOLD, status=403)
+        if version in self.adapter.versions:
+            return
+        if not await guard.knows_version(principal, self.settings.name, version):
+            raise MalformedRequest(_STRANGE, status=403)
+
+    async def _told(self) -> str | None:
+        if self._version is None or self.now_s() >= self._version_until_s:
+            reply = await self.ask(self.adapter.version_question())
+            self._version = None
+            if reply.status in _ANSWERED:
+                self._version = self.adapter.version_told(reply)
+            self._version_until_s = self.now_s() + VERSION_S
+        return self._version
+
+
+def _words_of(body: bytes) -> Iterator[str]:
+    """Every string and name in a body, those in JSON inside a string too; or the body as it is."""
+    try:
+        waiting: list[object] = [msgspec.json.decode(body)]
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        yield body.decode("utf-8", "replace")
+        return
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            yield one
+            yield from strings_inside(one)
+        elif isinstance(one, list):
+            waiting.extend(cast("list[object]", one))
+        elif isinstance(one, dict):
+            for name, value in cast("dict[str, object]", one).items():
+                waiting += (name, value)

@@ -1,0 +1,104 @@
+"""Keyed fingerprints of texts, by which a text is recognised within other words. Pure."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Container, Iterable, Iterator
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+
+from policy.text.sentences import fingerprint
+from policy.text.stems import is_nobodys
+from proxy.ledger.texts import sentences_between
+from proxy.seams.slices import apart, resting
+
+BEGIN_WORDS: Final = 3
+SERVED_WORDS_MAX: Final = 100
+"""Of a longer sentence of a memory only the whole is known again."""
+LOOKS_MAX: Final = 20_000
+"""Ends of sentences that are tried in one text."""
+_MARKS: Final = ".,;:!?\"'`()[]{}*_<>"
+_BEGINS: Final = 0xBE615
+"""Tells the fingerprint of a sentence's beginning from that of a sentence."""
+_CHAIN: Final = struct.Struct(">QQ")
+
+
+class Fingerprinter:
+    """Makes the fingerprints of one ledger, with its key."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def print(self, text: str) -> int:
+        """The fingerprint of a string."""
+        return fingerprint(text, self._key)
+
+    def named(self, kind: str, name: str) -> int:
+        """The fingerprint of a name, different for each kind of name."""
+        return self.print(f"{kind}\0{name}")
+
+    def digest(self, parts: list[str]) -> int:
+        """The fingerprint of a list of strings, each with its length."""
+        lengths = ",".join([str(len(part)) for part in parts])
+        return self.print("\0".join([lengths, *parts]))
+
+    def chained(self, above: int, digest: int) -> int:
+        """The fingerprint of a history extended by a turn, from the fingerprint before it."""
+        data = _CHAIN.pack(above, digest)
+        return int.from_bytes(blake2b(data, digest_size=8, key=self._key).digest(), "big")
+
+    def parts(self, text: str) -> list[int]:
+        """The fingerprints of the sentences of a text."""
+        return [fingerprint(one, self._key) for one in resting(apart(sentences_between, text))]
+
+    def somebodys(self, text: str) -> list[int]:
+        """The fingerprints of sentences that can identify a speaker; short common ones do not."""
+        said = resting(apart(sentences_between, text))
+        return [self.print(one) for one in said if not is_nobodys(one)]
+
+    def arguments(self, arguments: object) -> int:
+        """The fingerprint of a call's arguments, the same in whatever order they are."""
+        try:
+            data = msgspec.json.encode(arguments, order="deterministic")
+        except (UnicodeEncodeError, OverflowError, TypeError, ValueError):
+            return 0
+        return self.print(data.decode())
+
+    def served(self, texts: Iterable[str]) -> list[int]:
+        """The fingerprints of a served memory's sentences, and of the sentences' beginnings."""
+        said = [one for text in texts for one in sentences_between(text)]
+        words = [one.split(" ") for one in said if not is_nobodys(one)]
+        begun = (self._begins(one) for one in words if len(one) >= BEGIN_WORDS)
+        return [*map(self.print, said), *begun]
+
+    def served_in(self, text: str, known: Container[int]) -> Iterator[int]:
+        """The sentences of served memories (`known`) in a text, wherever they are in a line.
+
+        Where a text has too many places at which a sentence may begin, an equal beginning of a
+        sentence is enough.
+        """
+        left = LOOKS_MAX
+        for sentence in resting(apart(sentences_between, text)):
+            whole = self.print(sentence)
+            if whole in known and not is_nobodys(sentence):
+                yield whole
+            words = sentence.split(" ")
+            for at in range(len(words) - BEGIN_WORDS + 1):
+                begins = self._begins(words[at : at + BEGIN_WORDS])
+                if begins not in known:
+                    continue
+                last = min(len(words), at + SERVED_WORDS_MAX)
+                left -= last - at
+                if left < 0:
+                    yield begins
+                    continue
+                for end in range(at + BEGIN_WORDS, last + 1):
+                    said = " ".join(words[at:end])
+                    for one in {self.print(said), self.print(said.strip(_MARKS))}:
+                        if one in known:
+                            yield one
+
+    def _begins(self, words: list[str]) -> int:
+        return self.print(" ".join([one.strip(_MARKS) for one in words[:BEGIN_WORDS]])) ^ _BEGINS

@@ -1,0 +1,333 @@
+"""A server that is reached over Streamable HTTP: its answers, streams and sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Final
+
+from proxy.dialects.mcp.heads import LAST_EVENT, SESSION, VERSION, headers_for, is_session_id
+from proxy.dialects.mcp.message import (
+    SERVER_GONE,
+    Era,
+    Message,
+    MessageKind,
+    NotRelayed,
+    Object,
+    RequestId,
+    encode,
+    parse,
+)
+from proxy.dialects.sse import MESSAGE, BrokenStream, EventFields, FieldReader
+from proxy.mcp.http.client_request import EVENT_STREAM, JSON, ArrivedMessage, Exchange, exchange_of
+from proxy.mcp.http.line import Line, LineParts
+from proxy.mcp.relay import Side
+from proxy.seams.faults import UpstreamError
+from proxy.transport.stop import Stop
+from proxy.transport.upstream import Reply, Upstream
+
+# How many seconds the relay waits until the server accepts a message that gets no answer. Later
+# messages of the client wait for that.
+TELL_SECONDS: Final = 10.0
+# For how many seconds a stream may go on after its answer. If it ends by itself, its connection is
+# used again.
+GRACE_SECONDS: Final = 1.0
+# A client that lost a stream may ask for the events after one that it got, if that is among this
+# many latest ones.
+EVENTS_SEEN_MAX: Final = 16_384
+# A client gets only these headers of a server's answer, in these forms. No filter searches headers
+# for withheld texts.
+_PASSED: Final = {
+    VERSION: re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"),
+    "retry-after": re.compile(r"[0-9]{1,9}|[A-Z][a-z]{2}, [0-9A-Za-z: ]{20,22} GMT"),
+}
+# The header that tells a client how to get a credential for the server.
+_CHALLENGE: Final = "www-authenticate"
+_UNAUTHORIZED: Final = frozenset({401, 403})
+_BODYLESS: Final = frozenset({202, 204})
+
+
+class _EventsSeen:
+    """Hashes of the latest event ids of one line: a server may choose long ids."""
+
+    def __init__(self) -> None:
+        self._prints: dict[bytes, None] = {}
+
+    def add(self, event_id: str) -> None:
+        one = _print(event_id)
+        self._prints.pop(one, None)
+        self._prints[one] = None
+        if len(self._prints) > EVENTS_SEEN_MAX:
+            del self._prints[next(iter(self._prints))]
+
+    def __contains__(self, event_id: str) -> bool:
+        return _print(event_id) in self._prints
+
+
+def _print(event_id: str) -> bytes:
+    return blake2b(event_id.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+class UrlLine(Line):
+    """A relay to a server at a URL. In the handshake era that server names the session."""
+
+    def __init__(
+        self,
+        parts: LineParts,
+        upstream: Upstream,
+        adopt: Callable[[str, UrlLine], bool],
+    ) -> None:
+        """`adopt` registers the session id that the server named.
+
+        It returns False for one in use.
+        """
+        super().__init__(parts)
+        self._upstream = upstream
+        self._adopt = adopt
+        self._headers: dict[str, str] = {}
+        self._stops: dict[RequestId, Stop] = {}
+        self._events_seen = _EventsSeen()
+
+    async def to_server(self, raw: bytes, message: Message, via: object) -> None:
+        """Post one message. Answers are read in the background.
+
+        For a message without an answer, wait until the server accepts it.
+        """
+        exchange = exchange_of(via)
+        if message.kind is MessageKind.REQUEST:
+            ours = exchange is None or exchange.request_id != message.request_id
+            self.spawn(self._call(raw, message, None if ours else exchange))
+            return
+        if message.cancels is not None and exchange is not None and exchange.era is Era.STATELESS:
+            # In this era a call can only be cancelled by closing its stream.
+            self._stop(message.cancels)
+            return
+        try:
+            async with (
+                asyncio.timeout(TELL_SECONDS),
+                self._upstream.send("POST", self._head(message, exchange), raw) as reply,
+            ):
+                await self._upstream.whole(reply)
+        except (UpstreamError, TimeoutError):
+            # A failure ends no call: the call that the message belongs to has a stream of its own.
+            return
+
+    def sent_event(self, event_id: str) -> bool:
+        """Whether an event of this id came on this line lately: its client may resume there.
+
+        A server may look up events by id alone, and so replay those of another session.
+        """
+        return event_id in self._events_seen
+
+    async def open_stream(self, exchange: Exchange) -> None:
+        """Listen to the server's own messages, or to the rest of a lost stream."""
+        self.listen(exchange)
+        self.spawn(self._listen(exchange))
+
+    async def end_session(self, exchange: Exchange) -> int:
+        """Ask the server behind to forget the session; its status."""
+        try:
+            async with self._upstream.send("DELETE", self._sent(exchange)) as reply:
+                await self._upstream.whole(reply)
+                return reply.status
+        except UpstreamError:
+            return 502
+
+    async def _hang_up(self) -> None:
+        for stop in tuple(self._stops.values()):
+            stop()
+        for exchange in tuple(self._listening):
+            exchange.finish()
+
+    # ---- heads of the server's answers -----------------------------------------------------------
+
+    def _sent(self, exchange: Exchange | None) -> dict[str, str]:
+        headers = dict(self._headers if exchange is None else exchange.headers)
+        headers.pop(SESSION, None)
+        if self.session_id is not None:
+            headers[SESSION] = self.session_id
+        return headers
+
+    def _head(self, message: Message, exchange: Exchange | None) -> dict[str, str]:
+        if exchange is not None:
+            self._headers = exchange.headers
+        sent = self._sent(exchange)
+        if message.era is Era.STATELESS and message.method is not None:
+            kept = {name: value for name, value in sent.items() if not name.startswith("mcp-")}
+            sent = {**kept, **headers_for(message, sent)}
+        return {"accept": f"{JSON}, {EVENT_STREAM}", **sent, "content-type": JSON}
+
+    # ---- reading the server's answers ------------------------------------------------------------
+
+    def _stop(self, request_id: RequestId) -> None:
+        stop = self._stops.get(request_id)
+        if stop is not None:
+            stop()
+
+    async def _call(self, raw: bytes, message: Message, exchange: Exchange | None) -> None:
+        """Post a request, and relay everything that the server sends for it, to the end."""
+        request_id = message.request_id
+        if request_id is None:
+            return
+        try:
+            async with Stop() as stop:
+                self._stops[request_id] = stop
+                if exchange is not None:
+                    exchange.when_over(lambda: _unread(exchange, stop))
+                async with self._upstream.send("POST", self._head(message, exchange), raw) as reply:
+                    await self._answered(reply, message, exchange)
+        except UpstreamError as error:
+            if not error.sent:
+                await self._refused(request_id, exchange, {"message": error.detail})
+        except (BrokenStream, TimeoutError):
+            pass
+        finally:
+            self._stops.pop(request_id, None)
+        await self.relay.flushed(Side.SERVER)
+        if exchange is None or not exchange.resumable:
+            # Requests that are unanswered here will never be answered.
+            await self.relay.lost(request_id)
+        if exchange is not None:
+            exchange.finish()
+
+    async def _answered(self, reply: Reply, message: Message, exchange: Exchange | None) -> None:
+        if reply.status >= 500:  # noqa: PLR2004 - nobody knows what it did
+            raise UpstreamError("the server behind failed")
+        named = reply.headers.get(SESSION)
+        if named is not None and message.method == "initialize" and self.session_id is None:
+            self._name(named)
+        if exchange is not None:
+            exchange.passed = self._passed(reply)
+        if reply.status >= 400 and message.request_id is not None:  # noqa: PLR2004
+            if exchange is not None:
+                exchange.status = reply.status
+            await self._refused(message.request_id, exchange, await self._error_of(reply))
+            self._end_if_gone(reply)
+            return
+        if reply.content_type == EVENT_STREAM:
+            if exchange is not None:
+                exchange.stream()
+            await self._events(reply, exchange)
+        elif reply.content_type == JSON and reply.status not in _BODYLESS:
+            body = await self._upstream.whole(reply)
+            await self.relay.from_server(body, _via(exchange))
+        else:
+            raise UpstreamError("the server behind gave no answer to a request")
+
+    def _passed(self, reply: Reply) -> dict[str, str]:
+        """The headers of an answer that the client gets.
+
+        A session id only if it belongs to this line.
+        """
+        said = reply.headers
+        passed = {
+            name: said[name]
+            for name, shape in _PASSED.items()
+            if name in said and shape.fullmatch(said[name])
+        }
+        if reply.status in _UNAUTHORIZED and _CHALLENGE in said:
+            passed[_CHALLENGE] = said[_CHALLENGE]
+        if self.session_id is not None and said.get(SESSION) == self.session_id:
+            passed[SESSION] = self.session_id
+        return passed
+
+    def _end_if_gone(self, reply: Reply) -> None:
+        """End the line (relay) if the server no longer knows its session.
+
+        The client is told first.
+        """
+        if reply.status == 404 and self.session_id is not None:  # noqa: PLR2004
+            self.close()
+
+    def _name(self, session_id: str) -> None:
+        if not is_session_id(session_id) or not self._adopt(session_id, self):
+            raise UpstreamError("the server behind named a session that cannot be used")
+        self.session_id = session_id
+
+    async def _refused(
+        self, request_id: RequestId, exchange: Exchange | None, error: Object
+    ) -> None:
+        """Relay an HTTP refusal as the error that answers this request, whatever id it has."""
+        body: Object = {
+            "jsonrpc": "2.0",
+            "id": request_id,
+            "error": {"code": SERVER_GONE, "message": "the server behind refused", **error},
+        }
+        await self.relay.from_server(encode(body), _via(exchange))
+
+    async def _error_of(self, reply: Reply) -> Object:
+        if reply.content_type == JSON:
+            body = await self._upstream.whole(reply)
+            try:
+                message = parse(body)
+            except NotRelayed:
+                message = None
+            error = None if message is None else message.body.get("error")
+            if isinstance(error, dict):
+                return error
+        return {"message": f"the server behind answered HTTP {reply.status}"}
+
+    # ---- streams of the server -------------------------------------------------------------------
+
+    async def _listen(self, exchange: Exchange) -> None:
+        try:
+            async with Stop() as stop:
+                exchange.when_over(stop)
+                async with self._upstream.send("GET", self._sent(exchange)) as reply:
+                    exchange.passed = self._passed(reply)
+                    if reply.status == 200 and reply.content_type == EVENT_STREAM:  # noqa: PLR2004
+                        exchange.stream()
+                        await self._events(reply, exchange)
+                    else:
+                        status = reply.status if reply.status >= 400 else 502  # noqa: PLR2004
+                        exchange.answer(b"", status=status)
+                        self._end_if_gone(reply)
+        except UpstreamError as error:
+            exchange.answer(encode({"detail": error.detail}), status=502)
+        except (BrokenStream, TimeoutError):
+            pass
+        await self.relay.flushed(Side.SERVER)
+        exchange.finish()
+
+    async def _events(self, reply: Reply, exchange: Exchange | None) -> None:
+        reader = FieldReader()
+        async for piece in reply.pieces:
+            for event in reader.feed(piece):
+                await self._event(event, exchange)
+
+    async def _event(self, event: EventFields, exchange: Exchange | None) -> None:
+        if event.event_id and exchange is not None:
+            self._events_seen.add(event.event_id)
+            exchange.resumable = True
+            if exchange.left:
+                raise UpstreamError("its client left, and may ask for the rest elsewhere")
+        if event.event == MESSAGE and event.data and not event.data.isspace():
+            again = exchange is not None and LAST_EVENT in exchange.headers
+            await self.relay.from_server(event.data, _via(exchange, event), again=again)
+            return
+        if exchange is None or (event.event_id is None and event.retry is None):
+            # Without a client, or without an id or retry time to pass on, nothing is sent: a bare
+            # event is the server's own ping, and the exchange sends pings of its own.
+            return
+        # An event id is sent after the messages before it, because a client that resumes from it
+        # would miss them otherwise. Data under another event name than "message" is not passed on.
+        await self.relay.flushed(Side.SERVER)
+        empty = b"" if event.data is not None else None
+        await exchange.put(EventFields(data=empty, event_id=event.event_id, retry=event.retry))
+
+
+def _via(exchange: Exchange | None, event: EventFields | None = None) -> ArrivedMessage | None:
+    return None if exchange is None else ArrivedMessage(exchange=exchange, event=event)
+
+
+def _unread(exchange: Exchange, stop: Stop) -> None:
+    """Stop waiting for the server's answer in an exchange that is over.
+
+    A client that leaves does not cancel its call.
+    """
+    if not exchange.left:
+        stop.after(GRACE_SECONDS)
+    elif exchange.resumable:
+        stop()

@@ -1,0 +1,149 @@
+"""Requests under way on one connection: who asked, and what their answers mean."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from typing import Final
+
+import msgspec
+
+from policy.model import CandidateId
+from proxy.dialects.mcp.maps import Tool
+from proxy.dialects.mcp.message import LIST, Era, Message, Object, RequestId
+from proxy.dialects.strict_json.strict import JsonValue
+from proxy.seams.guard import Join
+
+PENDING_MAX: Final = 4_096
+ANSWERED_MAX: Final = 256
+_NAME_LEN: Final = 256
+
+
+class RequestStage(enum.Enum):
+    """How far a request has got."""
+
+    QUEUED = "queued"  # the request is queued, or waits for its verdict, or for a person
+    SENT = "sent"  # the request was sent to the other side
+
+
+class PendingRequest:
+    """One request that has not been answered. Event loop only."""
+
+    def __init__(self, message: Message, via: object) -> None:
+        if message.request_id is None or message.method is None:
+            raise ValueError("only requests wait for an answer")
+        self.request_id: RequestId = message.request_id
+        self.method: str = message.method
+        self.era: Era = message.era
+        self.via = via
+        self.params: Object = message.params if message.method == LIST else {}
+        # For a tool list: the `_meta` with which the relay would ask for the list itself.
+        self.meta: Object = {}
+        # Whether the request uses an unknown protocol version, so that its answer is read strictly.
+        self.strict = message.is_of_unknown_version
+        self.stage = RequestStage.QUEUED
+        # Set when the client cancelled the request. The answer is then used by the relay alone.
+        self.cancelled = asyncio.Event()
+        # For a request of the relay's own: takes the answer, which the other side never gets.
+        self.own: asyncio.Future[Message] | None = None
+        # The admitted items in the request, to be settled by its answer.
+        self.admitted: tuple[CandidateId, ...] = ()
+        # Observations on refused items, which the relay adds to the server's answer.
+        self.note: tuple[str, ...] = ()
+        self.item_count = 0
+        # For a tool call: its name, what the tool map says of the tool, and other ids of the same
+        # call.
+        self.tool = ""
+        self.rule: Tool | None = None
+        self.join = Join()
+
+
+class Arrival(msgspec.Struct, frozen=True, kw_only=True):
+    """A message with its place in the order of messages.
+
+    For a request, also its entry in the table.
+    """
+
+    message: Message
+    via: object
+    # True if the message may be a repetition, because the client resumed a stream.
+    again: bool = False
+    pending: PendingRequest | None = None
+
+
+class AnsweredRequests:
+    """Answered requests of clients that may resume a lost stream.
+
+    A repeated answer is filtered again, and for that its request has to be known.
+    """
+
+    def __init__(self) -> None:
+        self._pending: dict[RequestId | None, PendingRequest] = {}
+
+    def remember(self, pending: PendingRequest) -> None:
+        """Keep the request for a while, if its transport can resume a stream."""
+        if pending.via is not None and pending.era is Era.HANDSHAKE:
+            self._pending[pending.request_id] = pending
+            if len(self._pending) > ANSWERED_MAX:
+                del self._pending[next(iter(self._pending))]
+
+    def find(self, request_id: RequestId | None, *, again: bool) -> PendingRequest | None:
+        """The request of a repeated answer, if its client resumed a stream."""
+        return self._pending.get(request_id) if again else None
+
+
+class RequestTable:
+    """The requests of one side, by id: 1 and "1" are two."""
+
+    def __init__(self) -> None:
+        self._pending: dict[RequestId, PendingRequest] = {}
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def find(self, request_id: RequestId | None) -> PendingRequest | None:
+        """The request under way with this id; None if there is none."""
+        return None if request_id is None else self._pending.get(request_id)
+
+    def add(self, pending: PendingRequest) -> bool:
+        """Add a request; False if its id is taken, or there is no room."""
+        if len(self._pending) >= PENDING_MAX:
+            self._forget_cancelled()
+        if pending.request_id in self._pending or len(self._pending) >= PENDING_MAX:
+            return False
+        self._pending[pending.request_id] = pending
+        return True
+
+    def take(self, request_id: RequestId | None) -> PendingRequest | None:
+        """The request that an answer with this id ends; its id may then be used again."""
+        if request_id is None:
+            return None
+        return self._pending.pop(request_id, None)
+
+    def _forget_cancelled(self) -> None:
+        """Drop cancelled requests, which are mostly never answered and would fill the table."""
+        for pending in self.all():
+            if pending.cancelled.is_set() and pending.own is None and not pending.admitted:
+                del self._pending[pending.request_id]
+
+    def all(self) -> tuple[PendingRequest, ...]:
+        """Every request under way, oldest first."""
+        return tuple(self._pending.values())
+
+
+def join_of(meta: Object) -> Join:
+    """The ids (of Claude Code and Codex) by which a model front recognises the same call."""
+    turn = meta.get("x-codex-turn-metadata")
+    codex: Object = turn if isinstance(turn, dict) else {}
+    return Join(
+        tool_use_id=short(meta.get("claudecode/toolUseId")),
+        call_id=short(meta.get("callId")),
+        session_id=short(codex.get("session_id")) or short(meta.get("sessionId")),
+        thread_id=short(codex.get("thread_id")) or short(meta.get("threadId")),
+        turn_id=short(codex.get("turn_id")),
+    )
+
+
+def short(value: JsonValue, length_max: int = _NAME_LEN) -> str | None:
+    """A client's id if it is short enough; None if it is longer or of another type."""
+    return value if isinstance(value, str) and 0 < len(value) <= length_max else None

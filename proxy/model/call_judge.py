@@ -1,0 +1,186 @@
+"""Judges the memory writes that a model asks its agent for, before the agent hears of them.
+
+The write itself may never pass the sidecar: the agent may write a file in its folder, or a block in
+its database. So a refused call never reaches the agent, and an admitted one is an intent on disk
+before it is forwarded. A relay that gets the call settles it, or else the call's result in the
+agent's next request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Final, NamedTuple
+
+from policy.model import NAME_LEN_MAX, Channel, Principal
+from policy.verdict import Reason
+from proxy.dialects.mcp.calls import Call, read_call
+from proxy.dialects.mcp.maps import ToolKind, ToolMap
+from proxy.dialects.model.memory_tools import MemoryTool, OfferedTools
+from proxy.dialects.model.tools import outcomes_of
+from proxy.dialects.model.transcript import ModelCall
+from proxy.dialects.strict_json.tolerant import Json
+from proxy.model.files_judged import ConversationFiles
+from proxy.seams.delivery import MODEL_SERVERS
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.guard import Forwarded, GuardAhead, GuardedCall, ItemVerdict, Join
+from proxy.seams.observations import observation_of_call
+from proxy.settle.forwarder import UNDECIDED, admitted_of, judge, record
+
+_CHANGES: Final = frozenset({ToolKind.WRITE, ToolKind.DELETE})
+_ADMIT: Final = "admit"
+
+
+class _ReplyOf(NamedTuple):
+    """The reply whose calls are judged: principal, tools, and the verdicts' parent span."""
+
+    principal: Principal
+    catalogue: OfferedTools
+    traceparent: str | None
+    files: ConversationFiles | None
+
+
+class CallJudge:
+    """Judges the calls of all model fronts; there is one.
+
+    Event loop only; any number of replies at once.
+    """
+
+    def __init__(self, guard: GuardAhead) -> None:
+        self._guard = guard
+
+    async def judge(
+        self,
+        principal: Principal,
+        catalogue: OfferedTools,
+        calls: tuple[ModelCall, ...],
+        traceparent: str | None = None,
+        files: ConversationFiles | None = None,
+    ) -> tuple[str | None, ...]:
+        """For each call: None if it is forwarded, else the text that replaces it.
+
+        The items of admitted calls are intents on disk when this returns. `files` knows the agent's
+        own file tools; without it, calls of file tools are not judged.
+        """
+        asked = _ReplyOf(principal, catalogue, traceparent, files)
+        texts: list[str | None] = []
+        for call in calls:
+            texts.append(await self._one(asked, call))
+            if files is not None and texts[-1] is None:
+                files.goes_on(call)
+        return tuple(texts)
+
+    async def withdrawn(self, principal: Principal, call: ModelCall) -> None:
+        """Settle an admitted call as not sent, because it does not reach the agent after all."""
+        await self._ended(principal, call.call_id, Forwarded.FAILED)
+
+    async def results(self, principal: Principal, body: dict[str, Json]) -> None:
+        """Settle admitted calls by the results in a request.
+
+        Calls without a result stay unsettled.
+        """
+        waiting = self._guard.handed_over(principal)
+        if not waiting:
+            return
+        for call_id, failed in outcomes_of(body, waiting).items():
+            await self._ended(principal, call_id, Forwarded.FAILED if failed else Forwarded.DONE)
+
+    async def _ended(self, principal: Principal, call_id: str, state: Forwarded) -> None:
+        # If an outcome cannot be recorded now, it is recorded with the next request.
+        with contextlib.suppress(*UNDECIDED):
+            await self._guard.ended(principal, call_id, state)
+
+    async def _one(self, asked: _ReplyOf, call: ModelCall) -> str | None:
+        principal = asked.principal
+        found = asked.catalogue.find(call)
+        if found is not None and (found.tool_map is None or found.tool is None):
+            return observation_of_call(Reason.UNKNOWN_TOOL)
+        try:
+            named = await _named(asked.files, found, call)
+        except MalformedRequest as error:
+            # The error's detail names paths of the map, never a value that was sent.
+            return f"{observation_of_call(Reason.CALL_MALFORMED)} ({error.detail})"
+        if named is None:
+            return None
+        if named.call.kind in _CHANGES:
+            # The item is filed under the name that relays use for the server, so that it is the
+            # same item whether the call is judged here or at a relay.
+            relayed = self._guard.server_of(principal, named.server)
+            server = relayed or MODEL_SERVERS + named.map_name
+            return await self._write(asked, server, call, named.call)
+        closed = _closed(principal, named.call.kind)
+        return None if closed is None else observation_of_call(closed)
+
+    async def _write(self, asked: _ReplyOf, server: str, call: ModelCall, read: Call) -> str | None:
+        principal = asked.principal
+        guarded = GuardedCall(
+            server=server,
+            tool=read.tool,
+            items=read.items,
+            join=Join(tool_use_id=_short(call.call_id)),
+            traceparent=asked.traceparent,
+        )
+        try:
+            judged = await judge(self._guard.judge_ahead, principal, guarded)
+        except UNDECIDED:
+            return observation_of_call(Reason.GATE_UNAVAILABLE)
+        if any(one.decision != _ADMIT for one in judged):
+            # A call is forwarded whole or not at all.
+            await record(self._guard, principal, server, admitted_of(judged), Forwarded.FAILED)
+            return _text(judged)
+        await self._guard.hand_over(principal, call.call_id, guarded, judged)
+        return None
+
+
+class _Named(NamedTuple):
+    """A tool call as its map reads it, and the name that the host gives the tool's server."""
+
+    call: Call
+    map_name: str
+    server: str
+
+
+async def _named(
+    files: ConversationFiles | None, found: MemoryTool | None, call: ModelCall
+) -> _Named | None:
+    """The call, if it is one of a memory tool or of a file tool on a place; else None."""
+    if found is not None and found.tool_map is not None and found.tool is not None:
+        read = _read(found.tool_map, found.tool, call)
+        return _Named(read, found.tool_map.name, found.server)
+    write = None if files is None else await files.read(call)
+    if write is None or write.item is None:
+        return None
+    tool = write.tool
+    read = Call(
+        tool=tool.tool,
+        kind=tool.rule.kind,
+        rule=None,
+        arguments=call.arguments or {},
+        items=(write.item,),
+    )
+    return _Named(read, tool.tool_map.name, tool.server)
+
+
+def _read(tool_map: ToolMap, tool: str, call: ModelCall) -> Call:
+    if call.arguments is None:
+        raise MalformedRequest("arguments: must be an object, with each name once")
+    return read_call(tool_map, {"name": tool, "arguments": call.arguments})
+
+
+def _closed(principal: Principal, kind: ToolKind | None) -> Reason | None:
+    """Why a call is refused although its tool changes no memory; None if it is not refused."""
+    if kind is None:
+        return Reason.UNKNOWN_TOOL
+    agent = principal.channel is Channel.AGENT
+    return Reason.ADMIN_TOOL if kind is ToolKind.ADMIN and agent else None
+
+
+def _text(judged: tuple[ItemVerdict, ...]) -> str:
+    refused = [(at, one) for at, one in enumerate(judged, 1) if one.decision != _ADMIT]
+    if len(judged) == 1:
+        return refused[0][1].observation
+    said = [f"Item {at} of {len(judged)}: {one.observation}" for at, one in refused]
+    return "\n".join((*said, "Nothing of this call was done. Leave these out and call again."))
+
+
+def _short(name: str) -> str | None:
+    return name if 0 < len(name) <= NAME_LEN_MAX else None

@@ -1,0 +1,236 @@
+"""The model front coupled to memory: the ledger and the withholding, around the judging of calls.
+
+A request waits for undecided candidates, is noted in the ledger, then goes upstream without refused
+texts. The model's words are noted before the agent can act on them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from policy.model import Principal, PrincipalId, Reads
+from proxy.dialects.model.memory_tools import OfferedTools, keeps_memory
+from proxy.dialects.model.reading import list_of
+from proxy.dialects.model.tools import tools_of
+from proxy.dialects.model.transcript import ModelCall, ModelReply, ModelRequest, Turn
+from proxy.dialects.model.withheld import LeftUnchanged
+from proxy.dialects.strict_json.tolerant import Json
+from proxy.ledger.sessions import RequestFindings, Sessions
+from proxy.model.above_floor import AboveFloor
+from proxy.model.memory_seam import Coupling, Filter, PreparedRequest, PrincipalRequest
+from proxy.model.model_replays import ModelReplays
+from proxy.model.reply_notes import ReplyNotes
+from proxy.seams.by_identity import ByIdentity
+from proxy.seams.cases import ChecksReplies
+from proxy.withhold.first_speakers import RequestWords
+from proxy.withhold.request_withholding import Conversation
+from proxy.withhold.withholding import Withholding
+
+
+class CleanTurns:
+    """Remembers turns of a conversation in which no text had to be withheld.
+
+    A turn counts as clean while it is the same object under the same `stamp`, which changes when
+    another text may have to be withheld. Event loop only.
+    """
+
+    def __init__(self) -> None:
+        self._kept: ByIdentity[Turn, tuple[int, ...]] = ByIdentity()
+
+    def of(self, stamp: tuple[int, ...], request: ModelRequest) -> frozenset[int]:
+        """The indexes of a request's turns that need no new search for withheld text."""
+        known = self._kept.each(request.turns)
+        return frozenset(at for at, kept in enumerate(known) if kept == stamp)
+
+    def note(
+        self,
+        stamp: tuple[int, ...],
+        request: ModelRequest,
+        *,
+        clean: frozenset[int],
+        body: dict[str, Json],
+        edited: dict[str, Json],
+    ) -> None:
+        """Note the turns that are equal in `body` and `edited`, so that they need no new search.
+
+        `clean` are the indexes of turns that needed no search this time.
+        """
+        if len(request.prefix) != 1:
+            return
+        (key,) = request.prefix
+        came, went = (list_of(one.get(str(key))) for one in (body, edited))
+        stayed = {id(part) for part in went}
+        for at, turn in enumerate(request.turns):
+            if at < len(came) and at not in clean and id(came[at]) in stayed:
+                self._kept[turn] = stamp
+
+
+QUIET_S: Final = 20.0
+"""How long a request waits for candidates in flight; then they are refused."""
+
+
+class LedgerCoupling:
+    """Implements `Coupling`: adds ledger and withholding to the coupling that it wraps."""
+
+    def __init__(
+        self,
+        inner: Coupling,
+        sessions: Sessions,
+        withholding: Withholding,
+        replies: ReplyNotes,
+        *,
+        checks: ChecksReplies | None,
+        replays: ModelReplays,
+        floor: AboveFloor,
+    ) -> None:
+        """`checks` holds finished replies against anchors; `replays` keeps requests."""
+        self._floor = floor
+        self._inner = inner
+        self._checks = checks
+        self._replays = replays
+        self._replies = replies
+        self._sessions = sessions
+        self._withholding = withholding
+        self._clean = CleanTurns()
+
+    async def prepare(self, asked: PrincipalRequest) -> PreparedRequest:
+        """Implements `Coupling.prepare`."""
+        principal, principal_id = asked.principal, asked.principal.principal_id
+        prepared = await self._inner.prepare(asked)
+        request = prepared.request
+        # What made an earlier reply wrong is hidden by then, so that its texts are taken out below.
+        if self._checks is not None:
+            await self._checks.settled(principal)
+        # Wait for candidates in flight; one that is not decided in time is withheld until its
+        # verdict is known.
+        await self._withholding.quiet(principal_id, QUIET_S)
+        # What both note is written together.
+        heard, noted = await self._withholding.entered(principal_id, request)
+        entered = await self._sessions.entered(
+            principal, request, reads_foreign=asked.reads_foreign
+        )
+        await asyncio.shield(noted)
+        # This waits again, for candidates that arrived while the ledger wrote to disk.
+        await self._withholding.quiet(principal_id, QUIET_S)
+        conversation = self._conversation(principal_id, entered, heard)
+        body = await self._withheld(prepared, heard, conversation)
+        leave, memories = LeftUnchanged(), self._replies.in_context(principal, request, entered)
+        if self._replays.keeps(asked) or principal.reads is not Reads.ALL:
+            leave = heard.leave()
+        body, memories = await self._floor.of(asked, body, memories, leave)
+        return msgspec.structs.replace(
+            prepared,
+            body=body,
+            session=entered.session,
+            conversation=conversation,
+            leave=leave,
+            memories=memories,
+        )
+
+    def _conversation(
+        self, principal_id: PrincipalId, entered: RequestFindings, heard: RequestWords
+    ) -> Conversation:
+        """The conversation of the request, and what the person says in it."""
+        others = self._withholding.sessions(principal_id)
+        kin = frozenset(one for one in others if self._sessions.are_kin(one, entered.session))
+        return Conversation(kin | {entered.session}, heard.typed, heard.hosts)
+
+    async def _withheld(
+        self, prepared: PreparedRequest, heard: RequestWords, conversation: Conversation
+    ) -> dict[str, Json]:
+        asked, request = prepared.asked, prepared.request
+        withholding, principal_id = self._withholding, asked.principal.principal_id
+        looked_at: list[tuple[tuple[int, ...], frozenset[int]]] = []
+
+        def stamp() -> tuple[int, ...]:
+            return withholding.stamp(principal_id, conversation)
+
+        def left() -> LeftUnchanged:
+            now = stamp()
+            clean = self._clean.of(now, request)
+            looked_at.append((now, clean))
+            return heard.leave(clean)
+
+        came = prepared.body
+        went = await withholding.apply(
+            *(asked.principal, asked.api.name, came, left, conversation),
+            thinks=request.thinks,
+        )
+        for then, clean in looked_at:
+            if then == stamp():
+                self._clean.note(then, request, clean=clean, body=came, edited=went)
+        return went
+
+    async def judge(
+        self, prepared: PreparedRequest, calls: tuple[ModelCall, ...]
+    ) -> tuple[str | None, ...]:
+        """Implements `Coupling.judge`. A call that contains a withheld text is refused."""
+        principal_id = prepared.asked.principal.principal_id
+        verdicts = await self._inner.judge(prepared, calls)
+        return tuple(
+            self._withholding.refusal(principal_id, call, prepared.conversation)
+            if verdict is None
+            else verdict
+            for call, verdict in zip(calls, verdicts, strict=True)
+        )
+
+    async def replied(self, prepared: PreparedRequest, reply: ModelReply) -> None:
+        """Note what the model said and called, before the agent can act on it."""
+        principal = prepared.asked.principal
+        noted = await self._withholding.speakers.replied(principal.principal_id, reply)
+        await self._sessions.replied(principal, prepared.session, reply, _recalls(prepared, reply))
+        await asyncio.shield(noted)
+        self._replies.replied(prepared, reply)
+        self._replays.keep(prepared, reply.reply_id or "")
+        if self._checks is not None and prepared.memories and reply.reply_id:
+            ids = tuple(one.memory_id for one in prepared.memories if one.memory_id is not None)
+            self._checks.replied(principal, reply.reply_id, reply.said, ids)
+
+    def filter(self, prepared: PreparedRequest) -> Filter:
+        """Implements `Coupling.filter`: a filter for the events of one streamed reply."""
+        asked = prepared.asked
+        return self._withholding.reply(
+            asked.principal.principal_id, asked.api.name, prepared.conversation
+        )
+
+    async def settled(self, principal: Principal) -> None:
+        """Wait for undecided candidates; what is sent afterwards respects their verdicts."""
+        await self._withholding.settled(principal, QUIET_S)
+
+    def withholds(self, principal: Principal) -> bool:
+        """Implements `Coupling.withholds`: whether anything is withheld from this principal."""
+        return self._withholding.withholds(principal.principal_id)
+
+    def carries(self, principal: Principal, text: str) -> bool:
+        """Whether a text contains a text that is withheld from this principal."""
+        return self._withholding.carries(principal.principal_id, text)
+
+    def sieved(self, principal: Principal, value: Json) -> Json:
+        """Implements `Coupling.sieved`: JSON without refused texts, on routes that ask no model."""
+        return self._withholding.sieved(principal.principal_id, value)
+
+    def said(self, prepared: PreparedRequest, body: dict[str, Json]) -> dict[str, Json]:
+        """A whole reply without what is withheld; its calls were judged before."""
+        asked = prepared.asked
+        return self._withholding.said(
+            asked.principal.principal_id, asked.api.name, body, prepared.conversation
+        )
+
+    def passing(self, principal: Principal) -> Filter:
+        """Implements `Coupling.passing`: a filter for the events of a stream in an unknown API."""
+        return self._withholding.reply(principal.principal_id, "")
+
+
+def _recalls(prepared: PreparedRequest, reply: ModelReply) -> frozenset[str]:
+    """The ids of the calls of a reply whose tools keep memory, by the maps of its front.
+
+    An id that names a call of another tool too is left out.
+    """
+    if not reply.calls:
+        return frozenset()
+    tools = OfferedTools(tools_of(prepared.asked.body), prepared.asked.maps)
+    others = {call.call_id for call in reply.calls if not keeps_memory(tools.find(call))}
+    return frozenset(call.call_id for call in reply.calls) - others

@@ -1,0 +1,119 @@
+"""Takes withheld texts out of headers, and out of bodies that are no conversation.
+
+If nothing is withheld from a principal, headers and bodies go on byte for byte.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from policy.model import Principal
+from proxy.dialects.model.bodies import (
+    UnsearchedError,
+    WithheldError,
+    kept_headers,
+    sifted,
+    target_carries,
+)
+from proxy.dialects.strict_json.tolerant import Json
+from proxy.model.memory_seam import Coupling
+from proxy.model.upstream_model import shown_headers
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.operation import HttpRequest
+from proxy.transport.upstream import Reply
+
+_KIND: Final = "content-type"
+_ANY_KIND: Final = "application/octet-stream"
+_CARRIES: Final = "withheld: {} carries a text that was refused as a memory"
+_UNSEARCHED: Final = (
+    "withheld: {} cannot be searched for texts that were refused as a memory; "
+    "where there are such texts, only JSON and plain text in UTF-8 pass"
+)
+_TARGET: Final = "the path or query of this request"
+_REQUEST: Final = "the body of this request"
+_ANSWER: Final = "the answer to this request"
+
+
+class Redactor:
+    """Clears requests and answers of one principal, each by what is withheld at that moment.
+
+    Event loop only.
+    """
+
+    def __init__(self, coupling: Coupling, principal: Principal) -> None:
+        self._coupling = coupling
+        self._principal = principal
+
+    async def settled(self) -> None:
+        """Wait until the principal's candidates are decided."""
+        await self._coupling.settled(self._principal)
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is withheld from the principal."""
+        return self._coupling.withholds(self._principal)
+
+    def carries(self, text: str) -> bool:
+        """Implements `Sieve.carries`: whether a text contains something withheld."""
+        return self._coupling.carries(self._principal, text)
+
+    def sieved(self, value: Json) -> Json:
+        """Implements `Sieve.sieved`: a JSON value without the texts that are withheld."""
+        return self._coupling.sieved(self._principal, value)
+
+    def check_target(self, head: HttpRequest, path: str) -> None:
+        """Refuse a path or query that contains something withheld: neither can be edited.
+
+        Raises:
+            MalformedRequest: The path or the query contains something withheld.
+        """
+        if self.active and target_carries(path, head.query, self):
+            raise MalformedRequest(_CARRIES.format(_TARGET), status=403)
+
+    def headers(self, headers: dict[str, str]) -> dict[str, str]:
+        """The headers of a request or an answer, except those that contain something withheld."""
+        return kept_headers(headers, self) if self.active else headers
+
+    def request(self, raw: bytes, content_type: str) -> bytes:
+        """The body of a request that asks no model, as it may go on.
+
+        Raises:
+            MalformedRequest: The body contains something withheld, or cannot be searched.
+        """
+        return self._body(raw, content_type, _REQUEST)
+
+    def answer(self, raw: bytes, content_type: str) -> bytes:
+        """The body of an answer that is no conversation, as it may go on.
+
+        Raises:
+            MalformedRequest: The body contains something withheld, or cannot be searched.
+        """
+        return self._body(raw, content_type, _ANSWER)
+
+    def no_tokens(self) -> None:
+        """Refuse a prompt that consists of token numbers.
+
+        Raises:
+            MalformedRequest: Something is withheld, and the numbers may spell it.
+        """
+        if self.active:
+            raise MalformedRequest(_UNSEARCHED.format(_REQUEST), status=403)
+
+    def kind_of(self, reply: Reply, default: str = _ANY_KIND) -> str:
+        """The content type of an answer."""
+        kind = reply.headers.get(_KIND, default)
+        return default if _KIND not in self.headers({_KIND: kind}) else kind
+
+    def headers_of(self, reply: Reply) -> tuple[tuple[str, str], ...]:
+        """Those headers of the model API's answer that the agent gets."""
+        return tuple(self.headers(dict(shown_headers(reply))).items())
+
+    def _body(self, raw: bytes, content_type: str, what: str) -> bytes:
+        if not self.active:
+            return raw
+        try:
+            return sifted(raw, content_type, self)
+        except WithheldError:
+            raise MalformedRequest(_CARRIES.format(what), status=403) from None
+        except UnsearchedError:
+            raise MalformedRequest(_UNSEARCHED.format(what), status=403) from None

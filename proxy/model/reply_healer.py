@@ -1,0 +1,121 @@
+"""Heals a model's reply before the agent gets it: the model is asked again without a lie.
+
+A reply that contradicts an anchor is held back. The memories that made it wrong are hidden, so the
+same request goes out without their text, and the model's new reply takes the place of the first.
+The sidecar writes no word of either: where no reply is right, the last one is forwarded as it came,
+and a header says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from policy.model import MemoryId
+from proxy.dialects.model.transcript import ModelReply
+from proxy.model.memory_seam import PreparedRequest
+from proxy.model.reply_notes import ReplyNotes
+from proxy.seams.cases import HealsReplies
+from proxy.transport.responses import Failure, attempt
+
+ROUNDS_MAX: Final = 5
+"""How often a model is asked again for one reply because memories made it wrong."""
+HEALED: Final = "mnemogate-healed"
+NOT_HEALED: Final = "mnemogate-not-healed"
+
+
+class ReplyHealer:
+    """Makes the healing of each reply. Event loop only."""
+
+    def __init__(self, replies: ReplyNotes, heals: HealsReplies, halt: Callable[[], None]) -> None:
+        self._replies = replies
+        self._heals = heals
+        self._halt = halt
+
+    def of_reply(self) -> HealedReply:
+        """The healing of one reply."""
+        return HealedReply(self._replies, self._heals, self._halt)
+
+
+class HealedReply:
+    """The healing of one reply. Its methods are called one after the other, by one task."""
+
+    def __init__(self, replies: ReplyNotes, heals: HealsReplies, halt: Callable[[], None]) -> None:
+        self._replies = replies
+        self._heals = heals
+        self._halt = halt
+        self.rounds = 0
+        self._case_id = ""
+        self._why = ""
+
+    async def holds_back(self, prepared: PreparedRequest) -> bool:
+        """Whether a streamed reply has to be whole before any of it is shown.
+
+        That is so where a memory in its request contradicts an anchor, or where nobody can tell.
+        """
+        done = await attempt(
+            self._heals.has_suspects(prepared.asked.principal, _ids(prepared)), self._halt
+        )
+        return isinstance(done, Failure) or done
+
+    async def asks_again(self, prepared: PreparedRequest, reply: ModelReply) -> bool:
+        """Whether the model is to be asked again, because this reply is wrong and can be mended."""
+        memory_ids = _ids(prepared)
+        if not memory_ids:
+            return False
+        done = await attempt(
+            self._heals.wrong(
+                prepared.asked.principal,
+                reply.reply_id or "",
+                reply.said,
+                memory_ids,
+                lambda: self._replies.replied(prepared, reply),
+            ),
+            self._halt,
+        )
+        if done is None:
+            self._why = ""
+            return False
+        if isinstance(done, Failure):
+            await self.gives_up("unchecked")
+            return False
+        self._case_id = done.case_id or self._case_id
+        if done.why == "too_late":
+            # The search for the cause continues, and may still hide what made the reply wrong.
+            self._why = done.why
+        elif not done.mended:
+            # What was hidden in earlier rounds did not make the reply right.
+            await self.gives_up("still_wrong" if self.rounds else done.why)
+        elif word := _unrepeatable(prepared, reply):
+            # What made the reply wrong is hidden, so that its case needs no person.
+            self._why = word
+        elif self.rounds >= ROUNDS_MAX:
+            await self.gives_up("rounds")
+        else:
+            self.rounds += 1
+            return True
+        return False
+
+    async def gives_up(self, why: str) -> None:
+        """Note why the reply is forwarded as it came; its case, if any, is left to a person."""
+        self._why = why
+        if self._case_id:
+            await attempt(self._heals.still_wrong(self._case_id), self._halt)
+
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """What the agent is told of the healing, in headers of the answer."""
+        if self._why:
+            return ((NOT_HEALED, f"{self._why} {self._case_id}".strip()),)
+        return ((HEALED, self._case_id),) if self.rounds else ()
+
+
+def _unrepeatable(prepared: PreparedRequest, reply: ModelReply) -> str:
+    """Why a request is not sent a second time, in a fixed word; "" where it may be.
+
+    A tool that the provider runs would act twice.
+    """
+    return "tools_ran" if reply.ran_tools or prepared.request.searches else ""
+
+
+def _ids(prepared: PreparedRequest) -> tuple[MemoryId, ...]:
+    return tuple(one.memory_id for one in prepared.memories if one.memory_id is not None)

@@ -1,0 +1,101 @@
+"""One model API upstream: requests within its deadlines, and answers within its size limits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final, Self
+
+from proxy.dialects.sse import BrokenStream, Event, RawReader
+from proxy.seams.faults import UpstreamError
+from proxy.settings.model import ModelUpstream
+from proxy.transport.upstream import Reply, Upstream, UpstreamLimits
+
+# These headers of a model API's answer are not copied, because the sidecar sets its own.
+_OURS: Final = frozenset(
+    {
+        *("cache-control", "content-type", "date", "server", "traceparent"),
+        *("x-content-type-options", "mnemogate-trace-id", "mnemogate-caller"),
+        *("mnemogate-healed", "mnemogate-not-healed"),
+    }
+)
+
+
+class UpstreamModel:
+    """One configured upstream while its context is open. Event loop only."""
+
+    def __init__(self, settings: ModelUpstream, upstream: Upstream) -> None:
+        self.settings = settings
+        self._upstream = upstream
+
+    @classmethod
+    async def opened(cls, settings: ModelUpstream, stack: AsyncExitStack) -> Self:
+        """The upstream with an open connection pool; nothing is sent."""
+        limits = UpstreamLimits(
+            head_seconds=settings.answer_seconds,
+            body_seconds=settings.total_seconds,
+            body_bytes_max=settings.reply_bytes_max,
+        )
+        return cls(settings, await stack.enter_async_context(Upstream(settings.url, limits=limits)))
+
+    @asynccontextmanager
+    async def send(
+        self, method: str, target: str, headers: dict[str, str], body: bytes | None
+    ) -> AsyncGenerator[Reply]:
+        """One request and its answer; see `Upstream.send`."""
+        async with self._upstream.send(method, headers, body or None, target) as reply:
+            yield reply
+
+    async def whole(self, reply: Reply) -> bytes:
+        """The whole body of an answer; see `Upstream.whole`."""
+        return await self._upstream.whole(reply)
+
+    async def pieces(self, reply: Reply, due_s: float) -> AsyncGenerator[bytes]:
+        """The pieces of a stream, until `due_s` on the loop's clock at the latest.
+
+        Raises:
+            UpstreamError: The stream is silent for too long, lasts too long, or is too large.
+        """
+        loop = asyncio.get_running_loop()
+        left = self.settings.reply_bytes_max
+        coming = reply.pieces
+        while True:
+            patience_s = min(due_s, loop.time() + self.settings.answer_seconds)
+            try:
+                async with asyncio.timeout_at(patience_s):
+                    piece = await anext(coming)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                raise UpstreamError("the server behind did not finish its answer") from None
+            left -= len(piece)
+            if left < 0:
+                raise UpstreamError("the answer of the server behind is too large")
+            yield piece
+
+
+def shown_headers(reply: Reply) -> tuple[tuple[str, str], ...]:
+    """The headers of an answer that the agent gets, such as ids, limits and retry times."""
+    return tuple(
+        (name, value) for name, value in reply.headers.items() if name not in _OURS and _fit(value)
+    )
+
+
+def _fit(value: str) -> bool:
+    return value.isascii() and value.isprintable()
+
+
+async def events_of(pieces: AsyncIterator[bytes]) -> AsyncGenerator[list[Event]]:
+    """The events of a stream, each when it is complete.
+
+    Raises:
+        UpstreamError: An event is larger than any API sends.
+    """
+    reader = RawReader()
+    async for piece in pieces:
+        try:
+            yield reader.feed(piece)
+        except BrokenStream:
+            raise UpstreamError("the answer of the server behind is too large") from None
+    yield reader.last()

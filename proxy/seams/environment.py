@@ -1,0 +1,66 @@
+"""The outside world as the proxy sees it: time, random ids, and a place to report events.
+
+Injected, so that tests control all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from proxy.seams.observations import ReviewPage
+from proxy.seams.pace import Pace
+from telemetry.events import Event
+from telemetry.propagation import Traces
+
+POOL_LEN = 8_192
+
+
+class Environment(msgspec.Struct, frozen=True, kw_only=True):
+    """Clock in Unix nanoseconds; `random_hex(n)` gives 2n hex digits; `record` never blocks.
+
+    Periodic work calls `wait(seconds)` between its rounds, and long work gives way to others
+    through `pace`.
+    """
+
+    clock_ns: Callable[[], int]
+    random_hex: Callable[[int], str]
+    record: Callable[[Event], None]
+    wait: Callable[[float], Awaitable[None]] = asyncio.sleep
+    pace: Pace = msgspec.field(default_factory=Pace)
+    # The page on which persons decide on held candidates; known once the sidecar listens.
+    page: ReviewPage = msgspec.field(default_factory=ReviewPage)
+    # The key by which ids of traces are made: the store's own key, once a store is open.
+    trace_key: bytes = msgspec.field(default_factory=lambda: secrets.token_bytes(32))
+
+    @property
+    def traces(self) -> Traces:
+        """Makes the trace context of a request."""
+        return Traces(self.trace_key, self.random_hex)
+
+    def now_ms(self) -> int:
+        """Unix milliseconds."""
+        return self.clock_ns() // 1_000_000
+
+
+class RandomPool:
+    """Hex ids out of the kernel's random source, read in blocks. Event loop only.
+
+    Each read is a system call that releases the interpreter lock; under load five per request cost
+    more than the request's own work. Bytes are used once, in order.
+    """
+
+    def __init__(self) -> None:
+        self._hex = ""
+        self._at = 0
+
+    def __call__(self, count: int) -> str:
+        """Return `count` random bytes as 2 * `count` hex digits."""
+        start, self._at = self._at, self._at + 2 * count
+        if self._at > len(self._hex):
+            self._hex = secrets.token_hex(max(POOL_LEN, count))
+            start, self._at = 0, 2 * count
+        return self._hex[start : self._at]

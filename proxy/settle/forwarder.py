@@ -1,0 +1,170 @@
+"""Judges writes to another server, sends each once, and settles it by the answer.
+
+An admitted item is an intent on disk before it is sent. Without an answer its outcome is recorded
+as unknown, and the item is looked up later. It is never sent again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Final, Protocol
+
+from policy.model import CandidateId, Principal
+from policy.verdict import InvariantBroken
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.guard import ITEMS_MAX, Forwarded, Guard, GuardedCall, ItemVerdict, Unsettled
+from storage.ground.errors import StorageError
+
+Asks = Callable[[Principal, GuardedCall], Awaitable[tuple[ItemVerdict, ...]]]
+
+
+_LOG: Final = logging.getLogger("mnemogate.settle")
+# The exceptions of a guard that cannot answer.
+UNDECIDED: Final = (StorageError, MalformedRequest)
+SETTLE_TRIES: Final = 60
+
+
+class Settles(Protocol):
+    """The part of a guard that records outcomes."""
+
+    async def settle(
+        self, principal: Principal, server: str, settled: tuple[tuple[CandidateId, Forwarded], ...]
+    ) -> None:
+        """Record outcomes, as `Guard.settle` does."""
+        ...
+
+
+async def judge(asks: Asks, principal: Principal, call: GuardedCall) -> tuple[ItemVerdict, ...]:
+    """One verdict per item of the call.
+
+    Each admitted item has to be sent and settled, or settled as failed.
+
+    Raises:
+        StorageError, MalformedRequest: Nothing was judged; send nothing.
+    """
+    judged = await asks(principal, call)
+    if len(judged) != len(call.items):
+        raise InvariantBroken("a guard gives one verdict per item")
+    return judged
+
+
+def admitted_of(judged: tuple[ItemVerdict, ...]) -> tuple[CandidateId, ...]:
+    """The items of a call that were admitted and so may be sent."""
+    return tuple(
+        one.candidate_id
+        for one in judged
+        if one.decision == "admit" and one.candidate_id is not None
+    )
+
+
+async def record(
+    guard: Settles,
+    principal: Principal,
+    server: str,
+    candidate_ids: tuple[CandidateId, ...],
+    state: Forwarded,
+) -> bool:
+    """Tell the gate the outcome of these items; returns whether the gate recorded it.
+
+    Items whose outcome was not recorded stay unsettled.
+    """
+    try:
+        if candidate_ids:
+            settled = tuple((candidate_id, state) for candidate_id in candidate_ids)
+            await guard.settle(principal, server, settled)
+    except UNDECIDED:
+        return False
+    return True
+
+
+class Forwarder:
+    """One principal's writes to one server behind. Event loop only."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        principal: Principal,
+        server: str,
+        *,
+        spawn: Callable[[Coroutine[None, None, None]], None],
+        answer_seconds: float,
+        retry_seconds: float,
+    ) -> None:
+        self._guard = guard
+        self._principal = principal
+        self._server = server
+        self._spawn = spawn
+        self._answer_seconds = answer_seconds
+        self._retry_seconds = retry_seconds
+        # Sent items that may still be answered, with the timer that ends the wait.
+        self._open: dict[CandidateId, asyncio.TimerHandle | None] = {}
+        self._closed = False
+
+    def sent(self, candidate_ids: tuple[CandidateId, ...], *, timed: bool = True) -> None:
+        """Note that the server has these items now. They stay open until they are settled.
+
+        `timed`: after the time limit they are recorded as unknown; an answer may still come.
+        """
+        late = None
+        if timed and candidate_ids and not self._closed:
+            loop = asyncio.get_running_loop()
+            late = loop.call_later(self._answer_seconds, self._overdue, candidate_ids)
+        self._open |= dict.fromkeys(candidate_ids, late)
+
+    def is_open(self, candidate_id: CandidateId) -> bool:
+        """Whether the answer for this item may still come."""
+        return candidate_id in self._open
+
+    async def settle(self, candidate_ids: tuple[CandidateId, ...], state: Forwarded) -> None:
+        """Record the outcome of sent items, as soon as the gate is reachable."""
+        for candidate_id in candidate_ids:
+            late = self._open.pop(candidate_id, None)
+            # The items of one call share a timer, which is cancelled once the last of them is
+            # settled.
+            if late is not None and late not in self._open.values():
+                late.cancel()
+        await self._record(candidate_ids, state)
+
+    async def unsettled(self) -> tuple[Unsettled, ...]:
+        """Admitted items to be sent or looked up now; () where the gate cannot answer."""
+        try:
+            return await self._guard.unsettled(self._principal, self._server)
+        except UNDECIDED:
+            return ()
+
+    async def close(self) -> None:
+        """Record open items as unknown, because no answer can arrive any more.
+
+        A write that gets its verdict while this waits for the gate is recorded as unknown too: it
+        may have been sent.
+        """
+        self._closed = True
+        while self._open:
+            unheard = tuple(self._open)[:ITEMS_MAX]
+            for candidate_id in unheard:
+                late = self._open.pop(candidate_id)
+                if late is not None:
+                    late.cancel()
+            await self._record(unheard, Forwarded.UNKNOWN)
+
+    def _overdue(self, candidate_ids: tuple[CandidateId, ...]) -> None:
+        waiting = tuple(one for one in candidate_ids if one in self._open)
+        self._spawn(self._record(waiting, Forwarded.UNKNOWN))
+
+    async def _record(self, candidate_ids: tuple[CandidateId, ...], state: Forwarded) -> None:
+        if not await self._recorded(candidate_ids, state):
+            _LOG.warning("settling later", extra={"fields": {"count": len(candidate_ids)}})
+            self._spawn(self._record_later(candidate_ids, state))
+
+    async def _recorded(self, candidate_ids: tuple[CandidateId, ...], state: Forwarded) -> bool:
+        return await record(self._guard, self._principal, self._server, candidate_ids, state)
+
+    async def _record_later(self, candidate_ids: tuple[CandidateId, ...], state: Forwarded) -> None:
+        # If this process ends before that, the items stay unsettled, and another process looks them
+        # up.
+        for _ in range(SETTLE_TRIES):
+            await asyncio.sleep(self._retry_seconds)
+            if await self._recorded(candidate_ids, state):
+                return

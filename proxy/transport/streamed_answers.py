@@ -1,0 +1,75 @@
+"""Answers in pieces, sent as fast as the peer reads; when the peer leaves, they end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiohttp import web
+
+from proxy.transport.exchange import Departure, Pieces
+from proxy.transport.request import ReceivedRequest
+from proxy.transport.responses import attempt
+from proxy.transport.stop import Stop
+
+
+class StreamedAnswers:
+    """The streamed answers of one listener. Event loop only.
+
+    A piece is fetched when the previous one was written, so a slow reader costs one piece and a
+    socket buffer; the connection's deadline cuts off a peer that stops reading.
+    """
+
+    def __init__(self, halt: Callable[[], None]) -> None:
+        self._halt = halt
+        self._open: set[Stop] = set()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def end(self) -> None:
+        """End all streamed answers now, because the listener closes."""
+        for stop in tuple(self._open):
+            stop()
+
+    async def send(
+        self,
+        request: ReceivedRequest,
+        response: web.StreamResponse,
+        pieces: Pieces,
+        gone: Departure,
+    ) -> None:
+        """Send head and pieces until they end, or until the peer or the listener goes."""
+        whole = False
+        stop = Stop()
+        self._open.add(stop)
+        gone.tell(stop)
+        try:
+            async with stop:
+                whole = await attempt(_write(request, response, pieces), self._halt) is True
+        except TimeoutError:
+            pass
+        finally:
+            gone.forget(stop)
+            self._open.discard(stop)
+            await attempt(pieces.aclose(), self._halt)
+        if not whole:
+            # The last chunk is not sent, so that an incomplete answer does not look complete.
+            request.connection.abort()
+
+
+async def _write(request: ReceivedRequest, response: web.StreamResponse, pieces: Pieces) -> bool:
+    """Write the pieces; False if the peer left before all were written."""
+    try:
+        await request.begin(response)
+    except ConnectionError:
+        return False
+    async for piece in pieces:
+        try:
+            await response.write(piece)
+        except ConnectionError:
+            return False
+    try:
+        await response.write_eof()
+    except ConnectionError:
+        return False
+    return True

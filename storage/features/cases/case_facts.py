@@ -1,0 +1,237 @@
+"""What is done after a memory was found to blame, read and written inside one write transaction.
+
+`policy.after.closure` decides; this module gives it the stored facts, and does its acts. The facts
+are read in the transaction that acts on them, so that a memory that was derived from the wrong one
+a moment before is found as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from policy.after.closure import (
+    BLAST_MAX,
+    Act,
+    Closure,
+    Consequence,
+    Fact,
+    Relation,
+    closure_of,
+)
+from policy.model import ChangeKind, MemoryId, MemoryStatus, PrincipalId, Tenant
+from storage.audit import InterceptedLeaf, VerdictLeaf
+from storage.features.cases import CaseMemory, Culprit
+from storage.features.incidents.rewind_steps import put_back
+from storage.features.quarantine.hiding import hidden_by, log_standing, place
+from storage.tables.change import Change, read_leaf
+from storage.tables.codec import NO_ORDINAL
+from storage.tables.keys import KeyedNames
+from storage.tables.lmdb_store import ANCHORS, View
+from storage.tables.rows import (
+    children_of,
+    is_expired,
+    read_id,
+    read_row,
+    subject_of,
+    text_of,
+)
+from storage.values import EXPIRE, REWIND, Row
+
+_GONE = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
+
+
+class CaseFacts:
+    """The facts of one view of the store, for one tenant, at one time (Unix ms).
+
+    It may be used only while the view is open.
+    """
+
+    def __init__(self, view: View, names: KeyedNames, tenant: Tenant, now_ms: int) -> None:
+        self._view = view
+        self._names = names
+        self._tenant = tenant
+        self._now_ms = now_ms
+        self._anchors: frozenset[str] | None = None
+
+    def closure(
+        self, accused: Sequence[Culprit], *, proposes: bool = False, blast_max: int = BLAST_MAX
+    ) -> Closure:
+        """What to do with the memories that are accused, and with those derived from them.
+
+        An accused memory that is gone, or never was, is left out.
+        """
+        facts = (
+            self._fact(
+                one.memory_id, one.ordinal, outdated=one.outdated, replayed=True, fit=one.fit
+            )
+            for one in accused
+        )
+        known = [one for one in facts if one is not None]
+        return closure_of(known, self._children, blast_max=blast_max, proposes=proposes)
+
+    def named(self, found: Consequence) -> CaseMemory:
+        """What a case says about one memory: names, and never content."""
+        fact = found.fact
+        return named(self._view, read_row(self._view, fact.step), found.relation, found.act)
+
+    def _children(self, parent: Fact) -> Iterator[Fact]:
+        seen: set[MemoryId] = set()
+        for ordinal, row in children_of(self._view, self._names, self._tenant, parent.memory_id):
+            # Memories that were derived before the bad step came from the memory as it was then, so
+            # they stay. So do those that were derived after it was mended.
+            if ordinal <= parent.step or row.memory_id in seen:
+                continue
+            if parent.mended is not None and ordinal > parent.mended:
+                continue
+            seen.add(row.memory_id)
+            fact = self._fact(row.memory_id, ordinal)
+            if fact is not None:
+                yield fact
+
+    def _fact(
+        self,
+        memory_id: MemoryId,
+        step: int,
+        *,
+        outdated: bool = False,
+        replayed: bool = False,
+        fit: frozenset[str] | None = None,
+    ) -> Fact | None:
+        view = self._view
+        known = read_id(view, self._names.memory(self._tenant, memory_id))
+        if known is None or known.status is MemoryStatus.DELETED:
+            return None
+        newest = read_row(view, known.ordinal)
+        step = known.ordinal if step == NO_ORDINAL else step
+        bad = read_row(view, step)
+        if bad.erased or newest.erased or bad.memory_id != memory_id:
+            return None
+        said = text_of(bad)[0]
+        return Fact(
+            memory_id=memory_id,
+            label=bad.source,
+            step=step,
+            back_to=None if newest.keyed else self._back_to(bad, said, fit),
+            # A derived memory keeps what it inherited, even if its text was changed since.
+            mended=self._mended(known.ordinal, step) if replayed else None,
+            is_anchor=self._is_anchor(said) or self._is_anchor(text_of(newest)[0]),
+            outdated=outdated or (replayed and is_expired(newest, self._now_ms)),
+        )
+
+    def _mended(self, newest: int, step: int) -> int | None:
+        """The first later version that mends the bad version at `step` (see `Fact.mended`)."""
+        bad = read_row(self._view, step)
+        said, since = text_of(bad)[0], None
+        if text_of(read_row(self._view, newest))[0] == said:
+            return None
+        before, ordinal = set[bytes](), bad.prev_ordinal
+        while ordinal != NO_ORDINAL:
+            row = read_row(self._view, ordinal)
+            before.add(row.salt)
+            ordinal = row.prev_ordinal
+        ordinal, on_top = newest, True
+        while ordinal > step:
+            row = read_row(self._view, ordinal)
+            if row.salt in before:
+                # An earlier step back, or a rewind, restored an old version at this point, so the
+                # memory was mended.
+                return ordinal
+            on_top = on_top and row.source.trust > bad.source.trust and text_of(row)[0] != said
+            since, ordinal = (ordinal if on_top else since), row.prev_ordinal
+        return since
+
+    def _back_to(self, bad: Row, said: str | None, fit: frozenset[str] | None) -> int | None:
+        """The newest earlier version that may be shown in place of the one to blame."""
+        back_to, ordinal = None, bad.prev_ordinal
+        while ordinal != NO_ORDINAL:
+            row = read_row(self._view, ordinal)
+            if row.erased or row.change in _GONE:
+                break
+            if row.salt == bad.salt:
+                # The row to blame is a copy of this row, made by an earlier step back or rewind.
+                # The rows between the two were taken back then, and must not return now.
+                back_to = None
+            elif back_to is None and _may_stand(text_of(row)[0], said, fit):
+                back_to = ordinal
+            ordinal = row.prev_ordinal
+        return back_to
+
+    def _is_anchor(self, said: str | None) -> bool:
+        if self._anchors is None:
+            known = (anchor for _, anchor in self._view.records(ANCHORS))
+            self._anchors = frozenset(
+                one.statement.strip() for one in known if one.tenant == self._tenant
+            )
+        return (said or "").strip() in self._anchors
+
+
+def _may_stand(text: str | None, said: str | None, fit: frozenset[str] | None) -> bool:
+    """Whether an earlier text may stand for the one to blame, which is `said`."""
+    return text != said and (fit is None or text in fit)
+
+
+class ClosureActs:
+    """Carries out the acts of a `Closure`, on behalf of a case (by its id) or of an operator."""
+
+    def __init__(self, change: Change, tenant: Tenant) -> None:
+        self._change = change
+        self._tenant = tenant
+
+    def enforce(self, found: Consequence, hand: str, by: PrincipalId, detail: str) -> int | None:
+        """Carry out one act on a memory, with a leaf.
+
+        Returns the leaf's index, or None if nothing was done.
+        """
+        fact, change = found.fact, self._change
+        name = change.names.memory(self._tenant, fact.memory_id)
+        known = read_id(change.draft, name)
+        if known is None or found.act is Act.NOTHING:
+            return None
+        row = read_row(change.draft, known.ordinal)
+        if found.act is Act.QUARANTINE:
+            hands = hidden_by(change.draft, name, known)
+            if hand in hands:
+                return None
+            place(change, name, known, row, hands | {hand})
+            return log_standing(change, fact.memory_id, row, by, detail, hidden=True)
+        expires = found.act is Act.EXPIRE
+        if expires and is_expired(row, change.now_ms):
+            # The memory has expired already, so no read shows it and nothing is left to do.
+            return None
+        at = datetime.fromtimestamp(change.now_ms / 1_000, UTC).isoformat(timespec="milliseconds")
+        earlier = known.ordinal if expires or fact.back_to is None else fact.back_to
+        _, row = put_back(
+            change,
+            by,
+            name,
+            known,
+            earlier=earlier,
+            status=known.status,
+            expires_at=at if expires else None,
+        )
+        action = EXPIRE if expires else REWIND
+        return change.note(action, subject_of(fact.memory_id, row.candidate_id), by, detail)
+
+
+def named(view: View, row: Row, relation: Relation, act: Act) -> CaseMemory:
+    """One memory as a case names it, with what the leaves of one of its rows say."""
+    verdict = read_leaf(view, row.leaf_index)
+    culprit = verdict.culprit if isinstance(verdict, VerdictLeaf) else None
+    seen = None
+    if isinstance(verdict, VerdictLeaf):
+        seen = read_leaf(view, verdict.intercepted_index)
+    return CaseMemory(
+        memory=subject_of(row.memory_id, row.candidate_id),
+        candidate_id=row.candidate_id,
+        relation=relation,
+        act=act,
+        memory_class=row.memory_class,
+        source=row.source,
+        basis=row.basis,
+        leaf_index=row.leaf_index,
+        server="" if culprit is None else culprit.server,
+        tool="" if culprit is None else culprit.tool,
+        call_id="" if culprit is None else culprit.call_id,
+        trace_id=seen.trace_id if isinstance(seen, InterceptedLeaf) else "",
+    )

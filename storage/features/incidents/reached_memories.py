@@ -1,0 +1,116 @@
+"""Which memories an incident reaches: one walk over the rows, then from parents to children."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from policy.model import MemoryId, MemoryStatus
+from storage.audit import VerdictLeaf
+from storage.features.incidents import CaughtMemory, IncidentReach
+from storage.ground.errors import StoreCorrupt
+from storage.tables.change import read_leaf
+from storage.tables.keys import KeyedNames
+from storage.tables.lmdb_store import ROWS, View
+from storage.tables.rows import candidate_of, children_of, read_id, read_row
+from storage.values import Row
+
+
+class ReachedMemories(msgspec.Struct, frozen=True, kw_only=True):
+    """The memories in reach by their keys, in the order in which they were found."""
+
+    # The memories of which a step is in reach, and, by id, those that only descend from such a
+    # memory. Deleted ones are included: what was derived from them may still be there.
+    own: dict[bytes, MemoryId]
+    descended: dict[bytes, MemoryId]
+
+    @property
+    def names(self) -> tuple[bytes, ...]:
+        """The keys of all memories in reach."""
+        return (*self.own, *self.descended)
+
+
+def reached(view: View, names: KeyedNames, reach: IncidentReach) -> ReachedMemories:
+    """Every memory in reach, deleted ones too. Walks every row.
+
+    What was derived from a purged memory is followed where the log names that memory. It names
+    none of an id that a client chose.
+    """
+    own: dict[bytes, MemoryId] = {}
+    purged: dict[MemoryId, None] = {}
+    for _, row in view.records(ROWS):
+        if not fits(view, reach, row):
+            continue
+        if not row.erased:
+            own.setdefault(names.memory(row.tenant, row.memory_id), row.memory_id)
+        elif (gone := _purged(view, reach, row)) is not None:
+            purged[gone] = None
+    descended: dict[bytes, MemoryId] = {}
+    if reach.with_descendants:
+        waiting = [*own.values(), *purged]
+        while waiting:
+            for _, row in children_of(view, names, reach.tenant, waiting.pop()):
+                child = row.memory_id
+                name = names.memory(reach.tenant, child)
+                if name not in own and name not in descended:
+                    descended[name] = child
+                    waiting.append(child)
+    return ReachedMemories(own=own, descended=descended)
+
+
+def _purged(view: View, reach: IncidentReach, row: Row) -> MemoryId | None:
+    """The id of the purged memory to which an erased row belonged, if the log names it.
+
+    None also where the filter asks for a target: of a target, nothing is left after a purge.
+    """
+    leaf = read_leaf(view, row.leaf_index)
+    if not isinstance(leaf, VerdictLeaf):
+        raise StoreCorrupt(f"leaf {row.leaf_index} is no verdict")
+    return leaf.memory_id if reach.under is None else None
+
+
+def fits(view: View, reach: IncidentReach, row: Row) -> bool:
+    """Whether this step fits the filter; of an erased row the fields that are left are compared."""
+    if row.tenant != reach.tenant:
+        return False
+    if reach.since_ms is not None and row.at_ms < reach.since_ms:
+        return False
+    if reach.principal_id not in {None, row.principal_id}:
+        return False
+    if reach.under is not None and not row.erased:
+        target = row.kept.target if row.kept else candidate_of(row).target
+        if target != reach.under and not target.startswith(f"{reach.under}/"):
+            return False
+    return (reach.server is None and reach.session is None) or _of_origin(view, reach, row)
+
+
+def _of_origin(view: View, reach: IncidentReach, row: Row) -> bool:
+    leaf = read_leaf(view, row.leaf_index)
+    if not isinstance(leaf, VerdictLeaf):
+        raise StoreCorrupt(f"leaf {row.leaf_index} is no verdict")
+    if reach.session not in {None, leaf.session}:
+        return False
+    if reach.server is None:
+        return True
+    culprit = leaf.culprit
+    if culprit is None or culprit.server != reach.server:
+        return False
+    return reach.tool in {None, culprit.tool}
+
+
+def caught(view: View, found: ReachedMemories) -> Iterator[CaughtMemory]:
+    """What an operator is told of the reached memories that can still be hidden."""
+    for name in found.names:
+        known = read_id(view, name)
+        if known is None or known.status is MemoryStatus.DELETED:
+            continue
+        row = read_row(view, known.ordinal)
+        yield CaughtMemory(
+            memory_id=row.memory_id,
+            principal_id=row.principal_id,
+            memory_class=row.memory_class,
+            source=row.source,
+            status=known.status,
+            descendant=name in found.descended,
+        )

@@ -1,0 +1,95 @@
+"""What is filed of a memory that another server keeps, when the core commits a change of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from policy.model import Forwarded, MemoryStatus, Tenant
+from storage.audit import ResultLeaf
+from storage.features.upstream.closed_keys import close_key
+from storage.features.upstream.forgotten_texts import forget_text
+from storage.features.upstream.upstream_hiding import forget_kept
+from storage.tables.change import Change
+from storage.tables.codec import NO_ORDINAL, IdRecord, ordinal_key
+from storage.tables.lmdb_store import KEYED
+from storage.tables.rows import read_row
+from storage.tables.table import RecordTable
+from storage.values import Row
+from storage.write.seam import AdmittedCandidate, Follower, LandedRow
+
+
+class ForwardRecord(msgspec.Struct, frozen=True, array_like=True):
+    """An admitted change that the server behind may not have received.
+
+    `sent` is False if a person released the change and it was not sent yet. `unknown` is True if
+    the log says that the change was sent and its answer was lost.
+    """
+
+    tenant: Tenant
+    target: str
+    name: bytes  # the key of the memory in the table of ids
+    ordinal: int
+    leaf_index: int
+    sent: bool
+    unknown: bool = False
+    # What goes with a released change to its server; b"" once it was settled.
+    blob: bytes = b""
+
+
+FORWARDS: Final = RecordTable(b"forwards", ForwardRecord)
+
+
+class UpstreamFiling(Follower):
+    """Files each admitted change to another server, and hides what a server keeps of ended ones."""
+
+    def landed(self, change: Change, judged: AdmittedCandidate, landed: LandedRow) -> None:
+        """File the memory under its key on the server behind, in the admitting transaction.
+
+        It is also recorded that the call may be sent, or, for a memory that the server has already,
+        that nothing is left to send.
+        """
+        row, candidate = landed.row, judged.candidate
+        if not row.keyed:
+            return
+        change.draft.put(KEYED, row.keyed + ordinal_key(landed.ordinal), b"")
+        if judged.is_there:
+            change.log(
+                ResultLeaf(
+                    candidate_id=row.candidate_id,
+                    at_ms=change.now_ms,
+                    verdict_index=row.leaf_index,
+                    result=Forwarded.DONE,
+                    by=candidate.principal_id,
+                )
+            )
+            return
+        record = ForwardRecord(
+            tenant=candidate.tenant,
+            target=candidate.target,
+            name=landed.name,
+            ordinal=landed.ordinal,
+            leaf_index=row.leaf_index,
+            sent=judged.sent,
+            blob=b"" if judged.sent else judged.blob,
+        )
+        change.draft.write(FORWARDS, bytes.fromhex(row.candidate_id), record)
+
+    def ends(self, change: Change, known: IdRecord, step: int) -> None:
+        """Keep what its server has of a memory that ends here hidden: nothing is sent to that."""
+        if known.status is MemoryStatus.DELETED:
+            return
+        ordinal, hidden = known.ordinal, known.status is MemoryStatus.QUARANTINED
+        while ordinal != NO_ORDINAL:
+            row = read_row(change.draft, ordinal)
+            close_key(change, ordinal, row, unless_after=ordinal, hidden=hidden)
+            forget_text(change, step, ordinal, row, hidden=hidden)
+            ordinal = row.prev_ordinal
+
+    def erases(self, change: Change, ordinal: int, row: Row) -> None:
+        """Drop what is filed of a row that is purged, and what was kept for its server."""
+        if row.keyed:
+            change.draft.delete(KEYED, row.keyed + ordinal_key(ordinal))
+            change.draft.delete(FORWARDS, bytes.fromhex(row.candidate_id))
+            forget_kept(change, row.keyed)

@@ -1,0 +1,96 @@
+"""What this store knows of the memories that a server behind keeps, key by key.
+
+An operator's commands hold it against what the server has (`mnemogate backend check`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from policy.labels.forwarded_call import call_of
+from policy.model import ChangeKind, MemoryStatus, Tenant
+from storage.tables.codec import ordinal_key
+from storage.tables.lmdb_store import ROWS, View
+from storage.tables.rows import GuardedRow, candidate_of, guarded_rows, read_row
+from storage.values import ForwardState, UpstreamMemory
+from storage.write.seam import StoreAccess
+
+_STANDS: Final = {
+    MemoryStatus.LIVE: ForwardState.LIVE,
+    MemoryStatus.QUARANTINED: ForwardState.QUARANTINED,
+    MemoryStatus.FORWARDING: ForwardState.FORWARDING,
+}
+
+
+class UpstreamMemories:
+    """What the store knows of the memories that a server behind keeps. Any thread."""
+
+    def __init__(self, access: StoreAccess) -> None:
+        self._store = access.store
+        self._names = access.names
+
+    def under(
+        self, target: str, keys: tuple[str, ...], tenants: tuple[Tenant, ...]
+    ) -> tuple[UpstreamMemory | None, ...]:
+        """For each key of a server: the memory that stands under it, of whichever tenant."""
+        with self._store.reading() as view:
+            return tuple(self._of_any(view, target, key, tenants) for key in keys)
+
+    def after(
+        self, target: str, number: int, count: int
+    ) -> tuple[tuple[UpstreamMemory, ...], int | None]:
+        """The memories of a server among the next `count` rows from a row's number on.
+
+        Beside them, the number to go on with; None at the end.
+        """
+        found: list[UpstreamMemory] = []
+        with self._store.reading() as view:
+            for at, (key, _) in enumerate(view.scan(ROWS, ordinal_key(number))):
+                ordinal = int.from_bytes(key, "big")
+                if at >= count:
+                    return tuple(found), ordinal
+                kept = self._newest_at(view, target, ordinal)
+                if kept is not None:
+                    found.append(kept)
+        return tuple(found), None
+
+    def _newest_at(self, view: View, target: str, ordinal: int) -> UpstreamMemory | None:
+        """The memory of this row, where it is the newest under its key."""
+        row = read_row(view, ordinal)
+        if not row.keyed or row.erased or row.change is ChangeKind.DELETE:
+            return None
+        candidate = candidate_of(row)
+        call = call_of(candidate)
+        key = row.assigned_key or ("" if call is None else call.key)
+        if candidate.target != target or not key:
+            return None
+        kept = self._of(view, target, key, row.tenant)
+        return kept if kept is not None and kept.number == ordinal else None
+
+    def _of_any(
+        self, view: View, target: str, key: str, tenants: tuple[Tenant, ...]
+    ) -> UpstreamMemory | None:
+        found = (self._of(view, target, key, tenant) for tenant in tenants)
+        return next((one for one in found if one is not None), None)
+
+    def _of(self, view: View, target: str, key: str, tenant: Tenant) -> UpstreamMemory | None:
+        newest: GuardedRow | None = None
+        moving = False
+        for one in guarded_rows(view, self._names, tenant, target, key):
+            if one.status not in _STANDS:
+                continue
+            moving = moving or one.status is MemoryStatus.FORWARDING
+            if one.sent.change is not ChangeKind.DELETE or newest is None:
+                newest = one
+        if newest is None:
+            return None
+        return UpstreamMemory(
+            number=newest.ordinal,
+            tenant=tenant,
+            memory_id=newest.sent.memory_id,
+            candidate_id=newest.sent.candidate_id,
+            key=key,
+            # While a change of it is on its way, nobody knows what the server has.
+            stands=ForwardState.FORWARDING if moving else _STANDS[newest.status],
+            candidate=candidate_of(newest.sent),
+        )

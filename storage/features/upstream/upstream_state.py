@@ -1,0 +1,194 @@
+"""The state of all memories behind other servers, read from the audit log as it grows.
+
+Nothing that a read may show changes without a leaf. So a cache asks for the changes since the last
+leaf that the cache knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from policy.labels.forwarded_call import call_of
+from policy.model import CandidateId, ChangeKind, MemoryStatus
+from storage.audit import (
+    IncidentLeaf,
+    InterceptedLeaf,
+    LastVerdict,
+    Leaf,
+    OperatorLeaf,
+    ResultLeaf,
+    VerdictLeaf,
+)
+from storage.features.cases.case_records import convicted_by
+from storage.features.upstream.forgotten_texts import FORGOTTEN, forgotten_texts
+from storage.ground.errors import StoreCorrupt
+from storage.tables.change import read_leaf
+from storage.tables.codec import NO_ORDINAL
+from storage.tables.lmdb_store import KEYED, View
+from storage.tables.rows import GuardedRow, candidate_of, guarded_row, read_id, read_row
+from storage.values import (
+    QUARANTINE,
+    QUARANTINE_END,
+    VOUCH,
+    Decision,
+    EndedText,
+    ForwardState,
+    UpstreamChange,
+    UpstreamChanges,
+)
+from storage.write.seam import StoreAccess
+
+FOLLOWED_MAX: Final = 20_000
+_LOOKED_BACK_MAX: Final = 100_000
+_ORDINAL_LEN: Final = 8
+_WHOLE: Final = frozenset({QUARANTINE, QUARANTINE_END, VOUCH})
+"""Acts of operators that may move many memories, so that everything is told anew."""
+_ENDINGS: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
+
+_OF_STATUS: Final = {
+    MemoryStatus.LIVE: ForwardState.LIVE,
+    MemoryStatus.QUARANTINED: ForwardState.QUARANTINED,
+    MemoryStatus.FORWARDING: ForwardState.FORWARDING,
+    MemoryStatus.DELETED: ForwardState.GONE,
+}
+
+
+class UpstreamState:
+    """The state of all memories behind other servers, as the log grows. Any thread."""
+
+    def __init__(self, access: StoreAccess) -> None:
+        self._access = access
+        self._store = access.store
+        self._names = access.names
+
+    def since(self, leaf_count: int) -> UpstreamChanges:
+        """The changes after the first `leaf_count` leaves of the log; all of them for -1."""
+        # Leaf counts are compared first, which is cheap: mostly nothing has changed.
+        if self._access.leaf_count() == leaf_count:
+            return UpstreamChanges(leaf_count=leaf_count, moved=())
+        with self._store.reading() as view:
+            header = view.header()
+            now = 0 if header is None else header.leaf_count
+            if leaf_count < 0 or now - leaf_count > FOLLOWED_MAX or now < leaf_count:
+                return self._whole(view, now)
+            moved: list[UpstreamChange] = []
+            forgotten: list[EndedText] = []
+            for index in range(leaf_count, now):
+                leaf = read_leaf(view, index)
+                if isinstance(leaf, OperatorLeaf) and leaf.action in _WHOLE:
+                    return self._whole(view, now)
+                moved.extend(self._of_leaf(view, leaf))
+                found = self._forgotten(view, index, leaf)
+                if found is None:
+                    return self._whole(view, now)
+                forgotten.extend(found)
+        return UpstreamChanges(leaf_count=now, moved=tuple(moved), forgotten=tuple(forgotten))
+
+    def _whole(self, view: View, leaf_count: int) -> UpstreamChanges:
+        return UpstreamChanges(
+            leaf_count=leaf_count,
+            moved=tuple(self._everything(view)),
+            whole=True,
+            forgotten=tuple(forgotten_texts(view, self._names)),
+        )
+
+    def decided(self, candidate_id: CandidateId) -> LastVerdict | None:
+        """The newest verdict on a candidate among the last leaves; None where there is none."""
+        with self._store.reading() as view:
+            header = view.header()
+            now = 0 if header is None else header.leaf_count
+            for index in range(now - 1, max(-1, now - 1 - _LOOKED_BACK_MAX), -1):
+                leaf = read_leaf(view, index)
+                if isinstance(leaf, VerdictLeaf) and leaf.candidate_id == candidate_id:
+                    return LastVerdict(verdict=leaf, intercepted=_intercepted(view, leaf))
+        return None
+
+    def _everything(self, view: View) -> Iterator[UpstreamChange]:
+        for key in view.keys(KEYED):
+            row = guarded_row(view, self._names, int.from_bytes(key[-_ORDINAL_LEN:], "big"))
+            if not row.sent.erased:
+                yield _of_row(view, row)
+
+    def _of_leaf(self, view: View, leaf: Leaf) -> Iterator[UpstreamChange]:
+        match leaf:
+            case VerdictLeaf(decision=Decision.ADMIT):
+                yield from self._admitted(view, leaf)
+            case ResultLeaf():
+                verdict = read_leaf(view, leaf.verdict_index)
+                if isinstance(verdict, VerdictLeaf):
+                    yield from self._admitted(view, verdict)
+            case VerdictLeaf() | InterceptedLeaf() | OperatorLeaf() | IncidentLeaf():
+                return
+
+    def _forgotten(self, view: View, index: int, leaf: Leaf) -> Iterable[EndedText] | None:
+        """What a deletion or a purge here leaves of a text that its server may have.
+
+        None where a later purge took away what tells which step of its memory this leaf is of.
+        """
+        if not isinstance(leaf, VerdictLeaf) or leaf.memory_id is None or not view.count(FORGOTTEN):
+            return ()
+        asked = _intercepted(view, leaf)
+        if asked.change not in _ENDINGS:
+            return ()
+        known = read_id(view, self._names.memory(asked.tenant, leaf.memory_id))
+        ordinal = NO_ORDINAL if known is None else known.ordinal
+        while ordinal != NO_ORDINAL:
+            row = read_row(view, ordinal)
+            if row.leaf_index == index:
+                return forgotten_texts(view, self._names, ordinal)
+            ordinal = row.prev_ordinal
+        return None
+
+    def _admitted(self, view: View, leaf: VerdictLeaf) -> Iterator[UpstreamChange]:
+        """The state of the memory that an admitted change wrote.
+
+        For the admission of a deletion: the states of all memories that the deletion may have
+        ended.
+        """
+        if leaf.memory_id is None:
+            # No memory behind another server: its id was chosen by a client, and those ids are made
+            # here.
+            return
+        tenant = _intercepted(view, leaf).tenant
+        known = read_id(view, self._names.memory(tenant, leaf.memory_id))
+        if known is None:
+            return
+        row = read_row(view, known.ordinal)
+        if row.erased or not row.keyed:
+            yield UpstreamChange(name=leaf.memory_id, stands=_OF_STATUS[known.status])
+            return
+        if row.change is not ChangeKind.DELETE:
+            yield _of_row(view, guarded_row(view, self._names, known.ordinal))
+            return
+        for key, _ in view.scan(KEYED, row.keyed):
+            if not key.startswith(row.keyed):
+                return
+            ordinal = int.from_bytes(key[-_ORDINAL_LEN:], "big")
+            yield _of_row(view, guarded_row(view, self._names, ordinal))
+
+
+def _of_row(view: View, row: GuardedRow) -> UpstreamChange:
+    # A deletion's row has no text that a read could show, so there is nothing to report of it.
+    removal = row.sent.change is ChangeKind.DELETE
+    candidate = candidate_of(row.sent)
+    call = call_of(candidate)
+    stands = ForwardState.GONE if removal else _OF_STATUS[row.status]
+    hidden = stands is ForwardState.QUARANTINED
+    return UpstreamChange(
+        name=row.sent.memory_id,
+        stands=stands,
+        tenant=row.sent.tenant,
+        candidate=candidate,
+        key=row.sent.assigned_key or ("" if call is None else call.key),
+        source=row.row.source,
+        ordinal=row.ordinal,
+        rule_ids=convicted_by(view, row.name, row.known) if hidden else (),
+    )
+
+
+def _intercepted(view: View, leaf: VerdictLeaf) -> InterceptedLeaf:
+    found = read_leaf(view, leaf.intercepted_index)
+    if not isinstance(found, InterceptedLeaf):
+        raise StoreCorrupt(f"leaf {leaf.intercepted_index} is no interception")
+    return found

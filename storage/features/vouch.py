@@ -1,0 +1,53 @@
+"""Vouching: a person declares a stored memory to be her own words, which raises its label."""
+
+from __future__ import annotations
+
+import msgspec
+
+from policy.model import Basis, MemoryId, MemoryStatus, PrincipalId, SourceKind, Tenant
+from storage.audit import vouched_subject
+from storage.ground.errors import MemoryMoved
+from storage.tables.change import LABELS, Change
+from storage.tables.codec import encode, ordinal_key
+from storage.tables.lmdb_store import ROWS
+from storage.tables.rows import read_row, read_standing
+from storage.values import VOUCH, Visibility
+
+
+class Vouch(msgspec.Struct, frozen=True):
+    """The order to give the newest row of a memory the label of a person's own words.
+
+    The row keeps its text, its class and its version: a new label is no change of the memory.
+    `version` is the one that the person was shown.
+    """
+
+    memory_id: MemoryId
+    tenant: Tenant
+    by: PrincipalId
+    version: int
+
+    def carry_out(self, change: Change) -> Visibility:
+        """Raise the label, with a leaf; nothing is done where it is a person's already.
+
+        Raises:
+            UnknownMemory: The tenant has no memory of that id, or it was deleted.
+            MemoryMoved: The memory's newest version is not the one that the person was shown.
+        """
+        known = read_standing(change.draft, change.names.memory(self.tenant, self.memory_id))
+        row = read_row(change.draft, known.ordinal)
+        if row.version != self.version:
+            raise MemoryMoved("the memory is another than the one that was shown")
+        standing = Visibility(memory_id=self.memory_id, tenant=self.tenant, status=known.status)
+        if row.source.proven:
+            return standing
+        label = SourceKind.USER_INPUT
+        raised = msgspec.structs.replace(row, source=label, basis=Basis.CONFIRMATION)
+        stored = encode(raised)
+        change.moved.add(LABELS)
+        if known.status is MemoryStatus.LIVE:
+            change.raised.append((known.ordinal, raised))
+        change.charges[row.tenant] += len(stored) - len(encode(row))
+        change.draft.put(ROWS, ordinal_key(known.ordinal), stored)
+        detail = f"{self.tenant}: was {row.source.value}"
+        leaf_index = change.note(VOUCH, vouched_subject(row.candidate_id), self.by, detail)
+        return msgspec.structs.replace(standing, changed=True, leaf_index=leaf_index)

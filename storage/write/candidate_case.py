@@ -1,0 +1,236 @@
+"""One candidate as the gate sees it, and the outcome that was recorded for a candidate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from policy.canonical import decode_canonical, digest_of
+from policy.facts import Approval, InterceptRecord
+from policy.labels.derive import read_candidate
+from policy.model import CandidateId, Digest, Memory, PrincipalId, Provenance, Reading
+from policy.trust.ladder import TrustState
+from policy.verdict import Hold, Reason, Reject
+from storage.ground.deadline import Due
+from storage.tables.codec import (
+    FirstOutcome,
+    HeldEvidence,
+    HeldRow,
+    StagedEvidence,
+    decode_evidence,
+    decode_staged,
+    encode,
+)
+from storage.tables.keys import KeyedNames
+from storage.values import Outcome, StagedContents, Submission
+
+_BUDGETS: Final = 9
+
+
+class HeldCase(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a held candidate at the time when it is judged again."""
+
+    row: HeldRow
+    salt: bytes
+    approval: Approval
+
+
+class ArrivedCandidate(msgspec.Struct, frozen=True, kw_only=True):
+    """One candidate that waits for its verdict; its text is in staging alone.
+
+    `nonce_key` and `binding` are keyed hashes of what was intercepted. If they were computed from
+    the staged bytes, an attacker in staging could spend somebody else's nonce.
+    """
+
+    candidate_id: CandidateId
+    nonce_key: bytes
+    binding: bytes
+    due: Due | None = None
+    welcome: Callable[[], bool] | None = None
+    approved_by: PrincipalId | None = None
+
+    @classmethod
+    def of(cls, submission: Submission, names: KeyedNames) -> ArrivedCandidate:
+        """The parts of a submission that are kept apart from staging."""
+        candidate = submission.candidate
+        return cls(
+            candidate_id=submission.candidate_id,
+            nonce_key=names.nonce(candidate.principal_id, candidate.nonce),
+            binding=names.binding(candidate, submission.digest),
+            due=submission.due,
+            welcome=submission.welcome,
+            approved_by=submission.approved_by,
+        )
+
+
+class CandidateCase(msgspec.Struct, frozen=True, kw_only=True):
+    """One candidate before the gate: all that is known of it, as it was read back from staging.
+
+    `intercept` is the interceptor's own record, and `arrived` has the key of its nonce: these two
+    are kept apart from staging. `staged` is None where the staged bytes cannot be used for judging.
+    """
+
+    submission: Submission
+    intercept: InterceptRecord | None
+    staged: bytes | None
+    arrived: ArrivedCandidate
+    held: HeldCase | None = None
+    # The approval of a candidate whose lines a person let in before it came.
+    let_in: Approval | None = None
+
+    @property
+    def approval(self) -> Approval | None:
+        """The approval by a person who was shown these bytes; None if no person was asked."""
+        if self.held is not None:
+            return self.held.approval
+        if self.let_in is not None:
+            return self.let_in
+        if self.arrived.approved_by is None or self.intercept is None:
+            return None
+        return Approval(by=self.arrived.approved_by, digest=self.intercept.digest)
+
+
+def contents_of(submission: Submission) -> StagedContents:
+    """The staged content of a submission.
+
+    It has everything that a verdict, a row and a leaf are made of.
+    """
+    evidence = StagedEvidence(
+        held=evidence_of(submission, submission.seen_version),
+        reading=submission.reading,
+        text_after=submission.text_after,
+        repeats_hidden=submission.repeats_hidden,
+    )
+    return StagedContents(canonical=submission.canonical, evidence=encode(evidence))
+
+
+def staged_submission(
+    arrived: ArrivedCandidate, contents: StagedContents, intercept: InterceptRecord | None
+) -> Submission:
+    """The submission as it was read from staging; its digest is the one the interceptor recorded.
+
+    Raises:
+        msgspec.MsgspecError: The staged bytes are no candidate.
+    """
+    evidence = decode_staged(contents.evidence)
+    submission = _submission(
+        arrived.candidate_id,
+        contents.canonical,
+        digest_of(contents.canonical) if intercept is None else intercept.digest,
+        evidence.held,
+        evidence.reading,
+    )
+    return msgspec.structs.replace(
+        submission,
+        text_after=evidence.text_after,
+        repeats_hidden=evidence.repeats_hidden,
+        due=arrived.due,
+    )
+
+
+def held_submission(
+    candidate_id: CandidateId, contents: StagedContents, digest: Digest
+) -> Submission:
+    """The submission of a held candidate, with a new reading of its text.
+
+    Raises:
+        msgspec.MsgspecError: The held bytes are no candidate.
+    """
+    evidence = decode_evidence(contents.evidence)
+    reading = read_candidate(decode_canonical(contents.canonical))
+    return _submission(candidate_id, contents.canonical, digest, evidence, reading)
+
+
+def _submission(
+    candidate_id: CandidateId,
+    canonical: bytes,
+    digest: Digest,
+    evidence: HeldEvidence,
+    reading: Reading,
+) -> Submission:
+    return Submission(
+        candidate_id=candidate_id,
+        candidate=decode_canonical(canonical),
+        canonical=canonical,
+        digest=digest,
+        provenance=evidence.provenance,
+        intercepted_at_ms=evidence.intercepted_at_ms,
+        reading=reading,
+        token=evidence.token,
+        token_key=evidence.token_key,
+        shadow=evidence.shadow,
+        budget=evidence.budget,
+        vector=evidence.vector,
+        embedder_id=evidence.embedder_id,
+        trace_id=evidence.trace_id,
+        guarded_key=evidence.guarded_key,
+        guarded_blob=evidence.guarded_blob,
+        seen_version=evidence.target_version,
+    )
+
+
+def labelled(case: CandidateCase, provenance: Provenance | None) -> CandidateCase:
+    """The case with the label that it was judged by; leaf and row will state this label."""
+    submission = case.submission
+    if provenance is None or provenance is submission.provenance:
+        return case
+    submission = msgspec.structs.replace(submission, provenance=provenance)
+    return msgspec.structs.replace(case, submission=submission)
+
+
+def evidence_of(submission: Submission, target_version: int) -> HeldEvidence:
+    """The evidence to be kept of a submission that waits for a person."""
+    return HeldEvidence(
+        provenance=submission.provenance,
+        intercepted_at_ms=submission.intercepted_at_ms,
+        token=submission.token,
+        token_key=submission.token_key,
+        shadow=submission.shadow,
+        budget=submission.budget,
+        vector=submission.vector,
+        embedder_id=submission.embedder_id,
+        trace_id=submission.trace_id,
+        target_version=target_version,
+        guarded_key=submission.guarded_key,
+        guarded_blob=submission.guarded_blob,
+    )
+
+
+def outcome_of(
+    first: FirstOutcome,
+    trust: TrustState,
+    *,
+    memory: Memory | None = None,
+    replayed: bool = False,
+    gate_us: int = 0,
+) -> Outcome:
+    """The outcome to return for a first verdict that was recorded under its nonce."""
+    return Outcome(
+        candidate_id=first.candidate_id,
+        decision=first.decision,
+        reason=first.reason,
+        step=first.step,
+        memory_class=first.memory_class,
+        source=first.source,
+        basis=first.basis,
+        passed=first.passed,
+        structural=first.structural,
+        version=first.version,
+        leaf_index=first.leaf_index,
+        memory=memory,
+        trust=trust,
+        replayed=replayed,
+        gate_us=gate_us,
+    )
+
+
+def not_held(verdict: Hold) -> Reject:
+    """The refusal of a candidate whose sender may have no more candidates held (step 9)."""
+    return Reject(
+        reason=Reason.QUOTA_EXCEEDED,
+        step=_BUDGETS,
+        memory_class=verdict.memory_class,
+        passed=tuple(number for number in verdict.passed if number != _BUDGETS),
+    )
