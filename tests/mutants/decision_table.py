@@ -9,7 +9,7 @@ from tests.mutants.mutant import Mutant, Operator, at
 _COMMIT: Final = "tests/unit/storage/write/test_commit.py"
 _GATE: Final = "tests/unit/policy/test_gate.py"
 _GATE_REFERENCE: Final = "tests/property/test_gate_reference.py"
-_GATE_STEPS: Final = "tests/unit/policy/test_gate_steps.py"
+_GATE_STEPS: Final = "tests/unit/policy/test_gate.py"
 _TOKENS: Final = "tests/unit/policy/test_tokens.py"
 _WRITES: Final = "tests/unit/storage/write/test_writes.py"
 
@@ -93,7 +93,7 @@ DECISION: Final = (
         operator=Operator.REPLACE,
         at="seal is not _SEAL",
         by="seal is None",
-        tests=("tests/unit/policy/test_verdict.py",),
+        tests=("tests/unit/policy/test_gate.py",),
     ),
     Mutant(
         row="formation",

@@ -9,7 +9,7 @@ from tests.mutants.mutant import Mutant, Operator, at
 _AUTH: Final = "tests/unit/proxy/transport/test_auth.py"
 _CROWD: Final = "tests/unit/proxy/transport/test_crowd.py"
 _DERIVE: Final = "tests/unit/policy/labels/test_derive.py"
-_HEAD: Final = "tests/unit/proxy/transport/test_head.py"
+_HEAD: Final = "tests/unit/proxy/transport/test_heads.py"
 _HTTP_MALFORMED: Final = "tests/integration/test_http_malformed.py"
 _PLACES: Final = "tests/unit/proxy/settings/test_places.py"
 _STORE_KEY: Final = "tests/unit/storage/test_store_key.py"

@@ -151,7 +151,7 @@ MCP: Final = (
         by="name in taken",
         tests=(
             at(
-                "tests/unit/proxy/dialects/mcp/test_known_members.py",
+                "tests/unit/proxy/dialects/mcp/test_message.py",
                 "test_two_names_that_differ_in_case_alone_refuse_the_message",
             ),
             at(
@@ -186,7 +186,7 @@ MCP: Final = (
         by="pending.tool",
         tests=(
             at(
-                "tests/unit/proxy/mcp/test_naming.py",
+                "tests/unit/proxy/mcp/test_relay.py",
                 "test_a_tool_is_named_where_its_server_lists_it_for_this_tenant",
             ),
         ),

@@ -345,7 +345,7 @@ MODEL: Final = (
         by="bool(key)",
         tests=(
             at(
-                "tests/unit/proxy/withhold/test_withholding_swept.py",
+                "tests/unit/proxy/withhold/test_withholding_in_flight.py",
                 "test_no_place_of_a_request_brings_it",
             ),
         ),

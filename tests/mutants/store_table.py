@@ -143,7 +143,7 @@ STORE: Final = (
         ),
         by="not blake2b(payload, digest_size=16, person=table, salt=key).digest()",
         tests=(
-            "tests/unit/storage/tables/test_codec.py",
+            "tests/unit/storage/tables/test_lmdb_store.py",
             at(
                 "tests/unit/storage/tables/test_lmdb_store.py",
                 "test_a_flipped_bit_on_disk_is_never_read_as_a_value",

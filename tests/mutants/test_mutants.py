@@ -34,7 +34,7 @@ CONTROL = Mutant(
     operator=Operator.REPLACE,
     at=repr(MemoryClass.__doc__),
     by="'Something else.'",
-    tests=("tests/unit/policy/test_model.py",),
+    tests=("tests/unit/policy/test_checks.py",),
 )
 
 
@@ -155,7 +155,7 @@ def test_the_clean_code_passes_and_so_does_a_change_that_changes_nothing(copy: C
 def test_a_run_that_does_not_end_in_time_is_no_verdict(copy: Copy) -> None:
     # It counted as a failed one: a busy machine caught mutants, and failed the clean code.
     with pytest.raises(Misplaced, match="no verdict of 1 tests"):
-        copy.run(("tests/unit/policy/test_model.py",), limit_s=0.01)
+        copy.run(("tests/unit/policy/test_checks.py",), limit_s=0.01)
 
 
 @pytest.mark.parametrize("mutant", QUICK, ids=lambda mutant: mutant.name)

@@ -201,7 +201,7 @@ WRITES: Final = (
         by="Objection(Reason.SOURCE_CLASS_FORBIDDEN, structural=True)",
         tests=(
             at(
-                "tests/unit/policy/test_class_lowered.py",
+                "tests/unit/policy/test_checks.py",
                 "test_a_forbidden_pair_moves_the_ladder_only_where_the_label_is_vouched_for",
             ),
         ),
@@ -231,7 +231,7 @@ WRITES: Final = (
         by="frozenset(SignalKind)",
         tests=(
             at(
-                "tests/unit/policy/after/test_signals.py",
+                "tests/unit/policy/after/test_closure.py",
                 "test_an_agents_word_opens_nothing_and_only_wrong_opens",
             ),
         ),
@@ -286,7 +286,7 @@ WRITES: Final = (
         by="held[one].leaf_index",
         tests=(
             at(
-                "tests/unit/storage/write/test_held_limits.py",
+                "tests/unit/storage/write/test_held.py",
                 "test_one_origin_cannot_keep_others_from_being_held",
             ),
         ),

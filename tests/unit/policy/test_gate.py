@@ -1,23 +1,31 @@
-"""Default deny: what is missing, empty or broken is refused; and only the gate makes permits."""
+"""Default deny: what is missing, empty or broken is refused; only the gate makes permits."""
 
 from __future__ import annotations
+
+import ast
+import copy
+import pickle
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from policy.checks import STEPS, Aim, Finding, Step, StepObjection
-from policy.facts import Facts, NonceState, TokenState
+from policy.facts import BudgetState, Facts, NonceState, TokenState
 from policy.gate import GATE, Gate
-from policy.model import Basis, Candidate, MemoryClass, SourceKind
+from policy.model import Basis, Candidate, CandidateId, MemoryClass, PrincipalId, SourceKind, Tenant
+from policy.ruleset import Cell
 from policy.trust.ladder import NEWCOMER, TrustLevel, TrustState, after_violation
-from policy.verdict import Admit, Hold, Reason, Reject
+from policy.verdict import Admit, Hold, InvariantBroken, Permit, Reason, Reject
 from tests.evaluate.unsafe import unsafe_gate_without
 from tests.property.gate_cases import (
     CANDIDATE_ID,
+    OTHER_DIGEST,
     READINGS,
     RULESET,
     Labels,
     case_of,
+    finding_of,
 )
 
 # A write at L1 by an operator: it needs every fact there is, and lands when all are there.
@@ -257,3 +265,174 @@ def test_a_mismatch_in_staging_does_not_charge_the_person_whose_name_was_put_the
 def test_objections_are_refusals_unless_they_say_otherwise() -> None:
     assert not StepObjection(Reason.OVERSIZE).holds
     assert not StepObjection(Reason.OVERSIZE).structural
+
+
+CANDIDATE, FACTS = case_of(Labels())
+
+
+def test_control_the_case_is_admitted_as_it_is() -> None:
+    assert isinstance(GATE.decide(CANDIDATE, FACTS, RULESET), Admit)
+    assert not GATE.observing
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("candidate_id", CandidateId("1" * 32)),
+        ("principal_id", PrincipalId("mallory")),
+        ("tenant", Tenant("other")),
+        ("target", "elsewhere"),
+    ],
+)
+def test_an_intercept_record_of_anything_else_is_refused_by_step_7(
+    field: str, value: object
+) -> None:
+    assert FACTS.intercept is not None
+    record = msgspec.structs.replace(FACTS.intercept, **{field: value})
+    assert record != FACTS.intercept
+    verdict = GATE.decide(CANDIDATE, msgspec.structs.replace(FACTS, intercept=record), RULESET)
+    assert isinstance(verdict, Reject)
+    assert (verdict.step, verdict.reason) == (7, Reason.AUDIT_MISMATCH)
+
+
+def test_a_candidate_over_its_budget_is_refused_by_step_9() -> None:
+    most = RULESET.budgets.writes_per_window_max
+    full = BudgetState(writes_in_window_count=most, text_bytes=0, metadata_bytes=0)
+    verdict = GATE.decide(CANDIDATE, msgspec.structs.replace(FACTS, budget=full), RULESET)
+    assert isinstance(verdict, Reject)
+    assert (verdict.step, verdict.reason) == (9, Reason.RATE_LIMITED)
+    room = msgspec.structs.replace(full, writes_in_window_count=most - 1)
+    assert isinstance(
+        GATE.decide(CANDIDATE, msgspec.structs.replace(FACTS, budget=room), RULESET), Admit
+    )
+
+
+def test_a_latched_principal_or_origin_is_held_by_step_10() -> None:
+    latched = TrustState(latched_at_ms=0)
+    for whose in ("trust", "origin_trust"):
+        verdict = GATE.decide(
+            CANDIDATE, msgspec.structs.replace(FACTS, **{whose: latched}), RULESET
+        )
+        assert isinstance(verdict, Hold)
+        assert (verdict.step, verdict.reason) == (10, Reason.TRUST_LATCHED)
+
+
+def test_a_latch_is_told_before_a_bad_score_and_after_what_the_ladder_refuses() -> None:
+    latched = TrustState(latched_at_ms=0, bad=1_000.0)
+    verdict = GATE.decide(CANDIDATE, msgspec.structs.replace(FACTS, trust=latched), RULESET)
+    assert isinstance(verdict, Hold)
+    assert verdict.reason is Reason.TRUST_LATCHED
+    fallen = msgspec.structs.replace(latched, level=TrustLevel.UNTRUSTED)
+    refused = GATE.decide(CANDIDATE, msgspec.structs.replace(FACTS, trust=fallen), RULESET)
+    assert isinstance(refused, Reject)
+    assert (refused.step, refused.reason) == (3, Reason.TRUST_INSUFFICIENT)
+
+
+NEEDS = {
+    7: ("intercept",),
+    4: ("intercept", "staged_digest"),
+    5: ("nonce",),
+    1: ("provenance", "reading"),
+    6: ("provenance", "reading", "token"),
+    2: ("provenance", "reading"),
+    3: ("trust", "reading"),
+    8: ("reading",),
+    9: ("budget",),
+    10: ("trust", "reading"),
+}
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+def test_a_step_without_a_fact_it_needs_objects_whatever_stood_before_it(step: Step) -> None:
+    """Through the gate an earlier step speaks first; each one is a wall of its own."""
+    assert finding_of(step.check, CANDIDATE, FACTS, RULESET) is None
+    for fact in NEEDS[step.number]:
+        missing = msgspec.structs.replace(FACTS, **{fact: None})
+        finding = finding_of(step.check, CANDIDATE, missing, RULESET)
+        assert finding is not None, fact
+        assert not finding.holds, fact
+
+
+def test_a_shadow_that_could_not_be_asked_is_no_consent() -> None:
+    candidate, facts = case_of(Labels(memory_class=MemoryClass.L2, source=SourceKind.USER_INPUT))
+    (shadowed,) = [step for step in STEPS if step.number == 8]
+    assert finding_of(shadowed.check, candidate, facts, RULESET) is None
+    missing = msgspec.structs.replace(facts, shadow=None)
+    assert finding_of(shadowed.check, candidate, missing, RULESET) is not None
+
+
+def test_a_pair_that_the_matrix_holds_waits_for_a_person() -> None:
+    row = {**RULESET.matrix[SourceKind.UNKNOWN], MemoryClass.L3: Cell.HOLD}
+    rules = msgspec.structs.replace(RULESET, matrix={**RULESET.matrix, SourceKind.UNKNOWN: row})
+    verdict = GATE.decide(CANDIDATE, FACTS, rules)
+    assert isinstance(verdict, Hold)
+    assert (verdict.step, verdict.reason) == (1, Reason.SOURCE_CLASS_FORBIDDEN)
+
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_only_the_gate_makes_permits() -> None:
+    users = {
+        path.relative_to(ROOT).as_posix()
+        for package in ("policy", "storage", "telemetry", "proxy")
+        for path in (ROOT / package).rglob("*.py")
+        if "_SEAL" in _names(ast.parse(path.read_text()))
+    }
+    assert users == {"policy/verdict.py", "policy/gate.py"}
+
+
+def _names(tree: ast.AST) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        elif isinstance(node, ast.alias):
+            found.add(node.name)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.add(node.value)
+    return found
+
+
+def test_a_permit_is_neither_forged_nor_copied_nor_spent_twice() -> None:
+    verdict = GATE.decide(*case_of(Labels()), RULESET)
+    assert isinstance(verdict, Admit)
+    with pytest.raises(InvariantBroken):
+        Permit(
+            object(),
+            candidate_id=CANDIDATE_ID,
+            digest=OTHER_DIGEST,
+            epoch=0,
+            memory_class=MemoryClass.L1,
+            source=SourceKind.OPERATOR,
+            basis=Basis.CHANNEL,
+            passed=frozenset(),
+        )
+    with pytest.raises(InvariantBroken):
+        copy.copy(verdict.permit)
+    with pytest.raises(InvariantBroken):
+        copy.deepcopy(verdict.permit)
+    with pytest.raises(InvariantBroken):
+        pickle.dumps(verdict.permit)
+    verdict.permit.spend()
+    with pytest.raises(InvariantBroken):
+        verdict.permit.spend()
+
+
+def test_a_permit_cannot_be_subclassed() -> None:
+    with pytest.raises(InvariantBroken):
+        type("Forged", (Permit,), {})
+
+
+# What need not be there: none of these can admit a candidate by being left out.
+OPTIONAL = {"stored", "lineage", "approval", "guarded"}
+
+
+@pytest.mark.parametrize("name", sorted(set(Facts.__struct_fields__) - OPTIONAL))
+def test_no_fact_that_a_step_needs_has_a_default(name: str) -> None:
+    _, facts = case_of(Labels())
+    values = {field: getattr(facts, field) for field in Facts.__struct_fields__ if field != name}
+    with pytest.raises(TypeError):
+        Facts(**values)

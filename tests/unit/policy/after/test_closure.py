@@ -1,4 +1,4 @@
-"""What follows a conviction, by tables of facts."""
+"""What a signal may set off, and what follows a conviction, by tables of facts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from policy.after.closure import (
     Relation,
     closure_of,
 )
-from policy.model import MemoryId, SourceKind
+from policy.after.signals import Grade, SignalKind, kind_of, opens_case
+from policy.model import Channel, MemoryId, SourceKind
 
 
 def fact(name: str, label: SourceKind = SourceKind.TOOL_RESULT) -> Fact:
@@ -73,3 +74,19 @@ def test_more_than_a_hundred_at_once_are_for_a_person() -> None:
     found = follow(fact("root"), root=names)
     assert found.for_person is ForPerson.BLAST
     assert len(found.consequences) == BLAST_MAX + 1  # the walk ends there
+
+
+def test_an_agents_word_opens_nothing_and_only_wrong_opens() -> None:
+    opened = {kind for kind in SignalKind if opens_case(kind, Grade.WRONG)}
+    assert opened == set(SignalKind) - {SignalKind.AGENT}
+    assert not any(
+        opens_case(kind, grade) for kind in SignalKind for grade in (Grade.GOOD, Grade.IRRELEVANT)
+    )
+
+
+def test_a_word_is_of_the_kind_of_its_key() -> None:
+    assert {channel: kind_of(channel) for channel in Channel} == {
+        Channel.AGENT: SignalKind.AGENT,
+        Channel.USER: SignalKind.PERSON,
+        Channel.OPERATOR: SignalKind.OPERATOR,
+    }

@@ -1,4 +1,4 @@
-"""Sentences, cut freely to find a text again; and texts folded where nothing may change."""
+"""Sentences and stems: texts cut and folded to be found again, where nothing may change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policy.text.repeating import flowing, repeated
 from policy.text.sentences import fingerprint, sentences_of
+from policy.text.stems import RARE, is_nobodys, ranked, stem_of
 
 TEA = "i prefer tea"
 KEY = b"k" * 32
@@ -108,3 +110,92 @@ def test_a_fingerprint_is_of_the_sentence_and_of_the_key() -> None:
     assert fingerprint(TEA, KEY) != fingerprint(TEA, b"l" * 32)
     assert fingerprint(TEA, KEY) != fingerprint(TEA + "s", KEY)
     assert fingerprint("\ud800", KEY) != fingerprint("\ud801", KEY)
+
+
+LINE = "Bills of the firm are paid at the quay office."
+AROUND = [
+    f"     1\u2192{LINE}",
+    f"1\t{LINE}",
+    f"12: {LINE}",
+    f"src/desk.md:12:{LINE}",
+    f"src/desk.md-12-{LINE}\nsrc/desk.md:13:{LINE}",
+    f">> > {LINE}",
+    f"+ {LINE}",
+    f"// {LINE}",
+    f"note: {LINE}",
+    f"- **Rule**: {LINE}",
+    f"| a | {LINE} |",
+    f'Result: {{"note": "{LINE}"}}',
+    f'a,"{LINE}",b',
+    "Bills of the firm are\npaid at the quay\noffice.",
+    "  > Bills of the firm are\n  > paid at the quay office.",
+    "<b>Bills</b> of <a href='u'>the firm</a> are paid at the quay office.",
+]
+
+
+@pytest.mark.parametrize("text", AROUND)
+def test_a_sentence_is_found_again_without_what_stood_around_it(text: str) -> None:
+    (wanted,) = sentences_of(LINE)
+    assert wanted not in sentences_of(text) or text.startswith(("+", ">"))
+    assert wanted in [one for other in repeated(text) for one in sentences_of(other)]
+
+
+def test_plain_words_have_no_other_reading() -> None:
+    assert [*repeated(LINE)] == []
+    assert [*repeated("")] == []
+
+
+def test_paragraphs_stay_apart() -> None:
+    assert flowing("One line\nand more.\n\n \nThe next.\n").split("\n") == [
+        "One line and more.",
+        "The next.",
+    ]
+
+
+@pytest.mark.parametrize(
+    "forms",
+    [
+        ("paint", "paints", "painted", "painting"),
+        ("volunteer", "volunteers", "volunteering", "volunteered"),
+        ("city", "cities"),
+        ("go", "went", "gone", "gonna"),
+        ("plan", "planned", "planning", "plans"),
+        ("child", "children", "kids", "kid"),
+        ("hope", "hoped", "hoping", "hopes"),
+        ("adopt", "adopts", "adopted"),
+    ],
+)
+def test_forms_of_one_word_have_one_stem(forms: tuple[str, ...]) -> None:
+    assert len({stem_of(form) for form in forms}) == 1
+
+
+def test_what_is_in_every_text_says_nothing_and_a_rare_word_most() -> None:
+    ranks = [ranked(word)[1] for word in ("the", "und", "people", "culture", "hydrologist")]
+    assert ranks == [0, 0, 1, 2, RARE]
+    assert ranked("xy")[1] == 1
+
+
+@pytest.mark.parametrize(
+    ("sentence", "nobodys"),
+    [
+        ("Thanks!", True),
+        ("You\u2019re welcome!", True),
+        ("Sounds good.", True),
+        ("Wow, yes!", True),
+        ("That is great, thanks!", False),
+        ("Call Acme", False),
+        ("Yes, always.", True),
+        ("Approved.", False),
+        ("42", False),
+        ("\u6211\u540c\u610f", False),
+    ],
+)
+def test_three_words_of_every_text_are_nobody_s(sentence: str, nobodys: bool) -> None:  # noqa: FBT001
+    assert is_nobodys(sentence) is nobodys
+
+
+@given(st.text(alphabet=st.characters(codec="utf-8"), min_size=1, max_size=60))
+def test_any_word_has_a_stem_and_a_rank(word: str) -> None:
+    stem, rank = ranked(word)
+    assert stem
+    assert 0 <= rank <= RARE

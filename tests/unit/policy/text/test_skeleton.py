@@ -1,15 +1,19 @@
-"""Texts that look the same have one skeleton, and invisible characters are refused."""
+"""Texts that look the same have one skeleton; invisible characters are refused, or shown."""
 
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.text import skeleton as skeletons
+from policy.text.confusables import ASCII_LOOKALIKES
 from policy.text.skeleton import illegal_code_point, skeleton
+from policy.text.visible import escaped, is_plain
+from tests.unit.policy import generate_confusables
 
 # Characters that combine with the one before, characters that show as nothing, and letters.
 _LEANING = (
@@ -133,3 +137,30 @@ def test_no_sign_unfolds_into_a_sentence() -> None:
     assert longest[0] <= 7, hex(longest[1])
     assert skeleton("\ufdfa") == skeleton("\u0635\u0644\u0639\u0645")
     assert len(skeleton("\ufdfa" * 20_000)) <= 80_000
+
+
+def test_the_table_of_lookalikes_is_what_its_generator_prints() -> None:
+    path = Path(__file__).resolve().parents[4] / "policy" / "text" / "confusables.py"
+    assert path.read_text() == generate_confusables.source()
+
+
+def test_no_ascii_character_is_folded_into_another() -> None:
+    assert min(ASCII_LOOKALIKES) > 0x7F
+    assert all(plain.isascii() and plain.isalnum() for plain in ASCII_LOOKALIKES.values())
+
+
+@pytest.mark.parametrize("char", [*"aZ0 .,;:!?\"'()[]{}<>/\\@#$%&*+=-_~^|`\n\t", *"äßéЖ中あ٣“”—…"])
+def test_letters_digits_blanks_and_plain_punctuation_are_shown(char: str) -> None:
+    assert is_plain(char)
+
+
+@pytest.mark.parametrize(
+    "char",
+    [
+        *"\u202e\u200b\u2066\u00ad\ufeff\u00a0\u2028\u3164\u115f\u2800\u034f\ufe0f\x00\x1b\x7f\r",
+        *"\u0308\u20dd\ue000\U000e0041\U0001f600\u2713\u2460",
+    ],
+)
+def test_everything_else_is_escaped(char: str) -> None:
+    assert not is_plain(char)
+    assert escaped(char) == f"\\u{{{ord(char):x}}}"

@@ -1,15 +1,18 @@
-"""An option has the type of the field that it fills, and fills one that is there."""
+"""One command is the same as among all; its options fill fields that are there."""
 
 from __future__ import annotations
 
 import argparse
 import enum
+import subprocess
+import sys
 
 import msgspec
 import pytest
 
 from proxy.admin.wire.operator_routes import ROUTES
 from proxy.cli.command import Command, option
+from proxy.cli.neighbours import foreign
 from proxy.cli.parser import commands
 from proxy.dialects.described import ARGUMENT
 
@@ -55,3 +58,43 @@ def test_each_option_fills_a_field_of_the_request_or_the_name_in_its_path(
 ) -> None:
     fields = {one.encode_name for one in msgspec.structs.fields(command.form)}
     assert {one.field for one in command.options} <= fields | SEGMENTS
+
+
+FIRST = sorted({each.words[0] for each in commands()})
+LOADED = """
+import sys
+from proxy.cli.parser import build_parser
+build_parser(sys.argv[1])
+print(*(name for name in ("faiss", "policy.text.languages") if name in sys.modules))
+"""
+
+
+@pytest.mark.parametrize("first", FIRST)
+def test_a_first_word_finds_each_command_that_begins_with_it_and_no_other(first: str) -> None:
+    meant = {each.words for each in commands() if each.words[0] == first}
+    assert {each.words for each in commands(first)} == meant
+
+
+@pytest.mark.parametrize("first", ["--help", "nothing", ""])
+def test_any_other_word_finds_all(first: str) -> None:
+    assert commands(first) == commands()
+
+
+@pytest.mark.parametrize(("first", "loaded"), [("trust", ""), ("mcp", "policy.text.languages")])
+def test_a_command_that_asks_a_running_sidecar_loads_no_index_and_no_language(
+    first: str, loaded: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, first], capture_output=True, check=True, text=True
+    )
+    assert done.stdout.strip() == loaded
+
+
+def test_who_brings_a_package_of_our_name_is_named() -> None:
+    installed = {"proxy": ["mnemogate", "proxy.py"], "storage": ["mnemogate"], "numpy": ["numpy"]}
+    assert foreign(installed) == ("proxy (proxy.py)",)
+
+
+def test_control_this_environment_has_none() -> None:
+    assert foreign() == ()
+    assert foreign({"policy": ["Mnemogate"]}) == ()

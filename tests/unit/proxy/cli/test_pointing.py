@@ -1,4 +1,4 @@
-"""What `mnemogate run` prints for each model API and each MCP server."""
+"""What the commands print for each model API and each MCP server: addresses, and a map to fill."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from proxy.cli.mcp_map import skeleton_of, tools_named
 from proxy.cli.pointing import mcp_entries, pointed
+from proxy.dialects.mcp.maps import parse_map
+from proxy.ledger.unmapped_tools import UnmappedTool
 from proxy.settings.mcp import mcp_servers
 from proxy.settings.model import model_upstreams
 
@@ -68,3 +71,32 @@ def test_an_mcp_server_that_is_served_here_is_used_with_the_agent_s_key(tmp_path
     # With none, the host runs the server itself, and has no key.
     (entry,) = mcp_entries((), URL, tmp_path)
     assert json.loads(entry)["mcpServers"]["memory"]["args"][:2] == ["mcp", "--state"]
+
+
+SEEN = (
+    UnmappedTool(tool="mcp__my.notes__save_memory", arguments=("note", "user-id", "tags")),
+    UnmappedTool(tool="mcp__my.notes__forget", arguments=("id",)),
+    UnmappedTool(tool="recall_memories", arguments=("query",)),
+    UnmappedTool(tool="kb/upsert_memory"),
+)
+
+
+def test_a_skeleton_is_a_sound_map() -> None:
+    found = parse_map(skeleton_of("My.Notes!", SEEN), "skeleton")
+    assert found.name == "my-notes"
+    kinds = {name: tool.kind.value if tool.kind else None for name, tool in found.tools.items()}
+    assert kinds == {
+        "save_memory": "write",
+        "forget": "delete",
+        "recall_memories": "read",
+        "upsert_memory": "write",
+    }
+    assert found.tools["save_memory"].texts == ("note", "tags")
+
+
+def test_a_name_is_a_tool_s_or_its_server_s() -> None:
+    assert tools_named("recall_memories", SEEN) == (SEEN[2],)
+    assert tools_named("my.notes", SEEN) == SEEN[:2]
+    assert tools_named("kb", SEEN) == (SEEN[3],)
+    assert tools_named("another", SEEN) == ()
+    assert tools_named("", SEEN) == ()

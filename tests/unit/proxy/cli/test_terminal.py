@@ -1,3 +1,5 @@
+"""What a terminal is sent: no control character of a stored text, and progress in one line."""
+
 from __future__ import annotations
 
 import io
@@ -6,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.progress import working
 from proxy.cli.terminal import Terminal, block, inert, iso, width_of
 
 HOSTILE = {
@@ -209,3 +213,20 @@ def test_progress_is_silent_unless_a_terminal_or_a_flag_asks_for_it() -> None:
 def test_times_are_iso() -> None:
     assert iso(0) == "1970-01-01T00:00:00Z"
     assert iso(None) == "-"
+
+
+class BrokeError(Exception):
+    """Anything that work may raise."""
+
+
+@pytest.mark.parametrize(
+    "error", [CommandFailed(Exit.NOT_FOUND, "no such memory"), BrokeError("so")]
+)
+@pytest.mark.parametrize("progress", [False, True])
+async def test_a_failure_inside_comes_out_as_itself(progress: bool, error: Exception) -> None:  # noqa: FBT001
+    terminal = Terminal(io.StringIO(), io.StringIO(), as_json=False, progress=progress)
+
+    with pytest.raises(type(error)) as found:
+        async with working(terminal, "purging"):
+            raise error
+    assert found.value is error

@@ -6,12 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from policy.model import MemoryClass, MemoryStatus, Principal, PrincipalId, SourceKind
+from policy.model import ChangeKind, MemoryClass, MemoryStatus, Principal, PrincipalId, SourceKind
 from policy.query import EVERYTHING
+from policy.verdict import Reason
 from proxy.dialects.strict_json.tolerant import Json
+from proxy.seams.guard import Forwarded
 from tests.evaluate.unsafe import unsafe_gate_without
 from tests.unit.proxy.editing import PAGE, Agent, Desk, desk
-from tests.unit.proxy.guarded import AGENT, BY, OPERATOR, STEERING
+from tests.unit.proxy.guarded import (
+    AGENT,
+    BY,
+    GOOD,
+    OPERATOR,
+    SERVER,
+    STEERING,
+    call,
+    guarded,
+    item,
+)
 
 OWN = "The pump in hall four was replaced in March."
 APRIL = "The pump in hall four was replaced in April."
@@ -329,3 +341,24 @@ async def test_an_edit_is_read_with_those_that_are_still_out(tmp_path: Path) -> 
         assert not await agent.calls(*swap("Y", ORDER[0]))
         assert agent.last is not None
         assert ", L1)" in agent.last
+
+
+async def test_a_change_without_a_key_is_of_nothing_known(tmp_path: Path) -> None:
+    with guarded(tmp_path) as seen:
+        (made,) = await seen.guard.judge(AGENT, call(item(GOOD, key="")))
+        assert made.candidate_id is not None
+        await seen.guard.settle(AGENT, SERVER, ((made.candidate_id, Forwarded.DONE),))
+        for change in (ChangeKind.UPDATE, ChangeKind.DELETE):
+            (judged,) = await seen.guard.judge(AGENT, call(item(GOOD, key="", change=change)))
+            assert (judged.decision, judged.reason) == ("hold", Reason.PERSON_REQUIRED)
+
+
+async def test_a_change_under_a_known_key_is_of_what_is_there(tmp_path: Path) -> None:
+    with guarded(tmp_path) as seen:
+        (made,) = await seen.guard.judge(AGENT, call(item(GOOD, key="Ada")))
+        assert made.candidate_id is not None
+        await seen.guard.settle(AGENT, SERVER, ((made.candidate_id, Forwarded.DONE),))
+        (judged,) = await seen.guard.judge(
+            AGENT, call(item(GOOD, key="Ada", change=ChangeKind.UPDATE))
+        )
+        assert judged.decision == "admit"

@@ -1,21 +1,28 @@
 """What of a server's answers is withheld: pieces of convicted memories, and no other text."""
 
-# pyright: reportPrivateUsage=false
-
 from __future__ import annotations
 
+import json
 import pickle
+import random
 from collections.abc import Iterable
 from itertools import islice
+from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from policy.labels.editing import Effect, How
 from policy.labels.forwarded_call import MCP, ForwardedCall, target_of, texts_of
-from policy.model import Candidate, ChangeKind, PrincipalId, SourceKind, Tenant
+from policy.model import Candidate, ChangeKind, MemoryId, PrincipalId, SourceKind, Tenant
 from policy.withheld.pieces import sentences_of
+from proxy.aftermath.screens import KnownRules, ScreenMaker
+from proxy.guard.live_texts import FOUND_MAX, LiveTexts, prints_of_pieces
 from proxy.guard.sieve import Sieve
-from storage.values import ForwardState, UpstreamChange, UpstreamChanges
+from proxy.seams.guard import Forwarded
+from storage.features.registered import PutAnchor
+from storage.values import Anchor, ForwardState, UpstreamChange, UpstreamChanges
+from tests.unit.proxy.guarded import AGENT, SERVER, call, guard_of, guarded, item
 
 TENANT = Tenant("default")
 SCOPE = (TENANT, target_of(MCP, "memory"))
@@ -270,3 +277,123 @@ def test_a_live_memory_that_may_not_be_shown_is_hidden_as_long_as_the_rules_say_
     assert log.asked == asked + 1, "rules that did not change have nothing read again"
     rules.word = None
     assert sifted_now() == (False, False)
+
+
+TEA = "Ada drinks green tea at four."
+TRAIN = "The last train leaves at half past nine."
+
+
+def live(**memories: tuple[str, ...]) -> LiveTexts:
+    found = LiveTexts()
+    for name, pieces in memories.items():
+        found.add(name, prints_of_pieces(pieces))
+    return found
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        TEA,
+        f"Notes: {TEA.upper()} -- {TRAIN[:20]}",
+        json.dumps({"entities": [{"name": "Ada", "observations": [TEA]}]}),
+        "ada   drinks\tgreen tea, at four",
+    ],
+)
+def test_a_piece_is_found_in_whatever_stands_around_it(answer: str) -> None:
+    assert live(tea=("Ada", TEA), train=(TRAIN,)).found_in((answer,)) == ("tea",)
+
+
+@pytest.mark.parametrize("answer", ["", "Ada", TEA[:-6], "xAda drinks green tea at four", "four"])
+def test_what_is_no_whole_piece_shows_nothing(answer: str) -> None:
+    assert live(tea=("Ada", TEA), train=(TRAIN,)).found_in((answer,)) == ()
+
+
+def test_names_alone_are_found_where_all_of_them_stand() -> None:
+    known = live(ada=("Ada", "person"), bob=("Bob", "person"))
+    assert known.found_in(("person", "Bob")) == ("bob",)
+    assert known.found_in(("person",)) == ()
+    assert known.found_in(("person", "Bob and Ada")) == ()
+
+
+def test_a_name_that_hundreds_share_shows_none_of_them() -> None:
+    names = {f"m{number}": ("person",) for number in range(300)}
+    assert live(**names).found_in(("person",)) == ()
+    assert live(**dict([*names.items()][:200])).found_in(("person",)) != (), "control: few do"
+
+
+def test_what_is_gone_is_found_no_more_and_its_twin_is() -> None:
+    known = live(one=(TEA,), two=(TEA,), three=("Ada drinks black tea.",))
+    assert known.found_in((TEA,)) == ("one", "two")
+    known.drop("one")
+    assert known.found_in((TEA,)) == ("two",)
+    known.drop("two")
+    known.drop("never")
+    assert known.found_in((TEA, "Ada drinks black tea.")) == ("three",)
+    known.drop("three")
+    assert (len(known), known.found_in(("Ada drinks black tea.",))) == (0, ())
+    known.add("four", prints_of_pieces((TEA,)))
+    assert known.found_in((TEA,)) == known.found_in((TEA,)) == ("four",)
+    known.drop("four")
+    bare = {"_lock", "_changes"}
+    leaks = {name: value for name, value in vars(known).items() if name not in bare and value}
+    assert leaks == {}
+
+
+def test_what_one_answer_names_is_bounded() -> None:
+    names = {f"m{number}": (f"Note {number} of the year",) for number in range(FOUND_MAX + 10)}
+    answer = tuple(text for (text,) in names.values())
+    assert len(live(**names).found_in(answer)) == FOUND_MAX
+
+
+def test_the_index_finds_what_a_search_of_each_piece_finds() -> None:
+    draws = random.Random(5)  # noqa: S311 - any texts
+    words = ["ada", "drinks", "green", "tea", "at", "four", "the", "train"]
+
+    def drawn(most: int) -> str:
+        return " ".join(draws.choices(words, k=draws.randint(1, most)))
+
+    for _ in range(300):
+        texts = {f"m{number}": drawn(5) for number in range(6)}
+        answer = drawn(24)
+        telling = {one: text for one, text in texts.items() if len(text) >= 8 and " " in text}
+        known = live(**{one: (text,) for one, text in telling.items()})
+        expected = {one for one, text in telling.items() if f" {text} " in f" {answer} "}
+        assert set(known.found_in((answer,))) == expected
+
+
+LIE = "The office door code is 6611."
+HONEST = "The office opens at nine."
+
+
+async def test_a_server_shows_no_memory_that_contradicts_an_anchor(tmp_path: Path) -> None:
+    heard: list[tuple[Tenant, MemoryId]] = []
+    with guarded(tmp_path) as seen:
+        store = seen.store
+        sieve = Sieve(store.followed.since, ScreenMaker(KnownRules(store.reader.anchors)))
+        guard = guard_of(
+            seen.wired,
+            seen.clock,
+            sieve=sieve,
+            left_out=lambda tenant, memory_id: heard.append((tenant, memory_id)),
+        )
+        for text in (LIE, HONEST):
+            (one,) = await guard.judge(AGENT, call(item(text, key=text)))
+            assert one.candidate_id is not None
+            await guard.settle(AGENT, SERVER, ((one.candidate_id, Forwarded.DONE),))
+        asked = (LIE, HONEST, f"Two notes. {LIE} {HONEST}")
+        assert await guard.sift(AGENT, SERVER, asked) == (False, False, False), "control"
+        anchor = Anchor(
+            anchor_id="code",
+            tenant=AGENT.tenant,
+            statement="The office door code is 1166.",
+            questions=("Which code?",),
+            created_at_ms=1,
+        )
+        await store.writer.order(PutAnchor(anchor, PrincipalId("ops")))
+        assert await guard.sift(AGENT, SERVER, asked) == (True, False, True)
+        ((tenant, memory_id),) = heard
+        memory = store.reader.get(tenant, memory_id)
+        assert memory is not None
+        assert LIE in memory.text
+        await store.writer.order(PutAnchor(replace(anchor, statement=LIE), PrincipalId("ops")))
+        assert await guard.sift(AGENT, SERVER, asked) == (False, False, False)

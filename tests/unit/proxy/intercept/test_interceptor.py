@@ -1,7 +1,8 @@
-"""From proposals to verdicts: order, evidence, what never reaches the writer, and failures."""
+"""From proposals to verdicts: order, evidence, failures, and the record of each verdict."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import struct
 from collections.abc import Iterator
@@ -9,23 +10,30 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+import numpy as np
 import pytest
 
+from policy.checks import STEPS
 from policy.gate import GATE
-from policy.model import ChangeKind, Memory, MemoryId, SourceKind, Tenant
+from policy.model import ChangeKind, Memory, MemoryClass, MemoryId, SourceKind, Tenant
 from policy.verdict import Reason
+from proxy.embed.embedding import resolve_embedder
 from proxy.intercept import interceptor
 from proxy.intercept.budgets import BYTES_PER_WRITE, Budgets
+from proxy.intercept.client_vectors import takes_client_vectors, unit_vector
 from proxy.intercept.interceptor import ANSWER_BYTES_MAX, CHUNK_LEN
+from proxy.intercept.verdict_events import Judging, undecided_event, verdict_event
 from proxy.seams.faults import MalformedRequest, RateLimited
 from proxy.seams.operation import Proposal, WrittenItem
 from proxy.seams.pace import LARGE, Pace
+from storage.embedded import EmbeddedStore
 from storage.ground.errors import StoreUnavailable
 from storage.interfaces import MemoryReader
 from storage.values import Outcome, Submission
-from telemetry.events import VerdictRecorded
+from telemetry.events import TraceContext, VerdictRecorded
+from telemetry.vocabulary import WRITE_OPERATIONS
 from tests.unit.proxy.wired import NOW_MS, TRACE, Wired, wired
-from tests.unit.storage.opening import AGENT, OPERATOR, RULESET, candidate_of
+from tests.unit.storage.opening import AGENT, OPERATOR, RULESET, Bench, candidate_of, submission_of
 
 NOWHERE = MemoryId("00000000-0000-4000-8000-000000000000")
 
@@ -296,3 +304,108 @@ async def test_bytes_that_a_change_leaves_as_they_are_count_in_the_window(tmp_pa
             after = counted.measure(candidate_of("t"), b"", NOW_MS).writes_in_window_count
             seen.append(after - before - 1)
         assert seen == [1, 1 + 60_000 // BYTES_PER_WRITE, 1]
+
+
+def packed(*values: float) -> bytes:
+    return struct.pack(f"<{len(values)}f", *values)
+
+
+@pytest.mark.parametrize("scale", [1e-5, 1.0, 1e5])
+def test_the_norm_is_one_and_the_direction_stays(scale: float) -> None:
+    unit = np.frombuffer(unit_vector(packed(3 * scale, -4 * scale), 2), dtype="<f4")
+    np.testing.assert_allclose(unit, [0.6, -0.8], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        packed(1.0),
+        packed(1.0, 0.0, 0.0),
+        packed(1.0, 0.0)[:-1],
+        packed(0.0, 0.0),
+        packed(float("nan"), 1.0),
+        packed(float("inf"), 1.0),
+        packed(1e-7, 0.0),
+        packed(3e38, 3e38),
+    ],
+)
+def test_a_vector_that_every_or_no_search_would_find_is_malformed(raw: bytes) -> None:
+    with pytest.raises(MalformedRequest) as caught:
+        unit_vector(raw, 2)
+    assert caught.value.detail.startswith("vector")
+
+
+def test_only_a_store_without_a_model_takes_them() -> None:
+    assert takes_client_vectors(resolve_embedder("client:2"))
+    assert not takes_client_vectors(resolve_embedder("static"))
+
+
+CANARY = "canary-7f3a"
+SPAN = Judging(
+    context=TraceContext(trace_id="0a" * 16, span_id="0b" * 8),
+    dialect="native",
+    started_ns=10,
+    ended_ns=20,
+    epoch=3,
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[EmbeddedStore]:
+    opened = Bench(tmp_path).open()
+    yield opened
+    opened.close()
+
+
+def test_an_admit_names_the_memory_and_every_step_as_passed(store: EmbeddedStore) -> None:
+    submission = submission_of(candidate_of(f"The word is {CANARY}."))
+    outcome = asyncio.run(store.writer.submit(submission))
+    event = verdict_event(submission, outcome, SPAN)
+    assert outcome.memory is not None
+    assert (event.decision, event.reason, event.step) == ("admit", "", 0)
+    assert (event.memory_id, event.version) == (outcome.memory.memory_id, 1)
+    assert [one.step for one in event.steps] == [step.number for step in STEPS]
+    assert {one.outcome for one in event.steps} == {"passed"}
+    assert (event.ruleset_epoch, event.principal) == (3, AGENT.principal_id)
+
+
+def test_a_refusal_names_the_step_that_failed_and_not_the_text(store: EmbeddedStore) -> None:
+    candidate = candidate_of(
+        f"The word is {CANARY}.",
+        memory_class=MemoryClass.L1,
+        class_named=True,
+        claimed_source=SourceKind.OPERATOR,
+        metadata_json=f'{{"k":"{CANARY}"}}',
+    )
+    submission = submission_of(candidate)
+    event = verdict_event(submission, asyncio.run(store.writer.submit(submission)), SPAN)
+    outcomes = {one.step: one.outcome for one in event.steps}
+    assert (event.decision, event.reason, event.step) == ("reject", "source_class_forbidden", 1)
+    assert (outcomes[4], outcomes[1]) == ("passed", "failed")
+    assert (event.source_kind, event.claimed_source_kind) == ("unknown", "operator")
+    assert CANARY in str(submission), "control"
+    assert CANARY.encode() not in msgspec.json.encode(event)
+
+
+def test_a_retry_names_the_candidate_that_was_judged(store: EmbeddedStore) -> None:
+    candidate = candidate_of("Tea is at four.")
+    first, again = submission_of(candidate), submission_of(candidate)
+    asyncio.run(store.writer.submit(first))
+    event = verdict_event(again, asyncio.run(store.writer.submit(again)), SPAN)
+    assert (event.replayed, event.candidate_id) == (True, first.candidate_id)
+
+
+def test_a_gate_that_could_not_decide_is_an_error_and_no_verdict() -> None:
+    submission = submission_of(candidate_of(f"The word is {CANARY}."))
+    event = undecided_event(submission, StoreUnavailable(f"full of {CANARY}"), SPAN)
+    assert (event.decision, event.reason, event.error_type) == ("error", "", "StoreUnavailable")
+    assert (event.leaf_index, event.steps) == (-1, ())
+    assert CANARY.encode() not in msgspec.json.encode(event)
+
+
+@pytest.mark.parametrize("change", ChangeKind)
+def test_every_change_has_an_operation_that_metrics_know(change: ChangeKind) -> None:
+    submission = submission_of(candidate_of(None, change=change))
+    event = undecided_event(submission, StoreUnavailable("x"), SPAN)
+    assert event.operation in WRITE_OPERATIONS

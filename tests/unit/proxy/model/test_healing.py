@@ -1,8 +1,9 @@
-"""How often a model is asked again for a wrong reply, and what the agent is told of it."""
+"""How often a model is asked again for a wrong reply; what is kept of a request for a replay."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncGenerator, Callable
 from typing import cast
 
 import msgspec
@@ -11,15 +12,20 @@ import pytest
 from policy.model import MemoryId, Principal, PrincipalId, Tenant
 from proxy.dialects.model.api import ANTHROPIC, CHAT, RESPONSES
 from proxy.dialects.model.memory_tools import Maps
-from proxy.dialects.model.transcript import ModelReply
+from proxy.dialects.model.transcript import ModelReply, ModelRequest
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.model.memory_seam import PreparedRequest, PrincipalRequest
+from proxy.model.model_replays import OF_SESSION_MAX, ModelReplays, meant
 from proxy.model.reply_healer import ROUNDS_MAX, HealedReply
 from proxy.model.reply_notes import ReplyNotes
 from proxy.seams.cases import WrongReply
+from proxy.settings.after import ReplaySettings
+from proxy.settings.model import ModelUpstream
 from storage.features.recalls import InContext
 from storage.ground.errors import StoreUnavailable
 from telemetry.events import TraceContext
+from tests.conformance.canary import new_canary
+from tests.unit.storage.opening import AGENT
 
 REPLY = ModelReply(reply_id="r1", said=("It is 66.",), calls=())
 WRONG = WrongReply(case_id="c1", mended=True)
@@ -173,3 +179,119 @@ async def test_a_reply_that_nobody_could_look_at_is_marked() -> None:
 async def test_a_stream_is_held_back_where_nobody_can_tell() -> None:
     assert await healed(Judging()).holds_back(prepared("m"))
     assert not await healed(Judging()).asks_again(prepared(), REPLY), "no memory, nothing to heal"
+
+
+TENANT = AGENT.tenant
+
+
+class _Table:
+    """As much of a `[[model]]` table as keeping a request takes."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+@pytest.fixture
+async def replays() -> AsyncGenerator[ModelReplays]:
+    tables: tuple[ModelUpstream, ...] = (_Table("openai"), _Table("other"))  # type: ignore[assignment]
+    settings = ReplaySettings(models=frozenset({"openai"}), asks_max=2, day_asks_max=3)
+    made = ModelReplays(tables, settings, lambda: 0)
+    yield made
+    made.close()
+
+
+def kept_request(text: str = "x", session: str = "s", **fields: object) -> PreparedRequest:
+    asked: dict[str, object] = {"principal": AGENT, "api": CHAT, "upstream": "openai", "body": {}}
+    context = InContext(ordinal=1, memory_id=MemoryId("m"), recall_id="", spans=())
+    return PreparedRequest(
+        asked=PrincipalRequest(trace=None, maps=None, **(asked | fields)),  # type: ignore[arg-type]
+        request=ModelRequest(system=(), prefix=("messages",), turns=(), catalogue=()),
+        body={"messages": [{"role": "user", "content": text}]},
+        session=session,
+        memories=(context,),
+    )
+
+
+async def test_the_newest_requests_of_each_session_are_kept(replays: ModelReplays) -> None:
+    replays.keep(kept_request(session="other"), "first")
+    for number in range(OF_SESSION_MAX + 1):
+        replays.keep(kept_request(), f"reply {number}")
+    kept = [replays.has("openai", TENANT, f"reply {at}") for at in range(OF_SESSION_MAX + 1)]
+    assert kept == [False, *[True] * OF_SESSION_MAX]
+    assert replays.has("openai", TENANT, "first"), "another session's requests stay"
+    replays.close()
+    assert not replays.has("openai", TENANT, "first")
+
+
+async def test_all_requests_together_have_no_more_than_their_bytes(
+    replays: ModelReplays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.model.model_replays.BYTES_MAX", 10_000)
+    for number in range(4):
+        replays.keep(kept_request("x" * 4_000), f"reply {number}")
+    assert [replays.has("openai", TENANT, f"reply {at}") for at in range(4)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+
+
+async def test_a_request_is_gone_when_its_time_is_over(
+    replays: ModelReplays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replays.keep(kept_request(), "stays")
+    monkeypatch.setattr("proxy.model.model_replays.KEPT_S", 0.0)
+    replays.keep(kept_request(), "goes")
+    assert replays.has("openai", TENANT, "goes"), "control: it was kept"
+    # The loop's timers fire in the order of their times, so this one is behind the request's own.
+    await asyncio.sleep(0.01)
+    assert not replays.has("openai", TENANT, "goes")
+    assert replays.has("openai", TENANT, "stays")
+
+
+async def test_a_kept_request_is_encrypted_and_another_model_or_tenant_has_none(
+    replays: ModelReplays,
+) -> None:
+    canary = new_canary()
+    replays.keep(kept_request(canary), "reply")
+    assert canary not in repr(vars(replays))
+    assert replays.has("openai", TENANT, "reply")
+    assert not replays.has("other", TENANT, "reply")
+    assert not replays.has("openai", TENANT.__class__("elsewhere"), "reply")
+    replays.keep(kept_request(upstream="other"), "another")
+    replays.keep(kept_request(extracts=True), "another")
+    assert not replays.has("other", TENANT, "another")
+    assert not replays.has("openai", TENANT, "another")
+
+
+def test_no_credential_is_kept_with_a_request() -> None:
+    sent = {"authorization": "Bearer x", "x-api-key": "y", "anthropic-version": "2023-06-01"}
+    assert meant(sent) == {"anthropic-version": "2023-06-01"}
+
+
+TOOL: Json = {"type": "mcp", "server_url": "https://crm.example/mcp", "authorization": "Bearer x"}
+
+
+BODIES: list[tuple[dict[str, Json], bool]] = [
+    ({"tools": [{"type": "function", "name": "f"}, {"type": "custom", "name": "c"}]}, True),
+    ({"tools": [{"name": "f", "input_schema": {}}]}, True),
+    ({"tools": [{"type": "namespace", "tools": [{"type": "function"}]}]}, True),
+    ({"tools": [{"type": "function", "name": "f"}, TOOL]}, False),
+    ({"tools": [{"type": "namespace", "tools": [TOOL]}]}, False),
+    ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, False),
+    ({"mcp_servers": [{"url": "https://crm.example/mcp"}]}, False),
+    ({"web_search_options": {}}, False),
+    ({"conversation": "conv_1"}, False),
+]
+
+
+@pytest.mark.parametrize(("body", "kept"), BODIES)
+async def test_a_request_with_a_tool_that_the_provider_runs_is_not_kept(
+    replays: ModelReplays, body: dict[str, Json], *, kept: bool
+) -> None:
+    given = kept_request()
+    whole: dict[str, Json] = {**given.body, **body}
+    request = (RESPONSES if "tools" in body else CHAT).read_request(whole)
+    replays.keep(msgspec.structs.replace(given, body=whole, request=request), "reply")
+    assert replays.has("openai", TENANT, "reply") is kept

@@ -1,4 +1,4 @@
-"""A head has one reading, or none: what two readers could take differently is refused."""
+"""A head has one reading, or none; where its body of chunks ends; which names it may address."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import pytest
 from multidict import CIMultiDict
 
 from proxy.seams.faults import MalformedRequest
+from proxy.transport.chunks import LINE_BYTES_MAX, Chunks, Unframed
+from proxy.transport.head import HostRules
 from tests.fuzz.heads import taken
 
 
@@ -68,3 +70,106 @@ def test_a_target_with_two_readings_is_refused(target: str) -> None:
 def test_a_path_is_decoded_once() -> None:
     head = taken("GET", "/v1/%6demories/%2541?a=%2B&b=", CIMultiDict())
     assert (head.path, head.query) == ("/v1/memories/%41", (("a", "+"), ("b", "")))
+
+
+RULES = HostRules.of(("memory.internal",), ("https://console.example",), "10.0.0.5")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost",
+        "LOCALHOST:7077",
+        "127.0.0.1:1",
+        "[::1]",
+        "[::1]:7077",
+        "memory.internal",
+        "10.0.0.5:80",
+    ],
+)
+def test_own_names_are_served(host: str) -> None:
+    RULES.check({"host": host})
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "",
+        "evil.example",
+        "localhost.evil.example",
+        "localhost@evil.example",
+        "127.0.0.1.nip.io",
+        "localhost:70770000",
+        "localhost:",
+        "localhost, evil.example",
+        "[::1",
+        "0.0.0.0",  # noqa: S104 - a host that is asked for, not bound
+    ],
+)
+def test_foreign_names_are_misdirected(host: str) -> None:
+    with pytest.raises(MalformedRequest) as caught:
+        RULES.check({"host": host})
+    assert caught.value.status == 421
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", "", "http://console.example", "http://localhost"]
+)
+def test_foreign_pages_are_refused(origin: str) -> None:
+    RULES.check({"host": "localhost", "origin": "https://console.example"})
+    with pytest.raises(MalformedRequest) as caught:
+        RULES.check({"host": "localhost", "origin": origin})
+    assert caught.value.status == 403
+
+
+WHOLE = b"4;a=b\r\nwxyz\r\n00A\r\n0123456789\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 7, 1_000])
+def test_it_ends_at_its_last_byte_however_it_comes(step: int) -> None:
+    chunks, taken = Chunks(), 0
+    data = WHOLE + b"GET / HTTP/1.1\r\n"
+    while not chunks.ended:
+        taken += chunks.through(data[taken : taken + step])
+    assert taken == len(WHOLE)
+    assert chunks.through(b"more") == 0
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\r\n",
+        b"4\nwxyz",
+        b"-4\r\n",
+        b"0x4\r\n",
+        b"4 \r\n",
+        b" 4\r\n",
+        b"0_4\r\n",
+        b"1000000000000000\r\n",
+        b"4;a\0\r\n",
+        b"4;a\nb\r\n",
+        b"4\r\nwxyzv\r\n",
+        b"4\r\nwxyz\n",
+        b"0\r\nContent-Length: 1\r\n",
+        b"0\r\nno colon\r\n",
+        b"0\r\n folded: 1\r\n",
+        b"0\r\nX: 1\r\n",
+        b"0\r\nAuthorization: Bearer somebody\r\n\r\n",
+        b"4; a\r\n",
+        b"4;;\r\n",
+        b"4;\t\r\n",
+        b'4;a="b\r\n',
+        b"4;a=\x80\r\n",
+        b"4;" + b"a" * LINE_BYTES_MAX,
+    ],
+)
+def test_what_another_reader_could_cut_elsewhere_is_refused(data: bytes) -> None:
+    with pytest.raises(Unframed):
+        Chunks().through(data)
+
+
+def test_what_is_long_and_not_too_long_is_taken() -> None:
+    data = b"1;" + b"a" * (LINE_BYTES_MAX - 3) + b"\r\nx\r\n0\r\n"
+    chunks = Chunks()
+    assert chunks.through(data + b"\r\n") == len(data) + 2
+    assert chunks.ended

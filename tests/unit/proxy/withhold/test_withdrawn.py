@@ -11,12 +11,26 @@ import pytest
 
 from policy.after.case_steps import CaseMode, CaseSignal
 from policy.after.matchers import Matcher
-from policy.model import ChangeKind, Memory, Principal, PrincipalId
+from policy.model import (
+    Basis,
+    CandidateId,
+    ChangeKind,
+    Memory,
+    MemoryClass,
+    MemoryId,
+    MemoryStatus,
+    Principal,
+    PrincipalId,
+    Scope,
+    SourceKind,
+    Tenant,
+)
 from proxy.dialects.model.withheld import LeftUnchanged
 from proxy.dialects.sse import Event, event_bytes
 from proxy.dialects.strict_json.tolerant import Json, write_body
 from proxy.seams.observations import NOTICE
 from proxy.seams.operation import Proposal
+from proxy.withhold.left_out import without
 from proxy.withhold.request_withholding import Conversation
 from proxy.withhold.withholding import Withholding
 from storage.features.cases import Culprit, Opening, Progress
@@ -288,3 +302,73 @@ async def test_requests_at_once_end_with_the_newest_state(one: Rig) -> None:
 
     await asyncio.gather(change(), ask(), ask())
     assert "Porto" not in json.dumps(await sent(one.withholding, body))
+
+
+MOVED = "The office near the old harbour has moved to the street of Campanha since May."
+COPY = f"A note of Monday: {MOVED}"
+NOTHING = LeftUnchanged()
+KITCHEN = "The kitchen of the office has a big green table with nine chairs around it."
+
+
+def memory(text: str) -> Memory:
+    return Memory(
+        memory_id=MemoryId(text[:8]),
+        tenant=Tenant("default"),
+        principal_id=PrincipalId("agent"),
+        text=text,
+        metadata_json=None,
+        scope=Scope(),
+        target="memories",
+        memory_class=MemoryClass.L3,
+        source=SourceKind.UNKNOWN,
+        basis=Basis.UNPROVEN,
+        status=MemoryStatus.LIVE,
+        version=1,
+        created_at_ms=1,
+        updated_at_ms=1,
+        candidate_id=CandidateId("c"),
+    )
+
+
+def asked(*texts: str, prompt: str = "Where is it?") -> dict[str, Json]:
+    result = json.dumps({"results": [{"text": text} for text in texts]})
+    return {
+        "messages": [
+            {"role": "user", "content": prompt},
+            {"role": "assistant", "content": MOVED},
+            {"role": "tool", "tool_call_id": "call_1", "content": result},
+        ]
+    }
+
+
+def left(
+    body: dict[str, Json],
+    leave: LeftUnchanged = NOTHING,
+    *,
+    out: tuple[str, ...],
+    present: tuple[str, ...],
+) -> str:
+    made = without(body, "chat", leave, out=[*map(memory, out)], present=[*map(memory, present)])
+    return json.dumps(made)
+
+
+def test_a_memory_goes_with_what_the_model_repeated_of_it_and_others_stay() -> None:
+    body = asked(MOVED, KITCHEN)
+    assert json.dumps(body).count(MOVED) == 2, "control"
+    found = left(body, out=(MOVED,), present=(KITCHEN,))
+    assert MOVED not in found
+    assert KITCHEN in found
+    assert left(body, out=(), present=(MOVED, KITCHEN)) == json.dumps(body)
+
+
+def test_what_a_memory_that_stays_says_too_stays() -> None:
+    assert COPY in left(asked(MOVED, COPY), out=(MOVED,), present=(COPY,))
+    assert COPY not in left(asked(MOVED, COPY), out=(MOVED, COPY), present=())
+
+
+@pytest.mark.parametrize("is_hers", [True, False])
+def test_what_a_person_typed_stays(*, is_hers: bool) -> None:
+    where = ("messages", 0, "content")
+    leave = LeftUnchanged(typed={where: ((0, len(MOVED)),)} if is_hers else {})
+    found = left(asked(MOVED, prompt=MOVED), leave, out=(MOVED,), present=())
+    assert found.count(MOVED) == int(is_hers)

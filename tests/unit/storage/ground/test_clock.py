@@ -1,10 +1,13 @@
-"""Time goes on from the latest that was known, whichever way the wall clock is turned."""
+"""Time goes on from the latest that was known; random bytes of a pool are the kernel's."""
 
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
 
 from storage.ground.clock import SLACK_NS, SteadyClock
+from storage.ground.randomness import BLOCK_LEN, random_bytes
 from tests.unit.storage.opening import Bench, Clock, say
 
 HOUR_NS = 3_600 * 10**9
@@ -79,3 +82,38 @@ def test_the_store_keeps_the_latest_time_of_a_write_and_of_a_stop(tmp_path: Path
     assert store.reader.status().leaf_count == leaves
     assert store.reader.check().problems == ()
     store.close()
+
+
+def test_no_bytes_are_given_twice_across_blocks_and_threads() -> None:
+    drawn: list[bytes] = []
+
+    def draw() -> None:
+        drawn.extend(random_bytes(16) for _ in range(3 * BLOCK_LEN // 16))
+
+    threads = [threading.Thread(target=draw) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    draw()
+    assert len(set(drawn)) == len(drawn)
+    assert all(len(one) == 16 for one in drawn)
+
+
+def test_more_than_a_block_is_given_at_once() -> None:
+    assert len(set(random_bytes(2 * BLOCK_LEN))) > 250
+
+
+def test_a_forked_child_does_not_repeat_its_parent() -> None:
+    random_bytes(1)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, random_bytes(32))
+        os._exit(0)
+    os.waitpid(child, 0)
+    theirs = os.read(reading, 32)
+    os.close(reading)
+    os.close(writing)
+    assert len(theirs) == 32
+    assert theirs != random_bytes(32)

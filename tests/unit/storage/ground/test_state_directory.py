@@ -1,13 +1,15 @@
-"""The state directory: private, held by one gate, its secrets made once."""
+"""The state directory: private, held by one gate, its secrets made once; a lease for readers."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from storage.ground.errors import StoreCorrupt, StoreLocked, UnknownFormat
+from storage.ground.lease import Lease
 from storage.ground.state_directory import StateDirectory, write_durably
 
 
@@ -98,3 +100,35 @@ def test_a_write_that_fails_leaves_what_was_there(
         write_durably(target, b"two")
     assert target.read_bytes() == b"one"
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_readers_hold_it_together() -> None:
+    lease = Lease()
+    with lease.shared():
+        other = threading.Thread(target=lambda: lease.shared().__enter__())
+        other.start()
+        other.join(10)
+        assert not other.is_alive()
+
+
+def test_who_wants_it_alone_waits_for_readers_and_keeps_new_ones_out() -> None:
+    lease = Lease()
+    order: list[str] = []
+    wants, has = threading.Event(), threading.Event()
+
+    def alone() -> None:
+        wants.set()
+        with lease.exclusive():
+            order.append("alone")
+            has.set()
+
+    with lease.shared():
+        thread = threading.Thread(target=alone)
+        thread.start()
+        assert wants.wait(10)
+        order.append("reader")
+    assert has.wait(10)
+    thread.join(10)
+    with lease.shared():
+        order.append("reader again")
+    assert order == ["reader", "alone", "reader again"]

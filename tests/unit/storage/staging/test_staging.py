@@ -1,6 +1,4 @@
-"""Staging: readable with its key, and never without."""
-
-# pyright: reportPrivateUsage=false
+"""Staging: readable with its key, and never without; a failed disk does not end it."""
 
 from __future__ import annotations
 
@@ -8,6 +6,7 @@ import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
+import lmdb
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
@@ -16,6 +15,7 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 from policy.model import CandidateId
 from policy.verdict import InvariantBroken
 from storage.ground.errors import StoreUnavailable
+from storage.staging.held_file import StagingFile
 from storage.staging.sealing import seal
 from storage.staging.staging import Staging
 from storage.values import StagedContents
@@ -306,3 +306,64 @@ def test_a_value_of_another_key_does_not_open(staging: Staging) -> None:
     forged = seal(secrets.token_bytes(32), bytes.fromhex(candidate_id), b"\0" * 256)
     staging.put([type(sealed)(candidate_id=candidate_id, key=sealed.key, data=forged)])
     assert staging.read([candidate_id]) == [None]
+
+
+MAP_BYTES = 1 << 20
+
+
+def _file_in(directory: Path) -> StagingFile:
+    return StagingFile(directory / "file", MAP_BYTES)
+
+
+def _value(file: StagingFile) -> bytes | None:
+    with file.reading() as txn:
+        value = txn.get(b"k")
+        return None if value is None else bytes(value)
+
+
+def _put_value(file: StagingFile, value: bytes) -> None:
+    with file.writing() as txn:
+        txn.put(b"k", value)
+
+
+def test_what_was_put_outlives_the_closing(tmp_path: Path) -> None:
+    file = _file_in(tmp_path)
+    _put_value(file, b"v")
+    assert _value(file) == b"v"
+    file.close()
+    file = _file_in(tmp_path)
+    assert _value(file) == b"v"
+    file.close()
+
+
+def test_after_an_error_of_the_disk_it_is_opened_again(tmp_path: Path) -> None:
+    file = _file_in(tmp_path)
+    with pytest.raises(StoreUnavailable), file.writing():
+        raise lmdb.PanicError("the environment had a fatal error")
+    _put_value(file, b"v")
+    assert _value(file) == b"v"
+    file.close()
+
+
+def test_a_full_file_keeps_what_it_has(tmp_path: Path) -> None:
+    file = _file_in(tmp_path)
+    _put_value(file, b"v")
+    with pytest.raises(StoreUnavailable, match="full"):
+        _put_value(file, bytes(MAP_BYTES))
+    assert _value(file) == b"v"
+    file.close()
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    _file_in(tmp_path).close()
+    (tmp_path / "file" / "data.mdb").write_bytes(b"damage" * 2_000)
+    with pytest.raises(StoreUnavailable, match=r"file/data\.mdb"):
+        _file_in(tmp_path)
+
+
+def test_bytes_used_grow_with_what_is_put(tmp_path: Path) -> None:
+    file = _file_in(tmp_path)
+    before = file.bytes_used()
+    _put_value(file, bytes(100_000))
+    assert file.bytes_used() >= before + 100_000
+    file.close()

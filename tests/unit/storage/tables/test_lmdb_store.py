@@ -1,6 +1,4 @@
-"""The environment: its settings, its readers, and what it does with damaged files."""
-
-# pyright: reportPrivateUsage=false
+"""The environment: its settings, readers, formats, and what it does with damaged files."""
 
 from __future__ import annotations
 
@@ -12,10 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import lmdb
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from storage.ground.errors import StoreCorrupt, StoreLocked, StoreUnavailable
+from storage.ground.errors import StoreCorrupt, StoreLocked, StoreUnavailable, UnknownFormat
+from storage.tables.codec import STORE_FORMAT, StoreHeader, encode, frame, ordinal_key, unframe
 from storage.tables.lmdb_store import META, ROWS, LmdbStore
+from storage.tables.read_only import read_only
+from tests.unit.storage.opening import Bench, put_header, say
 
 QUOTA = 1 << 26
 
@@ -206,3 +210,86 @@ def test_scan_starts_where_it_is_told_and_meta_is_empty_at_first(store: LmdbStor
         ]
         assert len(list(view.keys(ROWS))) == view.count(ROWS) == 5
         assert (view.header(), view.count(META)) == (None, 0)
+
+
+_FIELDS_BEFORE_THE_FORMAT = 12
+
+
+def _filled(bench: Bench) -> StoreHeader:
+    store = bench.open()
+    for number in range(3):
+        say(store, f"fact {number}")
+    store.close()
+    with read_only(bench.state / "store") as view:
+        header = view.header()
+    assert header is not None
+    return header
+
+
+def _refused(bench: Bench, number: int) -> None:
+    data = (bench.state / "store" / "data.mdb").read_bytes()
+    with pytest.raises(UnknownFormat, match=f"format {number}, and this version reads"):
+        bench.open()
+    assert (bench.state / "store" / "data.mdb").read_bytes() == data
+
+
+def test_a_new_store_has_the_format_of_this_version_and_opens_again(bench: Bench) -> None:
+    assert _filled(bench).format == STORE_FORMAT
+    assert bench.open().reader.status().live_count == 3
+
+
+@pytest.mark.parametrize("number", [STORE_FORMAT - 1, STORE_FORMAT + 1])
+def test_a_store_of_another_format_is_refused_before_anything_of_it_is_read(
+    bench: Bench, number: int
+) -> None:
+    other = msgspec.structs.replace(_filled(bench), format=number)
+    # A later version may have appended fields that this one has never heard of.
+    put_header(bench, encode([*msgspec.to_builtins(other), "a field of tomorrow"]))
+    _refused(bench, number)
+
+
+def test_a_header_that_ends_before_its_format_is_refused(bench: Bench) -> None:
+    fields = list(msgspec.to_builtins(_filled(bench)))[:_FIELDS_BEFORE_THE_FORMAT]
+    put_header(bench, msgspec.msgpack.encode(fields))
+    _refused(bench, 0)
+
+
+KEYS = st.binary(min_size=8, max_size=8)
+
+
+@given(key=KEYS, payload=st.binary(max_size=200))
+def test_a_framed_payload_reads_back(key: bytes, payload: bytes) -> None:
+    assert unframe(b"rows", key, frame(b"rows", key, payload)) == payload
+
+
+@given(key=KEYS, payload=st.binary(max_size=60), data=st.data())
+def test_any_changed_bit_is_noticed(key: bytes, payload: bytes, data: st.DataObject) -> None:
+    value = bytearray(frame(b"rows", key, payload))
+    at = data.draw(st.integers(0, 8 * len(value) - 1))
+    value[at // 8] ^= 1 << at % 8
+    with pytest.raises(StoreCorrupt):
+        unframe(b"rows", key, bytes(value))
+
+
+@given(key=KEYS, other=KEYS, payload=st.binary(max_size=60))
+def test_a_value_under_another_key_is_noticed(key: bytes, other: bytes, payload: bytes) -> None:
+    if key != other:
+        with pytest.raises(StoreCorrupt):
+            unframe(b"rows", other, frame(b"rows", key, payload))
+
+
+def test_a_value_in_another_table_is_noticed() -> None:
+    value = frame(b"rows", b"k" * 8, b"payload")
+    with pytest.raises(StoreCorrupt):
+        unframe(b"vectors", b"k" * 8, value)
+
+
+@pytest.mark.parametrize("value", [b"", b"\x01", b"\x02" + b"0" * 16, b"\x01" + b"0" * 15])
+def test_what_is_no_value_is_noticed(value: bytes) -> None:
+    with pytest.raises(StoreCorrupt):
+        unframe(b"rows", b"k" * 8, value)
+
+
+@given(first=st.integers(0, 2**64 - 1), second=st.integers(0, 2**64 - 1))
+def test_ordinal_keys_sort_like_their_ordinals(first: int, second: int) -> None:
+    assert (ordinal_key(first) < ordinal_key(second)) == (first < second)

@@ -1,6 +1,8 @@
-"""From rows to what a read shows: what an update left alone is still there, a purge is not."""
+"""From rows to what a read shows: what an update left alone is there, a purge or old row is not."""
 
 from __future__ import annotations
+
+from datetime import UTC, datetime
 
 import msgspec
 import pytest
@@ -9,6 +11,7 @@ from policy.model import CandidateId, ChangeKind, MemoryId, MemoryStatus, Scope
 from storage.embedded import EmbeddedStore
 from storage.ground.errors import StoreCorrupt
 from storage.tables.codec import NO_ORDINAL
+from storage.tables.expiry import expiry_ms
 from storage.tables.rows import candidate_of as stored_candidate
 from storage.tables.rows import chain, held_key, history_of, memory_of, read_row, text_of
 from storage.values import Outcome, Row
@@ -126,3 +129,25 @@ def test_a_long_history_is_told_from_its_newest_end(
         room = sum(len(row.canonical) + len('{"a":1}') for row in whole[-3:])
         assert chain(view, newest, room) == whole[-3:]
         assert chain(view, newest, 1 << 30) == whole
+
+
+YEAR_10000_MS = 253_402_300_800_000
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("9999-12-31", YEAR_10000_MS),
+        ("9999-12-31T23:59:59-23:59", YEAR_10000_MS + 86_339_000),
+        ("0001-01-01T00:00:00+23:59", -62_135_683_140_000 - 14_400_000),
+        ("not a date", 0),
+    ],
+)
+def test_the_first_and_last_day_of_the_calendar_have_an_expiry(written: str, expected: int) -> None:
+    assert abs(expiry_ms(written) - expected) <= 86_400_000
+
+
+def test_a_date_lasts_until_its_end_and_a_moment_until_itself() -> None:
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    assert expiry_ms(noon.isoformat()) == int(noon.timestamp() * 1_000)
+    assert expiry_ms("2026-03-01") == int(datetime(2026, 3, 2, tzinfo=UTC).timestamp() * 1_000)

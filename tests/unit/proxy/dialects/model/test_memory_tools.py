@@ -1,4 +1,4 @@
-"""Which tools of a catalogue write memory, and which are none of ours."""
+"""Which tools of a catalogue write memory, which are none of ours, and which are reported."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from proxy.dialects.mcp.maps import parse_map
 from proxy.dialects.model.memory_tools import Maps, MemoryTool, OfferedTools
+from proxy.dialects.model.memory_words import speaks_of_memory
 from proxy.dialects.model.tools import DeclaredTool
 from proxy.dialects.model.transcript import ModelCall
 from proxy.dialects.strict_json.tolerant import Json
@@ -223,3 +224,40 @@ def test_without_a_catalogue_what_reads_as_a_change_is_one() -> None:
     broken = ModelCall(call_id="c1", name="manage_memory", arguments=None)
     assert catalogue.find(broken) is not None
     assert catalogue.find(ModelCall(call_id="c1", name="Bash", arguments=None)) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "save_memory",
+        "remember",
+        "store_fact",
+        "upsert_memory",
+        "mcp__notes__rememberThis",
+        "addFacts",
+        "MEMORY_WRITE",
+        "forget",
+        "learn-preference",
+    ],
+)
+def test_a_name_speaks_of_memory(name: str) -> None:
+    assert speaks_of_memory(DeclaredTool(name=name))
+
+
+@pytest.mark.parametrize("name", ["Bash", "write_file", "create_issue", "fact_check", "get_facts"])
+def test_a_name_does_not(name: str) -> None:
+    assert not speaks_of_memory(DeclaredTool(name=name, arguments=frozenset({"path", "text"})))
+
+
+def test_a_schema_speaks_of_memory() -> None:
+    said = frozenset({"memoryText", "user"})
+    assert speaks_of_memory(DeclaredTool(name="upsert", arguments=said))
+    assert not speaks_of_memory(DeclaredTool(name="resize", arguments=said))
+
+
+def test_what_a_map_takes_is_not_unmapped() -> None:
+    mapped = DeclaredTool(name="add_memory", arguments=frozenset({"text"}))
+    other = DeclaredTool(name="save_memory", arguments=frozenset({"note"}))
+    assert OfferedTools((mapped, other), maps_of_models(None)).unmapped == (other,)
+    assert OfferedTools((mapped, other), Maps(maps=())).unmapped == (mapped, other)
+    assert OfferedTools(None, maps_of_models(None)).unmapped == ()
