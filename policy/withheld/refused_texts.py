@@ -255,11 +255,11 @@ class PlaceSearch:
         ]
 
     def begun_at(self, numbers: Sequence[int]) -> int:
-        """The position from which the last words may still become a run (`RefusedTexts.begun_at`)."""
+        """The position from which the last words may become a run (`RefusedTexts.begun_at`)."""
         return self._withheld.begun_at(numbers)
 
     def is_open(self, stretch: Sequence[int]) -> bool:
-        """Whether some text that may be shown contains this stretch whole (`RefusedTexts.is_open`)."""
+        """Whether some text that may be shown contains this stretch (`RefusedTexts.is_open`)."""
         words = packed(stretch)
         return any(_contains(shown, words) for shown in self._own()) or self._withheld.is_open(
             stretch, self.sight, self._typed

@@ -64,7 +64,7 @@ class PreparedRequest(msgspec.Struct, frozen=True, kw_only=True):
     leave: LeftUnchanged = LeftUnchanged()
 
 
-class UndecidedError(Exception):  # noqa: N818 - a state of the principal, not a fault
+class UndecidedError(Exception):
     """The error where a candidate of this principal is undecided, so nothing may go upstream."""
 
 

@@ -128,11 +128,11 @@ class BodySieve(Protocol):
         ...
 
 
-class WithheldError(Exception):  # noqa: N818 - a rule, not a fault
+class WithheldError(Exception):
     """The error for a body that contains something withheld at a place that cannot be edited."""
 
 
-class UnsearchedError(Exception):  # noqa: N818 - the same
+class UnsearchedError(Exception):
     """The error for a body that cannot be searched."""
 
 

@@ -156,7 +156,7 @@ def tool_in(tool: dict[str, Json], where: Where) -> tuple[ContextText, ...]:
 def said_in(
     value: Json, where: Where, voice: Voice, call_id: str | None = None
 ) -> tuple[ContextText, ...]:
-    """Each string below a JSON value, and each part that cannot be read, as `ContextText` of one voice."""
+    """Each string below a JSON value, and each unreadable part, as `ContextText` of one voice."""
     return tuple(
         ContextText(where=place, text=text or "", voice=voice, call_id=call_id, sealed=text is None)
         for place, text in _parts_in(value, where)

@@ -125,7 +125,7 @@ class ChatEditor:
 
     def __init__(self) -> None:
         self._choices: dict[int, _Choice] = {}
-        # for each `key` of `CompleteCall` and `CallDecision`: the numbers of the choice and the call
+        # for each `key` of `CompleteCall` and `CallDecision`: numbers of choice and call
         self._order: list[tuple[int, int]] = []
         self._chunk: dict[str, Json] = {}
         self._first: dict[str, Json] = {}
