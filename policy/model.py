@@ -161,7 +161,7 @@ class Basis(enum.Enum):
     CONFIRMATION = "confirmation"
 
 
-class Principal(msgspec.Struct, frozen=True, kw_only=True):
+class Principal(msgspec.Struct, frozen=True, kw_only=True, rename={"principal_id": "principal"}):
     """Who authenticated on a connection. Trust, nonces and ids are kept apart by principal."""
 
     principal_id: PrincipalId
@@ -281,7 +281,7 @@ class Forwarded(enum.Enum):
     UNKNOWN = "unknown"
 
 
-class Memory(msgspec.Struct, frozen=True, kw_only=True):
+class Memory(msgspec.Struct, frozen=True, kw_only=True, rename={"principal_id": "principal"}):
     """One committed memory as a read may show it. Times are Unix milliseconds."""
 
     memory_id: MemoryId

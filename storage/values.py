@@ -131,23 +131,28 @@ class Decision(enum.Enum):
     REJECT = "reject"
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The durable answer for one candidate, without content.
-
-    Only an admitted candidate's `memory` has content.
-    """
+class OutcomeSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The durable answer for one candidate, as an operator is told it."""
 
     candidate_id: CandidateId
     decision: Decision
     reason: Reason | None
     step: int | None
     memory_class: MemoryClass
+    version: int  # the store's version after this verdict
+    leaf_index: int  # the index of the verdict leaf
+
+
+class Outcome(OutcomeSummary, frozen=True, kw_only=True):
+    """The durable answer for one candidate, without content.
+
+    Only an admitted candidate's `memory` has content.
+    """
+
     source: SourceKind
     basis: Basis
     passed: tuple[int, ...]
     structural: bool
-    version: int  # the store's version after this verdict
-    leaf_index: int  # the index of the verdict leaf
     memory: Memory | None
     trust: TrustState
     # The objection of an enforcing gate, where a gate that only observes admitted the candidate.
@@ -160,8 +165,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     commit_us: int = 0
 
 
-class HeldCandidate(msgspec.Struct, frozen=True, kw_only=True):
-    """One candidate that waits for a person. `candidate` is decrypted from staging on request."""
+class HeldSummary(msgspec.Struct, frozen=True, kw_only=True, rename={"principal_id": "principal"}):
+    """One candidate that waits for a person, without its content."""
 
     candidate_id: CandidateId
     principal_id: PrincipalId
@@ -176,17 +181,23 @@ class HeldCandidate(msgspec.Struct, frozen=True, kw_only=True):
     origin: str = ""
     # Whether the session that wrote it had read foreign text.
     after_reading: bool = False
-    # The lines that it adds or takes, as keys; the candidates of one group are decided together.
+    # The candidates of one group are decided together.
     group: str = ""
+    # Ids of the anchors that the candidate contradicted, or would have displaced, in the trial
+    # search before it was held; only given together with the content.
+    anchors: tuple[str, ...] = ()
+
+
+class HeldCandidate(HeldSummary, frozen=True, kw_only=True):
+    """One candidate that waits for a person. `candidate` is decrypted from staging on request."""
+
+    # The lines that it adds or takes, as keys.
     lines: tuple[bytes, ...] = ()
     candidate: Candidate | None = None
     # Our id of the session that wrote it; None if unknown. Only given together with the content.
     session: str | None = None
     # The trace of the write, to which its verdicts belong; only given together with the content.
     trace_id: str = ""
-    # Ids of the anchors that the candidate contradicted, or would have displaced, in the trial
-    # search before it was held; only given together with the content.
-    anchors: tuple[str, ...] = ()
 
 
 class Denial(msgspec.Struct, frozen=True, kw_only=True):
@@ -300,7 +311,7 @@ class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...]
 
 
-class AuditHead(msgspec.Struct, frozen=True, kw_only=True):
+class AuditHead(msgspec.Struct, frozen=True, kw_only=True, rename={"note": "checkpoint"}):
     """The signed head of the log: the C2SP note, and the key that opens it."""
 
     size: int

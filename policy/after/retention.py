@@ -24,7 +24,7 @@ class Why(enum.Enum):
     PER_SCOPE = "per_scope"
 
 
-class Item(msgspec.Struct, frozen=True, kw_only=True):
+class Item(msgspec.Struct, frozen=True, kw_only=True, rename={"principal_id": "principal"}):
     """One stored memory, without content.
 
     `ordinal` names one version of it, and grows with time.

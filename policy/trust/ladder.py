@@ -29,8 +29,8 @@ class TrustLevel(enum.Enum):
 _RUNG = {TrustLevel.TRUSTED: 2, TrustLevel.DEGRADED: 1, TrustLevel.UNTRUSTED: 0}
 
 
-class TrustState(msgspec.Struct, frozen=True, kw_only=True):
-    """The trust in one principal, or in one origin (a server's tool), which has no ladder.
+class TrustScore(msgspec.Struct, frozen=True, kw_only=True):
+    """Score and latch, of a principal or of an origin (a server's tool).
 
     `good` and `bad` are the weights of its good and bad outcomes, of which old ones count less.
     `cusum` is the sum of the evidence against it. While it is latched, `probation_left` is how many
@@ -38,8 +38,6 @@ class TrustState(msgspec.Struct, frozen=True, kw_only=True):
     `good_today` outcomes counted on `good_day`. Times are Unix milliseconds.
     """
 
-    level: TrustLevel = TrustLevel.TRUSTED
-    violations_count: int = 0
     good: float = 0.0
     bad: float = 0.0
     cusum: float = 0.0
@@ -54,6 +52,13 @@ class TrustState(msgspec.Struct, frozen=True, kw_only=True):
     def latched(self) -> bool:
         """Whether the principal's changes wait for a person and few of its memories are shown."""
         return self.latched_at_ms is not None
+
+
+class TrustState(TrustScore, frozen=True, kw_only=True):
+    """The trust in one principal, or in one origin, which has no ladder."""
+
+    level: TrustLevel = TrustLevel.TRUSTED
+    violations_count: int = 0
 
 
 NEWCOMER = TrustState()

@@ -17,15 +17,13 @@ from proxy.admin.wire.wrong_answers import (
     INCIDENT,
     BlameRequest,
     BlameView,
-    CaseView,
-    NamedView,
 )
 from proxy.aftermath.blame_search import BlameSearch
 from proxy.aftermath.replay import NothingKept
 from proxy.seams.cases import Signal
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, NotFound
-from storage.features.cases import Case, CaseMemory
+from storage.features.cases import Case
 from storage.features.cases.case_records import MoveCase
 from storage.features.cases.wrong_answers import Cases
 
@@ -41,16 +39,14 @@ class WrongAnswers(msgspec.Struct, frozen=True, kw_only=True):
     surroundings: Environment
 
     @route(INCIDENT)
-    async def one(self, call: OperatorCall[NoQuery]) -> CaseView:
+    async def one(self, call: OperatorCall[NoQuery]) -> Case:
         """The incident of one wrong answer."""
-        return case_view(await asyncio.to_thread(self.cases.get, call.argument))
+        return await asyncio.to_thread(self.cases.get, call.argument)
 
     @route(CLOSE)
-    async def close(self, call: OperatorCall[Empty]) -> CaseView:
+    async def close(self, call: OperatorCall[Empty]) -> Case:
         """Note that a person has dealt with an incident; no memory that it hid is shown again."""
-        return case_view(
-            await self.cases.order(MoveCase(call.argument, CaseStep.CLOSED, call.operator))
-        )
+        return await self.cases.order(MoveCase(call.argument, CaseStep.CLOSED, call.operator))
 
     @route(BLAME)
     async def blame(self, call: OperatorCall[BlameRequest]) -> BlameView:
@@ -89,13 +85,13 @@ class WrongAnswers(msgspec.Struct, frozen=True, kw_only=True):
             raise NotFound(str(error)) from None
         case = await self.blaming.blame(signal, whole_cause=asked.whole_cause)
         return BlameView(
-            incident=case_view(case),
+            incident=case,
             ending=case.step.value,
             why=case.why,
             suspects=case.suspects,
             asks=case.asks,
             controls=case.controls,
-            named=tuple(map(_named_view, case.culprits)),
+            named=case.culprits,
         )
 
     async def _tried(self, signal: Signal, *, whole_cause: bool) -> BlameView:
@@ -107,46 +103,5 @@ class WrongAnswers(msgspec.Struct, frozen=True, kw_only=True):
             suspects=found.suspects,
             asks=found.asks,
             controls=found.controls,
-            named=tuple(map(_named_view, named)),
+            named=named,
         )
-
-
-def case_view(case: Case) -> CaseView:
-    """A case (one wrong answer that is looked into) in the form in which users see it."""
-    return CaseView(
-        incident_id=case.case_id,
-        tenant=case.tenant,
-        signal=case.signal.value,
-        state=case.step.value,
-        why=case.why,
-        opened_at_ms=case.opened_at_ms,
-        at_ms=case.at_ms,
-        by=case.by,
-        reply_id=case.reply_id,
-        recall_id=case.recall_id,
-        anchor_id=case.anchor_id,
-        mode="" if case.mode is None else case.mode.value,
-        suspects=case.suspects,
-        asks=case.asks,
-        rounds=case.rounds,
-        controls=case.controls,
-        culprits=tuple(map(_named_view, case.culprits)),
-        listed=tuple(map(_named_view, case.listed)),
-        listed_count=case.listed_count,
-    )
-
-
-def _named_view(one: CaseMemory) -> NamedView:
-    return NamedView(
-        memory=one.memory,
-        candidate_id=one.candidate_id,
-        relation=one.relation.value,
-        act=one.act.value,
-        memory_class=one.memory_class,
-        source=one.source,
-        basis=one.basis,
-        leaf_index=one.leaf_index,
-        server=one.server,
-        tool=one.tool,
-        call_id=one.call_id,
-    )

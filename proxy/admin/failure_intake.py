@@ -21,9 +21,8 @@ from proxy.admin.wire.said import (
     FAILURE_FILE,
     FAILURES,
     FailureList,
-    FailureRequest,
-    FailureView,
 )
+from proxy.admin.wire.wrong_answers import AnswerRequest
 from proxy.seams.cases import TakesFeedback
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.operation import GiveFeedback
@@ -45,10 +44,10 @@ class FailureIntake:
         found = await asyncio.to_thread(
             self._failures.newest, Tenant(call.asked.tenant), _SHOWN_MAX
         )
-        return FailureList(failures=tuple(map(_view, found)))
+        return FailureList(failures=found)
 
     @route(FAILURE)
-    async def one(self, call: OperatorCall[NoQuery]) -> FailureView:
+    async def one(self, call: OperatorCall[NoQuery]) -> Failure:
         """One failure (a report of a wrong answer).
 
         Raises:
@@ -56,14 +55,14 @@ class FailureIntake:
         """
         return await self._one(call.argument)
 
-    async def _one(self, failure_id: str) -> FailureView:
+    async def _one(self, failure_id: str) -> Failure:
         found = await asyncio.to_thread(self._failures.get, failure_id)
         if found is None:
             raise NotFound("no failure of that id is kept")
-        return _view(found)
+        return found
 
     @route(FAILURE_FILE)
-    async def file(self, call: OperatorCall[FailureRequest]) -> FailureView:
+    async def file(self, call: OperatorCall[AnswerRequest]) -> Failure:
         """Record, for an operator, that an answer of a tenant was wrong.
 
         Raises:
@@ -88,20 +87,3 @@ class FailureIntake:
         of_tenant = msgspec.structs.replace(call.by, tenant=Tenant(asked.tenant))
         noted = await self._feedback.take(of_tenant, said)
         return await self._one(noted.failure_id)
-
-
-def _view(failure: Failure) -> FailureView:
-    return FailureView(
-        failure_id=failure.failure_id,
-        kind=failure.kind,
-        verdict=failure.grade,
-        tenant=failure.tenant,
-        by=failure.by,
-        at_ms=failure.at_ms,
-        reply_id=failure.reply_id,
-        recall_id=failure.recall_id,
-        memory_id=failure.memory_id,
-        rule_id=failure.rule_id,
-        judge=failure.judge,
-        incident=failure.case_id,
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
@@ -15,10 +16,15 @@ from proxy.admin.wire.ids import BEGINNING_LEN_MIN, IDS, IDS_SHOWN, IdKind, IdLi
 from proxy.ledger.sessions import Sessions
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.withhold.withholding import Withholding
+from storage.features.cases.wrong_answers import Cases
 from storage.features.incidents.batches import Incidents
 from storage.features.quarantine.quarantined import Quarantined
+from storage.features.recalls import Recalls
 from storage.features.upstream.intents import Forwards
 from storage.interfaces import MemoryReader
+
+RECALLS_MAX: Final = 10_000
+"""How many of a tenant's newest recalls are looked through."""
 
 
 class IdSearch(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +33,8 @@ class IdSearch(msgspec.Struct, frozen=True, kw_only=True):
     reader: MemoryReader
     under_quarantine: Quarantined
     incidents: Incidents
+    cases: Cases
+    recalls: Recalls
     forwards: Forwards
     ledger: Sessions
     # None if no model front is configured: then no text is withheld from model requests.
@@ -74,13 +82,20 @@ class IdSearch(msgspec.Struct, frozen=True, kw_only=True):
             case IdKind.KEY:
                 found = [key.key_id for key in self.reader.keys()]  # noqa: SIM118 - no dict
             case IdKind.INCIDENT:
-                found = [one.incident_id for one in self.incidents.all()]
+                cases = await asyncio.to_thread(self.cases.all)
+                found = [one.case_id for one in cases]
+                found += [one.incident_id for one in self.incidents.all()]
+            case IdKind.RECALL:
+                found = await asyncio.to_thread(self._recall_ids, Tenant(asked.tenant))
             case IdKind.UNSETTLED:
                 found = [one.candidate_id for one in self.forwards.pending()]
         known = sorted(one for one in found if one.startswith(asked.begins))
         if asked.begins in known:
             known = [asked.begins]
         return IdList(ids=tuple(known[:IDS_SHOWN]), total=len(known))
+
+    def _recall_ids(self, tenant: Tenant) -> list[str]:
+        return [one.recall_id for one in self.recalls.recalls(tenant, limit=RECALLS_MAX)]
 
     def _memory_ids(self, tenant: Tenant) -> tuple[str, ...]:
         hidden = self.under_quarantine.find(tenant)

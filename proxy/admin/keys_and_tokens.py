@@ -6,7 +6,7 @@ import msgspec
 
 from policy.model import Candidate, ChangeKind, MemoryId, Principal, PrincipalId, Scope, Tenant
 from proxy.admin.operator_call import OperatorCall, route
-from proxy.admin.views import key_view
+from proxy.admin.views import extended, key_view
 from proxy.admin.wire.route import Empty, NoQuery
 from proxy.admin.wire.store import (
     KEY_ADD,
@@ -180,12 +180,7 @@ class Credentials:
             memory_id=None if asked.memory_id is None else MemoryId(asked.memory_id),
             text=asked.text,
             metadata_json=None if asked.metadata is None else canonical_json(asked.metadata),
-            scope=Scope(
-                user_id=asked.user_id,
-                agent_id=asked.agent_id,
-                run_id=asked.run_id,
-                app_id=asked.app_id,
-            ),
+            scope=extended(Scope, asked),
             memory_class=asked.to_class,
             class_named=True,
             claimed_source=asked.source,

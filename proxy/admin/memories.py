@@ -20,7 +20,7 @@ from policy.model import (
 from policy.query import EVERYTHING, Compare, Field, Test
 from policy.verdict import InvariantBroken
 from proxy.admin.operator_call import OperatorCall, route
-from proxy.admin.views import memory_view
+from proxy.admin.views import extended
 from proxy.admin.wire.queries import MemoriesQuery, TenantQuery
 from proxy.admin.wire.store import (
     HISTORY,
@@ -39,7 +39,6 @@ from proxy.admin.wire.upkeep import (
     QUARANTINED,
     VOUCH,
     ObservedList,
-    ObservedView,
     QuarantinedList,
     QuarantineRequest,
     VouchRequest,
@@ -95,28 +94,13 @@ class Memories(msgspec.Struct, frozen=True, kw_only=True):
         page = await asyncio.to_thread(
             self.reader.page, Tenant(asked.tenant), where, asked.offset, asked.limit
         )
-        return MemoryPage(
-            total=page.total,
-            offset=asked.offset,
-            memories=tuple(memory_view(memory) for memory in page.memories),
-        )
+        return extended(MemoryPage, page, offset=asked.offset)
 
     @route(OBSERVED)
     async def observed(self, call: OperatorCall[TenantQuery]) -> ObservedList:
         """Memories that the gate objected to and that observe mode let in all the same."""
         found = await asyncio.to_thread(self.objections.find, Tenant(call.asked.tenant))
-        return ObservedList(
-            observed=tuple(
-                ObservedView(
-                    memory=memory_view(one.memory),
-                    decision=one.decision,
-                    reason=one.reason.value if one.reason else None,
-                    step=one.step,
-                    leaf_index=one.leaf_index,
-                )
-                for one in found
-            )
-        )
+        return ObservedList(observed=found)
 
     @route(MEMORY)
     async def one(self, call: OperatorCall[TenantQuery]) -> MemoryView:
@@ -131,8 +115,9 @@ class Memories(msgspec.Struct, frozen=True, kw_only=True):
         if found is None:
             raise NotFound("there is no such memory in this tenant")
         hands = await asyncio.to_thread(self.under_quarantine.hands, tenant, memory_id)
-        return msgspec.structs.replace(
-            memory_view(found),
+        return extended(
+            MemoryView,
+            found,
             hidden=hands,
             had_read=had_read(self.ledger, found.candidate_id, found.text, found.metadata_json),
         )
@@ -155,7 +140,7 @@ class Memories(msgspec.Struct, frozen=True, kw_only=True):
     async def quarantined(self, call: OperatorCall[TenantQuery]) -> QuarantinedList:
         """Quarantined memories of a tenant."""
         found = await asyncio.to_thread(self.under_quarantine.find, Tenant(call.asked.tenant))
-        return QuarantinedList(memories=tuple(memory_view(memory) for memory in found))
+        return QuarantinedList(memories=found)
 
     @route(QUARANTINE)
     async def quarantine(self, call: OperatorCall[QuarantineRequest]) -> Visibility:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 
 import msgspec
 
 from proxy.admin.operator_call import OperatorCall, route
-from proxy.admin.views import checkpoint_view, leaf_view, proof_view
+from proxy.admin.views import extended, leaf_view, proof_view
 from proxy.admin.wire.agent_sessions import SESSION, SESSIONS
 from proxy.admin.wire.queries import LeafQuery, LeavesQuery, SessionsQuery
 from proxy.admin.wire.route import Empty, NoQuery
@@ -18,12 +19,11 @@ from proxy.admin.wire.store import (
     LEAVES,
     PROOF,
     STATUS,
-    CheckpointView,
     CheckView,
     CompactView,
     LeafPage,
     OrphanView,
-    ProofView,
+    Proof,
     StatusView,
 )
 from proxy.admin.wire.upkeep import USAGE, UsageList
@@ -32,6 +32,7 @@ from proxy.ledger.sessions import Sessions
 from proxy.ledger.wire import SessionList, SessionView
 from proxy.seams.faults import MalformedRequest, NotFound
 from storage.interfaces import AuditReader, MemoryReader, MemoryWriter
+from storage.values import AuditHead
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,8 +47,8 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     @route(STATUS)
     async def status(self, _call: OperatorCall[NoQuery]) -> StatusView:
         """The store's state at a glance: version, counts and what waits."""
-        status = msgspec.convert(msgspec.structs.asdict(self.reader.status()), StatusView)
-        return msgspec.structs.replace(status, unmapped_tools=self.ledger.unmapped.all())
+        unmapped = self.ledger.unmapped.all()
+        return extended(StatusView, self.reader.status(), unmapped_tools=unmapped)
 
     @route(USAGE)
     async def usage(self, _call: OperatorCall[NoQuery]) -> UsageList:
@@ -66,14 +67,20 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @route(PROOF)
-    async def prove(self, call: OperatorCall[LeafQuery]) -> ProofView:
+    async def prove(self, call: OperatorCall[LeafQuery]) -> Proof:
         """The proof that one leaf is in the signed log."""
-        return proof_view(await asyncio.to_thread(self.audit.prove, call.asked.leaf))
+        proof = await asyncio.to_thread(self.audit.prove, call.asked.leaf)
+        return extended(
+            Proof,
+            proof_view(proof),
+            leaf_base64=base64.b64encode(proof.leaf).decode(),
+            verifier_key=proof.head.verifier_key,
+        )
 
     @route(CHECKPOINT)
-    async def checkpoint(self, _call: OperatorCall[NoQuery]) -> CheckpointView:
+    async def checkpoint(self, _call: OperatorCall[NoQuery]) -> AuditHead:
         """The signed head of the audit log, which says how many leaves there are."""
-        return checkpoint_view(self.audit.head())
+        return self.audit.head()
 
     @route(SESSIONS)
     async def sessions(self, call: OperatorCall[SessionsQuery]) -> SessionList:
@@ -99,14 +106,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
         problem = await self.ledger.check()
         orphans, unread = await asyncio.to_thread(self._orphans)
         problems = (*report.problems, *unread, *(() if problem is None else (problem,)))
-        return CheckView(
-            rows=report.rows,
-            vectors=report.vectors,
-            leaves=report.leaves,
-            version=report.version,
-            problems=problems,
-            orphans=orphans,
-        )
+        return extended(CheckView, report, problems=problems, orphans=orphans)
 
     def _orphans(self) -> tuple[tuple[OrphanView, ...], tuple[str, ...]]:
         """The observations (texts about an entity of the knowledge graph) whose entity is gone.

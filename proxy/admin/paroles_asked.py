@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from policy.after.parole import Trial
 from policy.model import Tenant
 from proxy.admin.operator_call import OperatorCall, route
-from proxy.admin.wire.upkeep import PAROLE, ParoleRequest, ParoleView, TrialStepView, TrialView
+from proxy.admin.views import extended
+from proxy.admin.wire.upkeep import PAROLE, ParoleRequest, ParoleView, TrialView
 from proxy.aftermath.parole_trials import ParoleResult, ParoleTrials
 from proxy.seams.faults import MalformedRequest
 from storage.features.quarantine.hiding import EndQuarantine
@@ -42,27 +42,10 @@ class ParolesAsked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _view(done: ParoleResult) -> ParoleView:
-    standing = done.standing
-    return ParoleView(
-        memory_id=standing.memory_id,
-        tenant=standing.tenant,
-        status=standing.status.value,
-        changed=standing.changed,
-        leaf_index=standing.leaf_index,
-        trial=None if done.trial is None else _trial_view(done.trial),
+    trial = done.trial
+    told = (
+        None
+        if trial is None
+        else TrialView(passed=trial.passed, against=trial.against, steps=trial.steps)
     )
-
-
-def _trial_view(trial: Trial) -> TrialView:
-    return TrialView(
-        passed=trial.passed,
-        against="" if trial.against is None else trial.against.value,
-        steps=tuple(
-            TrialStepView(
-                step=one.step.value,
-                count=one.count,
-                against="" if one.against is None else one.against.value,
-            )
-            for one in trial.steps
-        ),
-    )
+    return extended(ParoleView, done.standing, trial=told)

@@ -9,6 +9,7 @@ import msgspec
 from policy.model import MemoryId, Tenant
 from proxy.admin.id_search import IdSearch
 from proxy.admin.operator_call import OperatorCall, route
+from proxy.admin.views import extended
 from proxy.admin.wire.ids import SESSION_ID_LEN, IdKind
 from proxy.admin.wire.queries import RecallsQuery, TenantQuery
 from proxy.admin.wire.recalled import (
@@ -18,11 +19,10 @@ from proxy.admin.wire.recalled import (
     RecallList,
     RecallView,
     ReplyView,
-    SeenView,
 )
 from proxy.admin.wire.route import NoQuery
 from proxy.seams.faults import NotFound
-from storage.features.recalls import Recall, Recalls
+from storage.features.recalls import Recall, Recalls, Seen
 
 
 class RecalledReads:
@@ -81,21 +81,8 @@ class RecalledReads:
         found = await asyncio.to_thread(self._ledger.reply, tenant, call.argument)
         if found is None:
             raise await self._not_kept("reply")
-        return ReplyView(
-            reply_id=found.reply_id,
-            at_ms=found.at_ms,
-            tenant=found.tenant,
-            principal=found.principal_id,
-            model=found.model,
-            session=found.session,
-            turn=found.turn,
-            memories=tuple(
-                SeenView(memory_id=one.memory_id, ordinal=one.ordinal, recall_id=one.recall_id)
-                for one in found.memories
-            ),
-            calls=found.calls,
-            incomplete=found.incomplete,
-        )
+        memories = tuple(extended(Seen, one) for one in found.memories)
+        return extended(ReplyView, found, memories=memories)
 
     async def _not_kept(self, what: str) -> NotFound:
         since_ms = await asyncio.to_thread(lambda: self._ledger.kept_since_ms)
@@ -106,18 +93,4 @@ class RecalledReads:
 
 def recall_view(found: Recall) -> RecallView:
     """One recorded read of memories, as the operator API shows it."""
-    return RecallView(
-        recall_id=found.recall_id,
-        at_ms=found.at_ms,
-        tenant=found.tenant,
-        principal=found.principal_id,
-        front=found.front,
-        operation=found.operation,
-        session=found.session,
-        version=found.version,
-        limit=found.limit,
-        hits=found.hits,
-        nearest=found.nearest,
-        replayable=found.vector is not None,
-        query=found.query,
-    )
+    return extended(RecallView, found, replayable=found.vector is not None)

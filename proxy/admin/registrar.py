@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+import msgspec
+
 from policy.after.matchers import Applies, Matcher, check_matcher
 from policy.anchors import content_words, contradicts
 from policy.model import PrincipalId, Tenant
 from policy.text.skeleton import skeleton
 from policy.text.whole_words import PATTERN_PREFIX, compiled
 from proxy.admin.operator_call import OperatorCall, route
+from proxy.admin.views import extended
 from proxy.admin.wire.queries import TenantQuery
 from proxy.admin.wire.registered import (
     ANCHOR_PUT,
@@ -22,7 +25,6 @@ from proxy.admin.wire.registered import (
     AnchorRequest,
     AnchorView,
     CanaryList,
-    CanaryOutcomeView,
     CanaryRequest,
     CanaryRunView,
     CanaryView,
@@ -106,18 +108,7 @@ class Registrar:
         if self._canaries is None:
             raise MalformedRequest("this store embeds no text: its canaries cannot be asked")
         found = await self._canaries.run(Tenant(call.asked.tenant), call.operator)
-        return CanaryRunView(
-            outcomes=tuple(
-                CanaryOutcomeView(
-                    canary_id=one.canary_id,
-                    failing=one.failing,
-                    lacking=one.lacking,
-                    failure_id=one.failure_id,
-                    incident=one.case_id,
-                )
-                for one in found
-            )
-        )
+        return CanaryRunView(outcomes=found)
 
     @route(CANARY_PUT)
     async def put_canary(self, call: OperatorCall[CanaryRequest]) -> CanaryView:
@@ -160,16 +151,10 @@ def anchor_view(anchor: Anchor) -> AnchorView:
     """One anchor as the operator API shows it, with notes on weaknesses for its author."""
     matcher = anchor.matcher or _NO_MATCHER
     caught = sum(_caught(anchor.statement, matcher, entry) for entry in matcher.must_not)
-    return AnchorView(
-        anchor_id=anchor.anchor_id,
-        tenant=anchor.tenant,
-        statement=anchor.statement,
-        questions=anchor.questions,
-        created_at_ms=anchor.created_at_ms,
-        must=matcher.must,
-        must_not=matcher.must_not,
-        applies=matcher.applies,
-        memory_class=matcher.memory_class,
+    return extended(
+        AnchorView,
+        anchor,
+        **msgspec.structs.asdict(matcher),
         caught=caught,
         notes=_notes(anchor.statement, matcher, caught),
     )
@@ -178,14 +163,8 @@ def anchor_view(anchor: Anchor) -> AnchorView:
 def canary_view(canary: Anchor) -> CanaryView:
     """One registered canary, as the operator API shows it."""
     matcher = canary.matcher or _NO_MATCHER
-    return CanaryView(
-        canary_id=canary.anchor_id,
-        tenant=canary.tenant,
-        questions=canary.questions,
-        must=matcher.must,
-        must_not=matcher.must_not,
-        memory_class=matcher.memory_class,
-        created_at_ms=canary.created_at_ms,
+    return extended(
+        CanaryView, canary, **msgspec.structs.asdict(matcher), canary_id=canary.anchor_id
     )
 
 

@@ -7,7 +7,6 @@ import asyncio
 import msgspec
 
 from policy.model import PrincipalId, Tenant
-from proxy.admin.answers_blamed import case_view
 from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.wire.incidents import (
     CAUGHT_NAMED_MAX,
@@ -16,18 +15,14 @@ from proxy.admin.wire.incidents import (
     RESUME,
     REWIND,
     UNDO,
-    CaughtView,
     IncidentList,
-    IncidentView,
     IsolateRequest,
-    IsolationView,
     RewindRequest,
-    RewindView,
 )
 from proxy.admin.wire.route import Empty, NoQuery
 from proxy.seams.faults import MalformedRequest
 from storage.features.cases.wrong_answers import Cases
-from storage.features.incidents import Incident, IncidentReach, IsolationReport, PastState
+from storage.features.incidents import IncidentReach, IsolationReport, PastState, RewindReport
 from storage.features.incidents.batches import Incidents
 
 
@@ -40,12 +35,11 @@ class Repairs(msgspec.Struct, frozen=True, kw_only=True):
     @route(INCIDENTS)
     async def all(self, _call: OperatorCall[NoQuery]) -> IncidentList:
         """Every isolation and rewind, oldest first, with the incidents of wrong answers."""
-        incidents = tuple(_incident_view(one) for one in self.incidents.all())
         cases = await asyncio.to_thread(self.cases.all)
-        return IncidentList(incidents=incidents, wrong_answers=tuple(map(case_view, cases)))
+        return IncidentList(incidents=self.incidents.all(), wrong_answers=cases)
 
     @route(ISOLATE)
-    async def isolate(self, call: OperatorCall[IsolateRequest]) -> IsolationView:
+    async def isolate(self, call: OperatorCall[IsolateRequest]) -> IsolationReport:
         """Hide all memories that fit the request, or with `dry_run` only name them.
 
         Raises:
@@ -59,29 +53,12 @@ class Repairs(msgspec.Struct, frozen=True, kw_only=True):
                 "every memory of the tenant would be hidden"
             )
         if not asked.dry_run:
-            done = await self.incidents.isolate(reach, call.operator, asked.reason)
-            return _isolation_view(done)
+            return await self.incidents.isolate(reach, call.operator, asked.reason)
         found = await asyncio.to_thread(self.incidents.reached, reach)
-        return IsolationView(
-            incident=None,
-            changed=0,
-            kept=0,
-            caught_count=len(found),
-            caught=tuple(
-                CaughtView(
-                    memory_id=one.memory_id,
-                    principal=one.principal_id,
-                    memory_class=one.memory_class,
-                    source=one.source,
-                    status=one.status.value,
-                    descendant=one.descendant,
-                )
-                for one in found[:CAUGHT_NAMED_MAX]
-            ),
-        )
+        return IsolationReport(caught_count=len(found), caught=found[:CAUGHT_NAMED_MAX])
 
     @route(REWIND)
-    async def rewind(self, call: OperatorCall[RewindRequest]) -> RewindView:
+    async def rewind(self, call: OperatorCall[RewindRequest]) -> RewindReport:
         """Put memories that fit back into an earlier state, or with `dry_run` only count them.
 
         Raises:
@@ -95,35 +72,26 @@ class Repairs(msgspec.Struct, frozen=True, kw_only=True):
             done = await asyncio.to_thread(self.incidents.planned, reach, to)
         else:
             done = await self.incidents.rewind(reach, to, call.operator, asked.reason)
-        return RewindView(
-            incident=None if done.incident is None else _incident_view(done.incident),
-            version=done.version,
-            newest=done.newest,
-            reached=done.reached,
-            put_back=done.put_back,
-            hidden=done.hidden,
-            shown=done.shown,
-            kept_hidden=done.kept_hidden,
-            behind=done.behind,
-            moved=done.moved,
+        return msgspec.structs.replace(
+            done,
             touched=done.touched[:CAUGHT_NAMED_MAX],
-            lost_count=len(done.lost),
             lost=done.lost[:CAUGHT_NAMED_MAX],
+            lost_count=len(done.lost),
         )
 
     @route(UNDO)
-    async def undo(self, call: OperatorCall[Empty]) -> IsolationView:
+    async def undo(self, call: OperatorCall[Empty]) -> IsolationReport:
         """Undo an isolation or a rewind.
 
         What an isolation hid is shown again, except memories that are hidden for another reason
         too. The memories of a rewind get back the state that they had right before it.
         """
-        return _isolation_view(await self.incidents.undo(call.argument, call.operator))
+        return await self.incidents.undo(call.argument, call.operator)
 
     @route(RESUME)
-    async def resume(self, call: OperatorCall[Empty]) -> IsolationView:
+    async def resume(self, call: OperatorCall[Empty]) -> IsolationReport:
         """Finish an isolation, or the undoing of one, that a crash interrupted."""
-        return _isolation_view(await self.incidents.resume(call.argument, call.operator))
+        return await self.incidents.resume(call.argument, call.operator)
 
 
 def _reach_of(asked: IsolateRequest | RewindRequest) -> IncidentReach:
@@ -139,30 +107,4 @@ def _reach_of(asked: IsolateRequest | RewindRequest) -> IncidentReach:
         under=asked.under,
         since_ms=asked.since_ms if isinstance(asked, IsolateRequest) else None,
         with_descendants=isinstance(asked, IsolateRequest) and asked.with_descendants,
-    )
-
-
-def _isolation_view(done: IsolationReport) -> IsolationView:
-    return IsolationView(
-        incident=_incident_view(done.incident), changed=done.changed, kept=done.kept
-    )
-
-
-def _incident_view(incident: Incident) -> IncidentView:
-    reach = incident.reach
-    origin = reach.server if reach.tool is None else f"{reach.server}/{reach.tool}"
-    return IncidentView(
-        incident_id=incident.incident_id,
-        kind=incident.kind.value,
-        stage=incident.stage.value,
-        tenant=reach.tenant,
-        by=incident.by,
-        at_ms=incident.at_ms,
-        reason=incident.reason,
-        principal=reach.principal_id,
-        origin=origin,
-        session=reach.session,
-        under=reach.under,
-        since_ms=reach.since_ms,
-        with_descendants=reach.with_descendants,
     )

@@ -17,7 +17,6 @@ from policy.after.retention import Due, Pass
 from policy.model import ChangeKind, Channel, Principal, PrincipalId, Tenant
 from policy.ruleset import Ruleset
 from proxy.admin.operator_call import OperatorCall, route
-from proxy.admin.views import due_view
 from proxy.admin.wire.upkeep import RETENTION, RetentionRequest, RetentionView
 from proxy.seams.environment import Environment
 from proxy.seams.operation import Proposal, Write, WriteResult
@@ -83,7 +82,7 @@ class RetentionSweeps:
         return RetentionView(
             due_count=len(swept.due),
             purged_count=swept.purged_count,
-            due=tuple(map(due_view, swept.due[:_DUE_NAMED_MAX])),
+            due=swept.due[:_DUE_NAMED_MAX],
         )
 
     async def _find(self) -> tuple[Due, ...]:

@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import base64
+from typing import TypeVar
 
+import msgspec
 from msgspec import UNSET
 
-from policy.after.retention import Due
 from policy.labels.floor import class_once_confirmed
 from policy.lines import place_of
-from policy.model import Candidate, Memory, PrincipalId
+from policy.model import Candidate, PrincipalId
 from policy.trust.ladder import TrustState
 from policy.trust.score import soft_score
 from policy.verdict import Reason
 from proxy.admin.review_decider import ReviewVerdict
 from proxy.admin.wire.store import (
-    CheckpointView,
     HeldView,
     KeyView,
     LeafView,
-    MemoryView,
     OriginTrustView,
     OutcomeView,
     ProofView,
     TrustEventView,
     TrustView,
 )
-from proxy.admin.wire.upkeep import DueView, ServerView, UnsettledView
-from storage.audit import decode_leaf, leaf_hash
+from proxy.admin.wire.upkeep import ServerView, UnsettledView
+from storage.audit import decode_leaf, fields_of, leaf_hash
 from storage.values import (
-    AuditHead,
     AuditProof,
     HeldCandidate,
     KeyRecord,
@@ -39,32 +37,14 @@ from storage.values import (
     TrustEvent,
 )
 
+_View = TypeVar("_View", bound=msgspec.Struct)
 
-def memory_view(memory: Memory) -> MemoryView:
-    """One memory, as the operator API shows it."""
-    return MemoryView(
-        memory_id=memory.memory_id,
-        tenant=memory.tenant,
-        principal=memory.principal_id,
-        text=memory.text,
-        metadata_json=memory.metadata_json,
-        user_id=memory.scope.user_id,
-        agent_id=memory.scope.agent_id,
-        run_id=memory.scope.run_id,
-        app_id=memory.scope.app_id,
-        role=memory.role,
-        actor=memory.actor,
-        target=memory.target,
-        memory_class=memory.memory_class,
-        source=memory.source,
-        basis=memory.basis,
-        status=memory.status.value,
-        version=memory.version,
-        created_at_ms=memory.created_at_ms,
-        updated_at_ms=memory.updated_at_ms,
-        candidate_id=memory.candidate_id,
-        expires_at=memory.expires_at,
-    )
+
+def extended(form: type[_View], base: msgspec.Struct, **more: object) -> _View:
+    """A struct that has the fields of `base`, as far as `form` has them, and `more`."""
+    shared: dict[str, object] = {name: getattr(base, name) for name in base.__struct_fields__}
+    fields = shared | more
+    return form(**{name: fields[name] for name in form.__struct_fields__ if name in fields})
 
 
 def filed_under(candidate: Candidate) -> str:
@@ -78,61 +58,33 @@ def filed_under(candidate: Candidate) -> str:
 def held_view(held: HeldCandidate) -> HeldView:
     """A held candidate in the form of the operator API, with its content if the store gave it."""
     candidate = held.candidate
-    becomes = None
-    if candidate is not None:
-        becomes = class_once_confirmed(candidate, held.memory_class, held.basis)
-    return HeldView(
-        candidate_id=held.candidate_id,
-        principal=held.principal_id,
-        tenant=held.tenant,
-        reason=held.reason.value,
-        step=held.step,
-        memory_class=held.memory_class,
-        source=held.source,
-        basis=held.basis,
-        held_at_ms=held.held_at_ms,
-        change=candidate.change if candidate else None,
-        target=candidate.target if candidate else None,
-        memory_id=candidate.memory_id if candidate else None,
-        text=candidate.text if candidate else None,
-        metadata_json=candidate.metadata_json if candidate else None,
-        claimed_source=candidate.claimed_source if candidate else None,
-        origin=held.origin,
-        group=held.group,
-        place=None if candidate is None else place_of(candidate),
-        after_reading=held.after_reading,
-        becomes=becomes,
-        filed_under=UNSET if candidate is None else filed_under(candidate) or UNSET,
-        anchors=held.anchors or UNSET,
-    )
-
-
-def due_view(due: Due) -> DueView:
-    """One memory that the ruleset keeps no longer."""
-    return DueView(
-        tenant=due.item.tenant,
-        memory_id=due.item.memory_id,
-        memory_class=due.item.memory_class,
-        updated_at_ms=due.item.at_ms,
-        why=due.why.value,
+    if candidate is None:
+        return extended(HeldView, held)
+    return extended(
+        HeldView,
+        held,
+        change=candidate.change,
+        target=candidate.target,
+        memory_id=candidate.memory_id,
+        text=candidate.text,
+        metadata_json=candidate.metadata_json,
+        claimed_source=candidate.claimed_source,
+        place=place_of(candidate),
+        becomes=class_once_confirmed(candidate, held.memory_class, held.basis),
+        filed_under=filed_under(candidate) or UNSET,
     )
 
 
 def outcome_view(ruled: ReviewVerdict) -> OutcomeView:
     """The effect of a person's decision."""
     outcome = ruled.outcome
-    return OutcomeView(
-        candidate_id=outcome.candidate_id,
-        decision=outcome.decision.value,
-        reason=outcome.reason.value if outcome.reason else None,
-        step=outcome.step,
-        memory_class=outcome.memory_class,
+    return extended(
+        OutcomeView,
+        outcome,
         memory_id=outcome.memory.memory_id if outcome.memory else None,
-        version=outcome.version,
-        leaf_index=outcome.leaf_index,
         lifted=ruled.lifted,
         withheld=ruled.withheld,
-        way=ruled.way.value,
+        way=ruled.way,
         counts_against=ruled.principal_id if outcome.reason is Reason.DENIED_BY_PERSON else "",
     )
 
@@ -143,18 +95,8 @@ def trust_view(
     history: tuple[TrustEvent, ...] | None = None,
 ) -> TrustView:
     """The trust in one principal, with the events behind it if they are given."""
-    return TrustView(
-        principal=principal_id,
-        level=state.level.value,
-        violations_count=state.violations_count,
-        good=state.good,
-        bad=state.bad,
-        score=soft_score(state),
-        cusum=state.cusum,
-        latched_at_ms=state.latched_at_ms,
-        probation_left=state.probation_left,
-        restores_count=state.restores_count,
-        history=_events(history),
+    return extended(
+        TrustView, state, principal=principal_id, score=soft_score(state), history=_events(history)
     )
 
 
@@ -162,18 +104,13 @@ def origin_view(
     origin: OriginTrust, history: tuple[TrustEvent, ...] | None = None
 ) -> OriginTrustView:
     """The trust in one origin, with the events behind it if they are given."""
-    state = origin.state
-    return OriginTrustView(
+    return extended(
+        OriginTrustView,
+        origin.state,
         tenant=origin.tenant,
         server=origin.server,
         tool=origin.tool,
-        good=state.good,
-        bad=state.bad,
-        score=soft_score(state),
-        cusum=state.cusum,
-        latched_at_ms=state.latched_at_ms,
-        probation_left=state.probation_left,
-        restores_count=state.restores_count,
+        score=soft_score(origin.state),
         history=_events(history),
     )
 
@@ -181,27 +118,15 @@ def origin_view(
 def _events(history: tuple[TrustEvent, ...] | None) -> tuple[TrustEventView, ...] | None:
     if history is None:
         return None
-    return tuple(
-        TrustEventView(
-            at_ms=one.at_ms,
-            kind=one.kind,
-            leaf_index=one.leaf_index,
-            cause=one.cause,
-            became=one.became,
-        )
-        for one in history
-    )
+    return tuple(extended(TrustEventView, one) for one in history)
 
 
 def key_view(record: KeyRecord) -> KeyView:
     """A key's record, without the key itself."""
-    return KeyView(
+    return extended(
+        KeyView,
+        record.principal,
         key_id=record.key_id,
-        principal=record.principal.principal_id,
-        tenant=record.principal.tenant,
-        channel=record.principal.channel,
-        claims=record.principal.claims,
-        reads=record.principal.reads,
         created_at_ms=record.created_at_ms,
         revoked_at_ms=record.revoked_at_ms,
     )
@@ -210,22 +135,11 @@ def key_view(record: KeyRecord) -> KeyView:
 def leaf_view(index: int, data: bytes) -> LeafView:
     """A leaf: its bytes as they are hashed, and its fields for people."""
     leaf = decode_leaf(data)
-    fields: dict[str, str | int | float | bool | None] = {"kind": type(leaf).__name__}
-    for name in leaf.__struct_fields__:
-        value: object = getattr(leaf, name)
-        # The value of a member of an enum, which is what JSON shows.
-        plain: object = getattr(value, "value", value)
-        if isinstance(plain, bytes):
-            fields[name] = plain.hex()
-        elif plain is None or isinstance(plain, str | int | float | bool):
-            fields[name] = plain
-        else:
-            fields[name] = str(plain)
     return LeafView(
         index=index,
         data_base64=base64.b64encode(data).decode(),
         leaf_hash=leaf_hash(data).hex(),
-        fields=fields,
+        fields={"kind": type(leaf).__name__, **fields_of(leaf)},
     )
 
 
@@ -239,11 +153,6 @@ def proof_view(proof: AuditProof) -> ProofView:
         hashes=tuple(node.hex() for node in proof.hashes),
         checkpoint=proof.head.note,
     )
-
-
-def checkpoint_view(head: AuditHead) -> CheckpointView:
-    """The signed head of the log in the form of the operator API."""
-    return CheckpointView(checkpoint=head.note, verifier_key=head.verifier_key, size=head.size)
 
 
 def server_view(pinned: PinnedTools) -> ServerView:

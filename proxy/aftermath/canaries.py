@@ -12,6 +12,7 @@ from policy.after.signals import SignalKind
 from policy.model import Hit, MemoryId, PrincipalId, Tenant
 from policy.query import EVERYTHING
 from proxy.aftermath.rule_signals import RuleSignals, judged_memory
+from proxy.seams.cases import CanaryOutcome
 from proxy.seams.embedder import Embedder
 from proxy.seams.environment import Environment
 from storage.features.recalls import Recall, RecalledMemory, Recalls
@@ -24,20 +25,6 @@ FOUND_MAX: Final = 10
 """Memories that one question of a canary finds."""
 
 _WATCHED_MAX: Final = 10_000
-
-
-class CanaryOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What the questions of one canary found.
-
-    `failing` say what the canary forbids, in the order in which they were found; `lacking`: none of
-    the memories found says something that it asks for. `failure_id`: "" where nothing failed.
-    """
-
-    canary_id: str
-    failing: tuple[MemoryId, ...]
-    lacking: bool
-    failure_id: str = ""
-    case_id: str = ""
 
 
 class _Questioned(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -19,7 +20,7 @@ from proxy.cli.command import Command, Context, Option, Options
 from proxy.cli.connect import operator
 from proxy.cli.exits import Exit
 from proxy.cli.progress import working
-from proxy.cli.short_ids import whole_id
+from proxy.cli.short_ids import whole_ids
 from proxy.cli.terminal import NOTHING, iso
 from proxy.dialects.described import ARGUMENT
 from proxy.seams.tenants import DEFAULT_TENANT
@@ -31,6 +32,7 @@ Columns = Mapping[str, str | Callable[[Any], object]]
 """By its heading: the name of a field, a text with fields of the row `{0}`, or a function of it."""
 LABEL = "{0.source.value} (by {0.basis.value})"
 """A column of the label of a memory or a candidate, and what it rests on."""
+NO_IDS: Mapping[str, IdKind] = MappingProxyType({})
 OF_TENANT = f"whose memories (default: {DEFAULT_TENANT})"
 
 REASON_HELP = (
@@ -54,7 +56,7 @@ def asking(
     shows: Shows,
     *,
     options: Options = (),
-    names: IdKind | None = None,
+    names: Mapping[str, IdKind] = NO_IDS,
     label: str = "",
     check: Callable[[Asked], None] = all_fit,
     ends: Callable[[_Answer], Exit] = is_done,
@@ -69,7 +71,7 @@ def asking(
             others into its query or body.
         shows: Prints the answer for a person.
         options: The command's options and arguments.
-        names: What the id in the path names; the beginning of one is then enough.
+        names: The options that take an id of this kind, or the beginning of one.
         label: What is done meanwhile, for a command that shows progress.
         check: Refuses options that do not go together.
         ends: The exit code for an answer.
@@ -81,11 +83,9 @@ def asking(
     async def act(context: Context) -> Exit:
         asked = given(context, options)
         check(asked)
-        argument = str(asked.pop(segment, ""))
         async with operator(context) as api, working(context.terminal, label):
-            if names is not None:
-                tenant = str(asked.get("tenant", DEFAULT_TENANT))
-                argument = await whole_id(api, names, argument, tenant)
+            asked = await whole_ids(api, asked, names)
+            argument = str(asked.pop(segment, ""))
             sent = {name: one for name, one in asked.items() if name in fields}
             answer = await api.ask(row, argument, **sent)
         show(context, answer, shows)
@@ -176,6 +176,11 @@ def cell(row: object, column: str | Callable[[Any], object]) -> str:
     else:
         value = attrgetter(column)(row)
         value = iso(value) if column.endswith("_ms") and isinstance(value, int) else value
+    return plain(value)
+
+
+def plain(value: object) -> str:
+    """A value as a person reads it; "-" where there is none."""
     match value:
         case None | "" | () | msgspec.UnsetType():
             return "-"

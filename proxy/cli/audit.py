@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from proxy.admin.wire.ids import IDS_SHOWN, IdList
-from proxy.admin.wire.store import CHECKPOINT, LEAVES, PROOF, LeafView
+from proxy.admin.wire.store import CHECKPOINT, LEAVES, PROOF, LeafView, Proof
+from proxy.cli.api_commands import lines, plain, show
 from proxy.cli.client import Operator
 from proxy.cli.command import Command, Context, option, read_file
 from proxy.cli.connect import operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import next_step
-from proxy.cli.proofs import PROOF_LEN_MAX, Proof, check_proof
-from proxy.cli.proven_memories import LINE_LEN_MAX, Checking, Wrong
+from proxy.cli.proofs import PROOF_LEN_MAX, Proven, check_proof
+from proxy.cli.proven_memories import LINE_LEN_MAX, Checked, Checking, Wrong
 from proxy.cli.short_ids import check_beginning, only_id
 from proxy.cli.terminal import Terminal, inert
 from proxy.cli.verification import Verification, Verifier
 from proxy.settings.load import Settings
-from storage.audit import BadCheckpoint, VerdictLeaf, VerifierKey, decode_leaf
+from storage.audit import BadCheckpoint, VerdictLeaf, VerifierKey
 from storage.ground import trusted_files
-from storage.ground.errors import StorageError, StoreCorrupt
+from storage.ground.errors import StorageError
 from storage.ground.trusted_files import Trust, reason
 from storage.opening import offline_store
 
@@ -73,7 +74,7 @@ def _verify(context: Context) -> Exit:
                 error, "name the state directory with --state, and run as its owner or root"
             ),
         ) from error
-    _show(context.terminal, settings, report)
+    show(context, report, partial(_told, settings))
     return Exit.OK if report.sound else Exit.FAILED
 
 
@@ -84,10 +85,8 @@ def _bytes_or_none(path: Path) -> bytes | None:
         return None
 
 
-def _show(terminal: Terminal, settings: Settings, report: Verification) -> None:
-    if terminal.as_json:
-        terminal.data(report)
-        return
+def _told(settings: Settings, context: Context, report: Verification) -> None:
+    terminal = context.terminal
     terminal.pairs(
         [
             ("state", str(settings.state)),
@@ -126,16 +125,17 @@ def _verify_proof(context: Context, path: Path, pinned: VerifierKey | None) -> E
     if asked.checkpoint is not None:
         note = read_file(Path(asked.checkpoint), "the checkpoint", _NOTE_LEN_MAX)
     proven = check_proof(proof, note, pinned)
-    terminal = context.terminal
-    if terminal.as_json:
-        terminal.data(proven)
-    else:
-        terminal.say(("sound: " if proven.sound else "NOT SOUND: ") + inert(proven.what))
-        terminal.pairs([("leaf", f"{proven.leaf_index} of {proven.tree_size}")])
-        terminal.pairs([(name, str(value)) for name, value in proven.leaf.items()])
+    show(context, proven, _proven)
     if not proven.vkey_pinned:
-        terminal.note("the verifier key came with the proof; pin the log's own with --vkey")
+        context.terminal.note("the verifier key came with the proof; pin the log's own with --vkey")
     return Exit.OK if proven.sound else Exit.FAILED
+
+
+def _proven(context: Context, proven: Proven) -> None:
+    terminal = context.terminal
+    terminal.say(("sound: " if proven.sound else "NOT SOUND: ") + inert(proven.what))
+    terminal.pairs([("leaf", f"{proven.leaf_index} of {proven.tree_size}")])
+    terminal.pairs([(name, plain(value)) for name, value in proven.leaf.items()])
 
 
 def _verify_export(context: Context, path: Path, pinned: VerifierKey | None) -> Exit:
@@ -153,29 +153,24 @@ def _verify_export(context: Context, path: Path, pinned: VerifierKey | None) -> 
             Exit.FAILED, f"{path} is no export: {error}", then="make one with `memory export`"
         ) from error
     checked = checking.result()
-    terminal = context.terminal
-    if terminal.as_json:
-        terminal.data(checked)
-    else:
-        said = "sound" if checked.sound else "NOT SOUND"
-        terminal.say(
-            f"{said}: {checked.memories} memories of tenant {inert(checked.tenant)}, "
-            f"{checked.steps} steps, under a signed head of {checked.tree_size} leaves"
-        )
-        for problem in checked.problems:
-            terminal.say(f"  {inert(problem)}")
-        terminal.say(
-            f"as of those {checked.tree_size} leaves at the latest: each text is that of the last "
-            "step in the file, and no file can show that no later step followed"
-        )
-        if checked.unlinked:
-            terminal.say(
-                f"{checked.unlinked} steps were logged before the log named the step before each: "
-                "one that is missing right before them would not show"
-            )
+    show(context, checked, lines(_checked))
     if not checked.vkey_pinned:
-        terminal.note("the verifier key came with the file; pin the log's own with --vkey")
+        context.terminal.note("the verifier key came with the file; pin the log's own with --vkey")
     return Exit.OK if checked.sound else Exit.FAILED
+
+
+def _checked(checked: Checked) -> Iterator[str]:
+    said = "sound" if checked.sound else "NOT SOUND"
+    yield (
+        f"{said}: {checked.memories} memories of tenant {inert(checked.tenant)}, "
+        f"{checked.steps} steps, under a signed head of {checked.tree_size} leaves"
+    )
+    for problem in checked.problems:
+        yield f"  {inert(problem)}"
+    yield (
+        f"as of those {checked.tree_size} leaves at the latest: each text is that of the last "
+        "step in the file, and no file can show that no later step followed"
+    )
 
 
 def _vkey(given: str | None) -> VerifierKey | None:
@@ -205,21 +200,7 @@ async def _prove(context: Context) -> Exit:
             index = int(asked.leaf)
         else:
             index = await _verdict_of(api, asked.leaf, terminal)
-        proof = await api.ask(PROOF, leaf=index)
-        page = await api.ask(LEAVES, offset=index, limit=1)
-        head = await api.ask(CHECKPOINT)
-    if not page.leaves:
-        raise CommandFailed(Exit.NOT_FOUND, f"the log has no leaf {index}")
-    terminal.data(
-        Proof(
-            leaf_index=index,
-            tree_size=proof.tree_size,
-            leaf_base64=page.leaves[0].data_base64,
-            hashes=proof.hashes,
-            checkpoint=proof.checkpoint,
-            verifier_key=head.verifier_key,
-        )
-    )
+        terminal.data(await api.ask(PROOF, leaf=index))
     return Exit.OK
 
 
@@ -255,11 +236,7 @@ async def _verdict_of(api: Operator, begins: str, terminal: Terminal) -> int:
 
 def _judged(view: LeafView) -> str:
     """The id of the candidate that a verdict leaf is about; "" for any other leaf."""
-    try:
-        leaf = decode_leaf(base64.b64decode(view.data_base64, validate=True))
-    except (StoreCorrupt, binascii.Error):
-        return ""
-    return leaf.candidate_id if isinstance(leaf, VerdictLeaf) else ""
+    return str(view.fields["candidate_id"]) if view.fields["kind"] == VerdictLeaf.__name__ else ""
 
 
 async def _checkpoint(context: Context) -> Exit:
@@ -273,7 +250,7 @@ async def _checkpoint(context: Context) -> Exit:
         terminal.say(inert(view.verifier_key))
     else:
         # Only the signed note goes to stdout, so that it can be stored; the key goes to stderr.
-        for line in view.checkpoint.split("\n")[:-1]:
+        for line in view.note.split("\n")[:-1]:
             terminal.say(inert(line))
         terminal.note(f"vkey: {inert(view.verifier_key)}")
     return Exit.OK

@@ -19,25 +19,19 @@ from proxy.cli.terminal import Terminal, inert, silence
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command, and return its exit code; bad input or a failing system raises nothing."""
     _open_streams()
-    try:
-        words = sys.argv[1:] if argv is None else argv
-        known, unknown = build_parser(next(iter(words), None)).parse_known_args(words)
-    except SystemExit:
-        _end()
-        raise
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    asked = vars(known)
-    command: Command = asked.pop("command")
+    words = sys.argv[1:] if argv is None else argv
+    # What follows `--` is another program's.
+    own = words[: words.index("--")] if "--" in words else words
     terminal = Terminal(
-        sys.stdout,
-        sys.stderr,
-        as_json=asked.pop("json"),
-        progress=asked.pop("progress"),
+        sys.stdout, sys.stderr, as_json="--json" in own, progress="--progress" in own
     )
     try:
+        asked, unknown = build_parser(*own).parse_known_args(words)
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        command: Command = vars(asked).pop("command")
         _refuse(command, unknown)
-        return _done(command, Context(known, terminal))
+        return _done(command, Context(asked, terminal))
     except CommandFailed as failure:
         _explain(terminal, failure)
         return failure.code

@@ -8,15 +8,13 @@ from typing import Final
 
 import msgspec
 
-from policy.after.case_steps import CaseStep
+from proxy.admin.wire.ids import IdKind
 from proxy.admin.wire.incidents import INCIDENTS
 from proxy.admin.wire.wrong_answers import (
     BLAME,
     CLOSE,
     INCIDENT,
     BlameView,
-    CaseView,
-    NamedView,
 )
 from proxy.cli.api_commands import OF_TENANT, Asked, Columns, asking, lines, show, table
 from proxy.cli.command import Command, Context, option
@@ -25,6 +23,7 @@ from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import answering
 from proxy.reporting.incident_notice import incident_event
 from proxy.reporting.ocsf import DetectionFinding, Resource, Unmapped, finding
+from storage.features.cases import Case, CaseMemory
 
 _SETTLED: Final = frozenset({"healed", "convicted", "closed"})
 
@@ -40,7 +39,7 @@ class _ExportCases(msgspec.Struct, frozen=True, kw_only=True):
 class CaseList(msgspec.Struct, frozen=True, kw_only=True):
     """The incidents of wrong answers, for `--json`."""
 
-    incidents: tuple[CaseView, ...]
+    incidents: tuple[Case, ...]
 
 
 def _one_answer(asked: Asked) -> None:
@@ -69,15 +68,15 @@ def _ended(done: BlameView) -> Iterator[str]:
     if done.incident is None:
         yield "nothing was changed"
         return
-    yield f"incident {done.incident.incident_id}"
+    yield f"incident {done.incident.case_id}"
     if done.incident.listed_count:
         yield (
             f"{done.incident.listed_count} more of the same session or origin, or that say the "
-            f"same: mnemogate incident show {done.incident.incident_id}"
+            f"same: mnemogate incident show {done.incident.case_id}"
         )
 
 
-def _why(done: BlameView | CaseView) -> str:
+def _why(done: BlameView | Case) -> str:
     return f" ({done.why})" if done.why else ""
 
 
@@ -86,17 +85,17 @@ async def _list(context: Context) -> Exit:
     async with operator(context) as api:
         cases = (await api.ask(INCIDENTS)).wrong_answers
     if asked.open:
-        cases = tuple(one for one in cases if one.state not in {"closed", "healed"})
+        cases = tuple(one for one in cases if one.step.value not in {"closed", "healed"})
     show(context, CaseList(incidents=cases), _CASES)
     return Exit.OK
 
 
-def _one(context: Context, case: CaseView) -> None:
+def _one(context: Context, case: Case) -> None:
     for name in ("culprits", "listed"):
         if getattr(case, name):
             table(name, _NAMED)(context, case)
     context.terminal.say(
-        f"incident {case.incident_id}: {case.state}{_why(case)}, "
+        f"incident {case.case_id}: {case.step.value}{_why(case)}, "
         f"{case.suspects} suspects, {case.asks} asks in {case.rounds} rounds"
     )
 
@@ -112,30 +111,32 @@ async def _export(context: Context) -> Exit:
     return Exit.OK
 
 
-def _exported(case: CaseView, form: str) -> bytes:
+def _exported(case: Case, form: str) -> bytes:
     line = msgspec.json.encode(case)
     if form == "cloudevents":
         return incident_event(
-            case.incident_id, case.state, line, source="urn:mnemogate", at_ms=case.at_ms
+            case.case_id, case.step.value, line, source="urn:mnemogate", at_ms=case.at_ms
         )
     return msgspec.json.encode(_finding(case)) if form == "ocsf" else line
 
 
-def _finding(case: CaseView) -> DetectionFinding:
+def _finding(case: Case) -> DetectionFinding:
     named = (*case.culprits, *case.listed)
     return finding(
-        incident_id=case.incident_id,
-        step=CaseStep(case.state),
-        signal=case.signal,
+        incident_id=case.case_id,
+        step=case.step,
+        signal=case.signal.value,
         at_ms=case.at_ms,
         opened_at_ms=case.opened_at_ms,
         resources=tuple(
-            Resource(uid=one.memory, labels=(f"relation:{one.relation}", f"act:{one.act}"))
+            Resource(
+                uid=one.memory, labels=(f"relation:{one.relation.value}", f"act:{one.act.value}")
+            )
             for one in named
         ),
         unmapped=Unmapped(
-            state=case.state,
-            mode=case.mode,
+            state=case.step.value,
+            mode="" if case.mode is None else case.mode.value,
             why=case.why,
             suspects=case.suspects,
             asks=case.asks,
@@ -145,11 +146,11 @@ def _finding(case: CaseView) -> DetectionFinding:
     )
 
 
-def _culprits(case: CaseView) -> int:
+def _culprits(case: Case) -> int:
     return len(case.culprits)
 
 
-def _origin(one: NamedView) -> str:
+def _origin(one: CaseMemory) -> str:
     return f"{one.server}/{one.tool}" if one.server else ""
 
 
@@ -165,8 +166,8 @@ _NAMED: Final[Columns] = {
 _CASES: Final = table(
     "incidents",
     {
-        "incident": "incident_id",
-        "state": "state",
+        "incident": "case_id",
+        "state": "step",
         "signal": "signal",
         "tenant": "tenant",
         "opened": "opened_at_ms",
@@ -176,7 +177,8 @@ _CASES: Final = table(
     },
     nothing="no incident of a wrong answer; `mnemogate isolate --list` has the others",
 )
-_ID: Final = option("incident_id", metavar="INCIDENT")
+_ID: Final = option("incident_id", "or the beginning of it", metavar="INCIDENT")
+_OF_INCIDENT: Final = {"incident_id": IdKind.INCIDENT}
 COMMANDS = (
     asking(
         "blame",
@@ -206,6 +208,7 @@ COMMANDS = (
             option("--whole-cause", "also ask each other suspect alone"),
             option("--dry-run", "name them, and change nothing"),
         ),
+        names={"memory_id": IdKind.MEMORY, "recall_id": IdKind.RECALL},
         label="asking again",
         check=_one_answer,
         ends=_is_settled,
@@ -223,6 +226,7 @@ COMMANDS = (
         INCIDENT,
         _one,
         options=(_ID,),
+        names=_OF_INCIDENT,
     ),
     asking(
         "incident close",
@@ -230,6 +234,7 @@ COMMANDS = (
         CLOSE,
         _one,
         options=(_ID,),
+        names=_OF_INCIDENT,
     ),
     Command(
         words=("incident", "export"),

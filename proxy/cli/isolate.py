@@ -12,22 +12,25 @@ from proxy.admin.wire.incidents import (
     RESUME,
     REWIND,
     UNDO,
-    CaughtView,
-    IncidentView,
     IsolateRequest,
-    IsolationView,
     RewindRequest,
-    RewindView,
 )
 from proxy.cli.api_commands import OF_TENANT, REASON_HELP, given, lines, pairs, show, table
-from proxy.cli.client import Operator
 from proxy.cli.command import Command, Context, Options, option
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.progress import working
-from proxy.cli.short_ids import whole_id
+from proxy.cli.short_ids import whole_id, whole_ids
 from proxy.cli.terminal import inert, iso, moment
-from storage.features.incidents import RewindEffect
+from storage.features.incidents import (
+    CaughtMemory,
+    Incident,
+    IncidentKind,
+    IncidentStage,
+    IsolationReport,
+    RewindEffect,
+    RewindReport,
+)
 
 _NOBODY: Final = (
     "no memory fits: is the name spelled so (`mnemogate key list`), and is it this --tenant?"
@@ -46,6 +49,8 @@ _WHOM: Final[Options] = (
     option("--session", "those that were written in this session", metavar="S"),
     option("--under", "those with this target, or one below it", metavar="PATH"),
 )
+# The ledger may have lost a session whose whole id is given.
+_IN_SESSION: Final = {"session": IdKind.SESSION}
 _SINCE: Final = option(
     "--since",
     "only steps at or after this time",
@@ -98,7 +103,7 @@ async def _isolate(context: Context) -> Exit:
         if not reaches:
             show(context, await api.ask(INCIDENTS), _INCIDENTS)
             return Exit.OK
-        done = await api.ask(ISOLATE, **await _whole(api, reach))
+        done = await api.ask(ISOLATE, **await whole_ids(api, reach, _IN_SESSION))
     show(context, done, _isolated)
     # A misspelt name fits no memory: exit code 0 would look as if something had been hidden.
     found = done.caught_count or done.changed or done.kept
@@ -120,7 +125,7 @@ async def _rewind(context: Context) -> Exit:
     else:
         reach["to_ms"] = moment("--to", to, "the number of a version, ")
     async with operator(context) as api, working(context.terminal, "rewinding"):
-        done = await api.ask(REWIND, **await _whole(api, reach))
+        done = await api.ask(REWIND, **await whole_ids(api, reach, _IN_SESSION))
     show(context, done, _rewound)
     return Exit.OK if done.reached else Exit.NOT_FOUND
 
@@ -134,16 +139,7 @@ async def _on_incident(context: Context, undo: str | None, resume: str) -> Exit:
     return Exit.OK
 
 
-async def _whole(api: Operator, reach: dict[str, object]) -> dict[str, object]:
-    """The reach, with the session whose id begins with the given text."""
-    if "session" not in reach:
-        return reach
-    # The ledger may have lost a session whose whole id is given.
-    session = await whole_id(api, IdKind.SESSION, str(reach["session"]))
-    return reach | {"session": session}
-
-
-def _isolated(context: Context, done: IsolationView) -> None:
+def _isolated(context: Context, done: IsolationReport) -> None:
     terminal = context.terminal
     if done.incident is None:
         _CAUGHT(context, done)
@@ -156,22 +152,22 @@ def _isolated(context: Context, done: IsolationView) -> None:
     terminal.say(_NOBODY)
 
 
-def _changed(done: IsolationView) -> Iterator[str]:
+def _changed(done: IsolationReport) -> Iterator[str]:
     incident = done.incident
     if incident is None:
         return
     begin = f"incident {incident.incident_id}: {done.changed}"
-    if incident.kind == "rewind":
+    if incident.kind is IncidentKind.REWIND:
         yield f"{begin} put into that state, {done.kept} left as they are"
         yield f"take it back with: mnemogate rewind --undo {incident.incident_id}"
-    elif incident.stage == "undone":
+    elif incident.stage is IncidentStage.UNDONE:
         yield f"{begin} shown again, {done.kept} stay hidden by others"
     else:
         yield f"{begin} hidden, {done.kept} were hidden before"
         yield f"take it back with: mnemogate isolate --undo {incident.incident_id}"
 
 
-def _rewound(context: Context, done: RewindView) -> None:
+def _rewound(context: Context, done: RewindReport) -> None:
     terminal = context.terminal
     _REWIND(context, done)
     if done.touched:
@@ -181,28 +177,29 @@ def _rewound(context: Context, done: RewindView) -> None:
     if done.incident is None:
         terminal.say("nothing was changed")
     else:
-        terminal.say(f"incident {done.incident.incident_id}: {done.incident.stage}")
+        terminal.say(f"incident {done.incident.incident_id}: {done.incident.stage.value}")
     if not done.reached:
         terminal.say(_NOBODY)
     elif done.incident is not None:
         terminal.say(f"take it back with: mnemogate rewind --undo {done.incident.incident_id}")
 
 
-def _whom(one: IncidentView) -> str:
+def _whom(one: Incident) -> str:
     """The memories that a command is about, described by the command's own options."""
+    reach = one.reach
     said = {
-        "principal": one.principal,
-        "origin": one.origin,
-        "session": one.session,
-        "under": one.under,
-        "since": None if one.since_ms is None else iso(one.since_ms),
+        "principal": reach.principal_id,
+        "origin": reach.server if reach.tool is None else f"{reach.server}/{reach.tool}",
+        "session": reach.session,
+        "under": reach.under,
+        "since": None if reach.since_ms is None else iso(reach.since_ms),
     }
     named = [f"{name} {value}" for name, value in said.items() if value is not None]
-    named += ["with descendants"] if one.with_descendants else []
+    named += ["with descendants"] if reach.with_descendants else []
     return ", ".join(named) or "all of it"
 
 
-def _reached(one: CaughtView) -> str:
+def _reached(one: CaughtMemory) -> str:
     return "descendant" if one.descendant else "in reach"
 
 
@@ -216,7 +213,7 @@ _INCIDENTS: Final = table(
         "incident": "incident_id",
         "kind": "kind",
         "stage": "stage",
-        "tenant": "tenant",
+        "tenant": "reach.tenant",
         "whom": _whom,
         "when": "at_ms",
         "by": "by",
@@ -228,7 +225,7 @@ _CAUGHT: Final = table(
     "caught",
     {
         "id": "memory_id",
-        "written by": "principal",
+        "written by": "principal_id",
         "class": "memory_class",
         "source": "source",
         "status": "status",

@@ -12,7 +12,7 @@ from proxy.cli.terminal import inert
 
 _COLUMNS: Final = {
     "key id": "key_id",
-    "principal": "principal",
+    "principal": "principal_id",
     "tenant": "tenant",
     "channel": "channel",
     "claims": "claims",
@@ -61,7 +61,7 @@ COMMANDS = (
         "replace a key by a new one",
         KEY_ROTATE,
         _MADE,
-        names=IdKind.KEY,
+        names={"key_id": IdKind.KEY},
         options=(
             _ID,
             option(
@@ -77,7 +77,7 @@ COMMANDS = (
         "end a key at once",
         KEY_REVOKE,
         table("", _COLUMNS),
-        names=IdKind.KEY,
+        names={"key_id": IdKind.KEY},
         options=(_ID,),
     ),
 )

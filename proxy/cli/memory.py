@@ -9,8 +9,9 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from policy.model import HistoryEntry
+from policy.model import HistoryEntry, Memory, MemoryStatus
 from proxy.admin.wire.ids import IdKind
+from proxy.admin.wire.queries import TenantQuery
 from proxy.admin.wire.store import (
     CHECK,
     HISTORY,
@@ -27,8 +28,9 @@ from proxy.admin.wire.upkeep import (
     QUARANTINE,
     QUARANTINED,
     USAGE,
-    ObservedView,
+    ParoleRequest,
     ParoleView,
+    QuarantineRequest,
     StandingList,
 )
 from proxy.cli.api_commands import (
@@ -50,10 +52,9 @@ from proxy.cli.progress import working
 from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import inert, iso, now_ms, waiting
 from proxy.seams.tenants import DEFAULT_TENANT
-from storage.values import QUARANTINE_REASON_LEN_MAX, Visibility
+from storage.values import AdmittedObjection, Visibility
 
 _LINE_LEN: Final = 80
-_Reason = Annotated[str, Meta(max_length=QUARANTINE_REASON_LEN_MAX)]
 
 
 class _Listed(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,26 +66,19 @@ class _Listed(msgspec.Struct, frozen=True, kw_only=True):
     quarantined: bool = False
 
 
-class _Purge(msgspec.Struct, frozen=True, kw_only=True):
+class _Purge(TenantQuery, frozen=True, kw_only=True):
     memory_id: str
-    tenant: str = DEFAULT_TENANT
     yes: bool = False
     no_compact: bool = False
 
 
-class _Hiding(msgspec.Struct, frozen=True, kw_only=True):
-    memory_ids: list[str] = []
-    tenant: str = DEFAULT_TENANT
-    reason: _Reason = ""
+class _Hiding(QuarantineRequest, frozen=True, kw_only=True):
+    memory_ids: tuple[str, ...] = ()
     would_refuse: bool = False
-    with_descendants: bool = False
 
 
-class _Showing(msgspec.Struct, frozen=True, kw_only=True):
+class _Showing(ParoleRequest, frozen=True, kw_only=True):
     memory_ids: list[str]
-    tenant: str = DEFAULT_TENANT
-    reason: _Reason = ""
-    without_trial: bool = False
 
 
 class ParoleList(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +118,7 @@ async def _list(context: Context) -> Exit:
 
 def _text(context: Context, memory: MemoryView) -> None:
     terminal = context.terminal
-    if memory.status != "quarantined":
+    if memory.status is not MemoryStatus.QUARANTINED:
         terminal.say("text, as the agent is given it:")
     else:
         for line in _hidden(memory):
@@ -211,7 +205,11 @@ async def _quarantine(context: Context) -> Exit:
         ids = asked.memory_ids
         if asked.would_refuse:
             found = await api.ask(OBSERVED, tenant=asked.tenant)
-            ids = [one.memory.memory_id for one in found.observed if one.memory.status == "live"]
+            ids = tuple(
+                one.memory.memory_id
+                for one in found.observed
+                if one.memory.status is MemoryStatus.LIVE
+            )
         # One after the other, until one fails; those before it stay done. The command may be
         # repeated: a memory that was done already stays as it is.
         for given in ids:
@@ -249,20 +247,22 @@ def _tried(done: ParoleView) -> str:
     trial = done.trial
     if trial is None:
         return ""
-    steps = ", ".join(f"{one.step} {one.count}" for one in trial.steps)
-    return f"{'passed' if trial.passed else trial.against} ({steps})"
+    steps = ", ".join(f"{one.step.value} {one.count}" for one in trial.steps)
+    against = "passed" if trial.against is None else trial.against.value
+    return f"{against} ({steps})"
 
 
 def _filed(memory: MemoryView) -> str:
-    scope = {"user": memory.user_id, "agent": memory.agent_id, "run": memory.run_id}
+    ids = memory.scope
+    scope = {"user": ids.user_id, "agent": ids.agent_id, "run": ids.run_id}
     return ", ".join(f"{name}={value}" for name, value in scope.items() if value)
 
 
-def _begins(memory: MemoryView) -> str:
+def _begins(memory: Memory) -> str:
     return _in_one_line(memory.text)
 
 
-def _objected(one: ObservedView) -> str:
+def _objected(one: AdmittedObjection) -> str:
     return _in_one_line(one.memory.text)
 
 
@@ -278,7 +278,7 @@ def _in_one_line(text: str) -> str:
 
 _LABEL: Final[Columns] = {"id": "memory_id", "class": "memory_class", "source": "source"}
 _PAGE: Final = table("memories", {**_LABEL, "updated": "updated_at_ms", "text": _begins})
-_QUARANTINED: Final = table("memories", {**_LABEL, "written by": "principal", "text": _begins})
+_QUARANTINED: Final = table("memories", {**_LABEL, "written by": "principal_id", "text": _begins})
 _OBSERVED: Final = table(
     "observed",
     {
@@ -297,7 +297,7 @@ _MEMORY: Final = together(
             "tenant": "tenant",
             "class": "memory_class",
             "source": LABEL,
-            "written by": "principal",
+            "written by": "principal_id",
             "filed under": _filed,
             "target": "target",
             "created": "created_at_ms",
@@ -334,6 +334,7 @@ _USAGE: Final = table(
 )
 _TENANT: Final = option("--tenant", OF_TENANT)
 _ONE: Final = (option("memory_id", "or the beginning of it", metavar="ID"), _TENANT)
+_OF_MEMORY: Final = {"memory_id": IdKind.MEMORY}
 _MANY: Final = option("memory_ids", "or the beginning of one", metavar="ID")
 _REASON: Final = option("--reason", REASON_HELP, metavar="TEXT")
 COMMANDS = (
@@ -354,14 +355,14 @@ COMMANDS = (
         ),
         form=_Listed,
     ),
-    asking("memory show", "show one memory", MEMORY, _MEMORY, options=_ONE, names=IdKind.MEMORY),
+    asking("memory show", "show one memory", MEMORY, _MEMORY, options=_ONE, names=_OF_MEMORY),
     asking(
         "memory history",
         "show every committed step of one memory",
         HISTORY,
         _HISTORY,
         options=_ONE,
-        names=IdKind.MEMORY,
+        names=_OF_MEMORY,
     ),
     Command(
         words=("memory", "purge"),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Sequence
-from typing import Final, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Final, NoReturn, Protocol
 
 from proxy.cli.command import Command
-from proxy.cli.exits import Exit
+from proxy.cli.exits import CommandFailed, Exit
 from proxy.version import version
 
 _MODULES: Final[dict[str, tuple[str, ...]]] = {
@@ -17,7 +17,8 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "mcp": ("mcp",),
     "doctor": ("doctor",),
     "evaluate": ("evaluate",),
-    "memory": ("memory", "memory_export"),
+    "memory": ("memory",),
+    "memory export": ("memory_export",),
     "check": ("memory",),
     "isolate": ("isolate",),
     "rewind": ("isolate",),
@@ -25,7 +26,9 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "incident": ("incident",),
     "recall": ("recall",),
     "provenance": ("show_provenance",),
-    "review": ("review", "review_watch", "adopt"),
+    "review": ("review",),
+    "review watch": ("review_watch",),
+    "review adopt": ("adopt",),
     "trust": ("trust",),
     "session": ("session",),
     "token": ("tokens",),
@@ -33,14 +36,17 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "canary": ("anchors",),
     "judge": ("anchors",),
     "key": ("keys",),
-    "audit": ("audit", "export"),
+    "audit": ("audit",),
+    "audit export": ("export",),
     "policy": ("policy",),
     "retention": ("retention",),
-    "backend": ("backend", "backend_check", "backend_adopt"),
+    "backend approve": ("backend",),
+    "backend check": ("backend_check",),
+    "backend adopt": ("backend_adopt",),
     "backup": ("backup",),
     "restore": ("backup",),
 }
-"""By the first word of a command, the modules of `proxy.cli` that have it, in the order of help."""
+"""By the first words of a command: the modules of `proxy.cli` with it, in the order of help."""
 
 _GROUPS: Final = {
     "memory": "what is stored",
@@ -76,27 +82,43 @@ class _Words(Protocol):
     ) -> argparse.ArgumentParser: ...
 
 
-def commands(first: str | None = None) -> tuple[Command, ...]:
-    """The commands that begin with this word; all commands if none does.
+def commands(*words: str) -> tuple[Command, ...]:
+    """The command that these words call; else those of its group; all commands if there is none.
 
     What one command needs is loaded for that command alone: most ask a running sidecar, and load
     neither an index nor the patterns of a language.
     """
-    known = _MODULES.get(first or "")
-    every = dict.fromkeys(name for each in _MODULES.values() for name in each)
-    names = every if known is None else known
-    found: list[Command] = []
-    for name in names:
-        found += importlib.import_module(f"proxy.cli.{name}").COMMANDS
-    return tuple(each for each in found if known is None or each.words[0] == first)
+    typed = (*words[:1], *(word for word in words[1:2] if not word.startswith("-")))
+    first = typed[0] if typed else ""
+    group = [key for key in _MODULES if key.split(" ")[0] == first]
+    for keys in ([" ".join(typed)], [first], group):
+        found = tuple(one for one in _of(keys) if one.words == typed[: len(one.words)])
+        if found:
+            return found
+    return tuple(one for one in _of(group) if one.words[0] == first) if group else _of(_MODULES)
 
 
-def build_parser(first: str | None = None) -> argparse.ArgumentParser:
-    """The parser for a line that begins with this word, or for every line.
+def _of(keys: Iterable[str]) -> tuple[Command, ...]:
+    names = dict.fromkeys(name for key in keys for name in _MODULES.get(key, ()))
+    modules = [importlib.import_module(f"proxy.cli.{name}") for name in names]
+    return tuple(one for module in modules for one in module.COMMANDS)
+
+
+class _JsonErrors(argparse.ArgumentParser):
+    """A parser that reports a wrong command line as JSON, as its command would an error."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse a wrong command line."""
+        raise CommandFailed(Exit.USAGE, message, then=f"see {self.prog} --help")
+
+
+def build_parser(*words: str) -> argparse.ArgumentParser:
+    """The parser for a line of these words, or for every line.
 
     The parsed command stands under `command`, each argument under its own name.
     """
-    parser = argparse.ArgumentParser(
+    kind = _JsonErrors if "--json" in words else argparse.ArgumentParser
+    parser = kind(
         prog="mnemogate",
         description="A sidecar in front of an unmodified agent: a rejected memory never forms.",
         epilog=_epilog(),
@@ -105,19 +127,19 @@ def build_parser(first: str | None = None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"mnemogate {version()}")
     common = _common()
-    words: _Words = parser.add_subparsers(metavar="COMMAND", required=True)
+    firsts: _Words = parser.add_subparsers(metavar="COMMAND", required=True)
     groups: dict[str, _Words] = {}
-    for command in commands(first):
+    for command in commands(*words):
         *group, name = command.words
         if group:
             if group[0] not in groups:
-                above = words.add_parser(
+                above = firsts.add_parser(
                     group[0], help=_GROUPS[group[0]], description=_GROUPS[group[0]]
                 )
                 groups[group[0]] = above.add_subparsers(metavar="COMMAND", required=True)
             beside = groups[group[0]]
         else:
-            beside = words
+            beside = firsts
         leaf = beside.add_parser(
             name,
             help=command.summary,

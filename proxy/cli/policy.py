@@ -141,8 +141,8 @@ def _received(asked: Asked) -> ExplainRequest:
 
 
 def _active(context: Context, view: PolicyView) -> None:
-    context.terminal.quote(view.text)
-    context.terminal.say(f"digest {view.digest}, epoch {view.epoch}")
+    context.terminal.copy(view.text.rstrip())
+    context.terminal.say(f"# digest {view.digest}, epoch {view.epoch}")
 
 
 def _reloaded(done: PolicyReloadView) -> tuple[str, ...]:

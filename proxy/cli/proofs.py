@@ -4,37 +4,24 @@ from __future__ import annotations
 
 import base64
 import binascii
-import enum
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
-from msgspec import Meta
 
+from proxy.admin.wire.store import Proof
 from storage.audit import (
     BadCheckpoint,
-    Leaf,
+    Field,
     VerifierKey,
     decode_leaf,
+    fields_of,
+    leaf_hash,
     open_checkpoint,
     verify_inclusion,
 )
 from storage.ground.errors import StoreCorrupt
 
 PROOF_LEN_MAX: Final = 262_144
-
-Hex = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
-Field = str | int | bool | None
-
-
-class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The output of `audit prove`: the leaf's exact bytes, its audit path, and the signed head."""
-
-    leaf_index: Annotated[int, Meta(ge=0)]
-    tree_size: Annotated[int, Meta(ge=1)]
-    leaf_base64: Annotated[str, Meta(max_length=8192)]
-    hashes: Annotated[tuple[Hex, ...], Meta(max_length=64)]
-    checkpoint: Annotated[str, Meta(max_length=65_536)]
-    verifier_key: Annotated[str, Meta(max_length=512)]
 
 
 class Proven(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,24 +53,13 @@ def check_proof(proof: Proof, note: bytes, pinned: VerifierKey | None) -> Proven
         what = f"the checkpoint signs {head.size} leaves, the proof is for {proof.tree_size}"
         return _proven(proof, pinned, what, key)
     hashes = tuple(bytes.fromhex(node) for node in proof.hashes)
+    if (proof.leaf_hash, proof.root_hash) != (leaf_hash(data).hex(), head.root.hex()):
+        return _proven(proof, pinned, "it names other hashes than those of leaf and head", key)
     if not verify_inclusion(data, proof.leaf_index, head.size, hashes, head.root):
         return _proven(proof, pinned, "the path does not lead to the signed root", key)
     return msgspec.structs.replace(
         _proven(proof, pinned, "the leaf is in the signed log", key), sound=True, leaf=leaf
     )
-
-
-def fields_of(leaf: Leaf) -> dict[str, Field]:
-    """A leaf's fields by name, bytes as hex, for people and for JSON."""
-    named: dict[str, Field] = {}
-    for name in leaf.__struct_fields__:
-        value: object = getattr(leaf, name)
-        plain: object = value.value if isinstance(value, enum.Enum) else value
-        if isinstance(plain, bytes):
-            named[name] = plain.hex()
-        elif plain is None or isinstance(plain, str | int | bool):
-            named[name] = plain
-    return named
 
 
 def _proven(

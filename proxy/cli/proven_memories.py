@@ -19,7 +19,7 @@ from msgspec import Meta
 
 from policy.canonical import decode_canonical, digest_of
 from policy.model import ChangeKind, MemoryClass, SourceKind
-from proxy.cli.proofs import Hex
+from proxy.admin.wire.store import Sha256
 from storage.audit import (
     NO_STEP_BEFORE,
     BadCheckpoint,
@@ -60,7 +60,7 @@ class ProvenLeaf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     index: Annotated[int, Meta(ge=0)]
     leaf_base64: Annotated[str, Meta(max_length=8192)]
-    hashes: Annotated[tuple[Hex, ...], Meta(max_length=64)]
+    hashes: Annotated[tuple[Sha256, ...], Meta(max_length=64)]
 
 
 class ProvenStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -87,17 +87,12 @@ class ProvenMemory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a file's proofs hold, with the first hundred problems at most.
-
-    `unlinked` counts the steps whose leaf does not name the step before, because it was written
-    before leaves did: a step that is missing right before one of them would not show.
-    """
+    """Whether a file's proofs hold, with the first hundred problems at most."""
 
     sound: bool
     tenant: str
     memories: int
     steps: int
-    unlinked: int
     tree_size: int
     vkey: str
     vkey_pinned: bool
@@ -221,7 +216,6 @@ class Checking:
         self._signed: Checkpoint | None = None
         self._memories = 0
         self._steps = 0
-        self._unlinked = 0
         self._seen: set[str] = set()
         self._problems: list[str] = []
 
@@ -251,7 +245,6 @@ class Checking:
             tenant="" if head is None else head.tenant,
             memories=self._memories,
             steps=self._steps,
-            unlinked=self._unlinked,
             tree_size=0 if signed is None else signed.size,
             vkey="" if self._key is None else self._key.text(),
             vkey_pinned=self._pinned is not None,
@@ -299,9 +292,7 @@ class Checking:
         """The index of this step. It must be the step right after the one at `at`."""
         if index <= at:
             raise Wrong("its steps are not in the order of the log")
-        if previous is None:
-            self._unlinked += 1
-        elif previous != at:
+        if previous != at:
             raise Wrong(
                 f"a step is left out: leaf {index} follows leaf {previous}, "
                 "which is not the step before it here"

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from proxy.admin.wire.ids import IdKind
 from proxy.admin.wire.recalled import (
     RECALL,
     RECALLS,
@@ -13,7 +14,6 @@ from proxy.admin.wire.recalled import (
     RecallList,
     RecallView,
     ReplyView,
-    SeenView,
 )
 from proxy.cli.api_commands import (
     OF_TENANT,
@@ -29,9 +29,10 @@ from proxy.cli.api_commands import (
 from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import iso
 from proxy.seams.tenants import DEFAULT_TENANT
-from storage.features.recalls import RecalledMemory
+from storage.features.recalls import RecalledMemory, Seen
 
 _DEFAULT_LEN: Final = 20
 
@@ -60,14 +61,15 @@ async def _show(context: Context) -> Exit:
         raise CommandFailed(Exit.USAGE, "name either a recall or a reply (--reply)")
     async with operator(context) as api:
         if asked.recall is not None:
-            show(context, await api.ask(RECALL, asked.recall), _RECALL)
+            recall = await whole_id(api, IdKind.RECALL, asked.recall, asked.tenant)
+            show(context, await api.ask(RECALL, recall), _RECALL)
         else:
             reply = await api.ask(REPLY, asked.reply or "", tenant=asked.tenant)
             show(context, reply, _REPLY)
     return Exit.OK
 
 
-def _named(one: RecalledMemory | SeenView) -> str:
+def _named(one: RecalledMemory | Seen) -> str:
     return "(purged)" if one.memory_id is None else one.memory_id
 
 
@@ -91,11 +93,11 @@ def _complete(reply: ReplyView) -> str:
     return "no: a read is not kept" if reply.incomplete else "yes"
 
 
-_BEGIN: Final[Columns] = {"when": "at_ms", "tenant": "tenant", "principal": "principal"}
+_BEGIN: Final[Columns] = {"when": "at_ms", "tenant": "tenant", "principal": "principal_id"}
 _RECALLS: Final[Columns] = {
     "recall": "recall_id",
     "when": "at_ms",
-    "principal": "principal",
+    "principal": "principal_id",
     "front": "front",
     "operation": "operation",
     "session": "session",
@@ -162,9 +164,9 @@ COMMANDS = (
         summary="show one read, or what stood in the request behind one reply of a model",
         act=_show,
         options=(
-            option("recall", "the id of a recall", metavar="RECALL"),
+            option("recall", "the id of a recall, or the beginning of it", metavar="RECALL"),
             option("--reply", "a model's reply, by the API's own id", metavar="ID"),
-            option("--tenant", f"whose reply (default: {DEFAULT_TENANT})"),
+            option("--tenant", f"whose (default: {DEFAULT_TENANT})"),
         ),
         form=_RecallAsked,
     ),

@@ -40,10 +40,10 @@ def _told(context: Context, view: RetentionView) -> None:
 _DUE: Final = table(
     "due",
     {
-        "tenant": "tenant",
-        "id": "memory_id",
-        "class": "memory_class",
-        "changed": "updated_at_ms",
+        "tenant": "item.tenant",
+        "id": "item.memory_id",
+        "class": "item.memory_class",
+        "changed": "item.at_ms",
         "why": "why",
     },
 )

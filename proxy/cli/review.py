@@ -12,7 +12,9 @@ from typing import Final
 import msgspec
 
 from policy.model import ChangeKind, MemoryClass
+from policy.verdict import Reason
 from proxy.admin.wire.ids import IdKind
+from proxy.admin.wire.queries import TenantQuery
 from proxy.admin.wire.review_queue import (
     DENY_LINES,
     GROUP,
@@ -58,8 +60,7 @@ from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import Terminal, age, inert, moment, now_ms
 from proxy.seams.delivery import COUNTS, FOLLOWS, Way
 from proxy.seams.observations import CLASS_WORDS, whose_words
-from proxy.seams.tenants import DEFAULT_TENANT
-from storage.values import Visibility
+from storage.values import Decision, Visibility
 
 # For each reason of a refusal a few words that fit into a table; docs/reasons.md has the full text.
 _IN_WORDS: Final = {
@@ -89,9 +90,8 @@ class _Decide(msgspec.Struct, frozen=True, kw_only=True):
     apply: str | None = None
 
 
-class _Vouch(msgspec.Struct, frozen=True, kw_only=True):
+class _Vouch(TenantQuery, frozen=True, kw_only=True):
     memory_ids: _Ids
-    tenant: str = DEFAULT_TENANT
     yes: bool = False
 
 
@@ -104,9 +104,8 @@ class _One(msgspec.Struct, frozen=True, kw_only=True):
     candidate_id: str
 
 
-def in_words(reason: str) -> str:
-    """A reason in a few words, with its code."""
-    return f"{_IN_WORDS.get(reason, reason)} ({reason})"
+def _in_words(reason: Reason) -> str:
+    return f"{_IN_WORDS.get(reason.value, reason.value)} ({reason.value})"
 
 
 def _listed(context: Context, page: ReviewPage) -> None:
@@ -122,14 +121,14 @@ def _age(one: HeldView) -> str:
 
 
 def _why(one: HeldView) -> str:
-    return in_words(one.reason)
+    return _in_words(one.reason)
 
 
 HELD_COLUMNS: Final[Columns] = {
     "candidate": "candidate_id",
     "group": "group",
     "tenant": "tenant",
-    "principal": "principal",
+    "principal": "principal_id",
     "class": "memory_class",
     "age": _age,
     "why": _why,
@@ -141,21 +140,21 @@ HELD_COLUMNS: Final[Columns] = {
 
 
 async def _release(context: Context) -> Exit:
-    return await _decide(context, "admit")
+    return await _decide(context, Decision.ADMIT)
 
 
 async def _deny(context: Context) -> Exit:
-    return await _decide(context, "reject")
+    return await _decide(context, Decision.REJECT)
 
 
-async def _decide(context: Context, wanted: str) -> Exit:
+async def _decide(context: Context, wanted: Decision) -> Exit:
     asked = context.arguments(_Decide)
     async with operator(context) as api:
         if _is_group(asked.ids[0]):
             return await _decide_group(context, api, wanted, asked)
         for begins in asked.ids:
             candidate_id = await whole_id(api, IdKind.HELD, begins)
-            row = RELEASE if wanted == "admit" else DENY
+            row = RELEASE if wanted is Decision.ADMIT else DENY
             _tell_one(context, await api.ask(row, candidate_id), wanted)
     return Exit.OK
 
@@ -165,26 +164,27 @@ def _is_group(typed: str) -> bool:
     return typed.startswith("g")
 
 
-def _tell_one(context: Context, outcome: OutcomeView, wanted: str) -> None:
+def _tell_one(context: Context, outcome: OutcomeView, wanted: Decision) -> None:
     terminal = context.terminal
     if terminal.as_json:
         terminal.data(outcome)
-    if outcome.decision != wanted:
+    reason = "None" if outcome.reason is None else outcome.reason.value
+    if outcome.decision is not wanted:
         raise CommandFailed(
             Exit.FAILED,
-            f"the gate still answers {outcome.decision}: {outcome.reason} (step {outcome.step})",
+            f"the gate still answers {outcome.decision.value}: {reason} (step {outcome.step})",
             then="a person's word passes a hold, not a refusal; what was changed since it was "
             "asked for has to be asked for anew",
         )
-    became, way = "", Way(outcome.way)
+    became, way = "", outcome.way
     if outcome.memory_id is not None:
         verb = "stored" if way is Way.STORE else "allowed"
         became = f", {verb} as {outcome.memory_class.value}, memory {inert(outcome.memory_id)}"
     terminal.say(
-        f"{inert(outcome.candidate_id)}: {outcome.decision}{became}, "
+        f"{inert(outcome.candidate_id)}: {outcome.decision.value}{became}, "
         f"version {outcome.version}, audit leaf {outcome.leaf_index}"
     )
-    if outcome.decision == "admit" and way is not Way.STORE:
+    if outcome.decision is Decision.ADMIT and way is not Way.STORE:
         terminal.say(FOLLOWS[way])
     if outcome.counts_against:
         who = inert(outcome.counts_against)
@@ -205,7 +205,7 @@ def _tell_lifted(terminal: Terminal, lifted: Sequence[str]) -> None:
         )
 
 
-async def _decide_group(context: Context, api: Operator, wanted: str, asked: _Decide) -> Exit:
+async def _decide_group(context: Context, api: Operator, wanted: Decision, asked: _Decide) -> Exit:
     """Decide the lines of a group that were shown; with `apply`, write them into a file."""
     group = asked.ids[0]
     if asked.shown is None or len(asked.ids) > 1:
@@ -214,7 +214,7 @@ async def _decide_group(context: Context, api: Operator, wanted: str, asked: _De
             "an act is on the lines that were shown",
             then=f"mnemogate review show {inert(group)}",
         )
-    row = RELEASE_LINES if wanted == "admit" else DENY_LINES
+    row = RELEASE_LINES if wanted is Decision.ADMIT else DENY_LINES
     applied = asked.apply is not None
     done = await api.ask(row, group, shown=asked.shown, strike=asked.strike, applied=applied)
     terminal = context.terminal
@@ -331,7 +331,7 @@ def _show_one(context: Context, held: HeldView) -> None:
 
 
 def _because(held: HeldView) -> str:
-    return f"{in_words(held.reason)}, at step {held.step} of the gate"
+    return f"{_in_words(held.reason)}, at step {held.step} of the gate"
 
 
 def _class(memory_class: MemoryClass | None) -> str:
@@ -347,7 +347,8 @@ def _released_as(held: HeldView) -> str:
 
 
 def _filed(memory: MemoryView) -> str:
-    ids = (memory.target, memory.user_id, memory.agent_id, memory.run_id, memory.app_id)
+    scope = memory.scope
+    ids = (memory.target, scope.user_id, scope.agent_id, scope.run_id, scope.app_id)
     return ", ".join(one for one in ids if one)
 
 
@@ -360,7 +361,7 @@ _HELD: Final = pairs(
         "because": _because,
         "words that fired": "fired",
         "against anchors": "anchors",
-        "principal": "principal",
+        "principal": "principal_id",
         "tenant": "tenant",
         "held as": _held_as,
         "released as": _released_as,
@@ -378,7 +379,7 @@ _MEMORY: Final = pairs(
         "memory": "memory_id",
         "class": "memory_class",
         "source": LABEL,
-        "written by": "principal",
+        "written by": "principal_id",
         "filed under": _filed,
         "role": "role",
         "speaker": "actor",
@@ -537,7 +538,7 @@ COMMANDS = (
         FORGIVE,
         lines(_forgiven),
         options=(_ID,),
-        names=IdKind.REFUSED,
+        names={"candidate_id": IdKind.REFUSED},
     ),
     asking(
         "review unsettled",

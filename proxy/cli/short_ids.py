@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Final
 
 from proxy.admin.wire.ids import BEGINNING_LEN_MIN, IDS, IdKind, IdList
@@ -20,6 +21,7 @@ _WHOLE_LEN: Final = {
     IdKind.MEMORY: 36,
     IdKind.SESSION: 32,
     IdKind.INCIDENT: 16,
+    IdKind.RECALL: 16,
 }
 _NOUNS: Final = {
     IdKind.HELD: ("nothing that waits", "`mnemogate review list` shows what waits"),
@@ -29,7 +31,11 @@ _NOUNS: Final = {
     ),
     IdKind.MEMORY: ("no memory", "`mnemogate memory list` shows them; check --tenant"),
     IdKind.SESSION: ("no session", "`mnemogate session list` shows them"),
-    IdKind.INCIDENT: ("no incident", "`mnemogate isolate --list` shows them"),
+    IdKind.INCIDENT: (
+        "no incident",
+        "`mnemogate isolate --list` and `mnemogate incident list` show them",
+    ),
+    IdKind.RECALL: ("no recall", "`mnemogate recall list` shows the newest"),
     IdKind.KEY: ("no key", "`mnemogate key list` shows them"),
     IdKind.UNSETTLED: ("nothing that is not settled", "`mnemogate review unsettled` shows it"),
 }
@@ -46,6 +52,22 @@ async def whole_id(api: Operator, kind: IdKind, given: str, tenant: str = DEFAUL
     check_beginning(given)
     found = await api.ask(IDS, kind=kind.value, begins=given, tenant=tenant)
     return only_id(given, found, *_NOUNS[kind])
+
+
+async def whole_ids(
+    api: Operator, asked: Mapping[str, object], names: Mapping[str, IdKind]
+) -> dict[str, object]:
+    """What was asked, with a whole id in each of the fields that `names` has.
+
+    Raises:
+        CommandFailed: No id has the beginning that was given, or several have.
+    """
+    tenant = str(asked.get("tenant", DEFAULT_TENANT))
+    whole = dict(asked)
+    for field, kind in names.items():
+        if field in asked:
+            whole[field] = await whole_id(api, kind, str(asked[field]), tenant)
+    return whole
 
 
 def check_beginning(given: str) -> None:

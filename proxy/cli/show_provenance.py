@@ -113,7 +113,7 @@ COMMANDS = (
                 choices=("text", "json", "dot"),
             ),
         ),
-        names=IdKind.MEMORY,
+        names={"memory_id": IdKind.MEMORY},
         form=_Show,
     ),
 )

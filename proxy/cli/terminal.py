@@ -175,6 +175,13 @@ class Terminal:
         """Print untrusted text as `block` does, as wide as the terminal."""
         self.say(block(text, self._width))
 
+    def copy(self, text: str) -> None:
+        """Print untrusted text so that a file or another program gets it as it is.
+
+        On a terminal, as `quote` does.
+        """
+        self.say(text if self._width is None else block(text, self._width))
+
     def note(self, text: str) -> None:
         """Print text for a person on stderr, in both modes."""
         self._whisper(text + "\n")

@@ -43,7 +43,7 @@ async def _memory_id(api: Operator, asked: Asked) -> str:
     principal, tenant = str(asked["principal"]), asked.get("tenant")
     if tenant is None:
         keys = (await api.ask(KEYS)).keys
-        tenant = next((one.tenant for one in keys if one.principal == principal), None)
+        tenant = next((one.tenant for one in keys if one.principal_id == principal), None)
     if tenant is None:
         raise CommandFailed(Exit.USAGE, f"{inert(principal)} has no key", then="say which --tenant")
     return await whole_id(api, IdKind.MEMORY, str(asked["memory_id"]), str(tenant))

@@ -148,6 +148,8 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             reader=store.reader,
             under_quarantine=store.quarantined,
             incidents=store.incidents,
+            cases=store.cases,
+            recalls=store.recalls,
             forwards=store.forwards,
             ledger=ledger,
             withholding=None if self.memory is None else self.memory.withholding,

@@ -176,6 +176,20 @@ class Opinion(msgspec.Struct, frozen=True, kw_only=True):
     problem: str | None = None
 
 
+class CanaryOutcome(msgspec.Struct, frozen=True, kw_only=True, rename={"case_id": "incident"}):
+    """What the questions of one canary found.
+
+    `failing` say what the canary forbids, in the order in which they were found; `lacking`: none of
+    the memories found says something that it asks for. `failure_id`: "" where nothing failed.
+    """
+
+    canary_id: str
+    failing: tuple[MemoryId, ...]
+    lacking: bool
+    failure_id: str = ""
+    case_id: str = ""
+
+
 class ReplaysModels(Protocol):
     """Asks a model once more, with some memories taken out of a request. Event loop only."""
 

@@ -6,6 +6,7 @@ a log cannot be searched for guessed content once the salt is gone.
 
 from __future__ import annotations
 
+import enum
 import hashlib
 import re
 from collections.abc import Callable
@@ -288,6 +289,27 @@ def encode_leaf(leaf: Leaf) -> bytes:
     if len(data) > LEAF_LEN_MAX:
         raise InvariantBroken("an audit leaf is bounded; content has no place in it")
     return data
+
+
+Field = str | int | float | bool | None
+
+
+def fields_of(leaf: msgspec.Struct, within: str = "") -> dict[str, Field]:
+    """The fields of a leaf by name, for people and for JSON: bytes as hex, enums by their value.
+
+    The fields of a struct in it bear its name before theirs, as `culprit.server`.
+    """
+    named: dict[str, Field] = {}
+    for name in leaf.__struct_fields__:
+        value: object = getattr(leaf, name)
+        plain: object = value.value if isinstance(value, enum.Enum) else value
+        if isinstance(plain, msgspec.Struct):
+            named |= fields_of(plain, f"{within}{name}.")
+        elif isinstance(plain, str | int | float | bool | None):
+            named[within + name] = plain
+        else:
+            named[within + name] = plain.hex() if isinstance(plain, bytes) else str(plain)
+    return named
 
 
 def decode_leaf(data: bytes) -> Leaf:

@@ -18,7 +18,9 @@ FAILURES_MAX: Final = 10_000
 """How many failures are kept of all tenants together; the oldest goes first."""
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Failure(
+    msgspec.Struct, frozen=True, kw_only=True, rename={"grade": "verdict", "case_id": "incident"}
+):
     """One report about one answer. `at_ms`: Unix milliseconds.
 
     `failure_id`: 20 hex digits, of which the first 12 are the time, so ids sort by time. `case_id`

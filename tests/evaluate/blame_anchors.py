@@ -138,4 +138,4 @@ async def _blamed(bench: Bench, key: str, question: str) -> tuple[set[str], set[
     if answer.status != _OK:
         raise Broken(f"a search for the cause was answered {answer.status}")
     done = msgspec.json.decode(answer.raw, type=BlameView)
-    return ids, {one.memory for one in done.named if one.relation == Relation.CULPRIT.value}
+    return ids, {one.memory for one in done.named if one.relation is Relation.CULPRIT}

@@ -276,7 +276,7 @@ class _Trying:
         if not guilty:
             return
         done = await self._blamed(BlameRequest(recall_id=recall_id, judge=_JUDGE, dry_run=True))
-        named = {one.memory for one in done.named if one.relation == Relation.CULPRIT.value}
+        named = {one.memory for one in done.named if one.relation is Relation.CULPRIT}
         count.tried += 1
         count.exact += done.ending == Ending.CONVICTED.value and named == guilty
         count.over += judge.asked > asks_max(len(hits))
@@ -291,7 +291,7 @@ class _Trying:
         count, stored = self.count, self._stored
         recall_id, _ = await self._shown(group.question, _SEARCHED)
         done = await self._blamed(BlameRequest(recall_id=recall_id, forbid=(group.wrong,)))
-        hidden = {one.memory for one in done.named if one.act == Act.QUARANTINE.value}
+        hidden = {one.memory for one in done.named if one.act is Act.QUARANTINE}
         listed = () if done.incident is None else done.incident.listed
         beside = hidden | {one.memory for one in listed}
         copies = {memory for memory, of in stored.groups.items() if of == number}

@@ -296,7 +296,7 @@ async def _ended(bench: Bench, cases: Sequence[_Case]) -> None:
             raw = (await bench.operate("GET", "/incidents")).raw
             found = msgspec.json.decode(raw, type=IncidentList).wrong_answers
             under_way = {"opened", "reproduced", "convicted"}
-            if waiting <= {one.anchor_id for one in found if one.state not in under_way}:
+            if waiting <= {one.anchor_id for one in found if one.step.value not in under_way}:
                 return
             await asyncio.sleep(0.05)
 

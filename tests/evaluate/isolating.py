@@ -10,9 +10,10 @@ from typing import Final
 
 import msgspec
 
-from proxy.admin.wire.incidents import IncidentList, IsolateRequest, IsolationView
+from proxy.admin.wire.incidents import IncidentList, IsolateRequest
 from proxy.admin.wire.route import Empty
 from proxy.admin.wire.upkeep import QuarantineRequest
+from storage.features.incidents import IsolationReport
 from tests.evaluate.attacks import Broken
 from tests.evaluate.book import Book
 from tests.evaluate.figures import Figure, share
@@ -124,5 +125,5 @@ async def _operated(bench: Bench, path: str, body: msgspec.Struct) -> bytes:
 async def _isolated(bench: Bench, *, with_descendants: bool) -> str:
     """The id of the incident that hid what the leaked key wrote."""
     asked = IsolateRequest(principal=LEAKED, with_descendants=with_descendants)
-    done = msgspec.json.decode(await _operated(bench, "/isolate", asked), type=IsolationView)
+    done = msgspec.json.decode(await _operated(bench, "/isolate", asked), type=IsolationReport)
     return "" if done.incident is None else done.incident.incident_id

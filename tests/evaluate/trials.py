@@ -111,7 +111,7 @@ async def _blamed(bench: Bench, key: str, pair: _Pair) -> dict[str, str]:
     for recall_id in recalls:
         raw = await _operated(bench, "/blame", BlameRequest(recall_id=recall_id))
         named = msgspec.json.decode(raw, type=BlameView).named
-        acts |= {one.memory: one.act for one in named}
+        acts |= {one.memory: one.act.value for one in named}
     return acts
 
 

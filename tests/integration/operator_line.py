@@ -36,7 +36,7 @@ async def line(sidecar: Running, *words: str) -> Line:
         "--config",
         str(sidecar.state.parent / "mnemogate.toml"),
     )
-    known = build_parser(words[0]).parse_args([*words, *places])
+    known = build_parser(*words).parse_args([*words, *places])
     asked = vars(known)
     command = asked.pop("command")
     printed = io.StringIO()

@@ -97,7 +97,7 @@ async def test_who_misled_a_model_is_proposed_where_no_memory_says_what_is_wrong
         assert sum(LEADS[0].encode() in one.raw for one in replays) == 8
         # A person hides one of them on this evidence: no trial can judge the reply again.
         ids = {one["text"]: one["id"] for one in await memories(bench)}
-        for text, against in ((LEADS[0], "gone"), (HONEST, "")):
+        for text, against in ((LEADS[0], "gone"), (HONEST, None)):
             path = f"/memories/{ids[text]}"
             await Admin(bench.front).ask("POST", f"{path}/quarantine", {})
             tried = await Admin(bench.front).ask("POST", f"{path}/parole", {})

@@ -58,7 +58,7 @@ async def test_what_is_kept_no_longer_is_erased_and_the_log_grows(tmp_path: Path
 
         before = sidecar.sidecar.store.reader.status()
         told = await sweep(sidecar, dry_run=True)
-        assert [(one["memory_class"], one["why"]) for one in told["due"]] == [
+        assert [(one["item"]["memory_class"], one["why"]) for one in told["due"]] == [
             ("L4", "age"),
             ("L3", "expired"),
         ]

@@ -24,12 +24,16 @@ class IdKind(enum.Enum):
     MEMORY = "memory"  # a memory of the tenant, live or under quarantine
     SESSION = "session"
     KEY = "key"  # an API key, revoked ones too
-    INCIDENT = "incident"  # an isolation or a rewind
+    INCIDENT = "incident"  # an isolation, a rewind, or the case of a wrong answer
+    RECALL = "recall"  # one of the newest reads of the tenant
     UNSETTLED = "unsettled"  # an admitted change that a server behind may not have
 
 
 class IdsQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Asks for the ids of one kind with a given beginning; `tenant` matters for memories only."""
+    """Asks for the ids of one kind with a given beginning.
+
+    `tenant` matters for memories and recalls only.
+    """
 
     kind: IdKind
     begins: Annotated[str, Meta(min_length=BEGINNING_LEN_MIN, max_length=256)]
@@ -43,5 +47,9 @@ class IdList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 IDS: Final = get(
-    "/ids", IdsQuery, IdList, "The ids of one kind that begin with the given characters."
+    "/ids",
+    IdsQuery,
+    IdList,
+    "The ids of one kind that begin with the given characters.",
+    slow=True,
 )

@@ -7,11 +7,13 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from policy.model import NAME_LEN_MAX
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 
 PAGE_MAX = 1_000
 INDEX_MAX = 10**15 - 1
 
+Wide = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
 _Limit = Annotated[int, Meta(ge=1, le=PAGE_MAX)]
 
 

@@ -8,29 +8,16 @@ import msgspec
 
 from proxy.admin.wire.queries import RecallsQuery, TenantQuery
 from proxy.admin.wire.route import NoQuery, get
-from storage.features.recalls import RecalledMemory
+from storage.features.recalls import ReadSummary, ReplySummary, Seen
 
 
-class RecallView(msgspec.Struct, frozen=True, kw_only=True):
-    """One read. `at_ms`: Unix milliseconds; `nearest`: rows by their ordinals.
+class RecallView(ReadSummary, frozen=True, kw_only=True):
+    """One read.
 
-    `replayable`: whether the vector and the filter of its question are still kept. `query`: its
-    words, where `keep_queries` has them kept.
+    `replayable`: whether the vector and the filter of its question are still kept.
     """
 
-    recall_id: str
-    at_ms: int
-    tenant: str
-    principal: str
-    front: str
-    operation: str
-    session: str
-    version: int
-    limit: int
-    hits: tuple[RecalledMemory, ...]
-    nearest: tuple[int, ...]
     replayable: bool
-    query: str | None
 
 
 class RecallList(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,33 +27,10 @@ class RecallList(msgspec.Struct, frozen=True, kw_only=True):
     recalls: tuple[RecallView, ...]
 
 
-class SeenView(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory that stood in a model's context.
+class ReplyView(ReplySummary, frozen=True, kw_only=True):
+    """One reply of a model, and the memories that stood in its request."""
 
-    `recall_id` is "" if no record is kept of the read that brought the memory.
-    """
-
-    memory_id: str | None
-    ordinal: int
-    recall_id: str
-
-
-class ReplyView(msgspec.Struct, frozen=True, kw_only=True):
-    """One reply of a model, and the memories that stood in its request.
-
-    `incomplete`: a record is missing, so more memories may have stood there.
-    """
-
-    reply_id: str
-    at_ms: int
-    tenant: str
-    principal: str
-    model: str
-    session: str
-    turn: int
-    memories: tuple[SeenView, ...]
-    calls: tuple[str, ...]
-    incomplete: bool
+    memories: tuple[Seen, ...]
 
 
 # A search among all records reads every one of them.

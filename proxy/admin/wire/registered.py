@@ -7,10 +7,11 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from policy.after.matchers import Applies, Entries
+from policy.after.matchers import Applies, Entries, Matcher
 from policy.model import MemoryClass
 from proxy.admin.wire.queries import TenantQuery
 from proxy.admin.wire.route import get, post
+from proxy.seams.cases import CanaryOutcome
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 
 Questions = Annotated[
@@ -38,7 +39,7 @@ class AnchorRequest(_RuleRequest, frozen=True, kw_only=True, forbid_unknown_fiel
     applies: Applies = Applies.BOTH
 
 
-class AnchorView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AnchorView(Matcher, frozen=True, kw_only=True):
     """One anchor.
 
     `caught` counts the entries of `must_not` that the comparison alone finds to deny the statement.
@@ -50,10 +51,6 @@ class AnchorView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     statement: str
     questions: tuple[str, ...]
     created_at_ms: int
-    must: tuple[str, ...] = ()
-    must_not: tuple[str, ...] = ()
-    applies: Applies = Applies.BOTH
-    memory_class: MemoryClass | None = None
     caught: int = 0
     notes: tuple[str, ...] = ()
 
@@ -70,36 +67,19 @@ class CanaryRequest(_RuleRequest, frozen=True, kw_only=True, forbid_unknown_fiel
     canary_id: TenantName | None = None
 
 
-class CanaryView(msgspec.Struct, frozen=True, kw_only=True):
+class CanaryView(Matcher, frozen=True, kw_only=True, omit_defaults=False):
     """One registered canary, as the operator API shows it."""
 
     canary_id: str
     tenant: str
     questions: tuple[str, ...]
-    must: tuple[str, ...]
-    must_not: tuple[str, ...]
-    memory_class: MemoryClass | None
     created_at_ms: int
-
-
-class CanaryOutcomeView(msgspec.Struct, frozen=True, kw_only=True):
-    """What the questions of one canary found.
-
-    It has the memories that say what the canary forbids, and tells whether something that it asks
-    for is missing. `failure_id` is "" if nothing is wrong.
-    """
-
-    canary_id: str
-    failing: tuple[str, ...]
-    lacking: bool
-    failure_id: str
-    incident: str
 
 
 class CanaryRunView(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of every canary of a tenant."""
 
-    outcomes: tuple[CanaryOutcomeView, ...]
+    outcomes: tuple[CanaryOutcome, ...]
 
 
 class CanaryList(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,93 +8,69 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from policy.model import (
-    NAME_LEN_MAX,
     NONCE_LEN_MAX,
     TEXT_LEN_MAX,
-    Basis,
     ChangeKind,
     Channel,
     Claims,
     HistoryEntry,
+    Memory,
     MemoryClass,
+    Principal,
     Reads,
+    Scope,
     SourceKind,
 )
+from policy.trust.ladder import TrustLevel, TrustScore
 from proxy.admin.wire.queries import (
     LeafQuery,
     LeavesQuery,
     MemoriesQuery,
     TenantQuery,
+    Wide,
 )
 from proxy.admin.wire.route import Empty, NoQuery, get, post
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.ledger.unmapped_tools import UnmappedTool
+from proxy.seams.delivery import Way
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
-from storage.values import HidingActor
+from storage.values import (
+    AuditHead,
+    CheckReport,
+    HeldSummary,
+    HidingActor,
+    OutcomeSummary,
+    Page,
+    StoreStatus,
+    TrustEvent,
+)
 
 TOKEN_SECONDS_MAX = 7 * 24 * 3600
 
-Wide = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
+Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
-class StatusView(msgspec.Struct, frozen=True, kw_only=True):
+class StatusView(StoreStatus, frozen=True, kw_only=True):
     """A summary of the store for an operator: its version, counts, and what waits for a person."""
 
-    incarnation: str
-    version: int
-    epoch: int
-    ruleset_digest: str
-    live_count: int
-    held_count: int
-    leaf_count: int
-    bytes_used: int
-    bytes_quota: int
-    writable: bool
-    reason: str | None
-    observing: bool
-    # Unix milliseconds since which the oldest candidate waits for a person.
-    held_since_ms: int | None = None
     # Tools that seem to be about memory and are in no tool map, seen since the start: no one judges
     # their calls.
     unmapped_tools: tuple[UnmappedTool, ...] = ()
 
 
-class MemoryView(msgspec.Struct, frozen=True, kw_only=True):
-    """One committed memory as an operator sees it. Times are Unix milliseconds."""
+class MemoryView(Memory, frozen=True, kw_only=True):
+    """One committed memory as an operator sees it."""
 
-    memory_id: str
-    tenant: str
-    principal: str
-    text: str
-    metadata_json: str | None
-    user_id: str | None
-    agent_id: str | None
-    run_id: str | None
-    app_id: str | None
-    role: str | None
-    actor: str | None
-    target: str
-    memory_class: MemoryClass
-    source: SourceKind
-    basis: Basis
-    status: str
-    version: int
-    created_at_ms: int
-    updated_at_ms: int
-    candidate_id: str
-    expires_at: str | None
-    # Names of what the writing conversation had read; None: unknown, or not fetched by id.
+    # Names of what the writing conversation had read; None: unknown.
     had_read: tuple[str, ...] | None = None
-    # Who hides a quarantined memory, oldest first; () for a live one, and in lists.
+    # Who hides a quarantined memory, oldest first; () for a live one.
     hidden: tuple[HidingActor, ...] = ()
 
 
-class MemoryPage(msgspec.Struct, frozen=True, kw_only=True):
+class MemoryPage(Page, frozen=True, kw_only=True):
     """A slice of a tenant's live memories, newest first; `total` counts all."""
 
-    total: int
     offset: int
-    memories: tuple[MemoryView, ...]
 
 
 class HistoryView(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,18 +98,9 @@ class PurgeView(msgspec.Struct, frozen=True, kw_only=True):
     bytes_saved: int | None  # null where the files were not rewritten
 
 
-class HeldView(msgspec.Struct, frozen=True, kw_only=True):
+class HeldView(HeldSummary, frozen=True, kw_only=True):
     """One candidate that waits for a person; the content only when asked for by id."""
 
-    candidate_id: str
-    principal: str
-    tenant: str
-    reason: str
-    step: int
-    memory_class: MemoryClass
-    source: SourceKind
-    basis: Basis
-    held_at_ms: int
     change: ChangeKind | None = None
     target: str | None = None
     memory_id: str | None = None
@@ -145,74 +112,45 @@ class HeldView(msgspec.Struct, frozen=True, kw_only=True):
     becomes: MemoryClass | None = None
     # Names of what the writing conversation had read; None: unknown, or not fetched by id.
     had_read: tuple[str, ...] | None = None
-    # The candidate's origin (label, server, tool), and its first characters.
-    origin: str = ""
+    # The candidate's first characters.
     begins: str | None = None
-    # The group in which it is decided, with its place, and whether its session had read foreign
-    # text.
-    group: str = ""
+    # The place for which its group is decided.
     place: str | None = None
-    after_reading: bool = False
     # If the candidate counts as an order or an attack: the words that alone would count as one.
     fired: str | None = None
     # The text of the memory that it would change or remove, as it is now. Given only by id.
     stored: str | None = None
     # The ids that the client filed it under. Unset in answers that give no such ids.
     filed_under: str | UnsetType = UNSET
-    # Ids of the anchors that it contradicts, or would displace in a search. Unset where it is none.
-    anchors: tuple[str, ...] | UnsetType = UNSET
 
 
-class OutcomeView(msgspec.Struct, frozen=True, kw_only=True):
+class OutcomeView(OutcomeSummary, frozen=True, kw_only=True):
     """The outcome for a candidate after a person's decision."""
 
-    candidate_id: str
-    decision: str
-    reason: str | None
-    step: int | None
-    memory_class: MemoryClass
     memory_id: str | None
-    version: int
-    leaf_index: int
     # Ids of candidates denied earlier whose text equals the released one: it is withheld no longer.
     lifted: tuple[str, ...] = ()
     # Whether the agent that proposed the text is kept from seeing it from now on.
     withheld: bool = False
     # Who writes what was let in: `store` (done), `relay` (it sends it to the server behind), or
     # `agent` (it is written when the agent asks for it again).
-    way: str = "store"
+    way: Way = Way.STORE
     # The principal against whom a person's denial counts; "" where nobody denied.
     counts_against: str = ""
 
 
-class TrustEventView(msgspec.Struct, frozen=True, kw_only=True):
-    """One change of trust: its kind, its leaf, and (`cause`) the leaf of the outcome behind it.
+class TrustEventView(TrustEvent, frozen=True, array_like=False):
+    """One change of trust, as an operator is shown it."""
 
-    `became` is `latched`, `unlatched` or empty.
+
+class TrustStanding(TrustScore, frozen=True, kw_only=True):
+    """Score and latch, of a principal or of an origin.
+
+    `history` holds its last 64 changes, oldest first, and is given only where a single principal or
+    origin was asked for.
     """
 
-    at_ms: int
-    kind: str
-    leaf_index: int
-    cause: int | None
-    became: str
-
-
-class TrustStanding(msgspec.Struct, frozen=True, kw_only=True):
-    """Score and latch, of a principal or of an origin; `good` and `bad` are discounted weights.
-
-    `cusum` sums the evidence against the principal or origin; at 8 it is latched. A latched one
-    needs `probation_left` more good outcomes in a row. `history` holds its last 64 changes, oldest
-    first, and is given only where a single principal or origin was asked for.
-    """
-
-    good: float
-    bad: float
     score: float
-    cusum: float
-    latched_at_ms: int | None
-    probation_left: int
-    restores_count: int
     history: tuple[TrustEventView, ...] | None = None
 
 
@@ -220,7 +158,7 @@ class TrustView(TrustStanding, frozen=True, kw_only=True):
     """What is known of the trust in one principal: ladder, score and latch."""
 
     principal: str
-    level: str
+    level: TrustLevel
     violations_count: int
 
 
@@ -247,15 +185,10 @@ class TrustList(msgspec.Struct, frozen=True, kw_only=True):
     origins: tuple[OriginTrustView, ...] = ()
 
 
-class KeyView(msgspec.Struct, frozen=True, kw_only=True):
+class KeyView(Principal, frozen=True, kw_only=True):
     """The record of one API key, without the key itself."""
 
     key_id: str
-    principal: str
-    tenant: str
-    channel: Channel
-    claims: Claims
-    reads: Reads
     created_at_ms: int
     revoked_at_ms: int | None
 
@@ -289,7 +222,7 @@ class NewKeyView(msgspec.Struct, frozen=True, kw_only=True):
     plain: str
 
 
-class TokenRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TokenRequest(Scope, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A request for a token: one write of one principal may land in `to_class`, once.
 
     The token covers every field of the write, so the write must repeat them exactly: this text,
@@ -307,10 +240,6 @@ class TokenRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     memory_id: Annotated[str, Meta(min_length=36, max_length=36)] | None = None
     target: Wide = "memories"
     source: SourceKind | None = None  # the label that the write will claim
-    user_id: Wide | None = None
-    agent_id: Wide | None = None
-    run_id: Wide | None = None
-    app_id: Wide | None = None
     metadata: dict[str, JsonValue] | None = None
     expires_in_seconds: Annotated[int, Meta(ge=1, le=TOKEN_SECONDS_MAX)] = 600
 
@@ -343,20 +272,19 @@ class LeafPage(msgspec.Struct, frozen=True, kw_only=True):
 class ProofView(msgspec.Struct, frozen=True, kw_only=True):
     """RFC 6962 inclusion proof of one leaf in the tree of the named checkpoint."""
 
-    leaf_index: int
-    tree_size: int
-    leaf_hash: str
-    root_hash: str
-    hashes: tuple[str, ...]
-    checkpoint: str
+    leaf_index: Annotated[int, Meta(ge=0)]
+    tree_size: Annotated[int, Meta(ge=1)]
+    leaf_hash: Sha256
+    root_hash: Sha256
+    hashes: Annotated[tuple[Sha256, ...], Meta(max_length=64)]
+    checkpoint: Annotated[str, Meta(max_length=65_536)]
 
 
-class CheckpointView(msgspec.Struct, frozen=True, kw_only=True):
-    """The last signed checkpoint (C2SP), and the key to verify it with."""
+class Proof(ProofView, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A proof that anyone can check: with the leaf's exact bytes, and the key of the log."""
 
-    checkpoint: str
-    verifier_key: str
-    size: int
+    leaf_base64: Annotated[str, Meta(max_length=8192)]
+    verifier_key: Annotated[str, Meta(max_length=512)]
 
 
 class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
@@ -375,17 +303,12 @@ class OrphanView(msgspec.Struct, frozen=True, kw_only=True):
     entity_name: str
 
 
-class CheckView(msgspec.Struct, frozen=True, kw_only=True):
+class CheckView(CheckReport, frozen=True, kw_only=True):
     """Result of walking the whole store; no problems means sound.
 
     `orphans`: observations of store mode whose entity is gone. They are shown under its name.
     """
 
-    rows: int
-    vectors: int
-    leaves: int
-    version: int
-    problems: tuple[str, ...]
     orphans: tuple[OrphanView, ...] = ()
 
 
@@ -478,11 +401,11 @@ TOKEN: Final = post(
 LEAVES: Final = get(
     "/audit/leaves", LeavesQuery, LeafPage, "Leaves of the audit log, oldest first."
 )
-PROOF: Final = get("/audit/proof", LeafQuery, ProofView, "The proof that one leaf is in the log.")
+PROOF: Final = get("/audit/proof", LeafQuery, Proof, "The proof that one leaf is in the log.")
 CHECKPOINT: Final = get(
     "/audit/checkpoint",
     NoQuery,
-    CheckpointView,
+    AuditHead,
     "The last signed head of the log (checkpoint), and the key to verify it with.",
 )
 POLICY: Final = get("/policy", NoQuery, PolicyView, "The ruleset in force.")

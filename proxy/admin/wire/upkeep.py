@@ -7,13 +7,14 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from policy.model import MemoryClass
+from policy.after.parole import Against, StepDone
+from policy.after.retention import Due
+from policy.model import Memory
 from proxy.admin.wire.queries import AnyTenantQuery, TenantQuery
 from proxy.admin.wire.route import Empty, NoQuery, get, post
-from proxy.admin.wire.store import MemoryView
 from proxy.seams.guard import Item
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
-from storage.values import QUARANTINE_REASON_LEN_MAX, TenantUsage, Visibility
+from storage.values import QUARANTINE_REASON_LEN_MAX, AdmittedObjection, TenantUsage, Visibility
 
 ADOPTED_AT_ONCE = 64
 
@@ -40,20 +41,10 @@ class PolicyReloadView(msgspec.Struct, frozen=True, kw_only=True):
     changed: bool
 
 
-class ObservedView(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory that observe mode let in, and what an enforcing gate would have answered."""
-
-    memory: MemoryView
-    decision: str  # "hold" | "reject"
-    reason: str | None
-    step: int | None
-    leaf_index: int
-
-
 class ObservedList(msgspec.Struct, frozen=True, kw_only=True):
     """Every memory of a tenant that observe mode let in over an objection, oldest first."""
 
-    observed: tuple[ObservedView, ...]
+    observed: tuple[AdmittedObjection, ...]
 
 
 class QuarantineRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -90,34 +81,21 @@ class StandingList(msgspec.Struct, frozen=True, kw_only=True):
     standings: tuple[Visibility, ...]
 
 
-class TrialStepView(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of a trial: how many things were looked at, and what speaks against the memory."""
-
-    step: str  # "provenance" | "failures" | "questions" | "paroles"
-    count: int
-    against: str
-
-
 class TrialView(msgspec.Struct, frozen=True, kw_only=True):
-    """The trial of a memory, up to the first step that it did not pass; `against` is "" if none."""
+    """The trial of a memory, up to the first step that it did not pass; `against`: None if none."""
 
     passed: bool
-    against: str
-    steps: tuple[TrialStepView, ...]
+    against: Against | None
+    steps: tuple[StepDone, ...]
 
 
-class ParoleView(msgspec.Struct, frozen=True, kw_only=True):
+class ParoleView(Visibility, frozen=True, kw_only=True):
     """A memory's status after a parole. No trial: reads showed it already, or none was asked for.
 
     `changed` is false if reads show what they showed before; `leaf_index` names the leaf of the
     parole, or of the trial that was not passed.
     """
 
-    memory_id: str
-    tenant: str
-    status: str  # "live" | "quarantined"
-    changed: bool
-    leaf_index: int | None
     trial: TrialView | None = None
 
 
@@ -130,23 +108,13 @@ class UsageList(msgspec.Struct, frozen=True, kw_only=True):
 class QuarantinedList(msgspec.Struct, frozen=True, kw_only=True):
     """Every memory of a tenant that is under quarantine, oldest first."""
 
-    memories: tuple[MemoryView, ...]
+    memories: tuple[Memory, ...]
 
 
 class RetentionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The request for one sweep, which erases the oldest batch of what is due, or only lists it."""
 
     dry_run: bool = False
-
-
-class DueView(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory that the ruleset keeps no longer."""
-
-    tenant: str
-    memory_id: str
-    memory_class: MemoryClass
-    updated_at_ms: int
-    why: str  # "expired" | "age" | "per_principal" | "per_scope"
 
 
 class RetentionView(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,7 +125,7 @@ class RetentionView(msgspec.Struct, frozen=True, kw_only=True):
 
     due_count: int
     purged_count: int
-    due: tuple[DueView, ...]
+    due: tuple[Due, ...]
 
 
 class ServerView(msgspec.Struct, frozen=True, kw_only=True):

@@ -52,7 +52,7 @@ def may_follow(step: CaseStep, after: CaseStep) -> bool:
     return step in _NEXT.get(after, _ENDS)
 
 
-class CaseMemory(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class CaseMemory(msgspec.Struct, frozen=True, kw_only=True):
     """One memory in a case.
 
     `memory` is the memory's id if the store made it, else "candidate" and an id.
@@ -75,24 +75,34 @@ class CaseMemory(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     trace_id: str = ""
 
 
-class Case(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The record of one wrong answer. Ids are ours, hex digits; "" where there is none.
+class CaseBeginning(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields that a case has from its beginning. Ids are ours, hex digits; "" for none."""
+
+    tenant: Tenant
+    signal: CaseSignal
+    by: PrincipalId
+    failure_id: str = ""
+    recall_id: str = ""
+    reply_id: str = ""
+    anchor_id: str = ""
+    judge: str = ""
+    # Whether the signal itself said what is wrong; its words are in no file.
+    own_words: bool = False
+
+
+class Case(
+    CaseBeginning, frozen=True, kw_only=True, rename={"case_id": "incident_id", "step": "state"}
+):
+    """The record of one wrong answer.
 
     `controls` are the outcomes of the last round's control questions, by
     `policy.after.attribution.Control`. `why` says in a fixed word why a person is needed.
     """
 
     case_id: str
-    tenant: Tenant
-    signal: CaseSignal
     step: CaseStep
     opened_at_ms: int
     at_ms: int
-    by: PrincipalId
-    failure_id: str = ""
-    recall_id: str = ""
-    reply_id: str = ""
-    anchor_id: str = ""
     mode: CaseMode | None = None
     suspects: int = 0
     asks: int = 0
@@ -102,9 +112,6 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     culprits: tuple[CaseMemory, ...] = ()
     listed: tuple[CaseMemory, ...] = ()
     listed_count: int = 0
-    judge: str = ""
-    # Whether the signal itself said what is wrong; its words are in no file.
-    own_words: bool = True
 
     @property
     def under_way(self) -> bool:
@@ -116,19 +123,10 @@ CASES: Final = RecordTable(b"cases", Case)
 """Every case by its id."""
 
 
-class Opening(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields that a case has from its beginning; ids as in `Case`."""
+class Opening(CaseBeginning, frozen=True, kw_only=True):
+    """The beginning of a case, and the memories on probation that its signal is about."""
 
-    tenant: Tenant
-    signal: CaseSignal
-    by: PrincipalId
-    failure_id: str = ""
-    recall_id: str = ""
-    reply_id: str = ""
-    anchor_id: str = ""
-    judge: str = ""
-    own_words: bool = False
-    # Memories on probation that the signal is about: the opening hides them at once.
+    # The opening hides them at once.
     implicated: tuple[MemoryId, ...] = ()
 
 

@@ -15,6 +15,7 @@ from storage.features.cases import (
     CASES,
     NAMED_MAX,
     Case,
+    CaseBeginning,
     CaseMemory,
     Culprit,
     Opening,
@@ -47,18 +48,10 @@ class OpenCase(msgspec.Struct, frozen=True):
         opening, case_id = self.opening, random_bytes(_ID_LEN).hex()
         case = Case(
             case_id=case_id,
-            tenant=opening.tenant,
-            signal=opening.signal,
+            **{name: getattr(opening, name) for name in CaseBeginning.__struct_fields__},
             step=CaseStep.OPENED,
             opened_at_ms=change.now_ms,
             at_ms=change.now_ms,
-            by=opening.by,
-            failure_id=opening.failure_id,
-            recall_id=opening.recall_id,
-            reply_id=opening.reply_id,
-            anchor_id=opening.anchor_id,
-            judge=opening.judge,
-            own_words=opening.own_words,
             culprits=self._implicated(change, case_id),
         )
         change.charges[case.tenant] += _BYTES

@@ -17,7 +17,9 @@ from policy.model import MemoryClass, MemoryId, MemoryStatus, PrincipalId, Sourc
 from storage.tables.table import RecordTable
 
 
-class IncidentReach(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class IncidentReach(
+    msgspec.Struct, frozen=True, kw_only=True, rename={"principal_id": "principal"}
+):
     """A filter for memories: it reaches those of which one step fits every field that is given.
 
     `server` and `tool` are those that the verdict's leaf names as the origin. `under`: a target,
@@ -62,7 +64,7 @@ class IncidentStage(enum.Enum):
     UNDONE = "undone"
 
 
-class Incident(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class Incident(msgspec.Struct, frozen=True, kw_only=True):
     """One isolation or rewind; `incident_id` is 16 random hex digits."""
 
     incident_id: str
@@ -87,7 +89,7 @@ INCIDENTS: Final = RecordTable(b"incidents", Incident)
 """Every incident by its id."""
 
 
-class CaughtMemory(msgspec.Struct, frozen=True, kw_only=True):
+class CaughtMemory(msgspec.Struct, frozen=True, kw_only=True, rename={"principal_id": "principal"}):
     """One memory that an isolation reaches.
 
     `descendant` says that the memory is reached only because it names a reached one as a parent.
@@ -102,15 +104,19 @@ class CaughtMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IsolationReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What an isolation, or its undoing, did: counts of memories.
+    """What an isolation, or the undoing of an incident, did or would do: counts of memories.
 
     `changed` counts memories that were hidden, or shown again. `kept` counts those that are hidden
-    for another reason too, and that reads therefore show neither before nor after.
+    for another reason too, and that reads therefore show neither before nor after. The undoing of a
+    rewind is an incident of its own: `changed` counts memories that are as they were before that
+    rewind. What it would do has no incident: `caught` names the first memories that it reaches.
     """
 
-    incident: Incident
-    changed: int
-    kept: int
+    incident: Incident | None = None
+    changed: int = 0
+    kept: int = 0
+    caught_count: int = 0
+    caught: tuple[CaughtMemory, ...] = ()
 
 
 class PastState(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,3 +160,5 @@ class RewindReport(msgspec.Struct, frozen=True, kw_only=True):
     # Memories that existed in that state and are purged since: memory ids, or candidate ids where
     # a client chose the memory's id.
     lost: tuple[str, ...] = ()
+    # How many are lost, where only the first of them are named.
+    lost_count: int = 0

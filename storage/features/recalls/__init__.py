@@ -35,13 +35,13 @@ class RecalledMemory(msgspec.Struct, frozen=True, kw_only=True):
     score: float | None = None
 
 
-class Recall(msgspec.Struct, frozen=True, kw_only=True):
-    """One read that served memories. `at_ms`: Unix milliseconds.
+class ReadSummary(msgspec.Struct, frozen=True, kw_only=True, rename={"principal_id": "principal"}):
+    """One read that served memories, as an operator is shown it. `at_ms`: Unix milliseconds.
 
     `hits` stand in the order of the answer, so their place is their rank. `nearest` are the
     ordinals of at most `NEAREST_MAX` live rows nearest to the query, best first, before the cap on
-    one origin; () for a listing. `vector` (float16, little-endian), `where` and `query` are None
-    where they were not kept, and where a hit was purged.
+    one origin; () for a listing. `query`: its words; None where they were not kept, and where a hit
+    was purged.
     """
 
     recall_id: str  # the recall's id, 16 hex digits
@@ -57,12 +57,20 @@ class Recall(msgspec.Struct, frozen=True, kw_only=True):
     version: int  # the store's version at the read
     limit: int
     hits: tuple[RecalledMemory, ...]
+    nearest: tuple[int, ...] = ()
+    query: str | None = None
+
+
+class Recall(ReadSummary, frozen=True, kw_only=True):
+    """One read that served memories, with what its replay needs.
+
+    `vector` (float16, little-endian) and `where` are None where `query` may not be kept either.
+    """
+
     # A hash of the search's filter, 16 hex digits: equal filters have equal hashes.
     filter_digest: str = ""
-    nearest: tuple[int, ...] = ()
     vector: bytes | None = None
     where: Filter | None = None
-    query: str | None = None
 
 
 class LaterHits(NamedTuple):
@@ -84,7 +92,7 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     end: int
 
 
-class InContext(msgspec.Struct, frozen=True, kw_only=True):
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """One memory that stood in a model request.
 
     `recall_id` is the read that served it last, "" where that is not kept. `memory_id` is None
@@ -94,11 +102,16 @@ class InContext(msgspec.Struct, frozen=True, kw_only=True):
     ordinal: int
     memory_id: MemoryId | None
     recall_id: str = ""
+
+
+class InContext(Seen, frozen=True, kw_only=True):
+    """One memory that stood in a model request, with the places where it stood."""
+
     spans: tuple[Span, ...] = ()
 
 
-class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """One reply of a model, with the memories in the request that produced the reply.
+class ReplySummary(msgspec.Struct, frozen=True, kw_only=True, rename={"principal_id": "principal"}):
+    """One reply of a model.
 
     `incomplete`: a record was lost on the way, so more memories may have been in the context.
     """
@@ -110,9 +123,14 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     model: str  # the [[model]] table of the settings through which the model was asked
     session: str
     turn: int  # how many turns of the conversation the request had
-    memories: tuple[InContext, ...]
     calls: tuple[str, ...] = ()  # names of the tools that the model called
     incomplete: bool = False
+
+
+class Reply(ReplySummary, frozen=True, kw_only=True):
+    """One reply of a model, with the memories in the request that produced the reply."""
+
+    memories: tuple[InContext, ...]
 
 
 class RecallOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -289,7 +289,9 @@ async def _recalls(life: Life) -> None:
     await desk.both("recall", "show", recall["recall_id"])
     await desk.both("recall", "show", "--reply", said["id"])
     await desk.run("recall", "show")
+    await desk.run("recall", "show", recall["recall_id"][:8])
     await desk.run("recall", "show", "0" * 16)
+    await desk.run("recall", "show", "0" * 8)
     await desk.run("recall", "show", "--reply", "msg_never")
 
 
@@ -321,6 +323,9 @@ async def _wrong_answers(life: Life) -> None:
     await life.on.call("POST", "/v1/search", AGENT_KEY, {"query": "Where is the harbour office?"})
     recall = (await desk.run("recall", "list", "--json")).data["recalls"][0]["recall_id"]
     await desk.both("blame", "--recall", recall, "--forbid", "Porto", "--dry-run")
+    await desk.run("blame", "--recall", recall[:8], "--forbid", "Porto", "--dry-run")
+    await desk.run("blame", "--memory", lie[:8], "--forbid", "Porto", "--dry-run")
+    await desk.run("blame", "--memory", "0" * 8, "--forbid", "Porto", "--dry-run")
     await desk.run("blame", "--recall", recall, "--forbid", "Porto")
     await desk.run("blame", "--recall", recall, "--forbid", "Porto", "--json")
     await desk.run("blame")
@@ -330,7 +335,9 @@ async def _wrong_answers(life: Life) -> None:
     await desk.both("incident", "list", "--open")
     await desk.both("incident", "show", cases[0]["incident_id"])
     await desk.both("incident", "close", cases[0]["incident_id"])
+    await desk.run("incident", "show", cases[0]["incident_id"][:8])
     await desk.run("incident", "show", "0" * 16)
+    await desk.run("incident", "show", "0" * 8)
     for form in ("json", "cloudevents", "ocsf"):
         await desk.run("incident", "export", "--format", form)
     await desk.both("memory", "show", lie)
@@ -417,9 +424,12 @@ async def _log(life: Life) -> None:
 
 async def _policy(life: Life) -> None:
     desk = life.desk
-    await desk.run("policy", "show")
+    shown = await desk.run("policy", "show")
     rules = life.on.state.parent / "rules.toml"
     await desk.both("policy", "check", str(rules))
+    # What a shell writes with `policy show > FILE`.
+    rules.write_text(shown.out)
+    await desk.run("policy", "check", str(rules))
     rules.write_text((await desk.run("policy", "show", "--json")).data["text"])
     await desk.both("policy", "check", str(rules))
     await desk.run("policy", "check", str(rules) + ".absent")

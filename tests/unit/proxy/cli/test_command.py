@@ -64,7 +64,7 @@ FIRST = sorted({each.words[0] for each in commands()})
 LOADED = """
 import sys
 from proxy.cli.parser import build_parser
-build_parser(sys.argv[1])
+build_parser(*sys.argv[1:])
 print(*(name for name in ("faiss", "policy.text.languages") if name in sys.modules))
 """
 
@@ -80,12 +80,24 @@ def test_any_other_word_finds_all(first: str) -> None:
     assert commands(first) == commands()
 
 
-@pytest.mark.parametrize(("first", "loaded"), [("trust", ""), ("mcp", "policy.text.languages")])
+@pytest.mark.parametrize("words", [each.words for each in commands() if len(each.words) > 1])
+def test_a_whole_command_is_found_alone(words: tuple[str, ...]) -> None:
+    assert [each.words for each in commands(*words)] == [words]
+
+
+@pytest.mark.parametrize(("words", "first"), [(("memory", "shows"), "memory"), (("key",), "key")])
+def test_a_word_that_is_no_command_finds_its_group(words: tuple[str, ...], first: str) -> None:
+    assert commands(*words, "--json") == commands(first)
+
+
+@pytest.mark.parametrize(
+    ("words", "loaded"), [("trust", ""), ("memory list", ""), ("mcp", "policy.text.languages")]
+)
 def test_a_command_that_asks_a_running_sidecar_loads_no_index_and_no_language(
-    first: str, loaded: str
+    words: str, loaded: str
 ) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", LOADED, first], capture_output=True, check=True, text=True
+        [sys.executable, "-c", LOADED, *words.split()], capture_output=True, check=True, text=True
     )
     assert done.stdout.strip() == loaded
 

@@ -112,6 +112,16 @@ def test_a_long_value_goes_on_under_its_beginning(monkeypatch: pytest.MonkeyPatc
     assert rows == ["key   b", "      type yes", f"page  {link}"]
 
 
+@pytest.mark.parametrize(("columns", "row"), [(None, "a\\b"), (80, "  | a\\\\b")])
+def test_a_copy_is_the_text_itself_except_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, columns: int | None, row: str
+) -> None:
+    monkeypatch.setattr("proxy.cli.terminal._columns", lambda _stream: columns)
+    out = io.StringIO()
+    Terminal(out, io.StringIO(), as_json=False).copy("a\\b")
+    assert out.getvalue() == f"{row}\n"
+
+
 def test_a_table_row_cannot_be_forged_by_a_cell() -> None:
     out = io.StringIO()
     terminal = Terminal(out, io.StringIO(), as_json=False)

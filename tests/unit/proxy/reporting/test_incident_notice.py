@@ -9,12 +9,12 @@ import pytest
 
 from policy.after.case_steps import CaseMode, CaseSignal, CaseStep
 from policy.model import PrincipalId
-from proxy.admin.wire.wrong_answers import CaseView
 from proxy.cli.export import _told
 from proxy.cli.incident import _finding
 from proxy.reporting.incident_notice import incident_event, incident_of, incidents_event
 from proxy.reporting.ocsf import finding_of
 from storage.audit import IncidentLeaf, OperatorLeaf, encode_leaf
+from storage.features.cases import Case
 
 STEP = IncidentLeaf(
     case_id="0123456789abcdef",
@@ -157,7 +157,7 @@ def test_a_whole_incident_names_its_memories_by_their_ids() -> None:
             "listed": [],
             "listed_count": 0,
         },
-        CaseView,
+        Case,
     )
     found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(_finding(case)))
     assert found["resources"] == [
