@@ -23,6 +23,14 @@ DRAWN = 60
 _PRAGMA = re.compile(r"#!|#\s*(?:noqa|type:|pyright:|fmt:|pragma)")
 # Words that this project used where its field has others (docs/glossary.md).
 PRIVATE = ("goes on", "stands", "told", "says", "behind", "nobody")
+# Tables that tests compare with the code, word for word: below these headings of a page.
+PRINTED = {
+    "commands.md": ("Commands", "Exit codes"),
+    "settings.md": (
+        *("Settings", "MCP servers", "Model APIs", "Memory servers behind", "Judges"),
+        *("The webhook of the review", "What is kept of reads"),
+    ),
+}
 Documented: TypeAlias = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -105,6 +113,24 @@ def private_words() -> dict[str, int]:
     texts = [one.text for one in wordings()] + [page.read_text("utf-8") for page in pages]
     everything = re.sub(r"\s+", " ", "\n".join(texts)).lower()
     return {word: len(re.findall(rf"\b{word}\b", everything)) for word in PRIVATE}
+
+
+def document_words(root: Path = ROOT) -> dict[str, int]:
+    """The words of each page of `docs`, without the tables that are printed from the code."""
+    return {
+        page.name: len(_written(page.name, page.read_text("utf-8")).split())
+        for page in sorted((root / "docs").glob("*.md"))
+    }
+
+
+def _written(page: str, text: str) -> str:
+    """The text of a page without its printed tables."""
+    sections = re.split(r"(?m)^## ", text)
+    printed = PRINTED.get(page, ())
+    return "## ".join(
+        re.sub(r"(?m)^\|.*\n", "", section) if section.partition("\n")[0] in printed else section
+        for section in sections
+    )
 
 
 def drawn(seed: str, count: int = DRAWN) -> list[Wording]:

@@ -45,6 +45,7 @@ def _lines(found: _Printed) -> list[str]:
         "lines of tests": counted.test_lines,
         "lines of the evaluation": counted.evaluation_lines,
         "lines of mutants": counted.mutant_lines,
+        "words of documents": counted.document_words,
         "classes": named.classes,
         "Protocols": named.protocols,
         "struct fields": named.struct_fields,

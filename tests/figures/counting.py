@@ -17,6 +17,7 @@ from proxy.admin.wire.operator_routes import ROUTES
 from proxy.cli.parser import commands
 from proxy.settings.load import setting_table
 from storage.tables.lmdb_store import TABLES
+from tests.words import document_words
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SHIPPED: Final = ("policy", "proxy", "storage", "telemetry")
@@ -41,6 +42,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     test_lines: int
     evaluation_lines: int
     mutant_lines: int
+    # Of the pages, without decisions and the tables that are printed from the code.
+    document_words: int
     names: Names
     # The rows of one declaration each.
     lmdb_tables: int
@@ -65,6 +68,7 @@ def figures(root: Path = ROOT) -> Figures:
         test_lines=_lines(_sources(root, ("tests",))) - evaluation_lines,
         evaluation_lines=evaluation_lines,
         mutant_lines=_lines(_sources(root, ("tests/mutants",))),
+        document_words=sum(document_words(root).values()),
         names=names(trees.values()),
         lmdb_tables=len(TABLES),
         routes=len(ROUTES),
