@@ -284,8 +284,7 @@ class RefusedTexts:
         self.generation = 0
         # How many refused texts were dropped for lack of room: such a text may be shown again.
         self.lost_count = 0
-        # The texts of memories, which may exempt refused texts, and the refused stretches that each
-        # of them contains.
+        # The texts of memories, which may exempt refused texts, each with its stretches.
         self._stored: OrderedDict[tuple[bytes, StoredText], None] = OrderedDict()
         self._stored_words = 0
         self._stored_open: dict[tuple[bytes, StoredText], None] = {}

@@ -278,7 +278,7 @@ MCP: Final = (
         invariant="what nobody saw being written is changed by a person only",
         where="policy.checks:_unseen",
         operator=Operator.REPLACE,
-        at="Objection(Reason.PERSON_REQUIRED, holds=True)",
+        at="StepObjection(Reason.PERSON_REQUIRED, holds=True)",
         by="None",
         tests=(at(_LOCAL, "test_what_nobody_saw_being_written_is_changed_by_a_person_only"),),
     ),

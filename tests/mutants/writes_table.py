@@ -197,8 +197,8 @@ WRITES: Final = (
         invariant="no page can switch a principal's memory off through its model",
         where="policy.checks:_matrix_finding",
         operator=Operator.REPLACE,
-        at="Objection(Reason.SOURCE_CLASS_FORBIDDEN, structural=done)",
-        by="Objection(Reason.SOURCE_CLASS_FORBIDDEN, structural=True)",
+        at="StepObjection(Reason.SOURCE_CLASS_FORBIDDEN, structural=done)",
+        by="StepObjection(Reason.SOURCE_CLASS_FORBIDDEN, structural=True)",
         tests=(
             at(
                 "tests/unit/policy/test_checks.py",

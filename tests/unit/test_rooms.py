@@ -25,7 +25,7 @@ REPEATED_NAMES_MAX = 25
 REPEATED_NAMES = {
     "proxy": frozenset({
         "answers", "backend", "bodies", "calls", "catalogue", "client", "connection",
-        "dry_run", "mcp", "memory", "model", "reading", "responses",
+        "dry_run", "mcp", "memory", "model", "responses",
         "retention", "state", "stream", "texts", "tools", "views", "wire", "withheld",
         "withholding",
     }),
