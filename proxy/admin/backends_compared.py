@@ -22,7 +22,7 @@ from proxy.admin.wire.backend_comparison import (
     KeptView,
 )
 from proxy.admin.wire.upkeep import AdoptRequest, AdoptView
-from proxy.seams.backend_listing import ListsAll
+from proxy.backends.http_backend import ServerWrites
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.guard import Item, Unsettled
 from proxy.seams.tenants import DEFAULT_TENANT
@@ -54,7 +54,7 @@ class BackendsCompared:
         reader: MemoryReader,
         adopting: Adoption,
         forwards: Forwards,
-        adapters: Mapping[str, ListsAll],
+        adapters: Mapping[str, ServerWrites],
     ) -> None:
         """`adapters` are those of the configured servers, by the names of their tables."""
         self._kept = kept
@@ -139,7 +139,7 @@ class BackendsCompared:
             )
         return done
 
-    def _adapter(self, backend: str) -> ListsAll:
+    def _adapter(self, backend: str) -> ServerWrites:
         found = self._adapters.get(backend)
         if found is None:
             raise NotFound("no [[backend]] table has that name")
@@ -155,7 +155,7 @@ class BackendsCompared:
         return found, self._forwards.closed(_ANYBODY, target, keys)
 
 
-def _compared(adapter: ListsAll, item: Item, kept: UpstreamMemory | None) -> ComparedView:
+def _compared(adapter: ServerWrites, item: Item, kept: UpstreamMemory | None) -> ComparedView:
     if kept is None:
         return ComparedView(state="foreign")
     state = _STATES.get(kept.stands)

@@ -13,13 +13,14 @@ from typing import Final
 import msgspec
 
 from policy.labels.derive import orders_in_names, spell_order
-from policy.model import TEXT_LEN_MAX
+from policy.model import TEXT_LEN_MAX, ChangeKind
 from proxy.dialects.mcp.pieces import DEPTH_MAX, PIECES_MAX, arguments_of, literal
 from proxy.dialects.mcp.words import ORDINARY_NAME
 from proxy.dialects.strict_json.in_text import strings_inside
 from proxy.dialects.strict_json.strict import JsonValue, canonical_json, check_text
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Item, Unsettled
+from proxy.seams.http_backend import Sending
 from proxy.seams.operation import HttpRequest
 
 _INNER_DEPTH_MAX: Final = 2
@@ -28,17 +29,16 @@ _PLAIN_NAME: Final = re.compile(r"[\w.:@/+=-]{0,128}")
 _JSON: Final = (("content-type", "application/json"),)
 
 
-class KeptRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory's request as a candidate keeps it; see `Item.arguments` and `Item.pieces`."""
-
-    arguments: str
-    pieces: tuple[str, ...]
-
-
 def kept_request(
-    method: str, path: str, body: JsonValue, *, texts: tuple[str, ...], key: str
-) -> KeptRequest:
-    """Keep a request whose body is for one memory.
+    method: str,
+    path: str,
+    body: JsonValue,
+    *,
+    texts: tuple[str, ...],
+    key: str,
+    change: ChangeKind = ChangeKind.CREATE,
+) -> Item:
+    """The item that keeps a request whose body is for one memory.
 
     `texts` are the members of the body whose strings a read shows; strings elsewhere stand for
     themselves. A memory without any string has its key as its only piece.
@@ -63,7 +63,27 @@ def kept_request(
     for text in pieces:
         check_text(text, "body")
     arguments = canonical_json({"method": method, "path": literal(path), "body": filed})
-    return KeptRequest(arguments=arguments, pieces=tuple(pieces))
+    return Item(change=change, arguments=arguments, pieces=tuple(pieces), key=key)
+
+
+def deletion(method: str, path: str, body: JsonValue, key: str) -> Sending:
+    """The deletion of one memory. The key is its only piece, which says that all of it goes."""
+    item = kept_request(method, path, body, texts=(), key=key, change=ChangeKind.DELETE)
+    return Sending(item=msgspec.structs.replace(item, pieces=(key,)))
+
+
+def merged(item: Item, shown: tuple[str, ...]) -> Item:
+    """A write that the server merges with what stands there; `shown` is what a read shows then.
+
+    What stays of the old memory is shown beside the new parts, so it is judged with them, and in
+    the order in which a read shows all of it: an order may begin in what stays.
+    """
+    own = () if item.pieces == (item.key,) else item.pieces
+    stays = tuple(dict.fromkeys(one for one in shown if one not in own))
+    in_order = not stays or (*own, *stays) == shown
+    return msgspec.structs.replace(
+        item, pieces=(*own, *(stays if in_order else shown)) or (item.key,)
+    )
 
 
 def request_again(item: Unsettled) -> HttpRequest:

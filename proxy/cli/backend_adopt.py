@@ -27,8 +27,8 @@ from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.item_portions import portions
 from proxy.cli.progress import working
 from proxy.cli.terminal import Terminal
-from proxy.seams.backend_listing import ListedMemory
 from proxy.seams.guard import Item
+from proxy.seams.http_backend import ListedMemory
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 
 SHOWN: Final = 20

@@ -31,8 +31,8 @@ from proxy.cli.connect import Where, operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.progress import working
 from proxy.cli.terminal import Terminal, inert
-from proxy.seams.backend_listing import ListedMemory
 from proxy.seams.guard import Unsettled
+from proxy.seams.http_backend import ListedMemory
 from proxy.seams.operation import HttpRequest
 from storage.ground.trusted_files import reason
 

@@ -24,9 +24,9 @@ from proxy.compose.backends import adapters_by_name
 from proxy.dialects.mcp.kept_before import digest_of_item
 from proxy.dialects.strict_json.strict import decode_as
 from proxy.fronts.backend_server_front import BackendServerFront
-from proxy.seams.backend_listing import ListedMemory, WalkedPage
 from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
 from proxy.seams.guard import Item, Unsettled
+from proxy.seams.http_backend import ListedMemory, WalkedPage
 from proxy.seams.operation import HttpRequest
 from proxy.seams.tenants import DEFAULT_TENANT
 from proxy.settings.backend import BackendServer

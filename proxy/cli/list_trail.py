@@ -12,8 +12,8 @@ import hashlib
 import secrets
 from typing import Final
 
-from proxy.seams.backend_listing import ListPart
 from proxy.seams.faults import UpstreamError
+from proxy.seams.http_backend import ListPart
 
 IDLE_MAX: Final = 16
 """Pages in a row that bring nothing new, after which a list counts as endless."""

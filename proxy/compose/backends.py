@@ -7,9 +7,10 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
-from proxy.backends.chroma import Chroma
-from proxy.backends.langgraph import LangGraph
-from proxy.backends.mem0_server import Mem0Server
+from proxy.backends.chroma.chroma import Chroma
+from proxy.backends.http_backend import HttpBackend
+from proxy.backends.langgraph.langgraph import LangGraph
+from proxy.backends.mem0_server.mem0_server import Mem0Server
 from proxy.compose.periodic import Periodic, every
 from proxy.fronts.backend import BackendFront
 from proxy.fronts.backend_server_front import BackendServerFront
@@ -17,7 +18,6 @@ from proxy.fronts.backend_writes import TEND_S
 from proxy.guard.key_owners import KeyOwners
 from proxy.guard.local_guard import LocalGuard
 from proxy.seams.environment import Environment
-from proxy.seams.http_backend import HttpBackend
 from proxy.settings.backend import BackendServer, Collections
 from proxy.settings.load import SettingsError
 from proxy.settings.model import ModelUpstream

@@ -35,6 +35,12 @@ def problem(refusal: Refusal, answering: EncodingContext) -> HttpReply:
             trace_id=answering.trace_id,
         )
     )
+    headers = refusal_headers(refusal)
+    return HttpReply(status=refusal.status, body=body, content_type=PROBLEM_TYPE, headers=headers)
+
+
+def refusal_headers(refusal: Refusal) -> tuple[tuple[str, str], ...]:
+    """The headers that the status of a failure asks for."""
     headers: tuple[tuple[str, str], ...] = ()
     if refusal.retry_after_s is not None:
         headers += (("Retry-After", str(refusal.retry_after_s)),)
@@ -42,4 +48,4 @@ def problem(refusal: Refusal, answering: EncodingContext) -> HttpReply:
         headers += (("Allow", ", ".join(refusal.allowed)),)
     if refusal.status == _UNAUTHORIZED:  # RFC 9110 demands this header with status 401
         headers += (("WWW-Authenticate", 'Bearer realm="mnemogate"'),)
-    return HttpReply(status=refusal.status, body=body, content_type=PROBLEM_TYPE, headers=headers)
+    return headers

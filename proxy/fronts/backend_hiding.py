@@ -11,11 +11,12 @@ import logging
 from typing import Final, TypeAlias
 
 from policy.model import Hiding, Principal
+from proxy.backends.http_backend import HidesItems
 from proxy.fronts.backend_server_front import BackendServerFront
 from proxy.fronts.backend_writes import SETTLES, BackendPlaces
 from proxy.guard.key_owners import KeyOwners
 from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
-from proxy.seams.http_backend import HidesItems, ItemDue, ShownMemory
+from proxy.seams.http_backend import ItemDue, ShownMemory
 from proxy.seams.operation import HttpReply, HttpRequest
 from storage.ground.errors import StorageError
 

@@ -183,11 +183,9 @@ class BackendReads:
             StorageError: The guard cannot say what may be shown.
         """
         adapter = self._behind.adapter
-        outgoing = adapter.asking(request)
         page = adapter.page(request)
         count = None if page is None else _first_count(page)
-        if page is not None:
-            outgoing = adapter.from_start(request, count)
+        outgoing = adapter.asking(request, count)
         while True:
             reply = await self._behind.ask(await self._tags.untagged(outgoing))
             if reply.status not in _ANSWERED:
@@ -196,7 +194,7 @@ class BackendReads:
             if page is None or count is None or found.is_whole:
                 break
             count = _wider(page, count)
-            outgoing = adapter.from_start(request, count)
+            outgoing = adapter.asking(request, count)
         await self._saw(principal, routed, call_id, found.texts)
         return found.reply
 

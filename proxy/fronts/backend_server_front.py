@@ -19,10 +19,10 @@ from urllib.parse import quote, unquote_to_bytes, urlencode
 import msgspec
 
 from policy.model import Principal
+from proxy.backends.http_backend import HttpBackend
 from proxy.dialects.strict_json.in_text import strings_inside
 from proxy.guard.key_owners import KeyOwners
 from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
-from proxy.seams.http_backend import HttpBackend
 from proxy.seams.operation import HttpReply, HttpRequest, Refusal
 from proxy.settings.backend import BackendServer
 from proxy.transport.upstream import Upstream
@@ -220,7 +220,7 @@ class BackendServerFront:
         version = await self._told()
         if version is None:
             raise MalformedRequest(_UNTOLD, status=403)
-        if version in self.adapter.versions:
+        if version == self.adapter.version:
             return
         if not await guard.knows_version(principal, self.settings.name, version):
             raise MalformedRequest(_STRANGE, status=403)

@@ -392,7 +392,7 @@ class BackendPlaces:
 
 
 class HttpSettling:
-    """Implements `proxy.seams.backend.Backend` for one server and tenant. Event loop only."""
+    """Implements `proxy.settle.leftovers.Backend` for one server and tenant. Event loop only."""
 
     def __init__(
         self,

@@ -117,7 +117,7 @@ def outcome_of(message: Message) -> Forwarded:
 
 
 class McpBackend:
-    """Implements `proxy.seams.backend.Backend` on one connection. Event loop only."""
+    """Implements `proxy.settle.leftovers.Backend` on one connection. Event loop only."""
 
     def __init__(self, connection: Connection, catalogue: Catalogue) -> None:
         self._connection = connection

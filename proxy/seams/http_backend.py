@@ -1,32 +1,19 @@
-"""A memory server behind the gate that speaks HTTP, as its adapter reads it.
+"""What the adapter of a memory server behind the gate tells of requests and answers.
 
-An adapter (`proxy/backends/<name>/`) is pure: it reads requests and answers, and makes others of
-them. It has no connection, no credential and no store, and it decides nothing. The driver
-(`proxy/fronts/backend.py`) keeps the order: classify, ask what has to be known first, judge, send
-what was admitted, settle, answer.
+The adapter is `proxy.backends.http_backend.HttpBackend`.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 import msgspec
 
-from policy.model import (
-    CandidateId,
-    Forwarded,
-    Hiding,
-    Tenant,
-)
-from proxy.seams.backend_listing import ListsAll
-from proxy.seams.guard import (
-    Item,
-    ItemVerdict,
-    Unsettled,
-)
-from proxy.seams.operation import HttpReply, HttpRequest, Refusal
+from policy.model import Forwarded, Hiding, Tenant
+from proxy.seams.guard import Item, Unsettled
+from proxy.seams.operation import HttpRequest
 
 OWN_FIELD: Final = "mnemogate"
 """The member of an item's metadata that is the sidecar's: no agent reads or writes it."""
@@ -136,204 +123,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ""
 
 
-class HidesItems(Protocol):
-    """How one kind of server hides quarantined memories itself. Pure; any thread.
-
-    Each method takes items of one place, at most as many as one request can be about. Each request
-    may be sent again: the second time it changes nothing.
-    """
-
-    tagged_at_once: int
-    removed_at_once: int
-
-    def tagging(self, items: tuple[Unsettled, ...], *, tagged: bool) -> HttpRequest:
-        """The request that puts `OWN_FIELD` into the items that are there, or takes it out."""
-        ...
-
-    def tagged(self, request: HttpRequest) -> HttpRequest | None:
-        """A read that shows an item with `OWN_FIELD` in place of one that is forwarded, if any.
-
-        None where the server has no tags.
-        """
-        ...
-
-    def untagged(self, request: HttpRequest) -> HttpRequest:
-        """A read that is forwarded, asked for items without `OWN_FIELD` only."""
-        ...
-
-    def standing(self, items: tuple[Unsettled, ...]) -> HttpRequest:
-        """The read of the whole items, with all that putting them back takes."""
-        ...
-
-    def kept(self, items: tuple[Unsettled, ...], reply: HttpReply) -> tuple[bytes, ...]:
-        """What is kept of each item, by the answer to `standing`; b"" where nothing stands."""
-        ...
-
-    def removing(self, items: tuple[Unsettled, ...]) -> HttpRequest:
-        """The deletion of the items by their keys."""
-        ...
-
-    def restoring(self, items: tuple[Unsettled, ...], kept: tuple[bytes, ...]) -> HttpRequest:
-        """The request that puts the items back as they were kept; none of them stands there."""
-        ...
-
-
-class HttpBackend(ListsAll, Protocol):
-    """The adapter of one kind of server. Pure; all decoding is strict; any thread.
-
-    Every method that reads a client's request raises `MalformedRequest` for what the server would
-    read otherwise than this adapter does. A method that reads an answer raises it for an answer
-    that it cannot read; nothing of such an answer is shown.
-    """
-
-    name: str
-    # First path segments that the adapter claims. No dialect and no other adapter may use them.
-    segments: frozenset[str]
-    # The versions of the server whose routes the table has.
-    versions: frozenset[str]
-    # Settings that this kind of server cannot have, such as `collections = "create"`, each with the
-    # reason for an operator.
-    unable: Mapping[str, str]
-
-    @property
-    def hiding(self) -> HidesItems | None:
-        """How the server hides items itself; None where it cannot."""
-        ...
-
-    def credential(self, request: HttpRequest) -> str | None:
-        """The agent's key in this client's own header; None if there is none."""
-        ...
-
-    def classify(self, request: HttpRequest) -> Routed | None:
-        """The route of a request; None for a route that the table does not have (refused)."""
-        ...
-
-    def folder(self, request: HttpRequest) -> str:
-        """The beginning of every key that the request can concern, such as that of a collection.
-
-        "" where it is bound to no one place. Where only another tenant has memories below it, the
-        request is answered as if nothing were there.
-        """
-        ...
-
-    def is_open_to(self, request: HttpRequest, tenant: str) -> bool:
-        """Whether a principal of this tenant may use the place that the request names."""
-        ...
-
-    def place(self, request: HttpRequest) -> HttpRequest | None:
-        """A read that fails where the server does not know the request's place under its path.
-
-        Its failure is the answer. None where a request names no such place. A place that the server
-        knows once stays where it is.
-        """
-        ...
-
-    def version_question(self) -> HttpRequest:
-        """A read that tells the server's version."""
-        ...
-
-    def version_told(self, reply: HttpReply) -> str | None:
-        """The version in that answer; None where there is none."""
-        ...
-
-    def first(self, request: HttpRequest) -> HttpRequest | None:
-        """A read without whose answer a write or deletion cannot be judged; None if none is needed.
-
-        It finds the keys under a filter, or what an update is merged with.
-        """
-        ...
-
-    def items(self, request: HttpRequest, known: HttpReply | None) -> tuple[Sending, ...]:
-        """One entry for each memory that a write or deletion concerns; `known` answers `first`.
-
-        () where it concerns none, such as a filter that nothing matches: nothing is sent.
-        """
-        ...
-
-    def named(self, request: HttpRequest) -> tuple[Sending, ...]:
-        """The deletions of the keys that a deletion names by themselves, whatever stands there.
-
-        () for a filter, which tells what it finds, and for a write.
-        """
-        ...
-
-    def forward(
-        self,
-        request: HttpRequest,
-        items: tuple[Sending, ...],
-        admitted: Mapping[int, CandidateId],
-    ) -> HttpRequest | None:
-        """The request for the admitted items alone, a deletion by keys; None if nothing is left.
-
-        Its bytes are encoded anew from what was judged. It has no header but the content type. An
-        adapter of a server that assigns the keys itself marks each memory with its candidate's id:
-        a look-up finds it by that mark, and `without` takes the mark out of every read.
-        """
-        ...
-
-    def outcome(
-        self, request: HttpRequest, admitted: tuple[Sending, ...], reply: HttpReply
-    ) -> tuple[Outcome, ...]:
-        """What became of each sent item: DONE, FAILED, or UNKNOWN where the answer does not say."""
-        ...
-
-    def released(self, item: Unsettled, blob: bytes) -> HttpRequest:
-        """The client's request for one released item, made of what was kept; `forward` sends it."""
-        ...
-
-    def question(self, item: Unsettled) -> HttpRequest | None:
-        """A read that shows whether a sent item arrived; None where no read tells."""
-        ...
-
-    def told(self, item: Unsettled, reply: HttpReply) -> Outcome | None:
-        """The outcome that the answer to `question` shows; None if it shows none."""
-        ...
-
-    def asking(self, request: HttpRequest) -> HttpRequest:
-        """A read, or a request that concerns no memory, as it is forwarded: checked, encoded anew.
-
-        It is called before anything is sent, so a client's mistake is told apart from an answer of
-        the server that cannot be read. It has no header but the content type.
-        """
-        ...
-
-    def shown(self, request: HttpRequest, reply: HttpReply) -> tuple[ShownMemory, ...]:
-        """Every memory in the answer to a read, which `asking` let through."""
-        ...
-
-    def without(self, request: HttpRequest, reply: HttpReply, places: frozenset[int]) -> HttpReply:
-        """The answer without these memories, in every column, count and cursor.
-
-        Raises:
-            MalformedRequest: An answer of which no part can be left out; it is refused whole.
-        """
-        ...
-
-    def page(self, request: HttpRequest) -> Page | None:
-        """The page that a read asks for; None for a read that is not paged."""
-        ...
-
-    def from_start(self, request: HttpRequest, count: int | None) -> HttpRequest:
-        """The same paged read for the first `count` memories that it finds; None: for all.
-
-        Offsets of the server count what must not be shown, so the server is never given one.
-        """
-        ...
-
-    def answer(
-        self, request: HttpRequest, judged: tuple[ItemVerdict, ...], replies: tuple[HttpReply, ...]
-    ) -> HttpReply:
-        """The client's answer to a write or deletion, in the server's own shape.
-
-        `judged` has one entry per item; `replies` are the server's answers, () if nothing was sent.
-        """
-        ...
-
-    def refuse(self, request: HttpRequest, refusal: Refusal) -> HttpReply:
-        """A failure in the server's own shape."""
-        ...
-
-
 class ItemDue(msgspec.Struct, frozen=True, kw_only=True):
     """One act on a server's item that is due because its memory is hidden, or shown again.
 
@@ -346,3 +135,51 @@ class ItemDue(msgspec.Struct, frozen=True, kw_only=True):
     hiding: Hiding
     hides: bool
     kept: bytes
+
+
+class ListedMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory that the server has.
+
+    `item` is what a write of this very memory would be kept as (`Sending.item`, a creation); None
+    where no write through the gate could have made it, because of its size or its form.
+    """
+
+    # In the words of `Item.key`; as near to them as can be where `item` is None.
+    key: str
+    item: Item | None
+
+
+class ListPart(NamedTuple):
+    """One page of a list that the server gives in pages, by numbers of entries.
+
+    Entries that are deleted meanwhile move the rest of the list towards its beginning. So a walk
+    needs the names of the entries, to see that no page begins behind what it has read.
+    """
+
+    # What is in the page, in the server's order.
+    names: tuple[str, ...]
+    # False: the list ends with this page.
+    is_full: bool
+    # The read of the page that begins with the entry of this number.
+    begin: Callable[[int], HttpRequest]
+    # The reads of what stands under some of the names, where they only name it.
+    below: Callable[[tuple[str, ...]], tuple[HttpRequest, ...]] | None = None
+
+
+class WalkedPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer of a walk: some memories, and the reads that the walk continues with."""
+
+    memories: tuple[ListedMemory, ...] = ()
+    further: tuple[HttpRequest, ...] = ()
+    # For a page of a list. Where that has memories, their keys are its names.
+    part: ListPart | None = None
+
+
+class Attempts(NamedTuple):
+    """Requests by which `doctor` tries whether an agent can go past the gate to a server."""
+
+    # A read without memories that the gate lets every agent make: it shows that the server runs.
+    alive: HttpRequest
+    read: HttpRequest
+    # Of no form that the server takes, so it changes nothing where it is let in.
+    write: HttpRequest

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from policy.model import CandidateId
+from proxy.backends.http_backend import HttpBackend
 from proxy.dialects.strict_json.strict import canonical_json, decode_object
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Unsettled
-from proxy.seams.http_backend import Does, HttpBackend, Routed, Sending
+from proxy.seams.http_backend import Does, Routed, Sending
 from proxy.seams.operation import HttpReply, HttpRequest
 from tests.fuzz.choices import MARK
 from tests.fuzz.heads import written_down
@@ -69,7 +70,7 @@ def _check_read(adapter: HttpBackend, asked: HttpRequest, reply: HttpReply) -> N
     again = adapter.shown(asked, left)
     assert not [one for one in again if one.strings], "what was left out is still shown"
     if adapter.page(asked) is not None:
-        adapter.from_start(asked, 2)
+        adapter.asking(asked, 2)
 
 
 def _check_sending(adapter: HttpBackend, one: Sending, reply: HttpReply) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from policy.labels.forwarded_call import HTTP, target_of
 from policy.model import Tenant
-from proxy.backends.langgraph.adapter import LangGraph
+from proxy.backends.langgraph.langgraph import LangGraph
 from proxy.seams.http_backend import ShownMemory
 from proxy.seams.operation import HttpReply, HttpRequest
 from storage.features.upstream.intents import CloseKeys

@@ -206,7 +206,7 @@ async def test_no_page_tells_whether_a_filter_finds_what_is_hidden(tmp_path: Pat
 async def test_a_page_that_nobody_can_tell_is_a_failure_and_never_a_short_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.backends.langgraph.adapter.ASKED_MAX", 1_000)
+    monkeypatch.setattr("proxy.backends.langgraph.langgraph.ASKED_MAX", 1_000)
     hide = 'before = "hide"\n'
     async with recorder() as (server, url), guarded(tmp_path, server, url, hide) as gate:
         body: Json = {"namespace_prefix": [], "limit": 10, "offset": 491}

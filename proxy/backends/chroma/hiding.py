@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from proxy.backends.chroma.reads import body_of, read_again
-from proxy.backends.chroma.records import Metadata, not_understood, vector_of
+from proxy.backends.chroma.records import Record, columns_of, found_in, kept_of
 from proxy.backends.chroma.routes import (
     ADD,
     DELETE,
@@ -19,40 +18,21 @@ from proxy.backends.chroma.routes import (
     CollectionPath,
     place_of,
     route_of,
+    to,
 )
-from proxy.backends.chroma.writes import kept_of, to
+from proxy.backends.http_backend import OK, HidesItems, not_understood
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.guard import Unsettled
 from proxy.seams.http_backend import OWN_FIELD
 from proxy.seams.operation import HttpReply, HttpRequest
 
 _ALL: Final = ("documents", "metadatas", "uris", "embeddings")
-_OK: Final = 200
 _TAGGED: Final[dict[str, JsonValue]] = {OWN_FIELD: {"$eq": True}}
 # A condition that a record without the field fulfils as well.
 _UNTAGGED: Final[dict[str, JsonValue]] = {OWN_FIELD: {"$ne": True}}
 
 
-class _Whole(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to `get` with every column."""
-
-    ids: tuple[str, ...]
-    documents: tuple[str | None, ...]
-    metadatas: tuple[Metadata | None, ...]
-    uris: tuple[str | None, ...]
-    embeddings: tuple[tuple[float, ...], ...]
-
-
-class _KeptItem(msgspec.Struct, frozen=True, kw_only=True):
-    """One removed record."""
-
-    document: str | None
-    metadata: Metadata | None
-    uri: str | None
-    embedding: str  # float32, little-endian, in base64
-
-
-class ChromaHiding:
+class ChromaHiding(HidesItems):
     """Implements `HidesItems`. The items of one call are records of one collection."""
 
     # As many records of the longest text fit into the answer that confirms it.
@@ -90,16 +70,13 @@ class ChromaHiding:
 
     def kept(self, items: tuple[Unsettled, ...], reply: HttpReply) -> tuple[bytes, ...]:
         """The records that the answer has, each as JSON without the sidecar's own field."""
-        if reply.status != _OK:
+        if reply.status != OK:
             return (b"",) * len(items)
-        try:
-            whole = msgspec.json.decode(reply.body, type=_Whole)
-            columns = (whole.documents, whole.metadatas, whole.uris, whole.embeddings)
-            rows = dict(zip(whole.ids, zip(*columns, strict=True), strict=True))
-        except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError):
-            raise not_understood() from None
-        found = (rows.get(one) for one in _named(items)[1])
-        return tuple(b"" if row is None else msgspec.json.encode(_kept(*row)) for row in found)
+        found = found_in(reply)
+        if any(one.vector is None for one in found.values()):
+            raise not_understood()
+        named = (found.get(one) for one in _named(items)[1])
+        return tuple(b"" if one is None else msgspec.json.encode(_kept(one)) for one in named)
 
     def removing(self, items: tuple[Unsettled, ...]) -> HttpRequest:
         """The deletion of the records by their ids."""
@@ -108,16 +85,8 @@ class ChromaHiding:
 
     def restoring(self, items: tuple[Unsettled, ...], kept: tuple[bytes, ...]) -> HttpRequest:
         """An `add`: the server leaves a record alone that is there by now."""
-        place, ids = _named(items)
-        rows = [msgspec.json.decode(one, type=_KeptItem) for one in kept]
-        body: dict[str, JsonValue] = {
-            "ids": [*ids],
-            "embeddings": [row.embedding for row in rows],
-            "documents": [row.document for row in rows],
-            "metadatas": [row.metadata for row in rows],
-            "uris": [row.uri for row in rows],
-        }
-        return to(place, ADD, body)
+        place, _ = _named(items)
+        return to(place, ADD, columns_of([msgspec.json.decode(one, type=Record) for one in kept]))
 
 
 def _named(items: tuple[Unsettled, ...]) -> tuple[CollectionPath, tuple[str, ...]]:
@@ -125,12 +94,6 @@ def _named(items: tuple[Unsettled, ...]) -> tuple[CollectionPath, tuple[str, ...
     return place, tuple(place.record_id(one.key) for one in items)
 
 
-def _kept(
-    document: str | None,
-    metadata: Metadata | None,
-    uri: str | None,
-    embedding: tuple[float, ...],
-) -> _KeptItem:
-    own = {name: value for name, value in (metadata or {}).items() if name != OWN_FIELD}
-    vector = b64encode(vector_of(embedding)).decode()
-    return _KeptItem(document=document, metadata=own or None, uri=uri, embedding=vector)
+def _kept(record: Record) -> Record:
+    own = {name: value for name, value in (record.metadata or {}).items() if name != OWN_FIELD}
+    return record._replace(metadata=own or None)

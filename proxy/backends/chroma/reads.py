@@ -13,9 +13,17 @@ import msgspec
 from msgspec import Meta, Raw
 from msgspec.structs import replace
 
-from proxy.backends.chroma.filters import check_where
-from proxy.backends.chroma.records import Id, Metadata, Record, checked_ids, not_understood
-from proxy.backends.chroma.routes import COUNT, GET, QUERY, CollectionPath, place_of, route_of
+from proxy.backends.chroma.records import Id, Metadata, Record, check_where, checked_ids
+from proxy.backends.chroma.routes import (
+    COUNT,
+    GET,
+    QUERY,
+    CollectionPath,
+    place_of,
+    route_of,
+    to,
+)
+from proxy.backends.http_backend import OK, ServerReads, not_understood
 from proxy.backends.kept_request import json_request
 from proxy.dialects.strict_json.strict import JsonValue, decode_as
 from proxy.seams.http_backend import OWN_FIELD, Page, ShownMemory
@@ -84,41 +92,6 @@ def read_again(request: HttpRequest, body: GetBody | QueryBody) -> HttpRequest:
     return replace(again, query=request.query)
 
 
-def asking(request: HttpRequest) -> HttpRequest:
-    """A read as it is forwarded: checked, encoded anew.
-
-    A count is made of the ids that there are, because the server counts hidden records too.
-    """
-    if route_of(request) is not COUNT:
-        return read_again(request, body_of(request))
-    path = f"{place_of(request.path).path}/{GET.operation}"
-    return replace(json_request("POST", path, {"include": []}), query=request.query)
-
-
-def page(request: HttpRequest) -> Page | None:
-    """The records that a read asks for; None where it asks for all of them.
-
-    The bound lets a whole request's worth be found behind as many hidden records.
-    """
-    if route_of(request) is COUNT:
-        return None
-    body = body_of(request)
-    if isinstance(body, QueryBody):
-        limit = N_RESULTS if body.n_results is None else body.n_results
-        return Page(offset=0, limit=limit, most=2 * RESULTS_MAX)
-    if body.limit is None and not body.offset:
-        return None
-    return Page(offset=body.offset or 0, limit=body.limit, most=2 * RESULTS_MAX)
-
-
-def from_start(request: HttpRequest, count: int | None) -> HttpRequest:
-    """The same read for the first records that it finds; None: for all of them."""
-    body = body_of(request)
-    if isinstance(body, QueryBody):
-        return read_again(request, replace(body, n_results=count))
-    return read_again(request, replace(body, limit=count, offset=None))
-
-
 class AnswerColumns:
     """An answer in columns, with one group of records for each question.
 
@@ -183,24 +156,62 @@ class AnswerColumns:
         return b"[" + b",".join(texts) + b"]" if self._nested else texts[0]
 
 
-def without(request: HttpRequest, reply: HttpReply, places: frozenset[int]) -> HttpReply:
-    """The answer without the records at these places; for a count, how many are left."""
-    table = _table_of(request, reply)
-    if route_of(request) is COUNT:
-        return replace(reply, body=msgspec.json.encode(len(table.records()) - len(places)))
-    return replace(reply, body=table.without(places))
+class ChromaReads(ServerReads):
+    """The reads of a Chroma server."""
+
+    def page(self, request: HttpRequest) -> Page | None:
+        """The records that a read asks for; None where it asks for all of them.
+
+        The bound lets a whole request's worth be found behind as many hidden records.
+        """
+        if route_of(request) is COUNT:
+            return None
+        body = body_of(request)
+        if isinstance(body, QueryBody):
+            limit = N_RESULTS if body.n_results is None else body.n_results
+            return Page(offset=0, limit=limit, most=2 * RESULTS_MAX)
+        if body.limit is None and not body.offset:
+            return None
+        return Page(offset=body.offset or 0, limit=body.limit, most=2 * RESULTS_MAX)
+
+    def asking(self, request: HttpRequest, count: int | None = None) -> HttpRequest:
+        """A read as it is forwarded: checked, encoded anew.
+
+        A count is made of the ids that there are, because the server counts hidden records too.
+        """
+        route = route_of(request)
+        if route is COUNT:
+            ids = to(place_of(request.path), GET, {"include": []})
+            return replace(ids, query=request.query)
+        if route is not GET and route is not QUERY:
+            return super().asking(request)
+        body = body_of(request)
+        if isinstance(body, QueryBody):
+            number = body.n_results if count is None else count
+            return read_again(request, replace(body, n_results=number))
+        limit = body.limit if count is None else count
+        return read_again(request, replace(body, limit=limit, offset=None))
+
+    def shown(self, request: HttpRequest, reply: HttpReply) -> tuple[ShownMemory, ...]:
+        """Every record in the answer to a read."""
+        if reply.status != OK:
+            return ()
+        place = place_of(request.path)
+        return tuple(
+            _shown(place, record, at, number)
+            for at, (number, record) in enumerate(_table_of(request, reply).records())
+        )
+
+    def without(self, request: HttpRequest, reply: HttpReply, places: frozenset[int]) -> HttpReply:
+        """The answer without these records, in every column; for a count, how many are left."""
+        table = _table_of(request, reply)
+        if route_of(request) is COUNT:
+            return replace(reply, body=msgspec.json.encode(len(table.records()) - len(places)))
+        return replace(reply, body=table.without(places))
 
 
 def _table_of(request: HttpRequest, reply: HttpReply) -> AnswerColumns:
     return AnswerColumns(reply.body, nested=route_of(request) is QUERY)
-
-
-def shown(request: HttpRequest, place: CollectionPath, reply: HttpReply) -> tuple[ShownMemory, ...]:
-    """Every record in the answer to a read."""
-    return tuple(
-        _shown(place, record, at, number)
-        for at, (number, record) in enumerate(_table_of(request, reply).records())
-    )
 
 
 def _shown(place: CollectionPath, record: Record | None, at: int, group: int) -> ShownMemory:

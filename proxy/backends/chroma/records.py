@@ -1,20 +1,26 @@
-"""Records of a collection: the columns of a write, and what a server has of a record."""
+"""Records of a collection: in a write, on the server, as an item keeps one; and their filters.
+
+A server reads an unknown condition of a filter in its own way, so only known ones pass.
+"""
 
 from __future__ import annotations
 
 import binascii
 import math
 import struct
-from base64 import b64decode
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
 from typing import Annotated, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from policy.model import TEXT_LEN_MAX
-from proxy.backends.kept_request import strings_of, telling_names
-from proxy.dialects.strict_json.strict import JsonValue, decode_as
-from proxy.seams.faults import MalformedRequest
+from proxy.backends.chroma.routes import CollectionPath, invalid, place_of
+from proxy.backends.http_backend import not_understood
+from proxy.backends.kept_request import request_parts, strings_of, telling_names
+from proxy.dialects.strict_json.strict import JsonValue, convert, decode_as
+from proxy.seams.guard import Item, Unsettled
 from proxy.seams.http_backend import OWN_FIELD
 from proxy.seams.operation import HttpReply
 
@@ -23,6 +29,12 @@ ID_LEN_MAX: Final = 512
 DIMENSION_MAX: Final = 16_384
 """Numbers of a vector. A vector is at most 64 KiB, so that a held record can keep its own."""
 _FLOAT_BYTES: Final = 4
+
+CONDITIONS_MAX: Final = 1_024
+_JOINING: Final = frozenset({"$and", "$or"})
+_ONE: Final = frozenset({"$eq", "$ne", "$gt", "$gte", "$lt", "$lte"})
+_TEXT: Final = frozenset({"$contains", "$not_contains", "$regex", "$not_regex"})
+_MANY: Final = frozenset({"$in", "$nin"})
 
 Metadata: TypeAlias = dict[str, JsonValue]
 Text = Annotated[str, Meta(max_length=TEXT_LEN_MAX)]
@@ -129,11 +141,6 @@ def vector_of(value: Vector) -> bytes:
     return vector
 
 
-def invalid(detail: str) -> MalformedRequest:
-    """A refusal with the status that the server has for a request that it does not understand."""
-    return MalformedRequest(detail, status=400)
-
-
 def _column(name: str, values: tuple[_T | None, ...] | None, count: int) -> tuple[_T | None, ...]:
     if values is None:
         return (None,) * count
@@ -149,10 +156,11 @@ class _Found(msgspec.Struct, frozen=True, kw_only=True):
     documents: tuple[str | None, ...] | None = None
     metadatas: tuple[Metadata | None, ...] | None = None
     uris: tuple[str | None, ...] | None = None
+    embeddings: tuple[tuple[float, ...], ...] | None = None
 
 
 def found_in(reply: HttpReply) -> dict[str, Record]:
-    """The records in the answer to `get`, by their ids.
+    """The records in the answer to `get`, by their ids; with their vectors where it has these.
 
     Raises:
         MalformedRequest: It is no such answer.
@@ -160,11 +168,13 @@ def found_in(reply: HttpReply) -> dict[str, Record]:
     try:
         found = msgspec.json.decode(reply.body, type=_Found)
         nothing = (None,) * len(found.ids)
+        vectors = None if found.embeddings is None else map(vector_of, found.embeddings)
         rows = zip(
             found.ids,
             found.documents or nothing,
             found.metadatas or nothing,
             found.uris or nothing,
+            nothing if vectors is None else vectors,
             strict=True,
         )
         return {row[0]: Record(*row) for row in rows}
@@ -172,6 +182,104 @@ def found_in(reply: HttpReply) -> dict[str, Record]:
         raise not_understood() from None
 
 
-def not_understood() -> MalformedRequest:
-    """The failure of an answer of the server that cannot be read."""
-    return MalformedRequest("answer: not of the form that this route has")
+def columns_of(records: Sequence[Record]) -> dict[str, JsonValue]:
+    """The body of a write of these records, without columns that none of them has."""
+    columns: dict[str, list[JsonValue]] = {
+        "embeddings": [
+            None if one.vector is None else b64encode(one.vector).decode() for one in records
+        ],
+        "documents": [one.document for one in records],
+        "metadatas": [one.metadata for one in records],
+        "uris": [one.uri for one in records],
+    }
+    body: dict[str, JsonValue] = {"ids": [one.record_id for one in records]}
+    filled: dict[str, JsonValue] = {
+        name: values for name, values in columns.items() if any(one is not None for one in values)
+    }
+    return body | filled
+
+
+class _KeptRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The columns of one record, as an item keeps them."""
+
+    ids: tuple[Id]
+    documents: tuple[str] | None = None
+    metadatas: tuple[Metadata] | None = None
+    uris: tuple[str] | None = None
+    # SHA-256 (hex) of the vector, which is kept apart.
+    embeddings: tuple[str] | None = None
+    # SHA-256 (hex) of the record that stood there when the write was judged (`_print_of`).
+    stood: tuple[str] | None = None
+
+    def record(self, vector: bytes | None = None) -> Record:
+        return Record(
+            record_id=self.ids[0],
+            document=None if self.documents is None else self.documents[0],
+            metadata=None if self.metadatas is None else self.metadatas[0],
+            uri=None if self.uris is None else self.uris[0],
+            vector=vector,
+        )
+
+
+def kept_of(item: Item | Unsettled) -> tuple[CollectionPath, _KeptRecord]:
+    """The collection of an item, and the record that its request was kept of.
+
+    Raises:
+        MalformedRequest: The item is no record's.
+    """
+    _, path, body = request_parts(item)
+    # A request is kept under the path of its collection, without an operation.
+    return place_of(path), convert(body, _KeptRecord)
+
+
+def check_where(where: JsonValue) -> None:
+    """Refuse a filter that this adapter does not understand whole; null is none.
+
+    Raises:
+        MalformedRequest: A condition is not known, or the filter is not of the form.
+    """
+    left = [where]
+    seen = 0
+    while left:
+        found = left.pop()
+        seen += 1
+        if found is None and seen == 1:
+            return
+        if not isinstance(found, dict) or seen > CONDITIONS_MAX:
+            raise invalid("where: not a filter")
+        for name, value in found.items():
+            if name in _JOINING:
+                if not isinstance(value, list) or not value:
+                    raise invalid("where: a list of conditions is missing")
+                left.extend(value)
+            elif name in _TEXT:
+                _check_operand(name, value)  # a filter on documents has no field's name
+            elif name.startswith("$"):
+                raise invalid("where: an operator is not known")
+            elif name == OWN_FIELD:
+                raise invalid(f"where: {OWN_FIELD} is the name of a field that is not yours")
+            else:
+                _check_field(value)
+
+
+def _check_field(value: JsonValue) -> None:
+    if isinstance(value, dict):
+        if len(value) != 1:
+            raise invalid("where: one operator for each field")
+        ((operator, operand),) = value.items()
+        _check_operand(operator, operand)
+    elif not isinstance(value, str | int | float):
+        raise invalid("where: not a value")
+
+
+def _check_operand(operator: str, operand: JsonValue) -> None:
+    if operator in _MANY:
+        good = isinstance(operand, list) and all(
+            isinstance(one, str | int | float) for one in operand
+        )
+    elif operator in _ONE or operator in _TEXT:
+        good = isinstance(operand, str | int | float)
+    else:
+        raise invalid("where: an operator is not known")
+    if not good:
+        raise invalid("where: not what its operator takes")

@@ -2,18 +2,28 @@
 
 The table has every route of the server's OpenAPI document; a test holds it against one. A path that
 is not here is refused, and so is one that administers the server.
+
+A request for a collection is for one that is there, or for a new one where agents may make them. A
+name, a metadata and a configuration are strings that an agent writes and every later client of the
+collection is shown, and no verdict is about them. So they have no room for a sentence, and none for
+an address, and a name is no order.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from typing import Annotated, Final, Literal, NamedTuple
 
-from proxy.backends.openapi_version import version_of
+import msgspec
+from msgspec import Meta
+
+from proxy.backends.kept_request import json_request, tells
+from proxy.backends.route_table import RouteTable
+from proxy.dialects.strict_json.strict import JsonValue, convert, decode_as, decode_object
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.http_backend import Does, Routed
-from proxy.seams.operation import HttpReply, HttpRequest
+from proxy.seams.operation import HttpRequest
 
 SEGMENTS: Final = frozenset({"api"})
 ROOT: Final = "/api/v2"
@@ -37,7 +47,7 @@ GET_OR_CREATE: Final = Routed(does=Does.OTHER, operation="get_or_create")
 _OTHER: Final = Routed(does=Does.OTHER, operation="other")
 _ADMIN: Final = Routed(does=Does.ADMIN, operation="admin")
 
-_ROUTES_1_5_9: Final[Mapping[tuple[str, str], Routed]] = {
+_ROWS: Final = {
     ("POST", f"{_ONE}/add"): ADD,
     ("POST", f"{_ONE}/update"): UPDATE,
     ("POST", f"{_ONE}/upsert"): UPSERT,
@@ -76,15 +86,32 @@ _ROUTES_1_5_9: Final[Mapping[tuple[str, str], Routed]] = {
     ("POST", "tenants/*/databases"): _ADMIN,
     ("DELETE", _DATABASE): _ADMIN,
 }
-TABLES: Final = {"1.5.9": _ROUTES_1_5_9}
-"""The routes of each known version of the server."""
-_BY_SHAPE: Final = {
-    (method, tuple(template.split("/"))): routed
-    for table in TABLES.values()
-    for (method, template), routed in table.items()
-}
+TABLE: Final = RouteTable(_ROWS, ROOT)
+route_of: Final = TABLE.route_of
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _COLLECTION_AT: Final = 5  # of the segments behind `/api/v2`
+
+
+_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]$"
+_SPACES: Final = frozenset({"l2", "cosine", "ip"})
+_SPACE: Final = "space"
+_INDEX_PREFIX: Final = "hnsw:"
+_INDEX_NAMES: Final = frozenset(
+    {
+        _SPACE,
+        "ef_construction",
+        "construction_ef",
+        "ef_search",
+        "search_ef",
+        "max_neighbors",
+        "M",
+        "num_threads",
+        "batch_size",
+        "sync_threshold",
+        "resize_factor",
+    }
+)
+_ONLY_INDEX: Final = "only numbers and `space` of the index, because nobody judges other words"
 
 
 class CollectionPath(NamedTuple):
@@ -108,17 +135,6 @@ class CollectionPath(NamedTuple):
         return key.removeprefix(self.folder)
 
 
-def route_of(request: HttpRequest) -> Routed | None:
-    """The row of the table for a request; one that names its segments wins over a star."""
-    parts = _parts(request)
-    fitting = [
-        (shape.count("*"), routed)
-        for (method, shape), routed in _BY_SHAPE.items()
-        if parts and method == request.method and _fits(shape, parts)
-    ]
-    return min(fitting, key=lambda one: one[0])[1] if fitting else None
-
-
 def place_of(path: str) -> CollectionPath:
     """The collection in the path of a request.
 
@@ -138,21 +154,98 @@ def place_of(path: str) -> CollectionPath:
 
 def tenant_of(request: HttpRequest) -> str | None:
     """The server's tenant that a request names; None where it names none."""
-    parts = _parts(request)
+    parts = TABLE.parts_of(request)
     return parts[1] if len(parts) > 1 and parts[0] == "tenants" else None
 
 
-def version_told(reply: HttpReply) -> str | None:
-    """The version whose routes the server's OpenAPI document lists; it says `1.0.0` of itself."""
-    return version_of(reply, TABLES, ROOT)
+def to(place: CollectionPath, route: Routed, body: JsonValue) -> HttpRequest:
+    """A request for one operation on a collection."""
+    return json_request("POST", f"{place.path}/{route.operation}", body)
 
 
-def _parts(request: HttpRequest) -> list[str]:
-    head, _, rest = request.path.partition(f"{ROOT}/")
-    return rest.split("/") if not head else []
+def invalid(detail: str) -> MalformedRequest:
+    """A refusal with the status that the server has for a request that it does not understand."""
+    return MalformedRequest(detail, status=400)
 
 
-def _fits(shape: tuple[str, ...], parts: list[str]) -> bool:
-    return len(shape) == len(parts) and all(
-        want in ("*", got) and got for want, got in zip(shape, parts, strict=True)
-    )
+class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a request for a collection that decides whether it only reads."""
+
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{1,510}[A-Za-z0-9]$")]
+    get_or_create: bool = False
+
+
+class _Embedding(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """Which function clients make vectors with; another one than these could name an address."""
+
+    type: Literal["known", "legacy", "unknown"]
+    name: Literal["default"] | None = None
+    config: Annotated[dict[str, JsonValue], Meta(max_length=0)] | None = None
+
+
+class _Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    hnsw: dict[str, JsonValue] | None = None
+    spann: None = None
+    embedding_function: _Embedding | None = None
+
+
+class _Made(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of a request that makes a collection."""
+
+    name: Annotated[str, Meta(pattern=_NAME)]
+    metadata: dict[str, JsonValue] | None = None
+    configuration: _Configuration | None = None
+    schema: None = None
+    get_or_create: bool = False
+
+
+def wanted(request: HttpRequest) -> str | None:
+    """The collection that a request asks for, to be made if it is not there.
+
+    None where the request is only for making one, or names none that can be.
+    """
+    try:
+        asked = convert(decode_object(request.body), _Wanted)
+    except MalformedRequest:
+        return None
+    return asked.name if asked.get_or_create else None
+
+
+def reading(request: HttpRequest) -> HttpRequest:
+    """The read of the collection that a request asks for."""
+    return HttpRequest(method="GET", path=f"{request.path}/{wanted(request)}")
+
+
+def making(request: HttpRequest) -> HttpRequest:
+    """The request that makes a collection, encoded anew.
+
+    Raises:
+        MalformedRequest: It says more of the collection than its name and numbers of its index, or
+            the name is an order.
+    """
+    if request.query:
+        raise invalid("query: this route takes none")
+    made = decode_as(request.body, _Made)
+    if tells((made.name,)):
+        raise invalid("name: it reads as an order, and every later client is shown it")
+    for name, value in (made.metadata or {}).items():
+        prefix, _, rest = name.partition(_INDEX_PREFIX)
+        if prefix or not rest:
+            raise invalid(f"metadata: {_ONLY_INDEX}")
+        _check_index("metadata", ((rest, value),))
+    if made.configuration is not None:
+        _check_index("configuration", (made.configuration.hnsw or {}).items())
+    return json_request("POST", request.path, msgspec.to_builtins(made))
+
+
+def _check_index(where: str, settings: Iterable[tuple[str, JsonValue]]) -> None:
+    for name, value in settings:
+        good = value in _SPACES if name == _SPACE else _is_number(value)
+        if name not in _INDEX_NAMES or not good:
+            raise invalid(f"{where}: {_ONLY_INDEX}")
+
+
+def _is_number(value: JsonValue) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -2,9 +2,3 @@
 
 Source: the OpenAPI of `langgraph-api` 0.16.7, and `langgraph-sdk` 0.4.14 against it.
 """
-
-from __future__ import annotations
-
-from proxy.backends.langgraph.adapter import LangGraph
-
-__all__ = ["LangGraph"]

@@ -6,13 +6,11 @@ here is refused, and so is one that administers the server.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
+from proxy.backends.route_table import RouteTable
 from proxy.seams.http_backend import Does, Routed
-from proxy.seams.operation import HttpRequest
 
-VERSIONS: Final = frozenset({"0.16.7"})
 SEGMENTS: Final = frozenset({"assistants", "info", "ok", "runs", "store", "threads"})
 
 PUT: Final = Routed(does=Does.WRITE, operation="put")
@@ -32,7 +30,7 @@ _SHARED: Final = Routed(does=Does.OTHER, operation="other", whole=True)
 _ADMIN: Final = Routed(does=Does.ADMIN, operation="admin")
 
 # A star stands for one segment.
-ROUTES: Final[Mapping[tuple[str, str], Routed]] = {
+_ROWS: Final = {
     ("PUT", "store/items"): PUT,
     ("DELETE", "store/items"): DELETE,
     ("GET", "store/items"): GET,
@@ -97,19 +95,5 @@ ROUTES: Final[Mapping[tuple[str, str], Routed]] = {
     ("DELETE", "runs/crons/*"): _ADMIN,
     ("POST", "threads/*/runs/crons"): _ADMIN,
 }
-_BY_SHAPE: Final = {
-    (method, tuple(template.split("/"))): routed for (method, template), routed in ROUTES.items()
-}
-
-
-def route_of(request: HttpRequest) -> Routed | None:
-    """The row of the table for a request; one that names its segments wins over a star."""
-    parts = request.path[1:].split("/")
-    fitting = [
-        (shape.count("*"), routed)
-        for (method, shape), routed in _BY_SHAPE.items()
-        if method == request.method
-        and len(shape) == len(parts)
-        and all(want in ("*", got) and got for want, got in zip(shape, parts, strict=True))
-    ]
-    return min(fitting, key=lambda one: one[0])[1] if fitting else None
+TABLE: Final = RouteTable(_ROWS)
+route_of: Final = TABLE.route_of

@@ -1,4 +1,4 @@
-"""The shapes of the store's routes, and the key by which an item is known here."""
+"""Items of the store: their routes' shapes, the key of each here, and how one is hidden there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from proxy.backends.kept_request import json_request, tells
+from proxy.backends.http_backend import OK, HidesItems, answer_value, not_understood
+from proxy.backends.kept_request import json_request, request_parts, tells
 from proxy.dialects.strict_json.strict import (
     JsonValue,
     canonical_json,
@@ -16,6 +17,7 @@ from proxy.dialects.strict_json.strict import (
     decode_object,
 )
 from proxy.seams.faults import MalformedRequest
+from proxy.seams.guard import Unsettled
 from proxy.seams.operation import HttpReply, HttpRequest
 
 ITEMS: Final = "/store/items"
@@ -27,7 +29,6 @@ NAMESPACES_DEFAULT: Final = 100
 LIMIT_MAX: Final = 10_000
 ASKED_MAX: Final = 100_000
 """Items for which the server is asked at once, where some of what it finds is left out."""
-_ANSWER_BYTES_MAX: Final = 16 * 1024**2
 # Most reads of an agent show what earlier reads showed.
 _NAMES_KEPT_MAX: Final = 4_096
 
@@ -182,7 +183,7 @@ def item_in(reply: HttpReply, namespace: tuple[str, ...], key: str) -> JsonValue
         return value
     found = value.get("items") if isinstance(value, dict) else None
     if not isinstance(found, list):
-        raise MalformedRequest("answer: not of the form that this route has")
+        raise not_understood()
     for one in found:
         place = (one.get("namespace"), one.get("key")) if isinstance(one, dict) else None
         if place == ([*namespace], key) and isinstance(one, dict):
@@ -208,15 +209,6 @@ def asked_place(request: HttpRequest) -> tuple[tuple[str, ...], str]:
     return tuple(given.get("namespace", "").split(".")), given.get("key", "")
 
 
-def answer_value(reply: HttpReply) -> JsonValue:
-    """The JSON value of an answer.
-
-    Raises:
-        MalformedRequest: It is none, or two readers could read it differently.
-    """
-    return decode_object(reply.body, bytes_max=_ANSWER_BYTES_MAX, any_text=True)
-
-
 def _body(request: HttpRequest) -> dict[str, JsonValue]:
     if request.query:
         raise MalformedRequest("query: this route takes none")
@@ -238,3 +230,54 @@ def get_of(request: HttpRequest) -> HttpRequest:
         raise MalformedRequest("query: it has to name key and namespace, once each")
     query = tuple(pair for pair in request.query if pair[0] != REFRESH or pair[1] == "false")
     return HttpRequest(method="GET", path=request.path, query=query)
+
+
+# How the client asked for the item to be kept; the server does not tell it.
+_OPTIONS: Final = ("index", "ttl")
+
+
+class LangGraphHiding(HidesItems):
+    """Removes quarantined items from the server, and puts them back. Each is a place of its own.
+
+    A tag would have to stand in the value, which is the client's own: a read of one item by its key
+    has no filter, and would show it.
+    """
+
+    def standing(self, items: tuple[Unsettled, ...]) -> HttpRequest:
+        """The read of the item."""
+        namespace, key = _place(items[0])
+        return item_question(namespace, key)
+
+    def kept(self, items: tuple[Unsettled, ...], reply: HttpReply) -> tuple[bytes, ...]:
+        """The value that stands there, with how the client asked for it to be kept."""
+        namespace, key = _place(items[0])
+        stands = item_told(reply, namespace, key) if reply.status == OK else None
+        if stands is None:
+            return (b"",)
+        _, _, body = request_parts(items[0])
+        options: dict[str, JsonValue] = {name: body[name] for name in _OPTIONS if name in body}
+        value: JsonValue = {
+            "namespace": [*namespace],
+            "key": key,
+            "value": stands.value,
+            **options,
+        }
+        return (msgspec.json.encode(value),)
+
+    def removing(self, items: tuple[Unsettled, ...]) -> HttpRequest:
+        """The deletion of the item."""
+        namespace, key = _place(items[0])
+        return json_request("DELETE", ITEMS, {"namespace": [*namespace], "key": key})
+
+    def restoring(self, items: tuple[Unsettled, ...], kept: tuple[bytes, ...]) -> HttpRequest:
+        """The put of the value."""
+        del items
+        value = decode_object(kept[0], any_text=True)
+        return json_request("PUT", ITEMS, value)
+
+
+def _place(item: Unsettled) -> tuple[tuple[str, ...], str]:
+    _, path, body = request_parts(item)
+    if path != ITEMS:
+        raise MalformedRequest("item: it is none of this server's")
+    return place_of(body)

@@ -3,7 +3,3 @@
 Writes are judged message by message. Each is forwarded by itself with the id of its candidate in
 its metadata, because the server gives out the keys and says them in its answer alone.
 """
-
-from proxy.backends.mem0_server.adapter import Mem0Server
-
-__all__ = ["Mem0Server"]

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from proxy.backends.http_backend import ServerReads, answer_value, not_understood
 from proxy.backends.kept_request import json_request, strings_of, telling_names
 from proxy.backends.mem0_server.requests import (
     LEMMAS,
@@ -33,7 +34,7 @@ from proxy.backends.mem0_server.routes import (
     memory_id_of,
     route_of,
 )
-from proxy.dialects.strict_json.strict import JsonValue, decode_object
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.http_backend import Page, ShownMemory
 from proxy.seams.operation import HttpReply, HttpRequest
@@ -41,7 +42,6 @@ from proxy.seams.operation import HttpReply, HttpRequest
 _Picks = Callable[[Iterable[datetime]], datetime]
 
 
-_ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 _SEARCHED_MAX: Final = 4_000
 _TEXTS: Final = frozenset({"id", "memory", "metadata"})
 
@@ -77,7 +77,7 @@ def found_in(reply: HttpReply) -> FoundMemory | None:
     Raises:
         MalformedRequest: The answer has another form.
     """
-    value = value_of(reply)
+    value = answer_value(reply)
     return None if value is None else _found(value)
 
 
@@ -90,94 +90,75 @@ def listed_in(reply: HttpReply) -> list[FoundMemory]:
     return [_found(one) for one in results_in(reply)]
 
 
-def asking(request: HttpRequest) -> HttpRequest:
-    """A read as it is forwarded: checked, encoded anew. Entities are made of a list."""
-    route = route_of(request)
-    if route is SEARCH:
-        return json_request("POST", request.path, search_of(request))
-    if route in (GET, HISTORY):
-        memory_id_of(request.path)
-        if request.query:
-            raise MalformedRequest("query: this route takes none")
-        return HttpRequest(method="GET", path=request.path)
-    if route is ENTITIES:
-        everything = (("top_k", str(LISTED_MAX)),)
-        return HttpRequest(method="GET", path=MEMORIES, query=everything)
-    return _list(request, page(request))
+class Mem0Reads(ServerReads):
+    """The reads of Mem0's self-hosted server. Every answer is without the mark of the gate."""
 
+    def page(self, request: HttpRequest) -> Page | None:
+        """The first memories that a search or a list asks for."""
+        route = route_of(request)
+        if route in (GET, HISTORY, ENTITIES):
+            return None
+        if route is SEARCH:
+            top_k = search_of(request)["top_k"]
+            return Page(offset=0, limit=top_k if isinstance(top_k, int) else 0, most=_SEARCHED_MAX)
+        asked = list_of(request).top_k
+        if asked is None and route is LIST_ALL:
+            return None
+        return Page(offset=0, limit=SHOWN_DEFAULT if asked is None else asked, most=LISTED_MAX)
 
-def page(request: HttpRequest) -> Page | None:
-    """The first memories that a search or a list asks for."""
-    route = route_of(request)
-    if route in (GET, HISTORY, ENTITIES):
-        return None
-    if route is SEARCH:
-        top_k = search_of(request)["top_k"]
-        return Page(offset=0, limit=top_k if isinstance(top_k, int) else 0, most=_SEARCHED_MAX)
-    asked = list_of(request).top_k
-    if asked is None and route is LIST_ALL:
-        return None
-    return Page(offset=0, limit=SHOWN_DEFAULT if asked is None else asked, most=LISTED_MAX)
+    def asking(self, request: HttpRequest, count: int | None = None) -> HttpRequest:
+        """The read, checked and encoded anew. Entities are made of a list."""
+        route = route_of(request)
+        if route is SEARCH:
+            more = {} if count is None else {"top_k": count}
+            return json_request("POST", request.path, {**search_of(request), **more})
+        if route in (GET, HISTORY):
+            memory_id_of(request.path)
+            if request.query:
+                raise MalformedRequest("query: this route takes none")
+            return HttpRequest(method="GET", path=request.path)
+        if route is ENTITIES:
+            return HttpRequest(method="GET", path=MEMORIES, query=(("top_k", str(LISTED_MAX)),))
+        page = self.page(request)
+        most = LISTED_MAX if page is None or page.limit is None else page.limit
+        found = list_of(request)
+        query = (*found.given().items(), ("top_k", str(most if count is None else count)))
+        if found.show_expired is not None:
+            query += (("show_expired", "true" if found.show_expired else "false"),)
+        return HttpRequest(method="GET", path=MEMORIES, query=query)
 
+    def shown(self, request: HttpRequest, reply: HttpReply) -> tuple[ShownMemory, ...]:
+        """Every memory in an answer; of a history every change, as its memory."""
+        route = route_of(request)
+        if route is GET:
+            found = found_in(reply)
+            return () if found is None else (found.shown(0),)
+        if route is HISTORY:
+            key = memory_id_of(request.path)
+            return tuple(_change(one, key, at) for at, one in enumerate(_changes(reply)))
+        everything = listed_in(reply)
+        if len(everything) >= LISTED_MAX and self.page(request) is None:
+            # The server has more of them, and a cut list would tell how many of these are hidden.
+            raise MalformedRequest("answer: longer than the server lists at once")
+        return tuple(one.shown(at) for at, one in enumerate(everything))
 
-def from_start(request: HttpRequest, count: int | None) -> HttpRequest:
-    """The same search or list for the first `count` memories."""
-    if route_of(request) is SEARCH:
-        return json_request("POST", request.path, {**search_of(request), "top_k": count})
-    return _list(request, Page(offset=0, limit=count, most=LISTED_MAX))
-
-
-def shown(request: HttpRequest, reply: HttpReply) -> tuple[ShownMemory, ...]:
-    """Every memory in an answer; of a history every change, as its memory."""
-    route = route_of(request)
-    if route is GET:
-        found = found_in(reply)
-        return () if found is None else (found.shown(0),)
-    if route is HISTORY:
-        key = memory_id_of(request.path)
-        return tuple(_change(one, key, at) for at, one in enumerate(_changes(reply)))
-    everything = listed_in(reply)
-    if page(request) is None and len(everything) >= LISTED_MAX:
-        # The server has more of them, and a cut list would tell how many of these are hidden.
-        raise MalformedRequest("answer: longer than the server lists at once")
-    return tuple(one.shown(at) for at, one in enumerate(everything))
-
-
-def without(request: HttpRequest, reply: HttpReply, places: frozenset[int]) -> HttpReply:
-    """The answer without these memories, and without the mark; `null` in place of a single one."""
-    route = route_of(request)
-    if route is GET:
-        value = None if places else value_of(reply)
-        return _written(reply, _unmarked(value), is_same=not places and _is_clean(value))
-    if route is HISTORY:
-        left = [one for at, one in enumerate(_changes(reply)) if at not in places]
-        return _written(reply, left, is_same=not places)
-    results = results_in(reply)
-    kept = [one for at, one in enumerate(results) if at not in places]
-    if route is ENTITIES:
-        return _written(reply, _entities(kept), is_same=False)
-    # Members beside the memories are read by nobody, so they do not go on.
-    is_alone = value_of(reply) == {"results": results}
-    is_same = is_alone and not places and all(_is_clean(one) for one in results)
-    return _written(reply, {"results": [_unmarked(one) for one in kept]}, is_same=is_same)
-
-
-def _list(request: HttpRequest, asked: Page | None) -> HttpRequest:
-    found = list_of(request)
-    limit = LISTED_MAX if asked is None or asked.limit is None else asked.limit
-    query = (*found.given().items(), ("top_k", str(limit)))
-    if found.show_expired is not None:
-        query += (("show_expired", "true" if found.show_expired else "false"),)
-    return HttpRequest(method="GET", path=MEMORIES, query=query)
-
-
-def value_of(reply: HttpReply) -> JsonValue:
-    """The JSON value of an answer.
-
-    Raises:
-        MalformedRequest: It is none, or two readers could read it differently.
-    """
-    return decode_object(reply.body, bytes_max=_ANSWER_BYTES_MAX, any_text=True)
+    def without(self, request: HttpRequest, reply: HttpReply, places: frozenset[int]) -> HttpReply:
+        """The answer without these memories; `null` in place of a single one."""
+        route = route_of(request)
+        if route is GET:
+            value = None if places else answer_value(reply)
+            return _written(reply, _unmarked(value), is_same=not places and _is_clean(value))
+        if route is HISTORY:
+            left = [one for at, one in enumerate(_changes(reply)) if at not in places]
+            return _written(reply, left, is_same=not places)
+        results = results_in(reply)
+        kept = [one for at, one in enumerate(results) if at not in places]
+        if route is ENTITIES:
+            return _written(reply, _entities(kept), is_same=False)
+        # Members beside the memories are read by nobody, so they do not go on.
+        is_alone = answer_value(reply) == {"results": results}
+        is_same = is_alone and not places and all(_is_clean(one) for one in results)
+        return _written(reply, {"results": [_unmarked(one) for one in kept]}, is_same=is_same)
 
 
 def results_in(reply: HttpReply) -> list[JsonValue]:
@@ -186,17 +167,17 @@ def results_in(reply: HttpReply) -> list[JsonValue]:
     Raises:
         MalformedRequest: The answer has another form.
     """
-    value = value_of(reply)
+    value = answer_value(reply)
     found = value.get("results") if isinstance(value, dict) else None
     if not isinstance(found, list):
-        raise _not_understood()
+        raise not_understood()
     return found
 
 
 def _changes(reply: HttpReply) -> list[JsonValue]:
-    found = value_of(reply)
+    found = answer_value(reply)
     if not isinstance(found, list):
-        raise _not_understood()
+        raise not_understood()
     return found
 
 
@@ -294,7 +275,3 @@ def _written(reply: HttpReply, value: JsonValue, *, is_same: bool) -> HttpReply:
     # The server writes its answers in this way, so what is left out is all that differs.
     body = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     return msgspec.structs.replace(reply, body=body)
-
-
-def _not_understood() -> MalformedRequest:
-    return MalformedRequest("answer: not of the form that this route has")

@@ -55,14 +55,18 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     agent_id: str | None = None
     run_id: str | None = None
 
+    def ids(self) -> dict[str, str]:
+        """Each id that is given, as it is."""
+        found = {"user_id": self.user_id, "agent_id": self.agent_id, "run_id": self.run_id}
+        return {name: text for name, text in found.items() if text is not None}
+
     def given(self) -> dict[str, str]:
         """Each id that is given, trimmed as the server does.
 
         Raises:
             MalformedRequest: One is blank, or has a space in it.
         """
-        ids = {"user_id": self.user_id, "agent_id": self.agent_id, "run_id": self.run_id}
-        found = {name: text.strip() for name, text in ids.items() if text is not None}
+        found = {name: text.strip() for name, text in self.ids().items()}
         for name, text in found.items():
             if not text or any(one.isspace() for one in text):
                 raise MalformedRequest(f"{name}: blank, or with a space in it", status=_BAD)
@@ -160,7 +164,7 @@ def search_of(request: HttpRequest) -> dict[str, JsonValue]:
     body = decode_as(request.body, SearchAsked)
     if not body.query.strip():
         raise MalformedRequest("query: blank", status=_BAD)
-    ids: dict[str, JsonValue] = {name: text for name, text in _named(body).items() if text}
+    ids: dict[str, JsonValue] = {name: text for name, text in body.ids().items() if text}
     filters = {**(body.filters or {}), **ids}
     _check_filters(filters)
     found: dict[str, JsonValue] = {
@@ -222,10 +226,6 @@ def _ordered(value: JsonValue) -> JsonValue:
     if isinstance(value, list):
         return [_ordered(one) for one in value]
     return in_server_order(value) if isinstance(value, dict) else value
-
-
-def _named(scope: Scope) -> dict[str, str | None]:
-    return {"user_id": scope.user_id, "agent_id": scope.agent_id, "run_id": scope.run_id}
 
 
 def _parsed(name: str, text: str) -> JsonValue:

@@ -7,13 +7,12 @@ is not here is refused, and so is one that administers the server.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Final
 
-from proxy.backends.openapi_version import version_of
+from proxy.backends.route_table import RouteTable
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.http_backend import Does, Routed
-from proxy.seams.operation import HttpReply, HttpRequest
+from proxy.seams.operation import HttpRequest
 
 SEGMENTS: Final = frozenset(
     {
@@ -47,7 +46,7 @@ ENTITIES: Final = Routed(does=Does.READ, operation="entities", remade=True, whol
 _ADMIN: Final = Routed(does=Does.ADMIN, operation="admin")
 
 # A star stands for one segment.
-_ROUTES: Final[Mapping[tuple[str, str], Routed]] = {
+_ROWS: Final = {
     ("POST", "memories"): ADD,
     ("GET", "memories"): LIST,
     ("DELETE", "memories"): DELETE_ALL,
@@ -77,24 +76,16 @@ _ROUTES: Final[Mapping[tuple[str, str], Routed]] = {
     ("POST", "auth/change-password"): _ADMIN,
     ("POST", "auth/onboarding-complete"): _ADMIN,
 }
-TABLES: Final = {"8d5b7865": _ROUTES}
-"""The routes of each known version, by the commit of Mem0's repository that has it."""
-_BY_SHAPE: Final = {
-    (method, tuple(template.split("/"))): routed for (method, template), routed in _ROUTES.items()
-}
+TABLE: Final = RouteTable(_ROWS)
 ENTITY_FIELDS: Final = {"user": "user_id", "agent": "agent_id", "run": "run_id"}
 _ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def route_of(request: HttpRequest) -> Routed | None:
     """The row of the table for a request; None for a route that it does not have."""
-    parts = request.path[1:].split("/")
-    for (method, shape), routed in _BY_SHAPE.items():
-        fits = method == request.method and len(shape) == len(parts)
-        if fits and all(want in ("*", got) and got for want, got in zip(shape, parts, strict=True)):
-            names_one = any(name in ENTITY_FIELDS.values() and text for name, text in request.query)
-            return LIST_ALL if routed is LIST and not names_one else routed
-    return None
+    routed = TABLE.route_of(request)
+    names_one = any(name in ENTITY_FIELDS.values() and text for name, text in request.query)
+    return LIST_ALL if routed is LIST and not names_one else routed
 
 
 def memory_id_of(path: str) -> str:
@@ -135,8 +126,3 @@ def entity_of(path: str) -> tuple[str, str]:
     if kind not in ENTITY_FIELDS:
         raise MalformedRequest("entity_type: user, agent or run")
     return ENTITY_FIELDS[kind], entity_id
-
-
-def version_told(reply: HttpReply) -> str | None:
-    """The version whose routes the server's OpenAPI document lists; it says `1.0.0` of itself."""
-    return version_of(reply, TABLES)

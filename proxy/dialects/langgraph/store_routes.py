@@ -16,6 +16,7 @@ from msgspec import Meta
 from policy.model import ChangeKind, Memory
 from policy.query import AllOf, Compare, Field, Filter, FilterRefused, Test, validate
 from policy.verdict import InvariantBroken, Reason
+from proxy.dialects.credential import key_of
 from proxy.dialects.described import NoQuery
 from proxy.dialects.langgraph.items import (
     TARGET,
@@ -115,11 +116,9 @@ ROOT: Final = "/store"
 ITEMS: Final = f"{ROOT}/items"
 SEARCH: Final = f"{ITEMS}/search"
 NAMESPACES: Final = f"{ROOT}/namespaces"
-NOBODY: Final = ""  # no principal has this key, so a request with it is refused
 WILD: Final = "*"
 TTL_MINUTES_MAX: Final = 52_560_000  # a hundred years
 _MINUTE_MS: Final = 60_000
-_BEARER: Final = "bearer"
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _UNAUTHORIZED: Final = 401
 _Shape = TypeVar("_Shape", bound=msgspec.Struct)
@@ -186,17 +185,8 @@ class LangGraph:
         return request.path == ROOT or request.path.startswith(f"{ROOT}/")
 
     def credential(self, request: HttpRequest) -> str | None:
-        """`X-API-Key`, or the key of `Authorization: Bearer`.
-
-        Two different keys give an invalid key, not None: with None the peer's uid or certificate
-        would give the principal.
-        """
-        scheme, _, key = request.headers.get("authorization", "").partition(" ")
-        bearer = key.strip() if scheme.lower() == _BEARER and key.strip() else None
-        api_key = request.headers.get("x-api-key") or None
-        if bearer is not None and api_key is not None and bearer != api_key:
-            return NOBODY
-        return api_key or bearer
+        """`X-API-Key`, or the key of `Authorization: Bearer`."""
+        return key_of(request, "x-api-key")
 
     def decode(self, request: HttpRequest) -> Operation:
         """The operation asked for; see `Dialect.decode`."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from policy.ruleset import ClassMap
+from proxy.dialects.credential import key_of
 from proxy.dialects.mem0 import reads, writes
 from proxy.dialects.mem0.answers import (
     added_extras,
@@ -76,9 +77,6 @@ _ADMIN: Final = frozenset(
 )
 
 
-NOBODY: Final = ""  # no principal has this key, so a request with it is refused
-
-
 class Mem0Oss:
     """The routes of `server/main.py` in Mem0's repository; implements `Dialect`."""
 
@@ -118,17 +116,8 @@ class Mem0Oss:
         return request.path.startswith(f"{PREFIX}/") or scheme_and_key(request)[0] != "token"
 
     def credential(self, request: HttpRequest) -> str | None:
-        """`X-API-Key`, or the key of `Authorization: Bearer`.
-
-        Two different keys give an invalid key, not None: with None the peer's uid or certificate
-        would give the principal.
-        """
-        scheme, key = scheme_and_key(request)
-        bearer = key if scheme == "bearer" and key else None
-        api_key = request.headers.get("x-api-key") or None
-        if bearer is not None and api_key is not None and bearer != api_key:
-            return NOBODY
-        return api_key or bearer
+        """`X-API-Key`, or the key of `Authorization: Bearer`."""
+        return key_of(request, "x-api-key")
 
     def decode(self, request: HttpRequest) -> Operation:
         """The operation asked for; see `Dialect.decode`."""

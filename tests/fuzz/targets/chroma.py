@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.backends.chroma import Chroma
+from proxy.backends.chroma.chroma import Chroma
 from tests.fuzz.backends import check_backend
 from tests.fuzz.choices import words
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.backends.langgraph import LangGraph
+from proxy.backends.langgraph.langgraph import LangGraph
 from tests.fuzz.backends import check_backend
 from tests.fuzz.choices import words
 

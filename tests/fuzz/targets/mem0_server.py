@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.backends.mem0_server import Mem0Server
+from proxy.backends.mem0_server.mem0_server import Mem0Server
 from tests.fuzz.backends import check_backend
 from tests.fuzz.choices import words
 

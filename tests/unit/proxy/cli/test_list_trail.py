@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from proxy.cli import list_trail
 from proxy.cli.list_trail import IDLE_MAX, ListTrail
-from proxy.seams.backend_listing import ListPart
 from proxy.seams.faults import UpstreamError
+from proxy.seams.http_backend import ListPart
 from proxy.seams.operation import HttpRequest
 
 PAGE = 5

@@ -13,7 +13,7 @@ import pytest
 
 from policy.model import ChangeKind
 from proxy.backends.kept_request import kept_request
-from proxy.backends.langgraph import LangGraph
+from proxy.backends.langgraph.langgraph import LangGraph
 from proxy.backends.langgraph.store_items import ITEMS, known_key
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.fronts.backend_server_front import IN_FLIGHT_MAX, BackendServerFront

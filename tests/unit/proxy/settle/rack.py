@@ -33,7 +33,7 @@ def change_of(slot: str, text: str | None) -> Item:
 
 
 class Rack:
-    """Implements `proxy.seams.backend.Backend[str]`, and is the server itself."""
+    """Implements `proxy.settle.leftovers.Backend[str]`, and is the server itself."""
 
     def __init__(self) -> None:
         self.slots: dict[str, str] = {}

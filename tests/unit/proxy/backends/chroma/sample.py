@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from policy.model import CandidateId
-from proxy.backends.chroma import Chroma
+from proxy.backends.chroma.chroma import Chroma
 from proxy.seams.guard import Unsettled
 from proxy.seams.http_backend import Sending
 from proxy.seams.operation import HttpReply, HttpRequest

@@ -71,9 +71,9 @@ def test_a_count_is_made_of_the_ids_so_that_hidden_records_do_not_count() -> Non
 
 
 def test_a_page_is_asked_for_from_the_beginning() -> None:
-    wide = body_of(ADAPTER.from_start(to("get", {"limit": 5, "offset": 7}), 12))
+    wide = body_of(ADAPTER.asking(to("get", {"limit": 5, "offset": 7}), 12))
     assert (wide["limit"], wide["offset"]) == (12, None)
-    assert body_of(ADAPTER.from_start(QUERY, 8))["n_results"] == 8
+    assert body_of(ADAPTER.asking(QUERY, 8))["n_results"] == 8
     pages = [
         ADAPTER.page(to("get", {"limit": 5, "offset": 7})),
         ADAPTER.page(to("get", {"offset": 7})),

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from policy.model import Tenant
-from proxy.backends.chroma.whole_server import IDS_AT_ONCE, PAGE_LEN
-from proxy.seams.backend_listing import ListPart, WalkedPage
+from proxy.backends.chroma.chroma import IDS_AT_ONCE, PAGE_LEN
 from proxy.seams.faults import MalformedRequest
+from proxy.seams.http_backend import ListPart, WalkedPage
 from proxy.seams.operation import HttpReply, HttpRequest
 from tests.unit.proxy.backends.chroma.sample import (
     ADAPTER,

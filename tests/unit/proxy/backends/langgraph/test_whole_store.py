@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from policy.model import CandidateId, Tenant
-from proxy.backends.langgraph.whole_store import PAGE_LEN
+from proxy.backends.langgraph.langgraph import PAGE_LEN
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Unsettled
 from proxy.seams.operation import HttpReply, HttpRequest

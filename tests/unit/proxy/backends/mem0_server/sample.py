@@ -14,7 +14,7 @@ import msgspec
 
 from policy.model import CandidateId, MemoryClass
 from policy.verdict import Reason
-from proxy.backends.mem0_server import Mem0Server
+from proxy.backends.mem0_server.mem0_server import Mem0Server
 from proxy.seams.guard import ItemVerdict, Unsettled
 from proxy.seams.http_backend import Sending
 from proxy.seams.operation import HttpReply, HttpRequest

@@ -165,7 +165,7 @@ def test_pages_are_asked_for_from_the_beginning() -> None:
         page = ADAPTER.page(request)
         assert page is not None
         assert (page.offset, page.limit) == (0, limit)
-        wider = ADAPTER.from_start(request, 80)
+        wider = ADAPTER.asking(request, 80)
         if request.method == "POST":
             assert json.loads(wider.body)["top_k"] == 80
         else:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.backends.mem0_server.routes import LIST, LIST_ALL, TABLES
+from proxy.backends.mem0_server.routes import LIST, LIST_ALL
 from proxy.seams.http_backend import Does
 from proxy.seams.operation import HttpReply, Refusal
 from tests.unit.proxy.backends.mem0_server.sample import ADAPTER, ID, answer, ask
@@ -38,7 +38,7 @@ def does(method: str, path: str) -> Does | None:
 def test_the_table_has_every_route_of_the_server_and_no_other() -> None:
     assert len(LISTED) == 27
     assert ADAPTER.version_told(document()) == "8d5b7865"
-    assert ADAPTER.versions == {"8d5b7865"}
+    assert ADAPTER.version == "8d5b7865"
 
 
 def test_every_route_that_changes_something_is_judged_or_refused() -> None:
@@ -103,7 +103,7 @@ def test_a_list_without_an_id_is_of_what_everybody_has() -> None:
     for target in ("/memories", "/memories?top_k=3", "/memories?user_id=", "/memories?app_id=x"):
         assert ADAPTER.classify(ask("GET", target)) is LIST_ALL
     assert ADAPTER.classify(ask("GET", "/memories?run_id=r1")) is LIST
-    shared = {routed.operation for routed in TABLES["8d5b7865"].values() if routed.whole} | {
+    shared = {routed.operation for routed in ADAPTER.table.rows.values() if routed.whole} | {
         LIST_ALL.operation
     }
     assert shared == {"entities", "list_all"}
