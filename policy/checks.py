@@ -33,8 +33,7 @@ from policy.model import (
     SourceKind,
 )
 from policy.ruleset import Cell, OverBudget, Ruleset
-from policy.trust.ladder import TrustLevel
-from policy.trust.score import known_score
+from policy.trust.score import TrustLevel, known_score
 from policy.verdict import Reason
 
 

@@ -20,7 +20,7 @@ from policy.model import (
     SourceKind,
     Tenant,
 )
-from policy.trust.ladder import TrustState
+from policy.trust.score import TrustState
 
 
 class NonceState(enum.Enum):

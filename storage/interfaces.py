@@ -24,7 +24,7 @@ from policy.model import (
 )
 from policy.query import Filter
 from policy.ruleset import Ruleset
-from policy.trust.ladder import TrustState
+from policy.trust.score import TrustState
 from storage.audit import InterceptedLeaf, Leaf
 from storage.features.cases.wrong_answers import Cases
 from storage.features.failures import Failures

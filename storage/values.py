@@ -33,9 +33,9 @@ from policy.model import (
     SourceKind,
     Tenant,
 )
-from policy.trust.ladder import TrustState
+from policy.trust.score import TrustState
 from policy.verdict import Hold, Reason, Reject
-from storage.ground.deadline import Due
+from storage.ground.clock import Due
 
 if TYPE_CHECKING:
     from policy.withheld.pieces import Piece  # its module compiles the lists of eight languages

@@ -48,8 +48,8 @@ _LIKELY: Final = (0.3, 0.03, 0.006, 0.001)
 _BEFORE: Final = 200.0
 _NOTHING: Final = 1.3
 _LIVE: Final = 2.0
-_UNSPACED_RANK: Final = 1
 _UNSEEN: Final = tuple(max(0.0, -math.log(likely) - _NOTHING) for likely in _LIKELY)
+_UNSEEN_SQUARED: Final = tuple(weight**2 for weight in _UNSEEN)
 
 COPIED_SHARE: Final = 0.4
 COPIED_WORDS: Final = 5
@@ -103,21 +103,9 @@ class Resemblance(NamedTuple):
     retold: float
     weight: float
     alike: float
-    other_words: int
+    # The log-odds that one text retells the other, perhaps in other words.
+    told: float
     marks: int
-
-    @property
-    def told(self) -> float:
-        """The log-odds that one text retells the other, perhaps in other words."""
-        return (
-            _SHARE_WORTH * self.retold
-            + _ALIKE_WORTH * self.alike
-            + _WEIGHT_WORTH * min(self.weight, _WEIGHT_MAX)
-            + _COPIED_WORTH * min(self.copied_words, _COPIED_MAX)
-            # A long text contains most common words by accident.
-            - _LENGTH_COST * math.log1p(self.other_words)
-            - _TOLD_LEAST
-        )
 
     @property
     def contained(self) -> bool:
@@ -146,26 +134,19 @@ def prints_of(text: str) -> Prints:
     # The sum is taken over whole numbers, which are not rounded, so it is the same in every
     # process.
     runs = tuple(map(hash, zip(numbers, numbers[1:], numbers[2:], strict=False)))
-    marks = frozenset(
+    marks = {
         crc32(mark.encode("utf-8", "surrogatepass"))
         for part in dict.fromkeys(shape.split())
         if not part.strip(_ABOUT).isalpha() and _MARKED.search(part)
         for mark in _MARK.findall(part)
         if _YEAR.fullmatch(mark) is None
-    )
+    }
     stems: dict[int, int] = {}
     for word in known:
-        stem, rank = _stem(word)
+        stem, rank = ranked(word)
         stems[crc32(stem.encode("utf-8", "surrogatepass"))] = rank
-    norm = math.sqrt(sum(_UNSEEN[rank] ** 2 for rank in stems.values())) or 1.0
-    return Prints(runs=runs, words=stems, marks=marks, norm=norm)
-
-
-def _stem(word: str) -> tuple[str, int]:
-    if len(word) == 1:
-        # A single letter says nothing, and in a script without spaces it is only a part of a word.
-        return word, 0 if word.isascii() else _UNSPACED_RANK
-    return ranked(word)
+    norm = math.sqrt(sum(map(_UNSEEN_SQUARED.__getitem__, stems.values()))) or 1.0
+    return Prints(runs=runs, words=stems, marks=frozenset(marks), norm=norm)
 
 
 def _winnowed(runs: tuple[int, ...]) -> list[int]:
@@ -197,13 +178,23 @@ def resemblance(
         if word in there:
             shared += weight
             common += weight * weight
+    retold = shared / whole if whole else 0.0
+    alike = min(1.0, common / (math.sqrt(square) * other.norm)) if square else 0.0
     return Resemblance(
         copied=covered / total if total else 0.0,
         copied_words=covered,
-        retold=shared / whole if whole else 0.0,
+        retold=retold,
         weight=shared,
-        alike=min(1.0, common / (math.sqrt(square) * other.norm)) if square else 0.0,
-        other_words=len(there),
+        alike=alike,
+        told=(
+            _SHARE_WORTH * retold
+            + _ALIKE_WORTH * alike
+            + _WEIGHT_WORTH * min(shared, _WEIGHT_MAX)
+            + _COPIED_WORTH * min(covered, _COPIED_MAX)
+            # A long text contains most common words by accident.
+            - _LENGTH_COST * math.log1p(len(there))
+            - _TOLD_LEAST
+        ),
         marks=len(text.marks & other.marks),
     )
 
@@ -305,7 +296,7 @@ def _newest(keys: Sequence[int], among: Container[int] | None) -> Iterable[int]:
     """Of several copies of one text keep only the newest; the most recent text comes first."""
     if among is None:
         return keys[: -_COMMON - 1 : -1]
-    return islice((key for key in reversed(keys) if key in among), _COMMON)
+    return islice(filter(among.__contains__, reversed(keys)), _COMMON)
 
 
 def _names(prints: Prints, kept: frozenset[int]) -> set[int]:

@@ -77,6 +77,8 @@ _GROUPS_OF: Final = {
 _TO_SPACES: Final = str.maketrans(
     dict.fromkeys('\n\t.,;:!?()[]{}<>|/\\*#"=+~`^%&$@\u2022\u00ab\u00bb\u2039\u203a', " ")
 )
+# A word between blanks, without marks around it: "_always" is emphasis, not a name.
+_BARE_WORD: Final = re.compile(r"[^\s\-_'](?:\S*[^\s\-_'])?")
 _JOINED_LEN_MIN: Final = 12
 # Quotation marks, and marks that make words bold or code: they may stand around an order, or in
 # one.
@@ -112,7 +114,7 @@ def language_of(shape: str) -> Language:
 def _unleeted(shape: str, letters: dict[int, str]) -> Iterator[str]:
     """The parts of a text with words that have digits and signs for letters, spelled with these."""
     plain = _LEET_WORD.sub(lambda word: word[0].translate(letters), shape)
-    parts = _parts(plain)
+    parts = _parts_of(plain)
     spelled = [at for at, (start, end) in enumerate(parts) if plain[start:end] != shape[start:end]]
     return (plain[start:end] for start, end in _with_neighbours(parts, spelled))
 
@@ -135,7 +137,7 @@ def _spoken(shape: str) -> Language:
     if "\n" in shape:
         lines = _LINE_START.sub("\n", shape)
         readings += (_LINE_START.sub(" ", shape).lstrip(), lines, *_two_by_two(lines))
-    for reading in readings:
+    for reading in dict.fromkeys(readings):
         for number, places in _asked(reading).items():
             lexicon, group = _GROUPS[number]
             if group.speaks not in found and _speaks(reading, lexicon, group, places):
@@ -172,11 +174,11 @@ def _speaks(shape: str, lexicon: Lexicon, group: Group, places: list[tuple[int, 
 
 def _asked(reading: str) -> dict[int, list[tuple[int, int]]]:
     """The groups of phrases of which a needed word occurs, each with the places to look at."""
-    spaced, parts = reading.translate(_TO_SPACES), _parts(reading)
+    spaced, parts = reading.translate(_TO_SPACES), _parts_of(reading)
     having: dict[int, list[int]] = {}
     for at, (start, end) in enumerate(parts):
-        leading = _LEADING.intersection(_words(spaced[start:end]))
-        for number in {number for word in leading for number in _GROUPS_OF[word]}:
+        leading = _LEADING.intersection(_BARE_WORD.findall(spaced, start, end))
+        for number in set[int]().union(*map(_GROUPS_OF.__getitem__, leading)):
             having.setdefault(number, []).append(at)
     asked: dict[int, list[tuple[int, int]]] = {}
     for number in sorted(having):
@@ -184,18 +186,13 @@ def _asked(reading: str) -> dict[int, list[tuple[int, int]]]:
         asked[number] = [
             (start, end)
             for start, end in _with_neighbours(parts, having[number])
-            if not (also and also.isdisjoint(_words(spaced[start:end])))
+            if not (also and also.isdisjoint(_BARE_WORD.findall(spaced, start, end)))
         ]
     return asked
 
 
-def _words(spaced: str) -> Iterator[str]:
-    """The words between blanks, without marks around them: "_always" is emphasis, not a name."""
-    return (word.strip("-_'") for word in spaced.split())
-
-
-def _parts(text: str) -> list[tuple[int, int]]:
-    return [part.span() for part in _PART.finditer(text)]
+def _parts_of(text: str) -> list[tuple[int, int]]:
+    return list(map(re.Match.span, _PART.finditer(text)))
 
 
 def _with_neighbours(parts: list[tuple[int, int]], chosen: list[int]) -> Iterator[tuple[int, int]]:

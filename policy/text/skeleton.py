@@ -102,12 +102,15 @@ def skeleton(text: str) -> str:
         text = _fold(text)
     # Spaced-out letters are joined first, because the next step would lose the wider gaps between
     # their words.
-    text = _unspaced(text.lower())
+    text = text.lower()
+    if _SEPARATED.search(text):
+        text = _SPACED_OUT.sub(_joined, text)
     if "  " in text or not text.isprintable():
         text = _SPACES.sub(_one_space, text)
         # The joining is done a second time: in "i g n o r e" neither half is long enough until the
         # gap between the halves is closed.
-        text = _unspaced(text)
+        if _SEPARATED.search(text):
+            text = _SPACED_OUT.sub(_joined, text)
     return text.strip()
 
 
@@ -115,10 +118,6 @@ def _shows(char: str) -> bool:
     if char < "\x80":
         return True
     return unicodedata.category(char) not in _INVISIBLE_CATEGORIES and char not in _BLANK_LETTERS
-
-
-def _unspaced(text: str) -> str:
-    return _SPACED_OUT.sub(_joined, text) if _SEPARATED.search(text) else text
 
 
 def _fold(text: str) -> str:

@@ -23,6 +23,7 @@ _ENDINGS: Final = (
 _STEM_LEN_MIN: Final = 3
 _KEPT_MAX: Final = 16_384
 _WORD_LEN_MAX: Final = 32
+_UNSPACED_RANK: Final = 1
 
 _WORD: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 NOBODYS_WORDS_MAX: Final = 3
@@ -66,7 +67,7 @@ def is_nobodys(sentence: str) -> bool:
 
 def are_common(words: Iterable[str]) -> bool:
     """Whether each given word belongs to the two commonest ranks."""
-    return all(_is_common(word) for word in words)
+    return all(map(_is_common, words))
 
 
 @lru_cache(maxsize=_KEPT_MAX)
@@ -81,6 +82,9 @@ def ranked(word: str) -> tuple[str, int]:
 
 @lru_cache(maxsize=_KEPT_MAX)
 def _ranked(word: str) -> tuple[str, int]:
+    if len(word) == 1:
+        # A single letter says nothing, and in a script without spaces it is only a part of a word.
+        return word, 0 if word.isascii() else _UNSPACED_RANK
     stem = stem_of(word)
     rank = _RANKS.get(stem)
     if rank is None:

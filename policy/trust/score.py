@@ -1,22 +1,172 @@
-"""The soft score and the latch of a principal: what outcomes make of trust.
+"""Trust of a principal: the ladder that only goes down, and the soft score that outcomes move.
 
-Neither the score nor the latch ever permits anything.
+Only structural violations move a principal down the ladder: acts that its program must have done
+itself, because no page can make a model do them. Only the ladder leads to refusals. Score and latch
+hold writes for a person, and never permit anything.
 
-The score forgets, so it says how a principal behaves now. The latch adds up evidence (CUSUM, Page
-1954: the log-likelihood of one bad outcome in five against one in twenty), so a row of good
+The score forgets, so it measures how a principal behaves now. The latch adds up evidence (CUSUM,
+Page 1954: the log-likelihood of one bad outcome in five against one in twenty), so a row of good
 outcomes buys no row of bad ones. A latched principal is released by an operator, or by a probation.
+
+The list of outcomes is closed: a hold for a label, one rate limit and a text that is too long
+happen to honest agents, and move nothing. Nothing here is taken from a request: the gate, a person,
+the passing of time or an incident reports each outcome.
 """
 
 from __future__ import annotations
 
+import enum
 import math
 from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
-from policy.trust.ladder import NEWCOMER, TrustState
-from policy.trust.outcomes import OutcomeRule, day_of
+from policy.model import PrincipalId, Tenant
+
+
+class OutcomeKind(enum.Enum):
+    """How something that a principal wrote turned out; values are stable."""
+
+    RELEASE_STOOD = "release_stood"
+    CONVICTED = "convicted"
+    DENIED_BY_PERSON = "denied_by_person"
+    STRUCTURAL_REFUSAL = "structural_refusal"
+    CONTRADICTED_ANCHOR = "contradicted_anchor"
+    QUARANTINED_BY_HAND = "quarantined_by_hand"
+    SUSTAINED_BURST = "sustained_burst"
+
+
+class Cap(enum.Enum):
+    """How often one outcome about one subject counts for one principal or origin."""
+
+    ONCE = "once"
+    DAILY = "daily"
+
+
+class OutcomeRule(msgspec.Struct, frozen=True, kw_only=True):
+    """How much one kind of outcome weighs, and how often it may count."""
+
+    good: bool = False
+    weight: float
+    cap: Cap = Cap.ONCE
+
+
+RULES: Final[dict[OutcomeKind, OutcomeRule]] = {
+    OutcomeKind.RELEASE_STOOD: OutcomeRule(good=True, weight=1.0),
+    OutcomeKind.CONVICTED: OutcomeRule(weight=1.0),
+    OutcomeKind.DENIED_BY_PERSON: OutcomeRule(weight=1.0),
+    OutcomeKind.STRUCTURAL_REFUSAL: OutcomeRule(weight=1.0),
+    OutcomeKind.CONTRADICTED_ANCHOR: OutcomeRule(weight=0.5, cap=Cap.DAILY),
+    OutcomeKind.QUARANTINED_BY_HAND: OutcomeRule(weight=0.5),
+    OutcomeKind.SUSTAINED_BURST: OutcomeRule(weight=0.5, cap=Cap.DAILY),
+}
+
+STANDS_AFTER_MS: Final = 7 * 86_400_000
+"""A release that nobody takes back for so long counts as a good outcome."""
+BURST_WINDOWS: Final = 10
+"""A burst of writes counts as a bad outcome if it fills so many rate windows in a row."""
+
+
+class Reported(msgspec.Struct, frozen=True, kw_only=True):
+    """One outcome, as it is reported to the store.
+
+    `subject` is the memory, anchor or incident that the outcome is about; the cap counts by it. It
+    is kept only as a keyed hash. `server` and `tool` name the origin, where there is one; these
+    names may be logged.
+    """
+
+    kind: OutcomeKind
+    principal_id: PrincipalId
+    tenant: Tenant
+    subject: str = ""
+    server: str | None = None
+    tool: str | None = None
+
+
+def counts_again(kind: OutcomeKind, last_ms: int | None, now_ms: int) -> bool:
+    """Whether another outcome about a subject counts, if the one before counted at `last_ms`."""
+    if last_ms is None:
+        return True
+    return RULES[kind].cap is Cap.DAILY and day_of(last_ms) != day_of(now_ms)
+
+
+def day_of(at_ms: int) -> int:
+    """The day that a time falls on, as a number of days since 1970 (UTC)."""
+    return at_ms // 86_400_000
+
+
+class TrustLevel(enum.Enum):
+    """Rung of the ladder (MWP 3.4), most trusted first."""
+
+    TRUSTED = "trusted"
+    DEGRADED = "degraded"
+    UNTRUSTED = "untrusted"
+
+    @property
+    def rung(self) -> int:
+        """The rung as a number: 2 for `TRUSTED`, 1 for `DEGRADED`, 0 for `UNTRUSTED`."""
+        return _RUNG[self]
+
+
+_RUNG = {TrustLevel.TRUSTED: 2, TrustLevel.DEGRADED: 1, TrustLevel.UNTRUSTED: 0}
+
+
+class TrustScore(msgspec.Struct, frozen=True, kw_only=True):
+    """Score and latch, of a principal or of an origin (a server's tool).
+
+    `good` and `bad` are the weights of its good and bad outcomes, of which old ones count less.
+    `cusum` is the sum of the evidence against it. While it is latched, `probation_left` is how many
+    good outcomes in a row are still missing, in a probation that began at `probation_since_ms`.
+    `good_today` outcomes counted on `good_day`. Times are Unix milliseconds.
+    """
+
+    good: float = 0.0
+    bad: float = 0.0
+    cusum: float = 0.0
+    latched_at_ms: int | None = None
+    probation_left: int = 0
+    probation_since_ms: int | None = None
+    good_day: int = 0
+    good_today: int = 0
+    restores_count: int = 0
+
+    @property
+    def latched(self) -> bool:
+        """Whether the principal's changes wait for a person and few of its memories are shown."""
+        return self.latched_at_ms is not None
+
+
+class TrustState(TrustScore, frozen=True, kw_only=True):
+    """The trust in one principal, or in one origin, which has no ladder."""
+
+    level: TrustLevel = TrustLevel.TRUSTED
+    violations_count: int = 0
+
+
+NEWCOMER = TrustState()
+
+# The whole ladder (MWP Table 6). Rows: the level before a violation. Columns: the number of
+# violations including this one. Cells: the level afterwards. Counts beyond the last column stay in
+# that column.
+_TRANSITIONS: dict[TrustLevel, tuple[TrustLevel, TrustLevel, TrustLevel]] = {
+    # The columns are the first, second, third and any later violation.
+    TrustLevel.TRUSTED: (TrustLevel.DEGRADED, TrustLevel.DEGRADED, TrustLevel.UNTRUSTED),
+    TrustLevel.DEGRADED: (TrustLevel.DEGRADED, TrustLevel.DEGRADED, TrustLevel.UNTRUSTED),
+    TrustLevel.UNTRUSTED: (TrustLevel.UNTRUSTED, TrustLevel.UNTRUSTED, TrustLevel.UNTRUSTED),
+}
+
+
+def after_violation(state: TrustState) -> TrustState:
+    """The trust state after one structural violation; the level never rises.
+
+    The caller must count each pair of nonce and digest only once.
+    """
+    count = state.violations_count + 1
+    column = min(count, 3) - 1
+    return msgspec.structs.replace(
+        state, level=_TRANSITIONS[state.level][column], violations_count=count
+    )
 
 
 class SoftScoring(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -97,7 +97,7 @@ class Flow:
         return self._push(singles) if singles else ""
 
     def _push(self, raw: str) -> str:
-        atom = _Atom(raw, tuple(self._printer.numbers(raw)))
+        atom = _Atom(raw, self._printer.numbers(raw))
         waits = bool(self._held)
         self._held.append(atom)
         # White space and marks behind a held word are held with it; they have no part in the

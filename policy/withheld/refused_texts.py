@@ -20,7 +20,6 @@ from policy.withheld.words import NUMBER_LEN, RUN, WordPrint, packed, unpacked
 
 Applies = Callable[[int], bool]
 
-
 WORDS_MAX: Final = 200_000
 """Words kept of one principal's refused texts; beyond it the longest text goes, as in a flood."""
 SHOWN_WORDS_MAX: Final = 100_000
@@ -397,18 +396,20 @@ class RefusedTexts:
 
     # ---- words of refused texts that may be shown all the same -----------------------------------
 
-    def show(self, numbers: Sequence[int], stored: StoredText) -> None:
-        """Add the text of a stored memory: refused words that it contains may be shown."""
-        entry = packed(numbers), stored
-        if entry in self._stored:
-            self._stored.move_to_end(entry)
-            return
-        self._stored[entry] = None
-        self._stored_words += len(numbers)
-        while self._stored_words > SHOWN_WORDS_MAX:
-            (gone, _), _ = self._stored.popitem(last=False)
-            self._stored_words -= len(gone) // NUMBER_LEN
-        self._open_stored(numbers, stored)
+    def show(self, stored: StoredText, *texts: Sequence[int]) -> None:
+        """Add the texts of a stored memory: refused words that they contain may be shown."""
+        for numbers in filter(len, texts):
+            entry = packed(numbers), stored
+            if entry in self._stored:
+                self._stored.move_to_end(entry)
+                continue
+            self._stored[entry] = None
+            self._stored_words += len(numbers)
+            while self._stored_words > SHOWN_WORDS_MAX:
+                (gone, _), _ = self._stored.popitem(last=False)
+                self._stored_words -= len(gone) // NUMBER_LEN
+            if self._texts:
+                self._open_stored(numbers, stored)
 
     def _open_stored(self, numbers: Sequence[int], stored: StoredText) -> None:
         for span in self.anywhere(numbers):

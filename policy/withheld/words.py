@@ -10,6 +10,7 @@ import re
 from array import array
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import accumulate, chain
 from threading import Lock
@@ -43,6 +44,8 @@ _LONG: Final = 1_024
 # How many lists of short texts are cached: twice as many as candidates are judged together; each
 # takes at most 130 KB.
 _EACH_MAX: Final = 512
+# How many shorter texts are cached; each takes at most 15 KB.
+_SHORT_MAX: Final = 512
 _NOTHING: Final = array("Q")
 NUMBER_LEN: Final = 8
 
@@ -65,16 +68,17 @@ class WordHasher:
         self._read_count = 0
         self._read_each: OrderedDict[bytes, tuple[tuple[int, ...], array[int]]] = OrderedDict()
         self._reading = Lock()
+        self._short = lru_cache(_SHORT_MAX)(self._numbers)
 
-    def numbers(self, text: str) -> list[int]:
+    def numbers(self, text: str) -> tuple[int, ...]:
         """The words of a text as numbers, one for each word, in order. Safe from any thread."""
         if len(text) < _LONG:
-            return self._numbers(text)
+            return self._short(text)
         name = self.digest(text)
         with self._reading:
             read = self._read.get(name)
         if read is not None:
-            return read.tolist()
+            return tuple(read)
         numbers = self._numbers(text)
         with self._reading:
             if name not in self._read:
@@ -84,10 +88,10 @@ class WordHasher:
                 self._read_count -= len(self._read.popitem(last=False)[1])
         return numbers
 
-    def each(self, texts: tuple[str, ...]) -> list[array[int]]:
+    def each(self, texts: tuple[str, ...]) -> Sequence[Sequence[int]]:
         """The words of many short texts as numbers, text by text. Safe from any thread."""
         if sum(map(len, texts)) < _LONG:
-            return [array("Q", self._numbers(text)) for text in texts]
+            return tuple(map(self._short, texts))
         name = self.digest("each", *texts)
         with self._reading:
             lengths, read = self._read_each.get(name, ((), _NOTHING))
@@ -102,7 +106,7 @@ class WordHasher:
         ends = [*accumulate(lengths)]
         return [read[end - length : end] for end, length in zip(ends, lengths, strict=True)]
 
-    def _numbers(self, text: str) -> list[int]:
+    def _numbers(self, text: str) -> tuple[int, ...]:
         words = words_of(text)
         known = self._known
         new = set(words).difference(known)
@@ -114,7 +118,7 @@ class WordHasher:
             for word in new:
                 known[word] = self._number(word)
             self._known = known
-        return [known[word] for word in words]
+        return tuple(map(known.__getitem__, words))
 
     def _number(self, word: str) -> int:
         data = word.encode("utf-8", "surrogatepass")
@@ -167,7 +171,7 @@ def prints_of(
     return list(dict.fromkeys(found))
 
 
-def _tells(text: str, numbers: list[int]) -> bool:
+def _tells(text: str, numbers: Sequence[int]) -> bool:
     if len(numbers) > 1:
         return len(text.strip()) >= SHORT_LEN_MIN or len(numbers) >= RUN
     shape = skeleton(text)

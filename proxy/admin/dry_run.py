@@ -26,7 +26,7 @@ from policy.model import (
 )
 from policy.ruleset import Ruleset
 from policy.text.fired import words_that_fired
-from policy.trust.ladder import TrustLevel, TrustState
+from policy.trust.score import TrustLevel, TrustState
 from policy.verdict import Admit, Hold, Reason, Reject, Verdict
 from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.wire.dry_run import EXPLAIN, ExplainRequest, ExplainStep, ExplainView

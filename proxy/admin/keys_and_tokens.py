@@ -23,7 +23,7 @@ from proxy.admin.wire.store import (
     TokenView,
 )
 from proxy.dialects.strict_json.strict import canonical_json
-from proxy.intercept.promotion import TokenSigner, landing_class, stored_of
+from proxy.intercept.shadow import TokenSigner, landing_class, stored_of
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.transport.auth import Authenticator, mint_key

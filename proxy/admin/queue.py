@@ -34,9 +34,9 @@ from proxy.admin.wire.review_queue import (
 )
 from proxy.admin.wire.route import NoQuery
 from proxy.admin.wire.store import HeldView
-from proxy.seams.delivery import Way
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, NotFound
+from proxy.seams.observations import Way
 from storage.ground.errors import UnknownCandidate
 from storage.interfaces import MemoryReader
 from storage.values import Decision, Denial, HeldCandidate

@@ -9,8 +9,8 @@ import msgspec
 
 from policy.model import CandidateId, PrincipalId
 from proxy.intercept.verdict_events import Judging, decided_event
-from proxy.seams.delivery import Way, way_of
 from proxy.seams.environment import Environment
+from proxy.seams.observations import Way, way_of
 from proxy.withhold.withholding import Withholding
 from storage.interfaces import MemoryReader, MemoryWriter
 from storage.values import Denial, HeldCandidate, Outcome

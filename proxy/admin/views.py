@@ -11,8 +11,7 @@ from msgspec import UNSET
 from policy.labels.floor import class_once_confirmed
 from policy.lines import place_of
 from policy.model import Candidate, PrincipalId
-from policy.trust.ladder import TrustState
-from policy.trust.score import soft_score
+from policy.trust.score import TrustState, soft_score
 from policy.verdict import Reason
 from proxy.admin.review_decider import ReviewVerdict
 from proxy.admin.wire.store import (

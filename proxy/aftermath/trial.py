@@ -18,7 +18,7 @@ from policy.after.signals import Grade, SignalKind
 from policy.model import Hit, Memory, Tenant
 from policy.query import EVERYTHING
 from policy.text.whole_words import EntryError
-from policy.trust.ladder import TrustLevel
+from policy.trust.score import TrustLevel
 from proxy.aftermath.canaries import FOUND_MAX
 from proxy.aftermath.replay import Evidence, NothingKept, Replays
 from proxy.aftermath.rule_signals import judged_memory

@@ -58,8 +58,7 @@ from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import Terminal, age, inert, moment, now_ms
-from proxy.seams.delivery import COUNTS, FOLLOWS, Way
-from proxy.seams.observations import CLASS_WORDS, whose_words
+from proxy.seams.observations import CLASS_WORDS, COUNTS, FOLLOWS, Way, whose_words
 from storage.values import Decision, Visibility
 
 # For each reason of a refusal a few words that fit into a table; docs/reasons.md has the full text.

@@ -114,8 +114,9 @@ class ModelMemory:
         recalls = recalls_of(shown, principal.tenant)
         if recalls:
             self.sessions.recalled(principal.principal_id, recalls)
-            self.withholding.shown(principal.principal_id, memories_of(shown))
-            self._replies.recalled(principal, shown, recall_id)
+            memories = memories_of(shown)
+            self.withholding.shown(principal.principal_id, memories)
+            self._replies.recalled(principal, memories, recall_id)
 
 
 def convictions_of(store: Store) -> Convictions:

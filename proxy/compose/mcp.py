@@ -37,21 +37,19 @@ class DataFront:
     ) -> None:
         self._memory = memory
         self._mcp = mcp
-        self._model = model
-        self._backends = backends
+        # A memory server that stays is served in place of the API that imitates it.
+        self._fronts: dict[str, Front] = {
+            **dict.fromkeys(model.names, model),
+            **dict.fromkeys(backends.names, backends),
+        }
         self.routes = memory.routes | mcp.routes | model.routes | backends.routes
 
     async def answer(self, incoming: Incoming) -> AnsweredReply:
         """Have the front answer to which the request's path belongs."""
-        return await self._front(incoming.head.path).answer(incoming)
-
-    def _front(self, path: str) -> Front:
+        path = incoming.head.path
         if path.startswith(PREFIX):
-            return self._mcp
-        if self._backends.serves(path):
-            # A memory server that stays is served in place of the API that imitates it.
-            return self._backends
-        return self._model if self._model.serves(path) else self._memory
+            return await self._mcp.answer(incoming)
+        return await self._fronts.get(path[1:].partition("/")[0], self._memory).answer(incoming)
 
 
 class McpServing:

@@ -59,24 +59,23 @@ from proxy.compose.observe_mode import WARN_EVERY_S, warn
 from proxy.compose.outboxes import Outboxes
 from proxy.compose.periodic import Periodic, every
 from proxy.compose.scrape import Scrape
+from proxy.embed.embedding import takes_client_vectors
 from proxy.fronts.admin import AdminFront
 from proxy.fronts.confirm_page import ConfirmPage
 from proxy.fronts.guard_socket import GuardFront
 from proxy.fronts.health import Health
 from proxy.fronts.memory import MemoryFront
 from proxy.fronts.model import ModelFront
-from proxy.guard.answer_notes import AnswerNotes
+from proxy.guard.answer_sieve import ShowingNotes
 from proxy.guard.key_owners import KeyOwners
 from proxy.guard.local_guard import LocalGuard, Notes
 from proxy.guard.sieve import Sieve
 from proxy.intercept.budgets import Budgets, Topics
-from proxy.intercept.client_vectors import takes_client_vectors
 from proxy.intercept.graphs import Graphs
 from proxy.intercept.interceptor import Interceptor, Submits
 from proxy.intercept.operations import Operations, Window
-from proxy.intercept.promotion import TokenSigner, TokenVerifier
 from proxy.intercept.recall_notes import RecallNotes
-from proxy.intercept.shadow import Recallable, Shadow
+from proxy.intercept.shadow import Recallable, Shadow, TokenSigner, TokenVerifier
 from proxy.ledger.sessions import COMPACTED_EVERY_S, Sessions
 from proxy.model.call_judge import CallJudge
 from proxy.model.extraction import Extraction
@@ -384,7 +383,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             ledger=ledger,
             surroundings=self.surroundings,
             confirms=confirms,
-            showing=AnswerNotes(
+            showing=ShowingNotes(
                 store.recalls,
                 lambda: store.reader.status().version,
                 self.surroundings.now_ms,

@@ -14,6 +14,7 @@ from policy.verdict import InvariantBroken
 from proxy.embed.minilm import MiniLmEmbedder
 from proxy.embed.weights import EmbedderUnavailable, ModelFiles
 from proxy.seams.embedder import Embedder
+from proxy.seams.faults import MalformedRequest
 
 STATIC: Final = "static"
 MINILM: Final = "minilm"
@@ -181,3 +182,33 @@ def unit_row(row: NDArray[np.float32], substitute: NDArray[np.float32]) -> bytes
     if not math.isfinite(norm):
         raise InvariantBroken("a pinned token table gave a vector that is not finite")
     return (row / np.float32(norm)).astype("<f4", copy=False).tobytes()
+
+
+# At a norm outside this range, the direction is lost to rounding, or squares overflow single
+# precision.
+NORM_MIN: Final = 1e-6
+NORM_MAX: Final = 1e6
+
+
+def takes_client_vectors(embedder: Embedder) -> bool:
+    """Whether the store has no embedding model of its own, so that clients send vectors."""
+    return isinstance(embedder, ClientVectors)
+
+
+def unit_vector(raw: bytes, dimension: int) -> bytes:
+    """The same direction at unit norm, float32 little-endian.
+
+    A vector of huge norm would be a hit in every search, and one with NaN in none.
+
+    Raises:
+        MalformedRequest: Another dimension, not finite, or of no usable norm.
+    """
+    if len(raw) != 4 * dimension:
+        raise MalformedRequest(f"vector: this store holds {dimension} dimensions")
+    vector = np.frombuffer(raw, dtype="<f4").astype(np.float64)
+    if not np.isfinite(vector).all():
+        raise MalformedRequest("vector: every component must be finite")
+    norm = float(np.sqrt(vector @ vector))
+    if not NORM_MIN <= norm <= NORM_MAX:
+        raise MalformedRequest("vector: its norm must lie between 1e-6 and 1e6")
+    return (vector / norm).astype("<f4").tobytes()

@@ -63,14 +63,12 @@ class BackendFront:
         self._by_segment: Mapping[str, _Server] = {
             segment: server for server in servers for segment in server.behind.adapter.segments
         }
+        # The first segments of paths that belong to a configured server.
+        self.names = frozenset(self._by_segment)
         self._servers = servers
         self._keys = keys
         self._authenticator = authenticator
         self._halt = halt
-
-    def serves(self, path: str) -> bool:
-        """Whether a path belongs to a configured server."""
-        return _first(path) in self._by_segment
 
     async def answer(self, incoming: Incoming) -> AnsweredReply:
         """The answer to a request, failures included, in the shape of the server's own."""

@@ -27,9 +27,8 @@ from proxy.admin.queue import Queue
 from proxy.admin.review_decider import PAGE
 from proxy.admin.views import filed_under
 from proxy.admin.wire.review_queue import LINES_SHOWN, Act, ActView, GroupView, LineView
-from proxy.seams.delivery import COUNTS, FOLLOWS, Way
 from proxy.seams.faults import MalformedRequest, NotFound, NotOperator, Unauthenticated
-from proxy.seams.observations import CLASS_WORDS, CONFIRM, NEXT
+from proxy.seams.observations import CLASS_WORDS, CONFIRM, COUNTS, FOLLOWS, NEXT, Way
 from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.transport.auth import Authenticator, operator_of
 from proxy.transport.exchange import Incoming

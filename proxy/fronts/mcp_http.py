@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -100,8 +101,7 @@ class McpFront:
         principal, headers = self._who(incoming.head, incoming)
         progress.principal = principal.principal_id
         incoming.enter(principal)
-        sent_on = (text for pair in headers.items() for text in pair)
-        self._authenticator.check_sent_on("header", sent_on)
+        self._authenticator.check_sent_on("header", chain.from_iterable(headers.items()))
         found = _PATH.fullmatch(incoming.head.path)
         served = self._servers.get(found[1]) if found else None
         if served is None or not _may(principal, served):

@@ -94,6 +94,8 @@ class ModelFront:
         """`healing` looks at replies before the agent gets them; None: nobody does."""
         self._healing = healing
         self._behind = behind
+        # The first segments of paths that belong to this front: a configured or a usual name.
+        self.names = frozenset({*behind, *USUAL})
         self._authenticator = authenticator
         self._coupling = coupling
         self._extraction = extraction
@@ -102,11 +104,6 @@ class ModelFront:
         self._histories = Histories()
         self._room = Room()
         self._recurring = ReadingCache()
-
-    def serves(self, path: str) -> bool:
-        """Whether a path belongs to this front: below a configured or a usual name."""
-        name = _first(path)
-        return name in self._behind or name in USUAL
 
     async def answer(self, incoming: Incoming) -> AnsweredReply:
         """The answer to a request; failures have the shape of the API that was asked."""

@@ -41,10 +41,8 @@ from policy.model import (
 from policy.verdict import InvariantBroken, Reason
 from proxy.dialects.strict_json.strict import canonical_json, check_text, decode_object
 from proxy.guard.ahead import AdmittedAhead, Ahead
-from proxy.guard.answer_notes import AnswerNotes
-from proxy.guard.answer_sieve import AnswerSieve
+from proxy.guard.answer_sieve import AnswerSieve, ShowingNotes
 from proxy.guard.sieve import Sieve
-from proxy.seams.delivery import MODEL_SERVERS, way_of
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, RateLimited
 from proxy.seams.guard import (
@@ -57,7 +55,7 @@ from proxy.seams.guard import (
     Segment,
     Unsettled,
 )
-from proxy.seams.observations import observation_for
+from proxy.seams.observations import MODEL_SERVERS, observation_for, way_of
 from proxy.seams.operation import Proposal, WrittenItem
 from storage.audit import class_lowered
 from storage.features.pinned_tools import Pins
@@ -114,7 +112,7 @@ class LocalGuard:
         ledger: Notes,
         surroundings: Environment,
         confirms: Confirms,
-        showing: AnswerNotes,
+        showing: ShowingNotes,
         left_out: Callable[[Tenant, MemoryId], None] | None = None,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:

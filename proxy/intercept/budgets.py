@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from policy.facts import BudgetState
 from policy.model import Candidate, PrincipalId
-from policy.trust.outcomes import BURST_WINDOWS
+from policy.trust.score import BURST_WINDOWS
 from proxy.seams.faults import RateLimited
 
 CELLS_PER_PRINCIPAL_MAX = 4_096

@@ -42,19 +42,25 @@ from policy.model import (
     meet,
 )
 from policy.ruleset import OverBudget, Ruleset
-from policy.trust.outcomes import OutcomeKind, Reported
+from policy.trust.score import OutcomeKind, Reported
 from policy.verdict import Reason
+from proxy.embed.embedding import takes_client_vectors, unit_vector
 from proxy.intercept.budgets import Budgets, utf8_len, weight_of
-from proxy.intercept.client_vectors import takes_client_vectors, unit_vector
-from proxy.intercept.promotion import TokenVerifier, stored_of
-from proxy.intercept.shadow import Recallable, Shadow, shown_of
+from proxy.intercept.shadow import (
+    Recallable,
+    Sees,
+    Shadow,
+    TokenVerifier,
+    seen_of,
+    shown_of,
+    stored_of,
+)
 from proxy.intercept.verdict_events import Judging, undecided_event, verdict_event
 from proxy.seams.access import access_of
-from proxy.seams.delivery import way_of
 from proxy.seams.embedder import Embedder
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, RateLimited
-from proxy.seams.ledger import Sees, seen_of
+from proxy.seams.observations import way_of
 from proxy.seams.operation import Proposal, WrittenItem
 from proxy.seams.withholding import Watches
 from proxy.transport.responses import observation_for
@@ -110,10 +116,7 @@ class _Prepared(NamedTuple):
 
 
 class Interceptor:
-    """Turns proposals into verdicts. Event loop only.
-
-    Verdicts are made and returned in the proposals' order.
-    """
+    """Turns proposals into verdicts, in the proposals' order. Event loop only."""
 
     def __init__(
         self,

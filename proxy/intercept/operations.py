@@ -27,8 +27,8 @@ from policy.model import (
 )
 from policy.ruleset import Ruleset
 from proxy.dialects.mcp.store.graph import WHOLE_GRAPH
+from proxy.embed.embedding import takes_client_vectors, unit_vector
 from proxy.intercept.budgets import Budgets
-from proxy.intercept.client_vectors import takes_client_vectors, unit_vector
 from proxy.intercept.graphs import Graphs
 from proxy.intercept.interceptor import Interceptor
 from proxy.seams.access import plain

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -18,6 +19,7 @@ import msgspec
 from policy.model import Memory, Origin, PrincipalId
 from policy.text.skeleton import skeleton
 from proxy.dialects.model.transcript import ModelCall, ModelReply, ModelRequest, Turn
+from proxy.ledger.fingerprinter import strings_in
 from proxy.ledger.records import (
     CallRow,
     DropRecord,
@@ -43,7 +45,6 @@ from proxy.ledger.state import (
     Session,
     State,
 )
-from proxy.ledger.texts import strings_in
 from proxy.ledger.turn_reader import (
     RecalledSpan,
     Text,
@@ -60,6 +61,8 @@ PRINCIPALS_MAX: Final = 64
 READS_MAX: Final = 20_000
 """Turns whose reading is remembered; another one is read again."""
 INDEXED_MAX: Final = 50_000
+SERVED_MAX: Final = 128
+"""Served memories of which the prints are kept, at most 16 MB."""
 ABOVE_MAX: Final = 65_536
 """As long as prompts are that programs send again and again."""
 FOREIGN_METHODS: Final = frozenset({"resources/read", "prompts/get"})
@@ -104,6 +107,7 @@ class Core:
     def __init__(self, key: bytes) -> None:
         self.state = State()
         self.reader = TurnReader(key)
+        self._served = lru_cache(SERVED_MAX)(self.reader.served)
         self._numbering = TurnHashes(self.reader)
         self._rings: OrderedDict[str, Ring] = OrderedDict()
         # The memories that were found in a turn of a session. A turn is the same in each request.
@@ -345,7 +349,7 @@ class Core:
     @staticmethod
     def origins(found: list[RingText]) -> tuple[Origin, ...]:
         """The origins of texts from which a text may have been copied or summarised."""
-        return tuple(dict.fromkeys(origin for kept in found for origin in kept.origins))
+        return tuple(dict.fromkeys([origin for kept in found for origin in kept.origins]))
 
     # ---- served memories, and answers that relays saw --------------------------------------------
 
@@ -356,8 +360,8 @@ class Core:
         recalls = self.book(principal_id, now_ms).recalls
         for memory in memories:
             beside = (memory.text, memory.metadata_json, memory.role, memory.actor)
-            parts = self.reader.served([one for one in beside if one])
-            if any(recalls.get(one) != memory.memory_id for one in parts):
+            parts = self._served(tuple(filter(None, beside)))
+            if set(map(recalls.get, parts)) - {memory.memory_id}:
                 self.do(RecalledRecord(principal_id, memory.memory_id, packed(parts)))
 
     def saw(self, principal_id: PrincipalId, segment: Segment, now_ms: int) -> None:

@@ -1,18 +1,65 @@
-"""Keyed fingerprints of texts, by which a text is recognised within other words. Pure."""
+"""Strings and sentences of texts, and the keyed prints by which a text is recognised. Pure."""
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Container, Iterable, Iterator
 from hashlib import blake2b
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
-from policy.text.sentences import fingerprint
+from policy.text.readings import readings_of
+from policy.text.sentences import fingerprint, sentences_of
 from policy.text.stems import is_nobodys
-from proxy.ledger.texts import sentences_between
 from proxy.seams.slices import apart, resting
+
+_PARAGRAPH: Final = re.compile(r"\n[^\S\n]*\n+")
+_TAG: Final = re.compile(r"</?[A-Za-z][\w.:-]{0,63}(?:\s[^<>\n]{0,200})?/?>")
+_WORDS: Final = re.compile(r"[^\W_]+")
+
+
+def all_readings(text: str) -> tuple[str, ...]:
+    """The readings of a text, without those that have the words of another one in a row."""
+    known = [_WORDS.findall(text)]
+    found = [text]
+    for reading in readings_of(text):
+        words = _WORDS.findall(reading)
+        if words not in known:
+            known.append(words)
+            found.append(reading)
+    return tuple(found)
+
+
+def paragraphs(text: str) -> Iterator[tuple[int, int]]:
+    """Start and end of each paragraph; together the paragraphs cover the text."""
+    at = 0
+    for gap in _PARAGRAPH.finditer(text):
+        if text[at : gap.start()].strip():
+            yield at, gap.end()
+            at = gap.end()
+    if text[at:].strip():
+        yield at, len(text)
+
+
+def sentences_between(text: str) -> tuple[str, ...]:
+    """The sentences of a text; tags end a sentence."""
+    return sentences_of(_TAG.sub("\n", text) if "<" in text else text)
+
+
+def strings_in(value: object) -> Iterator[str]:
+    """Every string inside a JSON value, keys excluded."""
+    pending = [value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, list):
+            pending.extend(reversed(cast("list[object]", part)))
+        elif isinstance(part, dict):
+            pending.extend(reversed(list(cast("dict[str, object]", part).values())))
+
 
 BEGIN_WORDS: Final = 3
 SERVED_WORDS_MAX: Final = 100

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from policy.labels.containment import PrintIndex, Prints, prints_of
 from policy.model import Origin
-from proxy.ledger.texts import all_readings
+from proxy.ledger.fingerprinter import all_readings
 from proxy.seams.slices import apart, rest
 
 SEGMENTS_MAX: Final = 2_000

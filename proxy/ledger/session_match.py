@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from proxy.dialects.model.transcript import ContextText, ModelCall, ModelRequest, Turn, Voice
+from proxy.ledger.fingerprinter import strings_in
 from proxy.ledger.state import Book, Session
-from proxy.ledger.texts import strings_in
 from proxy.ledger.turn_reader import TurnReader
 from proxy.seams.by_identity import ByIdentity, ByPast, past_of
 

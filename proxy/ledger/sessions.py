@@ -2,6 +2,9 @@
 
 `proxy.ledger.core` computes; this module stores the records (`storage.interfaces.SessionLog`). A
 model request is forwarded only when its records are on disk.
+
+An id of a call is only a claim. It counts if a call that a model made under that id has the
+candidate's text; else no session explains the write.
 """
 
 from __future__ import annotations
@@ -13,9 +16,9 @@ from typing import Final, Protocol, TypeVar
 
 from policy.labels.seen import Seen
 from policy.model import Memory, Origin, Principal, PrincipalId
+from policy.text.skeleton import skeleton
 from proxy.dialects.model.transcript import ModelReply, ModelRequest
 from proxy.ledger.core import Core, Moment, RequestFindings
-from proxy.ledger.evidence import SeenCall, evidence
 from proxy.ledger.records import (
     OTHERS_FROM,
     LossRecord,
@@ -26,7 +29,8 @@ from proxy.ledger.records import (
     packed,
 )
 from proxy.ledger.session_match import length_of
-from proxy.ledger.state import LIVE_MS
+from proxy.ledger.state import LIVE_MS, Book, Call, Session
+from proxy.ledger.turn_reader import TurnReader
 from proxy.ledger.unmapped_tools import UnmappedTools
 from proxy.ledger.views import listed, read_before, shown
 from proxy.ledger.wire import SessionList, SessionView
@@ -36,6 +40,76 @@ from proxy.seams.operation import EarlierText
 from storage.ground.errors import StorageError
 from storage.interfaces import SessionLog
 from storage.values import Outcome
+
+CONTAINED_MAX: Final = 8
+
+
+class SeenCall(Seen, frozen=True, kw_only=True):
+    """The evidence about a candidate, with the ids of the model's calls that it rests on."""
+
+    calls: tuple[int, ...] = ()
+
+
+def evidence(
+    core: Core,
+    principal_id: PrincipalId,
+    texts: tuple[str, ...],
+    now_ms: int,
+    join: Join | None,
+) -> SeenCall:
+    """What the ledger knows about a candidate; nothing where it never saw the principal."""
+    book = core.state.books.get(principal_id)
+    if book is None:
+        # The book may have been dropped for room, and then what its sessions read is not known.
+        lost = principal_id in core.state.lost_principals
+        return SeenCall(after_reading=lost or now_ms < core.state.lost_until_ms)
+    ids = () if join is None else tuple(one for one in (join.tool_use_id, join.call_id) if one)
+    named = tuple(dict.fromkeys(core.reader.print(one) for one in ids))
+    sessions = _explaining(book, texts, core.reader, named)
+    session = sessions[0].session if sessions else None
+    ring = core.ring_of(principal_id)
+    found = [kept for one in texts if one for kept in ring.containing(one, session)]
+    lately = book.has_read_lately(now_ms) or now_ms < core.state.lost_until_ms
+    return SeenCall(
+        session=session,
+        called=bool(sessions),
+        # Where several sessions made such a call, one of them that had read is enough.
+        after_reading=any(one.has_read for one in sessions) if sessions else lately,
+        contained=core.origins(found)[:CONTAINED_MAX],
+        read_origins=tuple(dict.fromkeys(name for one in sessions for name in one.read_origins)),
+        calls=named if sessions else (),
+    )
+
+
+def _explaining(
+    book: Book, texts: tuple[str, ...], reader: TurnReader, named: tuple[int, ...]
+) -> tuple[Session, ...]:
+    """The sessions whose models made all of the named calls with the texts, the newest first.
+
+    An id alone, without a text, explains nothing.
+    """
+    if not any(texts):
+        return ()
+    found: dict[str, int] = {}
+    for key in named:
+        for call in book.calls.get(key, ()):
+            if _has(call, texts, reader):
+                found[call.session] = found.get(call.session, 0) + 1
+    newest = (book.sessions.get(one) for one, count in found.items() if count >= len(named))
+    there = [one for one in newest if one is not None]
+    return tuple(sorted(there, key=lambda one: -one.used_ms))
+
+
+def _has(call: Call, texts: tuple[str, ...], reader: TurnReader) -> bool:
+    """Whether each text is a string of the call's arguments, or made of their sentences."""
+    for text in texts:
+        if not text or reader.print(skeleton(text)) in call.exact:
+            continue
+        parts = frozenset(reader.parts(text))
+        if not parts or not parts <= call.parts:
+            return False
+    return True
+
 
 __all__ = ["RequestFindings", "Sessions"]
 

@@ -15,10 +15,9 @@ from policy.labels.seen import HOST
 from policy.model import MemoryId, Origin, SourceKind
 from proxy.dialects.model.transcript import ContextText, ModelCall, Turn, Voice
 from proxy.dialects.strict_json.in_text import read_container
-from proxy.ledger.fingerprinter import Fingerprinter
+from proxy.ledger.fingerprinter import Fingerprinter, paragraphs, strings_in
 from proxy.ledger.records import SegmentRow
 from proxy.ledger.state import Book, Call, Session
-from proxy.ledger.texts import paragraphs, strings_in
 from proxy.seams.slices import resting
 
 HOSTS_MAX: Final = 8

@@ -20,10 +20,9 @@ from proxy.dialects.model.tools import outcomes_of
 from proxy.dialects.model.transcript import ModelCall
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.model.files_judged import ConversationFiles
-from proxy.seams.delivery import MODEL_SERVERS
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Forwarded, GuardAhead, GuardedCall, ItemVerdict, Join
-from proxy.seams.observations import observation_of_call
+from proxy.seams.observations import MODEL_SERVERS, observation_of_call
 from proxy.settle.forwarder import UNDECIDED, admitted_of, judge, record
 
 _CHANGES: Final = frozenset({ToolKind.WRITE, ToolKind.DELETE})

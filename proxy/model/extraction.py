@@ -24,9 +24,9 @@ from proxy.dialects.model.outputs import (
     with_outputs,
 )
 from proxy.dialects.strict_json.tolerant import Json
-from proxy.seams.delivery import MODEL_SERVERS
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Forwarded, GuardAhead, GuardedCall, ItemVerdict, Join
+from proxy.seams.observations import MODEL_SERVERS
 from proxy.settle.forwarder import UNDECIDED, admitted_of, judge, record
 
 

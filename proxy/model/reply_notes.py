@@ -6,13 +6,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from policy.model import MemoryId, Principal, PrincipalId
+from policy.model import Memory, MemoryId, Principal, PrincipalId
 from proxy.dialects.model.transcript import ContextText, ModelReply, ModelRequest
 from proxy.ledger.core import RequestFindings
 from proxy.ledger.turn_reader import RecalledSpan
 from proxy.model.memory_seam import PreparedRequest
-from proxy.seams.operation import memories_of
-from proxy.seams.recalls import Shown
 from storage.features.recalls import InContext, Recalls, Reply, Span, Where
 
 SERVED_MAX: Final = 65_536
@@ -31,9 +29,9 @@ class ReplyNotes:
         # the last recall that showed it.
         self._served: OrderedDict[tuple[PrincipalId, MemoryId], tuple[int, str]] = OrderedDict()
 
-    def recalled(self, principal: Principal, shown: Shown, recall_id: str) -> None:
+    def recalled(self, principal: Principal, memories: tuple[Memory, ...], recall_id: str) -> None:
         """Note which recall shows the memories about to be served; "" if the recall is not kept."""
-        for memory in memories_of(shown):
+        for memory in memories:
             name = (principal.principal_id, memory.memory_id)
             self._served[name] = (memory.ordinal, recall_id)
             self._served.move_to_end(name)

@@ -378,7 +378,7 @@ def memories_of(result: Result) -> tuple[Memory, ...]:
     """
     match result:
         case SearchResult():
-            return tuple(hit.memory for hit in result.hits)
+            return tuple([hit.memory for hit in result.hits])
         case ListResult():
             return result.memories
         case GetResult() if result.memory is not None:
@@ -397,7 +397,7 @@ def without_store_numbers(result: Result) -> Result:
         case WriteResult():
             return WriteResult(items=tuple(_unnumbered_item(item) for item in result.items))
         case SearchResult():
-            hits = (replace(hit, memory=_unnumbered(hit.memory)) for hit in result.hits)
+            hits = [replace(hit, memory=_unnumbered(hit.memory)) for hit in result.hits]
             return replace(result, hits=tuple(hits))
         case ListResult():
             memories = tuple(map(_unnumbered, result.memories))

@@ -274,7 +274,7 @@ class Authenticator:
         Raises:
             MalformedRequest: One of the texts contains a key; `place` says where.
         """
-        if any(self.names_a_key(text) for text in texts):
+        if any(map(self.names_a_key, texts)):
             raise MalformedRequest(
                 f"{place}: no place for a key, it would be sent on; send it as a credential",
                 status=400,

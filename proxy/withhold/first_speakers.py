@@ -338,7 +338,9 @@ class AllSpeakers:
     def served(self, principal: str, texts: Iterable[str]) -> None:
         """Note the texts of a memory that is served, as another's words."""
         speakers = self.of(principal)
-        speakers.note(self._listener.others(speakers.unserved(texts)))
+        fresh = speakers.unserved(texts)
+        if fresh:
+            speakers.note(self._listener.others(fresh))
 
     def _kept(self, principal: str) -> Durable:
         records = self.take(principal)

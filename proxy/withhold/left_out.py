@@ -41,8 +41,8 @@ def without(
         kept.withdraw(one.memory_id, told, prints)
     for one in present:
         stored = StoredText(one.memory_id, 0, proven=True)
-        for text in (one.text, *strings_of(one.metadata_json)):
-            kept.withheld.show(printer.numbers(text), stored)
+        strings = strings_of(one.metadata_json)
+        kept.withheld.show(stored, printer.numbers(one.text), *printer.each(strings))
     for text in leave.stands:
         kept.withheld.open(printer.numbers(text))
     return WITHHOLD.get(api, sieved_body)(body, leave, RequestWithholding(kept, printer))

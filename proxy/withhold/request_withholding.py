@@ -378,7 +378,7 @@ class RequestWithholding:
                 self._stick(TEXT, name, key, gone)
         return [None if one is None else self._notice(one) for one in found]
 
-    def _take_rest(self, numbers: list[list[int]], found: list[_Found | None]) -> None:
+    def _take_rest(self, numbers: list[tuple[int, ...]], found: list[_Found | None]) -> None:
         """Remove lines next to a removed one that are pieces of the same refused text."""
         lines = [at for at, words in enumerate(numbers) if words or found[at] is not None]
         for ordered in (lines, lines[::-1]):

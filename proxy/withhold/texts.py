@@ -3,65 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
-from typing import cast
+from itertools import chain, product
+from typing import NamedTuple, cast
 
 import msgspec
 
 from policy.labels.forwarded_call import call_of
 from policy.model import Candidate, ChangeKind, MemoryClass
 from policy.verdict import Reason
-from policy.withheld.words import WordHasher, WordPrint, prints_of
-from proxy.seams.delivery import Way
-from proxy.seams.observations import observation_for
+from proxy.seams.observations import Way, observation_for
 
 
-def texts_of(candidate: Candidate) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The texts of a candidate that are withheld if it is refused, and the names beside them.
+class CandidateTexts(NamedTuple):
+    """The texts of a candidate that are withheld if it is refused, and what is beside them.
 
-    A deletion's texts name an existing memory, which stays visible if the deletion is refused.
+    A deletion has none: its texts name an existing memory, which stays visible if the deletion is
+    refused.
     """
+
+    texts: tuple[str, ...] = ()
+    strings: tuple[str, ...] = ()  # of the metadata
+    names: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """The number of characters."""
+        return sum(map(len, chain(*self)))
+
+
+def texts_of(candidate: Candidate) -> CandidateTexts:
+    """The texts of a candidate that are withheld if it is refused."""
     if candidate.change in {ChangeKind.DELETE, ChangeKind.PURGE}:
-        return (), ()
+        return CandidateTexts()
     call = call_of(candidate)
     scope = candidate.scope
     names = (
         *(candidate.target, candidate.role, candidate.actor),
         *(scope.user_id, scope.agent_id, scope.run_id, scope.app_id),
     )
-    beside = (*strings_of(candidate.metadata_json), *(name for name in names if name))
-    if call is not None:
-        return call.pieces, beside
-    return ((candidate.text,) if candidate.text else ()), beside
+    texts = (candidate.text,) if call is None else call.pieces
+    return CandidateTexts(
+        tuple(filter(None, texts)), strings_of(candidate.metadata_json), tuple(filter(None, names))
+    )
 
 
-def strings_of(metadata_json: str | None) -> Iterator[str]:
+def strings_of(metadata_json: str | None) -> tuple[str, ...]:
     """Every string in the metadata, including the keys."""
-    if metadata_json is not None:
-        yield from strings_in(msgspec.json.decode(metadata_json))
+    return () if metadata_json is None else strings_in(msgspec.json.decode(metadata_json))
 
 
-def strings_in(value: object) -> Iterator[str]:
+def strings_in(value: object) -> tuple[str, ...]:
     """Every string in a JSON value, including the keys."""
+    found: list[str] = []
     pending = [value]
     while pending:
         part = pending.pop()
         if isinstance(part, str):
-            yield part
+            found.append(part)
         elif isinstance(part, list):
             pending += cast("list[object]", part)
         elif isinstance(part, dict):
             for key, inner in cast("dict[str, object]", part).items():
                 pending += (key, inner)
-
-
-def candidate_prints(printer: WordHasher, candidate: Candidate) -> list[WordPrint]:
-    """The prints of all that is withheld of a candidate. Any thread."""
-    texts, beside = texts_of(candidate)
-    # The strings of the metadata come first in `beside`. They are hashed together, as they are
-    # again when the memory is shown.
-    strings = tuple(strings_of(candidate.metadata_json)) if beside else ()
-    return prints_of(printer, texts, beside[len(strings) :], strings)
+    return tuple(found)
 
 
 def own_texts(page: str | None = None) -> Iterator[str]:

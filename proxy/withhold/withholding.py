@@ -24,7 +24,7 @@ import msgspec
 from policy.model import Memory, MemoryClass, Principal, PrincipalId, Tenant
 from policy.verdict import Reason
 from policy.withheld.refused_texts import Sight, StoredText
-from policy.withheld.words import WordHasher, orders_of, unpacked
+from policy.withheld.words import WordHasher, orders_of, prints_of, unpacked
 from proxy.dialects.model.anthropic.withheld import withhold
 from proxy.dialects.model.bodies import bare_of_tokens
 from proxy.dialects.model.openai.withheld import withhold_chat, withhold_responses
@@ -56,10 +56,10 @@ from proxy.withhold.state import (
     decode,
     encode,
 )
-from proxy.withhold.texts import candidate_prints, own_texts, strings_of, texts_of
+from proxy.withhold.texts import own_texts, strings_of, texts_of
 from proxy.withhold.verdicts import Verdicts
 from proxy.withhold.voices import SentencePrinter
-from storage.ground.deadline import Due
+from storage.ground.clock import Due
 from storage.ground.errors import OutcomeUnknown, StorageError, StoreUnavailable
 from storage.values import Decision, Outcome, Submission
 
@@ -195,15 +195,15 @@ class Withholding:
     async def _begun(self, submission: Submission) -> UndecidedRecord | None:
         candidate = submission.candidate
         principal = str(candidate.principal_id)
-        texts, beside = texts_of(candidate)
-        size = sum(map(len, texts)) + sum(map(len, beside))
+        found = texts_of(candidate)
+        size, texts = found.size, (found.texts, found.names, found.strings)
         flagged = submission.reading.flagged
-        prints = await self._pace.aside(principal, size, candidate_prints, self._printer, candidate)
+        prints = await self._pace.aside(principal, size, prints_of, self._printer, *texts)
         if not prints:
             return None
         orders: tuple[bytes, ...] = ()
         if flagged:
-            said = (*texts, *beside)
+            said = chain(*found)
             orders = await self._pace.aside(principal, size, orders_of, self._printer, said)
         return UndecidedRecord(
             principal,
@@ -270,21 +270,19 @@ class Withholding:
         """The record of a candidate that will not be decided at this time."""
         return _record_of(begun, told, self._verdicts.version())
 
-    def _show(self, kept: WithheldTexts, memory: Memory) -> None:
+    def _show(self, kept: WithheldTexts, memory: Memory) -> tuple[str, ...]:
+        """Let a memory exempt refused words; returns its texts."""
         stored = StoredText(memory.memory_id, memory.version, memory.source.proven)
-        if memory.text:
-            kept.withheld.show(self._printer.numbers(memory.text), stored)
-        strings = tuple(strings_of(memory.metadata_json))
-        for one, numbers in zip(strings, self._printer.each(strings), strict=True):
-            if one:
-                kept.withheld.show(numbers, stored)
+        strings = strings_of(memory.metadata_json)
+        printer = self._printer
+        kept.withheld.show(stored, printer.numbers(memory.text), *printer.each(strings))
+        return memory.text, *strings
 
     def _show_released(self, kept: WithheldTexts, begun: UndecidedRecord) -> None:
         # A person released the candidate, and the store has its text by now, so its hashes are
         # enough here.
         stored = StoredText("", self._verdicts.version(), proven=True)
-        for numbers, _ in begun.prints:
-            kept.withheld.show(unpacked(numbers), stored)
+        kept.withheld.show(stored, *[unpacked(numbers) for numbers, _ in begun.prints])
 
     def shown(self, principal_id: PrincipalId, memories: Iterable[Memory]) -> None:
         """Note memories that the principal was shown.
@@ -293,11 +291,12 @@ class Withholding:
         """
         kept = self._of(principal_id)
         for memory in memories:
-            self._show(kept, memory)
-            self.speakers.served(principal_id, (memory.text, *strings_of(memory.metadata_json)))
-        # The next model request fails if the disk refuses.
-        with contextlib.suppress(StorageError):
-            self._log.add(map(encode, self.speakers.take(principal_id)))
+            self.speakers.served(principal_id, self._show(kept, memory))
+        records = self.speakers.take(principal_id)
+        if records:
+            # The next model request fails if the disk refuses.
+            with contextlib.suppress(StorageError):
+                self._keep_spoken(records)
 
     def _keep_spoken(self, records: list[FirstSpeakerRecord]) -> Durable:
         return self._log.add(map(encode, records))

@@ -238,10 +238,10 @@ def plain_name(name: str, *texts: str | None) -> str:
 
     "other" if it could spell a part of the given texts.
     """
-    said = _letters(" ".join(text or "" for text in texts))
+    said = _letters(" ".join(filter(None, texts)))
     letters = _letters(name)
-    runs = (letters[at : at + _RUN_LEN] for at in range(len(letters) - _RUN_LEN + 1))
-    if _PLAIN.fullmatch(name) is None or any(run in said for run in runs):
+    runs = [letters[at : at + _RUN_LEN] for at in range(len(letters) - _RUN_LEN + 1)]
+    if _PLAIN.fullmatch(name) is None or any(map(said.__contains__, runs)):
         return "other"
     return name
 

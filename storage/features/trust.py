@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from policy.model import PrincipalId, Tenant
-from policy.trust.ladder import TrustState
-from policy.trust.outcomes import Reported
+from policy.trust.score import Reported, TrustState
 from storage.tables.change import Change
 from storage.write.trust_intake import NamedOrigin, TrustIntake, origin_holder
 

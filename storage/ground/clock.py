@@ -1,12 +1,17 @@
-"""A clock that cannot go back: an expired memory or a revoked key must not become valid again.
+"""A clock that cannot go back, and the deadline of a decision.
 
-The store has the time of its last transaction. Where the wall clock is behind that (a dead battery,
-a wrong server, manipulation), the wall clock is not trusted: time advances from the stored time
-with the monotonic clock.
+An expired memory or a revoked key must not become valid again. The store has the time of its last
+transaction. Where the wall clock is behind that (a dead battery, a wrong server, manipulation), the
+wall clock is not trusted: time advances from the stored time with the monotonic clock.
+
+A model request waits for its principal's candidates. After the deadline it is forwarded as if they
+were refused, so they have to be refused: the writer asks `Due` during the decision, and reports it
+to the gate. A decision that has begun is not taken back.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Final
 
@@ -47,3 +52,29 @@ class SteadyClock:
         """By how many seconds the wall clock is behind the trusted time; 0 within the tolerance."""
         behind_ns = self() - self._wall_ns()
         return behind_ns / 1e9 if behind_ns > SLACK_NS else 0.0
+
+
+class Due:
+    """The deadline of one candidate. Any thread; of `begin` and `expire` the first call wins."""
+
+    __slots__ = ("_begun", "_lock", "_over")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._begun = False
+        self._over = False
+
+    def begin(self) -> bool:
+        """Note that the writer begins to decide; False if the request has given up.
+
+        A repeated call returns the same.
+        """
+        with self._lock:
+            self._begun = not self._over
+            return self._begun
+
+    def expire(self) -> bool:
+        """Note that the request gives up waiting; False if the writer has begun to decide."""
+        with self._lock:
+            self._over = not self._begun
+            return self._over

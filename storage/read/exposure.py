@@ -11,7 +11,7 @@ session had read: its hits over the cap are not shown at all.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policy.labels.seen import HOST
-from policy.model import Hit, PrincipalId, Tenant
+from policy.model import Hit, Memory, PrincipalId, Tenant
 
 EXAMINED_MIN: Final = 200
 """At least so many of the nearest memories compete for the places of a search."""
@@ -162,3 +162,26 @@ def _latched_groups(origin: ExposureOrigin) -> tuple[Hashable, ...]:
         # Besides, as above: a history may name as many tools as its sender likes.
         return ("latched tool", origin.server, origin.tool), whose
     return (whose,)
+
+
+_MEMORY_BYTES: Final = 512  # the bytes of a memory in an answer besides its text
+
+
+class AnswerRoom:
+    """How much room is left in an answer. The first memory always fits, however large it is."""
+
+    __slots__ = ("_bytes_max", "_left", "full")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = self._left = bytes_max
+        self.full = False
+
+    def taken(self, memories: Iterable[Memory]) -> Iterator[Memory]:
+        """As many of the given memories as fit into the answer, from the first on."""
+        for memory in memories:
+            size = _MEMORY_BYTES + len(memory.text) + len(memory.metadata_json or "")
+            self.full = self._left < size and self._left != self._bytes_max
+            if self.full:
+                return
+            self._left -= size
+            yield memory

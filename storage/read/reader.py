@@ -28,10 +28,9 @@ from policy.model import (
 from policy.query import EVERYTHING, Filter, matches
 from storage.derived.catalogue import Ordinals
 from storage.features.recalls import NEAREST_MAX
-from storage.read.answer_room import AnswerRoom
 from storage.read.as_of import marks_at, stood, without_memories
 from storage.read.check import check_store
-from storage.read.exposure import EXAMINED_MIN, Exposure, Placement
+from storage.read.exposure import EXAMINED_MIN, AnswerRoom, Exposure, Placement
 from storage.read.origins import Origins
 from storage.read.trust_reads import TrustReads
 from storage.tables.codec import (

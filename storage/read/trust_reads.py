@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from policy.model import PrincipalId, Tenant
-from policy.trust.ladder import NEWCOMER, TrustState
+from policy.trust.score import NEWCOMER, TrustState
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import LmdbStore
 from storage.values import OriginTrust, TrustEvent

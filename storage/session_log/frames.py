@@ -59,7 +59,7 @@ class FrameKeys:
 
     def seal(self, file_id: bytes, number: int, records: list[bytes]) -> bytes:
         """One frame: length, nonce, sealed records."""
-        plain = b"".join(part for one in records for part in (_LENGTH.pack(len(one)), one))
+        plain = b"".join([part for one in records for part in (_LENGTH.pack(len(one)), one)])
         nonce = random_bytes(_NONCE_LEN)
         sealed = nonce + self._cipher.encrypt(nonce, plain, _BOUND.pack(file_id, number))
         return _LENGTH.pack(len(sealed)) + sealed

@@ -26,8 +26,7 @@ from policy.verdict import InvariantBroken
 from storage.ground.errors import StoreLocked, StoreUnavailable
 from storage.ground.state_directory import fsync_directory, write_durably
 from storage.staging.held_file import StagingFile
-from storage.staging.sealing import KEY_LEN, new_key, packed, seal, unseal
-from storage.staging.undecided import Undecided, name_of
+from storage.staging.undecided import KEY_LEN, Undecided, name_of, new_key, packed, seal, unseal
 from storage.values import Sealed, StagedContents
 
 _CANONICAL: Final = b"c"

@@ -5,25 +5,71 @@ process. If the system gives no `memfd`, or no path to its descriptor, a new fil
 and unlinked while it is open. Then ciphertexts are on the disk, under keys that exist only in
 memory.
 
-Each candidate has a key of its own, and is erased by destroying the key. The pages are released
-with the file, which is replaced when no candidate waits in it.
+Each candidate is encrypted (AES-256-GCM) under a key of its own, bound to its name, and is erased
+by destroying the key. The pages are released with the file, which is replaced when no candidate
+waits in it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 import lmdb
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from policy.model import CandidateId
 from storage.ground.errors import StoreUnavailable
+from storage.ground.randomness import random_bytes
 from storage.ground.state_directory import FILE_MODE
-from storage.staging.sealing import unpacked, unseal
 from storage.values import STAGED_IN_MEMORY, Sealed, StagedContents
+
+KEY_LEN: Final = 32
+PAD_LEN: Final = 256
+_NONCE_LEN: Final = 12
+_LENGTHS: Final = struct.Struct(">II")
+
+
+def new_key() -> bytes:
+    """A new random key."""
+    return random_bytes(KEY_LEN)
+
+
+def seal(key: bytes, name: bytes, data: bytes) -> bytes:
+    """Encrypt `data`; it can be decrypted under that key and name only. Any thread."""
+    nonce = random_bytes(_NONCE_LEN)
+    return nonce + AESGCM(key).encrypt(nonce, data, name)
+
+
+def unseal(key: bytes, name: bytes, sealed: bytes | memoryview) -> bytes | None:
+    """The decrypted data; None if key, name or bytes are wrong. Any thread."""
+    view = memoryview(sealed)
+    try:
+        return AESGCM(key).decrypt(view[:_NONCE_LEN], view[_NONCE_LEN:], name)
+    except (InvalidTag, ValueError):
+        return None
+
+
+def packed(contents: StagedContents) -> bytes:
+    """Two values joined to one, padded to a multiple of 256 bytes, which hides their length."""
+    head = _LENGTHS.pack(len(contents.canonical), len(contents.evidence))
+    said = b"".join((head, contents.canonical, contents.evidence))
+    return said + bytes(-len(said) % PAD_LEN)
+
+
+def unpacked(data: bytes) -> StagedContents:
+    """The two values that `packed` joined. `data` must have been authenticated."""
+    canonical_len, evidence_len = _LENGTHS.unpack_from(data)
+    middle = _LENGTHS.size + canonical_len
+    return StagedContents(
+        canonical=data[_LENGTHS.size : middle], evidence=data[middle : middle + evidence_len]
+    )
+
 
 UNLINKED: Final = "unlinked file"
 _DESCRIPTORS: Final = Path("/proc/self/fd")

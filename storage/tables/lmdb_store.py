@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +23,6 @@ from storage.ground.errors import (
     StoreLocked,
     StoreUnavailable,
 )
-from storage.ground.lease import Lease
 from storage.ground.state_directory import FILE_MODE, fsync_directory
 from storage.tables.codec import (
     HeldRow,
@@ -37,6 +37,46 @@ from storage.tables.codec import (
 from storage.tables.copying import copy_compactly
 from storage.tables.table import Record, RecordTable
 from storage.values import Anchor, KeyRecord, Row
+
+
+class Lease:
+    """Lets many readers use the environment at once, or one thread alone that reopens it.
+
+    Not reentrant: a thread that holds a shared lease must not ask for another.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._readers = 0
+        self._closing = False
+
+    @contextmanager
+    def shared(self) -> Generator[None]:
+        """Hold the lease together with other readers; waits for a thread that holds it alone."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._closing)
+            self._readers += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._readers -= 1
+                if self._readers == 0:
+                    self._changed.notify_all()
+
+    @contextmanager
+    def exclusive(self) -> Generator[None]:
+        """Hold the lease alone; new readers wait, and present readers are waited for."""
+        with self._changed:
+            self._closing = True
+            self._changed.wait_for(lambda: self._readers == 0)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._closing = False
+                self._changed.notify_all()
+
 
 META: Final = b"meta"
 ROWS: Final = RecordTable(b"rows", Row)

@@ -11,9 +11,9 @@ from policy.canonical import decode_canonical, digest_of
 from policy.facts import Approval, InterceptRecord
 from policy.labels.derive import read_candidate
 from policy.model import CandidateId, Digest, Memory, PrincipalId, Provenance, Reading
-from policy.trust.ladder import TrustState
+from policy.trust.score import TrustState
 from policy.verdict import Hold, Reason, Reject
-from storage.ground.deadline import Due
+from storage.ground.clock import Due
 from storage.tables.codec import (
     FirstOutcome,
     HeldEvidence,

@@ -14,7 +14,7 @@ from policy.labels.derive import read_beside, read_text
 from policy.labels.editing import keeps_half, text_after
 from policy.labels.forwarded_call import call_of
 from policy.model import Candidate, ChangeKind, MemoryStatus, Reading, SourceKind, meet
-from policy.trust.ladder import TrustState
+from policy.trust.score import TrustState
 from storage.tables.change import Change
 from storage.tables.codec import FirstOutcome
 from storage.tables.expiry import expiry_ms

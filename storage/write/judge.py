@@ -13,8 +13,7 @@ from policy.checks import contradicted_anchors
 from policy.facts import Approval, NonceState, TokenState
 from policy.gate import Gate
 from policy.model import Candidate, CandidateId, ChangeKind, PrincipalId
-from policy.trust.ladder import TrustState
-from policy.trust.outcomes import OutcomeKind
+from policy.trust.score import OutcomeKind, TrustState
 from policy.verdict import Admit, Hold, InvariantBroken, Reason, Reject, Verdict
 from storage.audit import (
     SALT_LEN,

@@ -2,7 +2,7 @@
 
 Every change of a soft score or a latch is made here, with a leaf; so a crash leaves either the act
 and its outcome, or neither. What an outcome is worth, and how often it counts, is the closed list
-of `policy.trust.outcomes`.
+of `policy.trust.score`.
 """
 
 from __future__ import annotations
@@ -20,15 +20,19 @@ from policy.model import (
     Provenance,
     Tenant,
 )
-from policy.trust.ladder import NEWCOMER, TrustState, after_violation
-from policy.trust.outcomes import (
+from policy.trust.score import (
+    NEWCOMER,
     RULES,
     STANDS_AFTER_MS,
     OutcomeKind,
     Reported,
+    TrustState,
+    after_outcome,
+    after_violation,
     counts_again,
+    has_room,
+    restored,
 )
-from policy.trust.score import after_outcome, has_room, restored
 from storage.audit import VerdictLeaf, culprit_of
 from storage.tables.change import Change, read_leaf
 from storage.tables.codec import HeldRow, IdRecord, ordinal_key

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from policy.model import PrincipalId, Tenant
-from policy.trust.ladder import TrustLevel, TrustState
+from policy.trust.score import TrustLevel, TrustState
 from storage.tables.table import RecordTable
 from storage.values import TrustEvent
 

@@ -12,7 +12,7 @@ from policy.gate import GATE
 from policy.labels.derive import derive_provenance, read_text
 from policy.model import Candidate, CandidateId, ChangeKind, Principal, PrincipalId, Scope, Tenant
 from policy.ruleset import parse_ruleset
-from policy.trust.ladder import NEWCOMER
+from policy.trust.score import NEWCOMER
 from policy.verdict import Admit, InvariantBroken
 
 TEXT = (

@@ -14,7 +14,7 @@ import pytest
 
 from policy.gate import GATE, Gate
 from policy.model import MemoryClass, Provenance
-from proxy.ledger.evidence import evidence
+from proxy.ledger.sessions import evidence
 from proxy.seams.operation import WrittenItem
 from tests.conformance.labelled import (
     DISGUISES,

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from policy.trust.ladder import NEWCOMER, TrustState
-from policy.trust.outcomes import RULES, OutcomeKind
 from policy.trust.score import (
+    NEWCOMER,
     PROBATION_OUTCOMES,
+    RULES,
     SOFT_SCORING,
+    OutcomeKind,
     SoftScoring,
+    TrustState,
     after_outcome,
     soft_score,
 )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from policy.model import Channel, PrincipalId
-from policy.trust.ladder import NEWCOMER
+from policy.trust.score import NEWCOMER
 from tests.conformance.canary import new_canary, traces
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
 

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from policy.model import Channel, PrincipalId, Tenant
-from policy.trust.ladder import TrustLevel
+from policy.trust.score import TrustLevel
 from tests.integration.running import AGENT_KEY, running
 from tests.integration.test_http_admin import Admin
 

@@ -34,7 +34,7 @@ from policy.model import (
     Tenant,
 )
 from policy.ruleset import Ruleset, parse_ruleset
-from policy.trust.ladder import TrustLevel, TrustState
+from policy.trust.score import TrustLevel, TrustState
 
 DEFAULT_TOML = (Path(__file__).resolve().parents[2] / "policy" / "default.toml").read_text()
 RULESET = parse_ruleset(DEFAULT_TOML, epoch=7)

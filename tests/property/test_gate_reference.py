@@ -14,7 +14,7 @@ from policy.facts import BudgetState, Facts
 from policy.gate import GATE
 from policy.model import Basis, Candidate, ChangeKind, MemoryClass, SourceKind
 from policy.ruleset import Cell, Matrix, OverBudget, Ruleset
-from policy.trust.ladder import TrustLevel, TrustState
+from policy.trust.score import TrustLevel, TrustState
 from policy.verdict import Admit, Hold, Reject, Verdict
 from tests.evaluate.unsafe import unsafe_gate_without
 from tests.property import gate_cases, reference_gate

@@ -23,7 +23,7 @@ from policy.model import (
     SourceKind,
 )
 from policy.query import EVERYTHING, Compare, Field
-from policy.trust.ladder import NEWCOMER
+from policy.trust.score import NEWCOMER
 from policy.verdict import Reason
 from storage.features.trust import RestoreTrust
 from storage.ground.errors import StoreUnavailable

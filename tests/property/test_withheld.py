@@ -27,7 +27,7 @@ def withheld(refused: Iterable[str], shown: Iterable[str] = ()) -> RefusedTexts:
     for printed in [one for text in refused for one in prints_of(PRINTER, [text])]:
         made.refuse(printed)
     for text in shown:
-        made.show(PRINTER.numbers(text), StoredText("", 0, proven=True))
+        made.show(StoredText("", 0, proven=True), PRINTER.numbers(text))
     return made
 
 

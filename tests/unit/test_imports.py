@@ -64,7 +64,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "proxy": frozenset(sys.stdlib_module_names)
     | {"policy", "proxy", "telemetry", "msgspec", "rfc8785", "aiohttp"}
     # Of the store what no engine changes, and the one place that picks an engine.
-    | {"storage.audit", "storage.ground.clock", "storage.ground.deadline", "storage.ground.errors"}
+    | {"storage.audit", "storage.ground.clock", "storage.ground.errors"}
     | {"storage.interfaces", "storage.opening", "storage.ground.trusted_files", "storage.values"}
     | {"storage.features"}
     | {"cryptography", "multidict", "numpy", "tokenizers"},

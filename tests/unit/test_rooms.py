@@ -26,7 +26,7 @@ REPEATED_NAMES = {
     "proxy": frozenset({
         "answers", "backend", "bodies", "calls", "catalogue", "client", "connection",
         "dry_run", "mcp", "memory", "model", "responses",
-        "retention", "state", "stream", "texts", "tools", "views", "wire", "withheld",
+        "retention", "state", "stream", "tools", "views", "wire", "withheld",
         "withholding",
     }),
 }  # fmt: skip
@@ -75,11 +75,11 @@ ROOM_STATEMENTS_MAX = {
     "storage/audit": 550,
     "storage/derived": 1_200,
     "storage/features": 3_250,
-    "storage/ground": 350,
+    "storage/ground": 300,
     "storage/read": 900,
     "storage/session_log": 300,
     "storage/staging": 400,
-    "storage/tables": 850,
+    "storage/tables": 900,
     "storage/upkeep": 400,
     "storage/write": 2_150,
     "telemetry": 1_200,

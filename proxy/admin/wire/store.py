@@ -21,7 +21,7 @@ from policy.model import (
     Scope,
     SourceKind,
 )
-from policy.trust.ladder import TrustLevel, TrustScore
+from policy.trust.score import TrustLevel, TrustScore
 from proxy.admin.wire.queries import (
     LeafQuery,
     LeavesQuery,
@@ -32,7 +32,7 @@ from proxy.admin.wire.queries import (
 from proxy.admin.wire.route import Empty, NoQuery, get, post
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.ledger.unmapped_tools import UnmappedTool
-from proxy.seams.delivery import Way
+from proxy.seams.observations import Way
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 from storage.values import (
     AuditHead,

@@ -131,7 +131,7 @@ def _check_names(rule: Tool, arguments: dict[str, JsonValue]) -> None:
     """Refuse a name that a server which folds case would read as one of the map's arguments."""
     for pattern, known in argument_names(rule).items():
         try:
-            found = list(places(arguments, pattern))
+            found = places(arguments, pattern)
         except MisfitError:
             continue  # arguments of the wrong type are refused later, when the map reads them
         for _, value in found:
@@ -247,7 +247,7 @@ def _unaliased(rule: Tool, arguments: dict[str, JsonValue]) -> dict[str, JsonVal
 
 def _places(arguments: dict[str, JsonValue], pattern: Pattern) -> list[tuple[Location, JsonValue]]:
     try:
-        return list(places(arguments, pattern))
+        return places(arguments, pattern)
     except MisfitError:
         raise MalformedRequest(
             f"arguments: {_written(pattern)}: not of the expected type"

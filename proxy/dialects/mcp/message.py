@@ -349,9 +349,11 @@ _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"(?:[ \t\r\n]*+(:))?')
 
 def _escapes_a_name(raw: bytes) -> bool:
     """Whether a member's name has escapes: some readers compare names without decoding them."""
-    if b"\\" not in raw:
-        return False
-    return any(found[1] and b"\\" in found[0] for found in _STRING.finditer(raw))
+    if b"\\" in raw:
+        for found in _STRING.finditer(raw):
+            if found[1] and b"\\" in found[0]:
+                return True
+    return False
 
 
 def _kind(body: Object) -> MessageKind:

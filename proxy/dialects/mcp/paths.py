@@ -7,7 +7,6 @@ bracket. Nothing here recurses: depth is bounded where the value was decoded.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Final, NewType
 
 from proxy.dialects.strict_json.strict import JsonValue
@@ -57,10 +56,10 @@ def parse_path(text: str) -> Pattern:
 
 def pattern_of(location: Location) -> Pattern:
     """The path that leads to a place, with `[]` instead of each index."""
-    return Pattern(tuple(ELEMENT if isinstance(step, int) else step for step in location))
+    return Pattern(tuple([ELEMENT if isinstance(step, int) else step for step in location]))
 
 
-def places(value: JsonValue, pattern: Pattern) -> Iterator[tuple[Location, JsonValue]]:
+def places(value: JsonValue, pattern: Pattern) -> list[tuple[Location, JsonValue]]:
     """Every place that the path leads to, in order, with its value.
 
     An absent name or null ends a branch.
@@ -77,13 +76,13 @@ def places(value: JsonValue, pattern: Pattern) -> Iterator[tuple[Location, JsonV
             if step == ELEMENT:
                 if not isinstance(found, list):
                     raise MisfitError
-                below.extend(((*location, index), item) for index, item in enumerate(found))
+                below += [((*location, index), item) for index, item in enumerate(found)]
             elif not isinstance(found, dict):
                 raise MisfitError
             elif step in found:
                 below.append(((*location, step), found[step]))
         level = below
-    yield from level
+    return level
 
 
 def lies_on(location: Location, tail: Pattern) -> bool:

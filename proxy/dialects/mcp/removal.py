@@ -225,10 +225,10 @@ class Structure:
                 if isinstance(value, str):
                     self._strings.append((location, value))
                 elif isinstance(value, list):
-                    below.extend(((*location, index), item) for index, item in enumerate(value))
+                    below += [((*location, index), item) for index, item in enumerate(value)]
                 elif isinstance(value, dict):
                     self._note(location, value)
-                    below.extend(((*location, name), item) for name, item in value.items())
+                    below += [((*location, name), item) for name, item in value.items()]
             nodes += len(level)
             if nodes > NODES_MAX:
                 raise MalformedRequest("result: too many values")
@@ -241,9 +241,9 @@ class Structure:
         self._units.append((location, value))
         # Ordinary member names are not looked up. Otherwise a withheld memory of one word would
         # remove the member of that name from every answer.
-        self._names.extend(
+        self._names += [
             ((*location, name), name) for name in value if not ORDINARY_NAME.fullmatch(name)
-        )
+        ]
 
 
 def _moved(location: Location, pattern: Pattern, other: Pattern) -> Location:

@@ -47,4 +47,5 @@ class RecallIds:
 
     def _mixed(self, turn: int, half: bytes, by: bytes) -> bytes:
         pad = blake2b(bytes((turn,)) + by, digest_size=_HALF_LEN, key=self._key).digest()
-        return bytes(one ^ other for one, other in zip(half, pad, strict=True))
+        mixed = int.from_bytes(half, "big") ^ int.from_bytes(pad, "big")
+        return mixed.to_bytes(_HALF_LEN, "big")

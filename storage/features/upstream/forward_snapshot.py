@@ -12,7 +12,7 @@ from typing import Final
 
 from policy.labels.forwarded_call import call_of
 from policy.model import CandidateId, ChangeKind, Forwarded, MemoryStatus, PrincipalId
-from policy.trust.ladder import NEWCOMER, TrustLevel
+from policy.trust.score import NEWCOMER, TrustLevel
 from policy.verdict import Reason
 from storage.audit import OperatorLeaf, ResultLeaf, VerdictLeaf
 from storage.features.upstream.upstream_filing import FORWARDS, ForwardRecord

@@ -13,7 +13,7 @@ from policy.gate import GATE
 from policy.labels.derive import is_lowered
 from policy.model import Basis, ChangeKind, MemoryClass, MemoryStatus, Reading, SourceKind, meet
 from policy.ruleset import Cell, OverBudget
-from policy.trust.ladder import TrustLevel, TrustState
+from policy.trust.score import TrustLevel, TrustState
 from policy.verdict import Admit, Hold, Reason, Reject
 from tests.property.gate_cases import READINGS, RULESET, Labels, case_of, finding_of
 

@@ -15,7 +15,7 @@ from policy.facts import BudgetState, Facts, NonceState, TokenState
 from policy.gate import GATE, Gate
 from policy.model import Basis, Candidate, CandidateId, MemoryClass, PrincipalId, SourceKind, Tenant
 from policy.ruleset import Cell
-from policy.trust.ladder import NEWCOMER, TrustLevel, TrustState, after_violation
+from policy.trust.score import NEWCOMER, TrustLevel, TrustState, after_violation
 from policy.verdict import Admit, Hold, InvariantBroken, Permit, Reason, Reject
 from tests.evaluate.unsafe import unsafe_gate_without
 from tests.property.gate_cases import (

@@ -17,7 +17,7 @@ from proxy.dialects.model.memory_tools import Maps, OfferedTools
 from proxy.dialects.model.tools import DeclaredTool
 from proxy.dialects.model.transcript import ModelCall
 from proxy.dialects.strict_json.tolerant import Json
-from proxy.guard.answer_notes import AnswerNotes
+from proxy.guard.answer_sieve import ShowingNotes
 from proxy.guard.local_guard import LocalGuard
 from proxy.guard.sieve import Sieve
 from proxy.ledger.sessions import Sessions
@@ -99,7 +99,7 @@ class Desk:
             ledger=sessions,
             surroundings=parts.surroundings,
             confirms=NoPage(),
-            showing=AnswerNotes(store.recalls, lambda: 0, parts.surroundings.now_ms),
+            showing=ShowingNotes(store.recalls, lambda: 0, parts.surroundings.now_ms),
             monotonic_s=Clock(),
         )
         self.veto = CallJudge(self.guard)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from policy.gate import GATE, Gate
 from policy.labels.forwarded_call import MCP
 from policy.model import CandidateId, ChangeKind, Channel, MemoryId, Principal, PrincipalId, Tenant
-from proxy.guard.answer_notes import AnswerNotes
+from proxy.guard.answer_sieve import ShowingNotes
 from proxy.guard.local_guard import LocalGuard
 from proxy.guard.sieve import Sieve
 from proxy.ledger.sessions import Sessions
@@ -79,7 +79,7 @@ def guard_of(
         ledger=Sessions(None, b"p" * 32, parts.surroundings),
         surroundings=parts.surroundings,
         confirms=NoPage(),
-        showing=AnswerNotes(
+        showing=ShowingNotes(
             store.recalls, lambda: store.reader.status().version, parts.surroundings.now_ms
         ),
         left_out=left_out,

@@ -18,7 +18,7 @@ from policy.model import (
     SourceKind,
     Tenant,
 )
-from policy.trust.ladder import TrustState
+from policy.trust.score import TrustState
 from proxy.dialects.model.anthropic import messages as anthropic
 from proxy.dialects.model.transcript import ModelCall, ModelReply
 from proxy.dialects.strict_json.tolerant import Json

@@ -15,11 +15,9 @@ from proxy.compose.agent_memory import convictions_of
 from proxy.embed.embedding import resolve_embedder
 from proxy.intercept.budgets import Budgets, Topics
 from proxy.intercept.interceptor import Interceptor
-from proxy.intercept.promotion import TokenVerifier
-from proxy.intercept.shadow import Shadow
+from proxy.intercept.shadow import Sees, Shadow, TokenVerifier
 from proxy.seams.embedder import Embedder
 from proxy.seams.environment import Environment
-from proxy.seams.ledger import Sees
 from proxy.seams.pace import Pace
 from proxy.seams.withholding import Watches
 from storage.embedded import EmbeddedStore, open_embedded

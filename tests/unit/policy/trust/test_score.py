@@ -9,20 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.trust.ladder import NEWCOMER, TrustLevel, TrustState, after_violation
-from policy.trust.outcomes import (
-    RULES,
-    OutcomeKind,
-    counts_again,
-)
 from policy.trust.score import (
     GOOD_PER_DAY_MAX,
+    NEWCOMER,
     PROBATION_MS,
     PROBATION_OUTCOMES,
     RATE_OUTCOMES_MIN,
+    RULES,
     SOFT_SCORING,
+    OutcomeKind,
     SoftScoring,
+    TrustLevel,
+    TrustState,
     after_outcome,
+    after_violation,
+    counts_again,
     has_room,
     restored,
     soft_score,

@@ -71,7 +71,7 @@ def test_seven_words_wait_for_the_eighth_and_no_longer() -> None:
 def test_what_may_be_shown_waits_for_its_end_and_stays() -> None:
     memory = "The user likes green tea with a little honey"
     of = withheld(f"{memory} {REFUSED}")
-    of.show(PRINTER.numbers(memory), StoredText("m", 0, proven=True))
+    of.show(StoredText("m", 0, proven=True), PRINTER.numbers(memory))
     assert through(of, f"You said: {memory}. Fine.") == f"You said: {memory}. Fine."
     assert through(of, f"You said: {memory} {REFUSED} Fine.") == "You said: [withheld 0] Fine."
 

@@ -130,7 +130,7 @@ def test_what_all_of_it_stands_in_one_shown_text_is_left_alone() -> None:
     memory = "The user likes green tea with a little honey."
     of = withheld(f"{memory} {REFUSED}")
     assert carries(of, memory)
-    of.show(PRINTER.numbers(memory), HERS)
+    of.show(HERS, PRINTER.numbers(memory))
     assert not carries(of, f"Remembered: {memory} Nothing else.")
     assert carries(of, f"{memory} {REFUSED}")
     assert carries(of, REFUSED)
@@ -140,14 +140,14 @@ def test_pieces_of_shown_texts_do_not_add_up_to_a_refused_one() -> None:
     of = withheld(REFUSED)
     words = words_of(REFUSED)
     for start in range(len(words) - RUN):
-        of.show(PRINTER.numbers(" ".join(words[start : start + RUN + 1])), HERS)
+        of.show(HERS, PRINTER.numbers(" ".join(words[start : start + RUN + 1])))
     assert carries(of, REFUSED)
 
 
 def test_what_was_shown_before_it_was_refused_is_left_alone_as_well() -> None:
     memory = "The user likes green tea with a little honey."
     of = RefusedTexts()
-    of.show(PRINTER.numbers(memory), HERS)
+    of.show(HERS, PRINTER.numbers(memory))
     for printed in prints_of(PRINTER, [memory]):
         of.refuse(printed)
     assert not carries(of, memory)
@@ -335,11 +335,11 @@ def test_a_memory_opens_what_a_person_wrote_or_what_was_there_before(
 ) -> None:
     of = RefusedTexts()
     if not later:
-        of.show(PRINTER.numbers(REFUSED), stored)
+        of.show(stored, PRINTER.numbers(REFUSED))
     for printed in prints_of(PRINTER, [REFUSED]):
         of.refuse(printed, Terms(denied=denied), version=5)
     if later:
-        of.show(PRINTER.numbers(REFUSED), stored)
+        of.show(stored, PRINTER.numbers(REFUSED))
     assert carries(of, REFUSED) is not opens
     assert of.opening == {"m"}
     of.unshow(frozenset({"m"}))
@@ -350,7 +350,7 @@ def test_of_refusals_of_one_text_the_first_counts() -> None:
     of = refused(REFUSED, Terms(), version=3)
     for printed in prints_of(PRINTER, [REFUSED]):
         of.refuse(printed, Terms(flagged=True), version=9)
-    of.show(PRINTER.numbers(REFUSED), StoredText("m", 6, proven=False))
+    of.show(StoredText("m", 6, proven=False), PRINTER.numbers(REFUSED))
     assert carries(of, REFUSED)
 
 

@@ -27,7 +27,7 @@ from policy.model import (
     SourceKind,
 )
 from policy.query import EVERYTHING
-from policy.trust.ladder import TrustLevel
+from policy.trust.score import TrustLevel
 from proxy.aftermath.blame_search import BlameSearch
 from proxy.aftermath.judges import Judges
 from proxy.aftermath.parole_trials import ParoleResult, ParoleTrials, Probations

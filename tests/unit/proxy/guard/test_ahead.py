@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from policy.model import ChangeKind, Forwarded, Principal, PrincipalId
-from policy.trust.ladder import TrustLevel
+from policy.trust.score import TrustLevel
 from proxy.dialects.mcp.calls import read_call
 from proxy.dialects.model.memory_tools import OfferedTools
 from proxy.dialects.model.tools import tools_of

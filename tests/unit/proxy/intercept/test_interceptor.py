@@ -17,10 +17,9 @@ from policy.checks import STEPS
 from policy.gate import GATE
 from policy.model import ChangeKind, Memory, MemoryClass, MemoryId, SourceKind, Tenant
 from policy.verdict import Reason
-from proxy.embed.embedding import resolve_embedder
+from proxy.embed.embedding import resolve_embedder, takes_client_vectors, unit_vector
 from proxy.intercept import interceptor
 from proxy.intercept.budgets import BYTES_PER_WRITE, Budgets
-from proxy.intercept.client_vectors import takes_client_vectors, unit_vector
 from proxy.intercept.interceptor import ANSWER_BYTES_MAX, CHUNK_LEN
 from proxy.intercept.verdict_events import Judging, undecided_event, verdict_event
 from proxy.seams.faults import MalformedRequest, RateLimited

@@ -9,7 +9,7 @@ import pytest
 
 from policy.facts import TokenState
 from policy.model import Candidate, ChangeKind, Memory, MemoryClass, MemoryId, PrincipalId, Tenant
-from proxy.intercept.promotion import (
+from proxy.intercept.shadow import (
     TokenSigner,
     TokenVerifier,
     VerifiedToken,

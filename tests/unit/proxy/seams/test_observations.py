@@ -6,8 +6,7 @@ import pytest
 
 from policy.model import ChangeKind, MemoryClass, SourceKind
 from policy.verdict import InvariantBroken, Reason
-from proxy.seams.delivery import way_of
-from proxy.seams.observations import NEXT, observation_for, whose_words
+from proxy.seams.observations import NEXT, observation_for, way_of, whose_words
 from proxy.withhold.texts import own_texts
 
 

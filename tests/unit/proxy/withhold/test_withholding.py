@@ -318,8 +318,8 @@ def test_what_a_deletion_names_is_no_text_of_it() -> None:
         )
         for change in ChangeKind
     }
-    assert made[ChangeKind.DELETE] == made[ChangeKind.PURGE] == ((), ())
-    assert made[ChangeKind.CREATE][0] == made[ChangeKind.UPDATE][0] == ("chair",)
+    assert made[ChangeKind.DELETE] == made[ChangeKind.PURGE] == ((), (), ())
+    assert made[ChangeKind.CREATE].texts == made[ChangeKind.UPDATE].texts == ("chair",)
 
 
 async def test_what_a_person_releases_may_be_shown_though_it_was_refused_before(one: Rig) -> None:

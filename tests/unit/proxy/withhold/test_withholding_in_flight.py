@@ -18,7 +18,7 @@ from proxy.dialects.model.reading import call_of, list_of
 from proxy.dialects.model.transcript import Where
 from proxy.dialects.model.withheld import LeftUnchanged
 from proxy.dialects.strict_json.tolerant import Json
-from storage.ground.deadline import Due
+from storage.ground.clock import Due
 from storage.ground.errors import StoreUnavailable
 from tests.unit.proxy.withheld import NOTE, POISON, REQUESTS, Rig, rig
 from tests.unit.proxy.withhold.test_withholding import leaks, notice

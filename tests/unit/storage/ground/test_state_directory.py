@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from storage.ground.errors import StoreCorrupt, StoreLocked, UnknownFormat
-from storage.ground.lease import Lease
 from storage.ground.state_directory import StateDirectory, write_durably
+from storage.tables.lmdb_store import Lease
 
 
 @pytest.fixture

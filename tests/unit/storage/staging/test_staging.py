@@ -16,8 +16,8 @@ from policy.model import CandidateId
 from policy.verdict import InvariantBroken
 from storage.ground.errors import StoreUnavailable
 from storage.staging.held_file import StagingFile
-from storage.staging.sealing import seal
 from storage.staging.staging import Staging
+from storage.staging.undecided import seal
 from storage.values import StagedContents
 from tests.conformance.canary import new_canary, traces
 

@@ -15,8 +15,7 @@ import pytest
 from policy.model import CandidateId
 from storage.ground.errors import StoreUnavailable
 from storage.staging import undecided
-from storage.staging.sealing import new_key, packed, seal
-from storage.staging.undecided import UNLINKED, Undecided, name_of
+from storage.staging.undecided import UNLINKED, Undecided, name_of, new_key, packed, seal
 from storage.values import STAGED_IN_MEMORY, Sealed, StagedContents
 
 MAP_BYTES = 1 << 26

@@ -25,8 +25,7 @@ from policy.model import (
     SourceKind,
 )
 from policy.query import EVERYTHING
-from policy.trust.ladder import NEWCOMER
-from policy.trust.outcomes import STANDS_AFTER_MS, OutcomeKind, Reported
+from policy.trust.score import NEWCOMER, STANDS_AFTER_MS, OutcomeKind, Reported
 from policy.verdict import Reason
 from storage.audit import OperatorLeaf, decode_leaf
 from storage.embedded import EmbeddedStore

@@ -13,8 +13,7 @@ import pytest
 from policy.model import ChangeKind, Channel, MemoryClass, Principal, PrincipalId, Scope
 from policy.query import EVERYTHING
 from policy.ruleset import parse_ruleset
-from policy.trust.ladder import TrustLevel, TrustState
-from policy.trust.outcomes import OutcomeKind, Reported
+from policy.trust.score import OutcomeKind, Reported, TrustLevel, TrustState
 from storage.derived.vectors.faiss_index import BadVector
 from storage.embedded import EmbeddedOptions, EmbeddedStore
 from storage.features.registered import PutAnchor, PutKey

@@ -7,7 +7,7 @@ import pytest
 from policy.facts import TokenState
 from policy.model import ChangeKind, Memory, MemoryClass, MemoryStatus, Scope, SourceKind, Tenant
 from policy.query import EVERYTHING
-from policy.trust.ladder import TrustLevel
+from policy.trust.score import TrustLevel
 from policy.verdict import Reason
 from storage.embedded import EmbeddedStore
 from storage.values import Decision, Outcome, Submission

@@ -22,8 +22,8 @@ from policy.model import (
     Tenant,
 )
 from policy.verdict import Reason
+from proxy.intercept.shadow import Sees
 from proxy.seams.guard import Join
-from proxy.seams.ledger import Sees
 from proxy.seams.operation import Proposal, WrittenItem
 from storage.audit import VerdictLeaf, decode_leaf
 from storage.values import Decision, Outcome
