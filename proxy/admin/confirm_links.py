@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from policy.model import CandidateId, MemoryClass
 from proxy.seams.environment import Environment
 from proxy.seams.observations import CONFIRM
-from proxy.settings.load import Address
+from proxy.settings.values import Address
 from storage.values import HeldCandidate
 
 LINK_S: Final = 900

@@ -18,7 +18,7 @@ from proxy.admin.wire.route import NoQuery
 from proxy.admin.wire.store import POLICY, PolicyView
 from proxy.admin.wire.upkeep import RELOAD, PolicyReloadRequest, PolicyReloadView
 from proxy.seams.faults import RulesetRefused
-from proxy.settings.load import SettingsError
+from proxy.settings.table import SettingsError
 from proxy.settings.wider import wider_rules
 from storage.ground.errors import StorageError
 from storage.interfaces import MemoryWriter

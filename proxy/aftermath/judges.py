@@ -128,7 +128,7 @@ class Judges:
         parts = urlsplit(table.url)
         host = str(parts.hostname)
         resolver = JudgedResolver(
-            table.allow, only_allowed=parts.scheme != "https", look_up=self._look_up
+            table.networks, only_allowed=parts.scheme != "https", look_up=self._look_up
         )
         # If the host is an IP address, the HTTP connector skips its resolver, so the address is
         # checked here.

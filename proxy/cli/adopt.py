@@ -187,9 +187,7 @@ async def _listed(context: Context, asked: _Adopt) -> tuple[str, ToolMap, Server
             then="write the server's command behind `--`",
         )
     elif table.command is not None:
-        server = ServerCommand(
-            words=table.command, environment=table.environment, directory=table.cwd
-        )
+        server = ServerCommand(words=table.command, environment=table.env, directory=table.cwd)
     else:
         server = Upstream(table.url or "", headers=table.headers)
     given = None if table is None else table.tool_map

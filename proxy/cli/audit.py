@@ -22,7 +22,7 @@ from proxy.cli.proven_memories import LINE_LEN_MAX, Checked, Checking, Wrong
 from proxy.cli.short_ids import check_beginning, only_id
 from proxy.cli.terminal import Terminal, inert
 from proxy.cli.verification import Verification, Verifier
-from proxy.settings.load import Settings
+from proxy.settings.table import Settings
 from storage.audit import BadCheckpoint, VerdictLeaf, VerifierKey
 from storage.ground import trusted_files
 from storage.ground.errors import StorageError

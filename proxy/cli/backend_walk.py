@@ -150,9 +150,9 @@ async def walking(context: Context, name: str) -> AsyncGenerator[Walk]:
         CommandFailed: No [[backend]] table has the name, or its settings cannot be used.
     """
     settings = settings_of(context)
-    table = next((one for one in settings.backends if one.name == name), None)
+    table = next((one for one in settings.backend if one.name == name), None)
     if table is None:
-        known = ", ".join(one.name for one in settings.backends) or "none is configured"
+        known = ", ".join(one.name for one in settings.backend) or "none is configured"
         raise CommandFailed(
             Exit.NOT_FOUND,
             f"no [[backend]] table of that name: {inert(name)}",

@@ -21,7 +21,7 @@ from proxy.cli.failures import next_step, opening
 from proxy.cli.terminal import iso
 from proxy.cli.verification import Verifier
 from proxy.ledger.sessions import Sessions
-from proxy.settings.load import Settings
+from proxy.settings.table import Settings
 from storage.ground.errors import BadBackup, NoSecrets, StorageError, StoreRolledBack
 from storage.ground.trusted_files import UnfitFile, reason, refuse_replaceable
 from storage.interfaces import AuditedView, Backup

@@ -19,9 +19,9 @@ import msgspec
 from proxy.cli.client import Operator
 from proxy.cli.command import Context
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.settings.load import MARKER, Settings, SettingsError, load_settings
-from proxy.settings.table import Raw
-from proxy.settings.values import unquoted
+from proxy.settings.load import MARKER, load_settings
+from proxy.settings.table import Settings, SettingsError
+from proxy.settings.values import Raw, unquoted
 
 _CONNECT_S: Final = 5.0
 _SOCKET: Final = "admin.sock"

@@ -21,9 +21,9 @@ from proxy.doctor.examine import Examination, examine
 from proxy.doctor.finding import BackendTarget, DoctorTarget, Finding, ProbeRequest, ProbeResult
 from proxy.doctor.locate import gates_of, listening_uid, lock_holders, option_of
 from proxy.seams.operation import HttpRequest
-from proxy.settings.load import Settings, SettingsError, load_settings
-from proxy.settings.table import Address, Raw
-from proxy.settings.values import BadValue, address, unquoted
+from proxy.settings.load import load_settings
+from proxy.settings.table import Settings, SettingsError
+from proxy.settings.values import Address, BadValue, Raw, address, unquoted, value_of
 
 _KEY_LEN_MAX: Final = 1024
 _CONFIG_LEN_MAX: Final = 1024 * 1024
@@ -104,7 +104,7 @@ def _backend(asked: str, config: str | None) -> BackendTarget:
     """
     # They load what a front needs, which only this option asks for.
     from proxy.compose.backends import adapters_by_name  # noqa: PLC0415
-    from proxy.settings.backend import backend_servers  # noqa: PLC0415
+    from proxy.settings.backend import BackendServer  # noqa: PLC0415
 
     adapter, separator, url = asked.partition("=")
     found: dict[str, object] = {"name": adapter, "adapter": adapter, "url": url}
@@ -113,7 +113,7 @@ def _backend(asked: str, config: str | None) -> BackendTarget:
     # The credential is the sidecar's: doctor is run as the agent, and only tries to open its file.
     headers_file = found.pop("headers_file", None)
     try:
-        (server,) = backend_servers([found])
+        server = value_of(found, BackendServer)
         attempts = adapters_by_name((server,))[server.name].attempts()
     except (BadValue, SettingsError) as error:
         raise CommandFailed(Exit.USAGE, f"--backend: {error}") from None
@@ -196,7 +196,7 @@ def _told(gates: tuple[int, ...], option: str, settings: Settings, default: Addr
 
 def _url(settings: Settings, address: Address) -> str:
     host = f"[{address.host}]" if ":" in address.host else address.host
-    return f"{'http' if settings.tls is None else 'https'}://{host}:{address.port}"
+    return f"{'http' if settings.tls_cert is None else 'https'}://{host}:{address.port}"
 
 
 def _agent_key(asked: _Doctor, settings: Settings) -> str | None:

@@ -11,7 +11,7 @@ from policy.ruleset import RulesetError
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.doctor.locate import lock_holders, runs
 from proxy.seams.faults import CannotListen
-from proxy.settings.load import SettingsError
+from proxy.settings.table import SettingsError
 from storage.ground.errors import (
     StorageError,
     StoreCorrupt,

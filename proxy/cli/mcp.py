@@ -38,7 +38,8 @@ from proxy.guard.wire import SOCKET
 from proxy.mcp.relay import Deliver, Relay, RelayLimits, Server
 from proxy.mcp.store_server import StoreServer
 from proxy.seams.environment import Environment, RandomPool
-from proxy.settings.load import Settings, child_environment
+from proxy.settings.load import child_environment
+from proxy.settings.table import Settings
 from proxy.settings.tool_maps import STORE_MAP, load_map
 from proxy.version import version
 from telemetry.logs import configure

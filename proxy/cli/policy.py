@@ -24,7 +24,7 @@ from proxy.cli.terminal import inert
 from proxy.dialects.strict_json.strict import decode_as
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.tenants import DEFAULT_TENANT
-from proxy.settings.load import RULESET_BYTES_MAX
+from proxy.settings.table import RULESET_BYTES_MAX
 from proxy.settings.wider import wider_rules
 
 

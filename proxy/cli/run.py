@@ -29,8 +29,9 @@ from proxy.guard.election import STAND_BACK_S
 from proxy.guard.wire import SOCKET
 from proxy.seams.observations import CONFIRM
 from proxy.settings.after import Heal
-from proxy.settings.load import MARKER, SETTINGS, Settings, elsewhere
-from proxy.settings.table import Address, Raw
+from proxy.settings.load import MARKER, elsewhere
+from proxy.settings.table import SECRETS, SETTINGS, Settings, meaning_of, variable_of
+from proxy.settings.values import Address, Raw
 from proxy.settings.wider import wider_rules, wider_settings
 from storage.ground.errors import StoreLocked
 from telemetry.logs import configure
@@ -42,7 +43,7 @@ _LOG: Final = logging.getLogger("mnemogate.run")
 # Names of settings whose flags every command has, so that `run` does not add them again.
 _ELSEWHERE: Final = frozenset({"state", "checkpoint", "admin"})
 _FLAGS: Final = tuple(
-    setting for setting in SETTINGS if setting.name not in _ELSEWHERE and not setting.secret
+    field for field in SETTINGS if field.name not in _ELSEWHERE and field.name not in SECRETS
 )
 
 
@@ -176,10 +177,10 @@ async def _first(*events: asyncio.Event) -> None:
 def _flags(context: Context) -> dict[str, Raw]:
     """The settings that were given as flags on the command line, by setting name."""
     given: dict[str, Raw] = {}
-    for setting in _FLAGS:
-        value = context.given(setting.name)
+    for field in _FLAGS:
+        value = context.given(field.name)
         if value is not None:
-            given[setting.name] = value
+            given[field.name] = value
     admin = context.arguments(_Flags).admin
     if admin is not None:
         given["admin"] = admin
@@ -230,7 +231,7 @@ def _announce(
             ("  checkpoint", ready.checkpoint),
             *[
                 ("  memory server", f"{one.name}: {one.adapter} at {one.url}")
-                for one in settings.backends
+                for one in settings.backend
             ],
             ("  tracing", ready.tracing or "off; set OTEL_EXPORTER_OTLP_ENDPOINT to switch it on"),
             ("  memory shield", _SHIELDED[shielding]),
@@ -253,11 +254,11 @@ def _announce(
             f"          writes as uid:{os.geteuid()}; with the agent's key: an [[mcp]] table, "
             f"served at {data}/mcp/NAME"
         )
-    for model in settings.models:
+    for model in settings.model:
         terminal.say(f"  {pointed(model, data, '$MNEMOGATE_AGENT_KEY')}")
     for one in (*wider_settings(settings), *wider_rules(sidecar.rules.in_force())):
         terminal.note(f"wider than as shipped: {one}")
-    terminal.say(_NOT_PROTECTED_MODEL if settings.models else _NOT_PROTECTED)
+    terminal.say(_NOT_PROTECTED_MODEL if settings.model else _NOT_PROTECTED)
     terminal.say(
         "  An agent of this user or of root can allow its own writes and edit the files: run it\n"
         "  as another user, and `mnemogate doctor` there."
@@ -326,7 +327,7 @@ _SHIELDED: Final = {
 def _ready(
     settings: Settings, sidecar: Sidecar, shielding: Shielding, *, new_store: bool
 ) -> _Ready:
-    scheme = "http" if settings.tls is None else "https"
+    scheme = "http" if settings.tls_cert is None else "https"
     status = sidecar.store.reader.status()
     return _Ready(
         event="ready",
@@ -342,7 +343,7 @@ def _ready(
         tracing=settings.telemetry.endpoint,
         mode="observe" if settings.observe else "enforce",
         shielding=shielding,
-        heal=settings.heal.value,
+        heal=settings.after.heal.value,
         anchored=sidecar.store.reader.has_anchors(),
         held=status.held_count,
         held_since_ms=status.held_since_ms,
@@ -375,11 +376,11 @@ def _url(scheme: str, address: Address | None) -> str | None:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("settings")
-    for setting in _FLAGS:
+    for field in _FLAGS:
         group.add_argument(
-            f"--{setting.name.replace('_', '-')}",
+            f"--{field.name.replace('_', '-')}",
             metavar="VALUE",
-            help=f"{setting.meaning} ({setting.env})".replace("%", "%%"),
+            help=f"{meaning_of(field)} ({variable_of(field.name)})".replace("%", "%%"),
         )
 
 

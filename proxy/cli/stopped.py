@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from proxy.cli.failures import opening
 from proxy.compose.app import Composition, compose
-from proxy.settings.load import Settings
+from proxy.settings.table import Settings
 
 
 @asynccontextmanager

@@ -47,7 +47,8 @@ from proxy.model.model_replays import ModelReplays
 from proxy.seams.embedder import Embedder
 from proxy.seams.environment import Environment, RandomPool
 from proxy.seams.operation import Dialect
-from proxy.settings.load import Address, Settings
+from proxy.settings.table import Settings
+from proxy.settings.values import Address
 from proxy.settings.wider import wider_rules, wider_settings
 from proxy.transport.auth import NewKey, first_keys
 from proxy.transport.connection import check_aiohttp
@@ -173,7 +174,7 @@ async def compose(
         clock.not_before(store.time_ms)
         stack.push_async_callback(asyncio.to_thread, store.close)
         halted = asyncio.Event()
-        dialects = unhidden(dialects_of(lambda: store.ruleset), settings.models)
+        dialects = unhidden(dialects_of(lambda: store.ruleset), settings.model)
         telemetry = Telemetry(settings.telemetry, _routes(dialects))
         stack.push_async_callback(asyncio.to_thread, telemetry.close)
         surroundings = _surroundings(composition, clock, telemetry, store)
@@ -197,7 +198,7 @@ async def compose(
         data, admin = await listening.open(
             stack, fronts, listen=composition.listen, guards=composition.guarding
         )
-        services.page_served_at(admin, tls=composition.listen and settings.tls is not None)
+        services.page_served_at(admin, tls=composition.listen and settings.tls_cert is not None)
         health_address = await listening.open_health(stack, health) if composition.listen else None
         # The ports are opened last: an exception inside a task group comes out as a group, and a
         # taken port must be reported as itself.
@@ -241,8 +242,8 @@ async def _foundation(
     surroundings: Environment,
 ) -> Foundation:
     memory, convictions = None, convictions_of(store)
-    if settings.models:
-        replays = ModelReplays(settings.models, settings.replay, surroundings.now_ms)
+    if settings.model:
+        replays = ModelReplays(settings.model, settings.after.replay, surroundings.now_ms)
         memory = await ModelMemory.opened(store, surroundings, replays, convictions)
         stack.push_async_callback(memory.close)
     return Foundation(
@@ -298,10 +299,10 @@ def _backends(
     surroundings: Environment,
     halted: asyncio.Event,
 ) -> BackendServing:
-    servers = settings.backends if composition.listen else ()
+    servers = settings.backend if composition.listen else ()
     return BackendServing(
         servers,
-        adapters_of(servers, settings.models),
+        adapters_of(servers, settings.model),
         guard=services.guards.http,
         keys=services.guards.keys,
         authenticator=services.authenticator,
@@ -343,7 +344,7 @@ def _store(
         quota_bytes=settings.quota_bytes,
         tenant_share=settings.tenant_share,
         adopts_mode=composition.listen,
-        recalls=settings.recalls,
+        recalls=settings.after.recalls,
     )
 
 

@@ -19,8 +19,8 @@ from proxy.guard.key_owners import KeyOwners
 from proxy.guard.local_guard import LocalGuard
 from proxy.seams.environment import Environment
 from proxy.settings.backend import BackendServer, Collections
-from proxy.settings.load import SettingsError
 from proxy.settings.model import ModelUpstream
+from proxy.settings.table import SettingsError
 from proxy.transport.auth import Authenticator
 from proxy.transport.upstream import Upstream, UpstreamLimits
 

@@ -10,8 +10,8 @@ from proxy.dialects.langgraph import LangGraph
 from proxy.dialects.mem0 import Mem0Oss, Mem0Platform
 from proxy.dialects.native.dialect import Native
 from proxy.seams.operation import Dialect
-from proxy.settings.load import SettingsError
 from proxy.settings.model import ModelUpstream
+from proxy.settings.table import SettingsError
 
 
 def dialects_of(rules: Callable[[], Ruleset]) -> tuple[Dialect, ...]:

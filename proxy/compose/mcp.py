@@ -134,7 +134,7 @@ class McpServing:
 
 async def _behind(server: McpServer, stack: AsyncExitStack) -> Upstream | Command:
     if server.command is not None:
-        return Command(words=server.command, environment=server.environment, directory=server.cwd)
+        return Command(words=server.command, environment=server.env, directory=server.cwd)
     limits = UpstreamLimits(head_seconds=server.answer_seconds, body_seconds=server.answer_seconds)
     upstream = Upstream(server.url or "", headers=server.headers, limits=limits)
     return await stack.enter_async_context(upstream)

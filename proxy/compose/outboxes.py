@@ -12,8 +12,8 @@ from proxy.reporting.review_notice import CONTENT_TYPE, hold_of, review_event
 from proxy.reporting.sentry import Sentry, sentry_events
 from proxy.reporting.webhook import Webhook
 from proxy.seams.environment import Environment
-from proxy.settings.load import Settings, SettingsError
-from proxy.settings.review_webhook import ReviewWebhook
+from proxy.settings.review_webhook import Receiver
+from proxy.settings.table import Settings, SettingsError
 from proxy.settings.values import BadValue
 from proxy.version import version
 from storage.audit import IncidentLeaf, VerdictLeaf
@@ -70,21 +70,22 @@ async def tellers(settings: Settings, store: Store, surroundings: Environment) -
         review = await _outbox(
             settings.review_webhook, store, _of_review(source, surroundings), surroundings
         )
-    if settings.incident_webhook is not None:
+    after = settings.after
+    if after.webhook is not None:
         telling = Notifier(
             name=INCIDENTS,
             picks=incident_of,
             body=lambda message_id, steps: incidents_event(message_id, steps, source=source),
         )
-        incidents.append(await _outbox(settings.incident_webhook, store, telling, surroundings))
-    if settings.incident_sentry is not None:
+        incidents.append(await _outbox(after.webhook, store, telling, surroundings))
+    if after.sentry is not None and settings.sentry_dsn is not None:
         telling = Notifier(
             name=SENTRY,
             picks=incident_of,
             body=lambda _, steps: sentry_events(steps, store.cases.get),
         )
         try:
-            sink = Sentry(settings.incident_sentry, f"mnemogate@{version()}")
+            sink = Sentry(settings.sentry_dsn, after.sentry.networks, f"mnemogate@{version()}")
         except BadValue as error:
             raise SettingsError(str(error)) from None
         incidents.append(await asyncio.to_thread(Outbox, store, telling, sink, surroundings))
@@ -105,7 +106,7 @@ def _of_review(source: str, surroundings: Environment) -> Notifier[VerdictLeaf]:
 
 
 async def _outbox(
-    table: ReviewWebhook, store: Store, telling: Notifier[Told], surroundings: Environment
+    table: Receiver, store: Store, telling: Notifier[Told], surroundings: Environment
 ) -> Outbox[Told]:
     sink = Webhook(table, surroundings.now_ms, CONTENT_TYPE)
     return await asyncio.to_thread(Outbox, store, telling, sink, surroundings)

@@ -89,8 +89,9 @@ from proxy.seams.embedder import Embedder
 from proxy.seams.environment import Environment
 from proxy.seams.operation import Dialect
 from proxy.settings.after import Heal
-from proxy.settings.load import Address, Settings
 from proxy.settings.model import base_of
+from proxy.settings.table import Settings
+from proxy.settings.values import Address
 from proxy.transport.auth import Authenticator
 from proxy.withhold.convictions import Convictions
 from storage.interfaces import Store
@@ -212,13 +213,13 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             signals=signals,
             canaries=canaries,
             surroundings=self.surroundings,
-            canary_seconds=self.settings.canary_seconds,
+            canary_seconds=self.settings.after.canary_seconds,
         )
         return watch, canaries
 
     def screening(self, watch: RuleWatch) -> ScreenMaker | None:
         """The part that leaves memories out of reads; None where reads show everything."""
-        return None if self.settings.heal is Heal.OFF else ScreenMaker(watch.rules)
+        return None if self.settings.after.heal is Heal.OFF else ScreenMaker(watch.rules)
 
     def reply_checks(self, watch: RuleWatch, blaming: BlameSearch) -> ReplyChecks:
         """The part that holds finished replies of a model against anchors."""
@@ -250,15 +251,15 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
     def blaming(self, spoken: OpenedSignals, probations: Probations) -> BlameSearch:
         """The search for the memories that caused a wrong answer."""
         store = self.store
-        no_models = ModelReplays((), self.settings.replay, self.surroundings.now_ms)
+        no_models = ModelReplays((), self.settings.after.replay, self.surroundings.now_ms)
         return BlameSearch(
             cases=store.cases,
             replays=Replays(store.recalls, store.reader),
             reader=store.reader,
-            judges=Judges(self.settings.judges),
+            judges=Judges(self.settings.judge),
             surroundings=self.surroundings,
             models=self.memory.replays if self.memory else no_models,
-            on_conviction=self.settings.on_conviction,
+            on_conviction=self.settings.after.acts,
             spoken=spoken,
             implicated=probations.implicated,
         )
@@ -269,7 +270,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         trials = Trials(
             replays=Replays(store.recalls, store.reader),
             reader=store.reader,
-            judges=Judges(self.settings.judges),
+            judges=Judges(self.settings.judge),
             spoken=spoken,
             embedder=None if takes_client_vectors(embedder) else embedder,
         )
@@ -358,7 +359,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         """What an operator may ask about memory servers that speak HTTP."""
         store = self.store
         adopting = Adoption(guard, store.reader, store.writer)
-        adapters = adapters_by_name(self.settings.backends)
+        adapters = adapters_by_name(self.settings.backend)
         return BackendsCompared(store.kept_here, store.reader, adopting, store.forwards, adapters)
 
     def _guard(
@@ -399,7 +400,7 @@ class Services:
         settings, store, embedder = foundation.settings, foundation.store, foundation.embedder
         surroundings, memory = foundation.surroundings, foundation.memory
         ledger, keys, now_ms = foundation.ledger(), store.reader.keys, surroundings.now_ms
-        self.authenticator = Authenticator(keys, settings.bindings, now_ms)
+        self.authenticator = Authenticator(keys, settings.principals, now_ms)
         signer, shadow = TokenSigner(store.token_key), Shadow(store.reader, embedder)
         self.confirming = ConfirmLinks(store.token_key, store.reader.held_candidate, surroundings)
         self._foundation = foundation
@@ -447,7 +448,7 @@ class Services:
             Adoption(self.guard, store.reader, store.writer),
             foundation.backends(self.guards.http),
             FailureIntake(store.failures, self.feedback),
-            JudgeTests(Judges(settings.judges)),
+            JudgeTests(Judges(settings.judge)),
             foundation.registering(canaries),
             RecalledReads(store.recalls, ids),
             Repairs(incidents=store.incidents, cases=store.cases),
@@ -471,7 +472,7 @@ class Services:
         Such a relay's calls cannot be found in the model's sessions. Empty where no model front
         judges calls.
         """
-        return tuple(sorted(self._unbound)) if self._foundation.settings.models else ()
+        return tuple(sorted(self._unbound)) if self._foundation.settings.model else ()
 
     @asynccontextmanager
     async def watching(self, *, listens: bool) -> AsyncGenerator[None]:
@@ -489,7 +490,7 @@ class Services:
     def periodic(self, told: Outboxes) -> tuple[Periodic, ...]:
         """The periodic work of a sidecar that listens."""
         settings = self._foundation.settings
-        canaries_s = LOOK_S if settings.canary_seconds else 0
+        canaries_s = LOOK_S if settings.after.canary_seconds else 0
         return (
             every(COMPACTED_EVERY_S, self.ledger.compact, "compaction of the session ledger"),
             every(settings.retention_seconds, self.retaining.sweep, "retention sweep"),
@@ -518,7 +519,7 @@ class Services:
     def memory_front(self, dialects: tuple[Dialect, ...], halt: Callable[[], None]) -> MemoryFront:
         """The front that the data listener has for agents."""
         pace = self._foundation.surroundings.pace
-        bases = tuple(base_of(model) for model in self._foundation.settings.models)
+        bases = tuple(base_of(model) for model in self._foundation.settings.model)
         return MemoryFront(
             dialects, self.operations, self.authenticator, halt, pace=pace, bases=bases
         )
@@ -546,14 +547,14 @@ class Services:
         coupling: Coupling = UnsafeUncoupled()
         veto, healing = CallJudge(self.guard), None
         if self._foundation.memory is not None:
-            checked = self._foundation.settings.heal in {Heal.NEXT, Heal.ANSWER}
+            checked = self._foundation.settings.after.heal in {Heal.NEXT, Heal.ANSWER}
             checks = self.reply_checks if checked else None
-            if self._foundation.settings.heal is Heal.ANSWER:
+            if self._foundation.settings.after.heal is Heal.ANSWER:
                 healing = self._foundation.memory.healing(self.reply_checks, halt)
             coupling = self._foundation.memory.coupled(coupling, checks)
         ledger = self.ledger
         coupling = JudgingCoupling(coupling, veto, ledger.unmapped, ledger.people_with_agents)
-        upstreams = self._foundation.settings.models if couple else ()
+        upstreams = self._foundation.settings.model if couple else ()
         return ModelFront(
             behind={one.name: await UpstreamModel.opened(one, stack) for one in upstreams},
             authenticator=self.authenticator,

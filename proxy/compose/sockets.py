@@ -17,7 +17,8 @@ from proxy.guard.direct import Direct
 from proxy.guard.wire import SOCKET
 from proxy.seams.environment import Environment
 from proxy.seams.faults import CannotListen
-from proxy.settings.load import Address, Limits, Settings
+from proxy.settings.table import Limits, Settings
+from proxy.settings.values import Address
 from proxy.transport.auth import Peer
 from proxy.transport.exchange import Front
 from proxy.transport.head import HostRules
@@ -73,12 +74,12 @@ class Sockets:
             await self._open_guard(stack, fronts.guard, own)
         if not listen:
             return None, await _anywhere(admin) if guards else None
-        tls = None if settings.tls is None else tls_context(settings.tls)
+        tls = tls_context(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
         with _moved_by("admin"):
             admin_address = await admin.open_tcp(settings.admin, tls, serving=False)
         data = await self._listener(stack, fronts.data, settings.listen)
         if settings.unix_socket is not None:
-            uids = frozenset(settings.unix_uids)
+            uids = frozenset(settings.unix_uids or ())
             with _moved_by("unix_socket"):
                 await data.open_unix(settings.unix_socket, uids, private=False, serving=False)
         with _moved_by("listen"):
@@ -86,9 +87,9 @@ class Sockets:
 
     async def _open_guard(self, stack: AsyncExitStack, front: Front, own: frozenset[int]) -> None:
         settings = self._settings
-        limits = msgspec.structs.replace(settings.limits, body_bytes_max=GUARD_BODY_BYTES_MAX)
+        limits = msgspec.structs.replace(settings, body_bytes_max=GUARD_BODY_BYTES_MAX)
         listener = await self._listener(stack, front, settings.admin, limits=limits)
-        bound = frozenset(one.uid for one in settings.bindings if one.uid is not None)
+        bound = frozenset(one.uid for one in settings.principals if one.uid is not None)
         await listener.open_unix(settings.state / SOCKET, own | bound, private=True, serving=False)
 
     async def direct(self, stack: AsyncExitStack, front: Front, *, guards: bool) -> Direct:
@@ -103,7 +104,7 @@ class Sockets:
             surroundings=self._surroundings,
             halt=self._halted.set,
             body_bytes_max=GUARD_BODY_BYTES_MAX,
-            drain_s=self._settings.limits.drain_seconds,
+            drain_s=self._settings.drain_seconds,
         )
         if guards:
             await stack.enter_async_context(direct.serving())
@@ -136,7 +137,7 @@ class Sockets:
         settings = self._settings
         listener = Listener(
             front,
-            limits=limits or settings.limits,
+            limits=limits or settings,
             rules=msgspec.structs.replace(
                 rules.of(settings.allowed_hosts, settings.allowed_origins, address.host),
                 own_pages=front.name == "admin",

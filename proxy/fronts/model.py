@@ -32,7 +32,7 @@ from proxy.model.routes import (
 )
 from proxy.model.stored_replies import StoredReplyEditor
 from proxy.model.turn import Turn, Wire
-from proxy.model.upstream_model import UpstreamModel
+from proxy.model.upstream_model import TOTAL_S, UpstreamModel
 from proxy.seams.access import at_least
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, NotFound
@@ -179,7 +179,7 @@ class ModelFront:
         self, served: _Served, purpose: Purpose, api: ModelApi | None, progress: _Progress
     ) -> tuple[HttpReply, Pieces | None]:
         """The answer to one request; if the client leaves first, the call upstream is cancelled."""
-        stop = Stop(served.behind.settings.total_seconds)
+        stop = Stop(TOTAL_S)
         gone = served.incoming.gone
         gone.tell(stop)
         try:

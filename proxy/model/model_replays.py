@@ -25,6 +25,7 @@ from proxy.dialects.model.transcript import Where
 from proxy.dialects.model.withheld import LeftUnchanged
 from proxy.dialects.strict_json.tolerant import Json, read_body, write_body
 from proxy.model.memory_seam import PreparedRequest, PrincipalRequest
+from proxy.model.upstream_model import REPLY_BYTES_MAX
 from proxy.seams.faults import MalformedRequest, UpstreamError
 from proxy.settings.after import ReplaySettings
 from proxy.settings.model import ModelUpstream
@@ -211,7 +212,7 @@ class ModelReplays:
         limits = UpstreamLimits(
             head_seconds=seconds,
             body_seconds=seconds,
-            body_bytes_max=table.reply_bytes_max,
+            body_bytes_max=REPLY_BYTES_MAX,
             connections_max=1,
         )
         headers = {**request.headers, "content-type": "application/json"}

@@ -13,7 +13,7 @@ from proxy.model.memory_seam import Filter
 from proxy.model.redactor import Redactor
 from proxy.model.stored_replies import StoredReplyEditor
 from proxy.model.turn import EVENTS, Wire
-from proxy.model.upstream_model import UpstreamModel, events_of
+from proxy.model.upstream_model import TOTAL_S, UpstreamModel, events_of
 from proxy.seams.faults import UpstreamError
 from proxy.seams.operation import HttpReply
 from proxy.transport.exchange import Pieces
@@ -49,7 +49,7 @@ class PassThrough:
                 headers=clearing.headers_of(reply),
             )
             if reply.content_type == EVENTS:
-                due_s = asyncio.get_running_loop().time() + behind.settings.total_seconds
+                due_s = asyncio.get_running_loop().time() + TOTAL_S
                 pieces = _cleaned(behind.pieces(reply, due_s), self._clean)
                 return head, _Passed(pieces, stack.pop_all())
             received = await self._fetched.edited(await behind.whole(reply))

@@ -26,7 +26,7 @@ from proxy.model.extraction import BackendReply, Extraction
 from proxy.model.memory_seam import Coupling, Filter, PreparedRequest, PrincipalRequest
 from proxy.model.redactor import Redactor
 from proxy.model.reply_healer import HealedReply
-from proxy.model.upstream_model import UpstreamModel, events_of
+from proxy.model.upstream_model import TOTAL_S, UpstreamModel, events_of
 from proxy.seams.faults import MalformedRequest, UpstreamError
 from proxy.seams.operation import HttpReply
 from proxy.transport.exchange import Pieces
@@ -86,7 +86,7 @@ class Turn:
         # agent. 0 if that has not happened.
         self.sent_ns = 0
         self.first_ns = 0
-        self.due_s = asyncio.get_running_loop().time() + wire.behind.settings.total_seconds
+        self.due_s = asyncio.get_running_loop().time() + TOTAL_S
         self.wire = wire
         self.output: tuple[Json, ...] = ()  # the output of a Responses reply, as the agent gets it
         self.reply_id = ""

@@ -22,6 +22,12 @@ _OURS: Final = frozenset(
 )
 
 
+TOTAL_S: Final = 3_600.0
+"""Seconds for a whole answer, every second asking of the model included."""
+REPLY_BYTES_MAX: Final = 64 * 1024**2
+"""The largest answer, before and after it is decompressed."""
+
+
 class UpstreamModel:
     """One configured upstream while its context is open. Event loop only."""
 
@@ -34,8 +40,8 @@ class UpstreamModel:
         """The upstream with an open connection pool; nothing is sent."""
         limits = UpstreamLimits(
             head_seconds=settings.answer_seconds,
-            body_seconds=settings.total_seconds,
-            body_bytes_max=settings.reply_bytes_max,
+            body_seconds=TOTAL_S,
+            body_bytes_max=REPLY_BYTES_MAX,
         )
         return cls(settings, await stack.enter_async_context(Upstream(settings.url, limits=limits)))
 
@@ -58,7 +64,7 @@ class UpstreamModel:
             UpstreamError: The stream is silent for too long, lasts too long, or is too large.
         """
         loop = asyncio.get_running_loop()
-        left = self.settings.reply_bytes_max
+        left = REPLY_BYTES_MAX
         coming = reply.pieces
         while True:
             patience_s = min(due_s, loop.time() + self.settings.answer_seconds)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from proxy.reporting.http_poster import LIMITS, HttpPoster
-from proxy.settings.after import SentryReceiver
-from proxy.settings.values import BadValue
+from proxy.settings.servers import Network
+from proxy.settings.values import BadValue, Secret
 from proxy.transport.addresses import LookUp, look_up
 from storage.audit import IncidentLeaf
 from storage.features.cases import Case
@@ -86,7 +86,8 @@ class Sentry:
 
     def __init__(
         self,
-        receiver: SentryReceiver,
+        dsn: Secret,
+        allow: tuple[Network, ...],
         release: str,
         *,
         look_up: LookUp = look_up,
@@ -110,13 +111,13 @@ class Sentry:
                 kept.append(envelope.serialize())
 
         try:
-            auth = Dsn(receiver.dsn.reveal()).to_auth("mnemogate")
+            auth = Dsn(dsn.reveal()).to_auth("mnemogate")
         except BadDsn:
             raise BadValue("after.sentry: SENTRY_DSN is no DSN") from None
         self._kept, self._scope = kept, Scope
         # `send_default_pii` is off unless it is set, and setting it is deprecated.
         self._client = Client(
-            dsn=receiver.dsn.reveal(),
+            dsn=dsn.reveal(),
             transport=Keeping,
             release=release,
             environment="production",
@@ -134,7 +135,7 @@ class Sentry:
         self._taken: OrderedDict[str, None] = OrderedDict()
         self._posting = HttpPoster(
             auth.get_api_url(EndpointType.ENVELOPE),
-            receiver.allow,
+            allow,
             limits=LIMITS,
             look_up=look_up,
             tls=tls,

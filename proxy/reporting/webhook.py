@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Callable
 
 from proxy.reporting.http_poster import LIMITS, HttpPoster
-from proxy.settings.review_webhook import ReviewWebhook, key_of
+from proxy.settings.review_webhook import Receiver
 from proxy.transport.addresses import LookUp, look_up
 from proxy.transport.upstream import UpstreamLimits
 
@@ -24,7 +24,7 @@ class Webhook:
 
     def __init__(
         self,
-        table: ReviewWebhook,
+        table: Receiver,
         now_ms: Callable[[], int],
         content_type: str,
         *,
@@ -35,8 +35,10 @@ class Webhook:
         """`tls` verifies the receiver; by default against the system's authorities."""
         self._now_ms = now_ms
         self._content_type = content_type
-        self._keys = tuple(key_of(secret) for secret in table.secrets)
-        self._posting = HttpPoster(table.url, table.allow, limits=limits, look_up=look_up, tls=tls)
+        self._keys = table.keys
+        self._posting = HttpPoster(
+            table.url, table.networks, limits=limits, look_up=look_up, tls=tls
+        )
 
     async def deliver(self, message_id: str, body: bytes) -> None:
         """Send one message, signed with every current key and the present time.

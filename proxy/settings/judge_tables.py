@@ -2,88 +2,71 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Final
-from urllib.parse import urlsplit
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from proxy.settings.review_webhook import Network, network_of
-from proxy.settings.servers import NAME_PATTERN, Text, check_url
-from proxy.settings.values import BadValue, table_of
+from proxy.settings.servers import Name, Network, Text, Texts, check_receiver, networks_of
+from proxy.settings.values import BadValue
 from storage.ground.trusted_files import UnfitFile, reason, refuse_replaceable
 
 
-class _JudgeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One `[[judge]]` table, as it stands in the file."""
+class JudgeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """One `[[judge]]` table: it has either a command or a URL."""
 
-    name: Annotated[str, Meta(pattern=NAME_PATTERN)]
-    command: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=64)] | None = None
-    url: Text | None = None
-    allow: Annotated[tuple[Text, ...], Meta(max_length=64)] = ()
-    deterministic: bool = False
+    name: Annotated[
+        Name,
+        Meta(description="What the judge is called; lower-case letters, digits, `.`, `_`, `-`."),
+    ]
+    command: Annotated[
+        tuple[Text, ...],
+        Meta(
+            min_length=1,
+            max_length=64,
+            description="Its program by an absolute path, with arguments. It is run for each "
+            "question in a process group of its own, without environment; the question is its "
+            "standard input.",
+        ),
+    ] = ()
+    url: Annotated[
+        Text,
+        Meta(
+            description="Or its URL: a POST for each question, `https://`, or `http://` to what "
+            "`allow` has. Redirects are not followed."
+        ),
+    ] = ""
+    allow: Annotated[
+        Texts,
+        Meta(
+            description="Ranges of addresses that the POST may go to although they are not public."
+        ),
+    ] = ()
+    deterministic: Annotated[
+        bool,
+        Meta(
+            description="Whether it answers the same each time, so that one answer counts "
+            "(`mnemogate judge test` asks twice). It has 30 seconds; a later answer is none."
+        ),
+    ] = False
 
+    def __post_init__(self) -> None:
+        """Refuse a judge that is no program and no server, or that somebody could replace."""
+        if bool(self.command) == bool(self.url):
+            raise BadValue("give exactly one of command and url")
+        if self.url:
+            check_receiver(self.url, self.networks)
+        elif self.allow:
+            raise BadValue("allow: is for a url")
+        else:
+            _check_program(Path(self.command[0]))
 
-MEANINGS: Final[dict[str, str]] = {
-    "name": "What the judge is called; lower-case letters, digits, `.`, `_`, `-`.",
-    "command": "Its program by an absolute path, with arguments. It is run for each question in a "
-    "process group of its own, without environment; the question is its standard input.",
-    "url": "Or its URL: a POST for each question, `https://`, or `http://` to what `allow` has. "
-    "Redirects are not followed.",
-    "allow": "Ranges of addresses that the POST may go to although they are not public.",
-    "deterministic": "Whether it answers the same each time, so that one answer counts "
-    "(`mnemogate judge test` asks twice). It has 30 seconds; a later answer is none.",
-}
-
-
-class JudgeTable(msgspec.Struct, frozen=True, kw_only=True):
-    """One `[[judge]]` table, checked: it has either a command or a URL."""
-
-    name: str
-    command: tuple[str, ...] = ()
-    url: str = ""
-    allow: tuple[Network, ...] = ()
-    deterministic: bool = False
-
-
-def judge_tables(tables: list[object]) -> tuple[JudgeTable, ...]:
-    """The judges of these tables, in order.
-
-    Raises:
-        BadValue: The message names the table and key, and what is allowed.
-    """
-    found: list[JudgeTable] = []
-    for position, table in enumerate(tables, 1):
-        try:
-            judge = _checked(table_of(table, _JudgeTable))
-        except BadValue as error:
-            raise BadValue(f"judge, table {position}: {error}") from None
-        if any(one.name == judge.name for one in found):
-            raise BadValue(f"judge, table {position}: name: is taken by another table")
-        found.append(judge)
-    return tuple(found)
-
-
-def _checked(given: _JudgeTable) -> JudgeTable:
-    if (given.command is None) == (given.url is None):
-        raise BadValue("give exactly one of command and url")
-    allow = tuple(map(network_of, given.allow))
-    if given.url is not None:
-        check_url(given.url, has_credential=False)
-        if urlsplit(given.url).scheme != "https" and not allow:
-            raise BadValue("url: must be https://, or http:// to addresses that `allow` lists")
-    elif allow:
-        raise BadValue("allow: is for a url")
-    if given.command is not None:
-        _check_program(Path(given.command[0]))
-    return JudgeTable(
-        name=given.name,
-        command=given.command or (),
-        url=given.url or "",
-        allow=allow,
-        deterministic=given.deterministic,
-    )
+    @cached_property
+    def networks(self) -> tuple[Network, ...]:
+        """The ranges of `allow`."""
+        return networks_of(self.allow)
 
 
 def _check_program(program: Path) -> None:

@@ -10,140 +10,42 @@ import os
 import stat
 import tomllib
 from collections.abc import Mapping
-from importlib import resources
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 from urllib.parse import unquote
 
 import msgspec
+from msgspec.structs import FieldInfo
 
-from proxy.seams.cases import OnConviction
-from proxy.settings.after import (
-    Heal,
-    ReplaySettings,
-    SentryReceiver,
-    after_table,
-    incident_sentry,
-    incident_webhook,
-    on_conviction,
-    recall_options,
-    replay,
-)
-from proxy.settings.backend import BackendServer, backend_servers
-from proxy.settings.judge_tables import JudgeTable, judge_tables
-from proxy.settings.mcp import McpServer, mcp_servers
-from proxy.settings.model import ModelUpstream, model_upstreams
-from proxy.settings.principals import Binding, bindings_of
-from proxy.settings.review_webhook import ReviewWebhook, review_webhook
+from proxy.settings.mcp import McpServer
 from proxy.settings.secret_files import secret_from
 from proxy.settings.table import (
     ENVIRONMENT_PREFIX,
-    OTEL_HEADERS,
+    SECRETS,
     SETTINGS,
-    STANDARD_SECRETS,
-    Setting,
+    TABLES,
+    Settings,
+    SettingsError,
+    variable_of,
 )
-from proxy.settings.values import Address, BadValue, Raw, Secret, no_such
+from proxy.settings.values import BadValue, Raw, Secret, address, no_such, value_of
 from proxy.settings.values import path as path_of
-from storage.features.recalls import RecallOptions
 from storage.ground.trusted_files import UnfitFile, read_file, reason, refuse_replaceable
 from telemetry.collector import collector_url
 from telemetry.settings import TelemetrySettings
 
-CONFIG_ENV = "MNEMOGATE_CONFIG"
-OTEL_ENV = "OTEL_EXPORTER_OTLP_ENDPOINT"
-_CONFIG_BYTES_MAX = 1024 * 1024
-RULESET_BYTES_MAX = 1024 * 1024
-_TLS_BYTES_MAX = 16 * 1024 * 1024
+CONFIG_ENV: Final = "MNEMOGATE_CONFIG"
+OTEL_ENV: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
+OTEL_HEADERS: Final = "OTEL_EXPORTER_OTLP_HEADERS"
+SENTRY_DSN: Final = "SENTRY_DSN"
+_OURS: Final = frozenset({SENTRY_DSN, OTEL_HEADERS, *map(variable_of, SECRETS)})
+"""The variables with secrets of the sidecar."""
+_LISTS: Final = frozenset({"unix_uids", "allowed_hosts", "allowed_origins"})
+_ADDRESSES: Final = frozenset({"listen", "admin", "health"})
+_CONFIG_BYTES_MAX: Final = 1024 * 1024
+_TLS_BYTES_MAX: Final = 16 * 1024 * 1024
 # A file that a store creates in its state directory with its first commit.
-MARKER = "marker"
-_LISTED = ("principals", "mcp", "model", "backend", "judge")
-# Tables that may occur only once, and that are parsed like those that may occur more often.
-_SINGLE = ("after", "review")
-
-__all__ = ["SETTINGS", "Address", "Binding", "Secret", "Settings", "SettingsError", "load_settings"]
-
-
-class SettingsError(Exception):
-    """The error for settings that cannot be used; it names the setting and what is allowed."""
-
-
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits on what a peer may take of one listener."""
-
-    body_bytes_max: int
-    header_seconds: float
-    body_seconds: float
-    idle_seconds: float
-    drain_seconds: float
-    connections_max: int
-    requests_max: int
-    unread_bytes_max: int = 256 * 1024**2
-
-
-class Tls(msgspec.Struct, frozen=True, kw_only=True):
-    """Files of the server's certificate, its key, and the CA of client certificates."""
-
-    cert: Path
-    key: Path
-    client_ca: Path | None
-
-
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole configuration, checked."""
-
-    listen: Address
-    admin: Address
-    health: Address | None
-    unix_socket: Path | None
-    unix_uids: tuple[int, ...]
-    tls: Tls | None
-    state: Path
-    expect_state: bool
-    checkpoint: Path
-    ruleset: Path | None
-    observe: bool
-    retention_seconds: float
-    embedder: str
-    quota_bytes: int
-    tenant_share: float
-    allowed_hosts: tuple[str, ...]
-    allowed_origins: tuple[str, ...]
-    agent_key: Secret | None
-    operator_key: Secret | None
-    telemetry: TelemetrySettings
-    limits: Limits
-    bindings: tuple[Binding, ...]
-    mcp: tuple[McpServer, ...] = ()
-    models: tuple[ModelUpstream, ...] = ()
-    backends: tuple[BackendServer, ...] = ()
-    review_webhook: ReviewWebhook | None = None
-    judges: tuple[JudgeTable, ...] = ()
-    recalls: RecallOptions = RecallOptions()
-    on_conviction: OnConviction = OnConviction()
-    # Where events of incidents go besides the webhook.
-    incident_sentry: SentryReceiver | None = None
-    replay: ReplaySettings = ReplaySettings()
-    incident_webhook: ReviewWebhook | None = None
-    canary_seconds: float = 3_600.0
-    heal: Heal = Heal.RECALL
-
-    def ruleset_text(self) -> str:
-        """The TOML text of the ruleset; read again at each call, for a reload.
-
-        Raises:
-            SettingsError: The file cannot be read.
-        """
-        if self.ruleset is None:
-            return resources.files("policy").joinpath("default.toml").read_text("utf-8")
-        try:
-            return read_file(self.ruleset, RULESET_BYTES_MAX).decode("utf-8")
-        except OSError as error:
-            raise SettingsError(f"ruleset: cannot be read ({reason(error)})") from None
-        except UnicodeDecodeError:
-            raise SettingsError(f"ruleset: {self.ruleset} is not UTF-8") from None
-        except UnfitFile as error:
-            raise SettingsError(f"ruleset: must be {error}") from None
+MARKER: Final = "marker"
 
 
 def load_settings(
@@ -166,24 +68,30 @@ def load_settings(
         SettingsError: Anything is unknown, missing or out of range.
     """
     env = dict(os.environ if environment is None else environment)
-    known = {setting.env for setting in SETTINGS} | {CONFIG_ENV}
+    names = {field.name for field in SETTINGS}
+    known = {CONFIG_ENV, *map(variable_of, names)}
     for name in sorted(env):
         if name.startswith(ENVIRONMENT_PREFIX) and name not in known:
-            said = no_such(name.removeprefix(ENVIRONMENT_PREFIX).lower())
-            raise SettingsError(f"{name}: {said}; see `mnemogate run --help`")
-    table, listed = _read_file(_config_file(env, config))
-    values: dict[str, object] = {}
-    for setting in SETTINGS:
-        values[setting.name] = _value(setting, dict(flags or {}), env, table)
-    unknown = sorted(set(flags or {}) - {setting.name for setting in SETTINGS})
-    if unknown:
-        raise SettingsError(f"{unknown[0]}: no such setting")
-    settings = msgspec.structs.replace(
-        _assemble(values, env, _bindings(listed["principals"])), **_behind(listed, env)
-    )
-    if settings.agent_key is not None and settings.agent_key == settings.operator_key:
-        # If both roles had one key, a reader of the agent's environment would be an operator.
-        raise SettingsError("agent_key and operator_key: must be two different keys")
+            told = no_such(name.removeprefix(ENVIRONMENT_PREFIX).lower())
+            raise SettingsError(f"{name}: {told}; see `mnemogate run --help`")
+    for name in sorted({*(flags or {})} - names):
+        raise SettingsError(no_such(name))
+    document = _document(_config_file(env, config), dict(flags or {}), env)
+    state = cast("Path", document.setdefault("state", _usual_state(env))).absolute()
+    checkpoint = cast("Path", document.setdefault("checkpoint", _usual_checkpoint(state)))
+    document |= {"state": state, "checkpoint": checkpoint.absolute()}
+    for role in ("agent", "operator"):
+        _take_key(document, role)
+    try:
+        settings = value_of(document, Settings)
+        settings = msgspec.structs.replace(
+            settings,
+            telemetry=_telemetry(settings, env),
+            sentry_dsn=_sentry_dsn(settings, env),
+            mcp=tuple(_started_in(env, *one) for one in enumerate(settings.mcp, 1)),
+        )
+    except BadValue as error:
+        raise SettingsError(str(error)) from None
     if check_places:
         _check_places(settings, env)
     return settings
@@ -194,25 +102,7 @@ def child_environment() -> dict[str, str]:
 
     It is the user's own, without the sidecar's secrets.
     """
-    secret = {setting.env for setting in SETTINGS if setting.secret} | STANDARD_SECRETS
-    return {name: value for name, value in os.environ.items() if name not in secret}
-
-
-def setting_table() -> tuple[tuple[str, str, str, str], ...]:
-    """Name, environment variable, default and meaning of every setting, for the documentation."""
-    return tuple(
-        (
-            setting.name,
-            setting.env,
-            ""
-            if setting.default in (None, "")
-            else str(setting.default).lower()
-            if isinstance(setting.default, bool)
-            else str(setting.default),
-            setting.meaning,
-        )
-        for setting in SETTINGS
-    )
+    return {name: value for name, value in os.environ.items() if name not in _OURS}
 
 
 def _config_file(env: Mapping[str, str], config: Path | None) -> Path | None:
@@ -266,124 +156,105 @@ def _table_in(file: Path) -> dict[str, object]:
         raise SettingsError(f"{file}: not a TOML file in UTF-8") from None
 
 
-def _read_file(file: Path | None) -> tuple[dict[str, Raw], dict[str, list[object]]]:
-    """The settings of the file, and its tables that may occur more than once."""
-    listed: dict[str, list[object]] = {name: [] for name in (*_LISTED, *_SINGLE)}
-    if file is None:
-        return {}, listed
-    table = _table_in(file)
-    for name in _SINGLE:
-        listed[name] = [table.pop(name)] if name in table else []
-    for name in _LISTED:
-        tables = table.pop(name, [])
-        if not isinstance(tables, list):
-            raise SettingsError(f"{file}: {name}: write them as [[{name}]] tables")
-        listed[name] = cast("list[object]", tables)
-    by_name = {setting.name: setting for setting in SETTINGS}
-    for name in table:
-        if name not in by_name:
+def _document(
+    file: Path | None, flags: dict[str, Raw], env: Mapping[str, str]
+) -> dict[str, object]:
+    """The settings and tables that somebody gave: flags over the environment over the file."""
+    document = {} if file is None else _table_in(file)
+    names = {field.name for field in SETTINGS}
+    for name in document:
+        if name not in names and name not in TABLES:
             raise SettingsError(f"{file}: {no_such(name)}")
-        if by_name[name].secret:
+        if name in SECRETS:
             raise SettingsError(
-                f"{file}: {name}: a secret does not belong in a file; set {by_name[name].env}"
+                f"{file}: {name}: a secret does not belong in a file; set {variable_of(name)}"
             )
-    return cast("dict[str, Raw]", table), listed
+    for field in SETTINGS:
+        name = field.name
+        where, raw = name, document.get(name)
+        if name in flags:
+            where, raw = f"--{name.replace('_', '-')}", flags[name]
+        elif variable_of(name) in env:
+            where, raw = variable_of(name), env[variable_of(name)]
+        if raw is None:
+            continue
+        try:
+            document[name] = _value(field, raw, of_file=where == name)
+        except BadValue as error:
+            raise SettingsError(f"{where}: {error}") from None
+    return document
 
 
-def _value(
-    setting: Setting, flags: dict[str, Raw], env: dict[str, str], table: dict[str, Raw]
-) -> object:
-    if setting.name in flags:
-        where, raw = f"--{setting.name.replace('_', '-')}", flags[setting.name]
-    elif setting.env in env:
-        where, raw = setting.env, env[setting.env]
-    elif setting.name in table:
-        where, raw = setting.name, table[setting.name]
-    elif setting.default is None:
-        return None
-    else:
-        where, raw = setting.name, setting.default
+def _value(field: FieldInfo, raw: object, *, of_file: bool) -> object:
+    """The value of one setting. What no file has is a text, with commas between those of a list."""
+    if field.name in _ADDRESSES:
+        try:
+            return address(raw)
+        except BadValue as error:
+            raise BadValue(f"must be {error}") from None
+    if isinstance(raw, str) and not of_file:
+        parts = [part.strip() for part in raw.split(",")]
+        raw = [*filter(None, parts)] if field.name in _LISTS else raw.strip()
+    return value_of(raw, field.type, strict=of_file)
+
+
+def _take_key(document: dict[str, object], role: str) -> None:
+    """Replace the file of a role's key by the key."""
+    file = document.get(f"{role}_key_file")
+    if not isinstance(file, Path):
+        return
+    if f"{role}_key" in document:
+        raise SettingsError(f"{role}_key_file: set it or {role}_key, not both")
     try:
-        return setting.parse(raw)
+        document[f"{role}_key"] = secret_from(file)
     except BadValue as error:
-        raise SettingsError(f"{where}: must be {error}") from None
+        raise SettingsError(f"{role}_key_file: must be {error}") from None
 
 
-def _behind(listed: dict[str, list[object]], env: Mapping[str, str]) -> dict[str, object]:
-    """The checked tables of servers, model APIs and the webhook, by the name of their setting."""
-    try:
-        models, after = model_upstreams(listed["model"]), after_table(listed["after"])
-        return {
-            "mcp": mcp_servers(listed["mcp"], env),
-            "models": models,
-            "backends": backend_servers(listed["backend"]),
-            "review_webhook": review_webhook(listed["review"]),
-            "recalls": recall_options(after),
-            "on_conviction": on_conviction(after),
-            "incident_webhook": incident_webhook(after),
-            "incident_sentry": incident_sentry(after, env),
-            "replay": replay(after, models),
-            "canary_seconds": after.canary_seconds,
-            "heal": after.heal,
-            "judges": judge_tables(listed["judge"]),
-        }
-    except BadValue as error:
-        raise SettingsError(str(error)) from None
-
-
-def _bindings(tables: list[object]) -> tuple[Binding, ...]:
-    try:
-        return bindings_of(tables)
-    except BadValue as error:
-        raise SettingsError(str(error)) from None
-
-
-def _assemble(
-    values: dict[str, object], env: Mapping[str, str], bindings: tuple[Binding, ...]
-) -> Settings:
-    values = dict(values)
-    limits = msgspec.convert({name: values.pop(name) for name in Limits.__struct_fields__}, Limits)
-    cert, key = values.pop("tls_cert"), values.pop("tls_key")
-    client_ca = values.pop("tls_client_ca")
-    if (cert is None) != (key is None) or (client_ca is not None and cert is None):
-        raise SettingsError("tls_cert: set tls_cert and tls_key together; tls_client_ca needs both")
-    tls = None
-    if isinstance(cert, Path) and isinstance(key, Path):
-        tls = Tls(cert=cert, key=key, client_ca=client_ca if isinstance(client_ca, Path) else None)
-    verifies_clients = tls is not None and tls.client_ca is not None
-    if not verifies_clients and any(bound.mtls is not None for bound in bindings):
-        raise SettingsError("principals: mtls needs tls_cert, tls_key and tls_client_ca")
-    endpoint = cast("str | None", values.pop("otel_endpoint")) or env.get(OTEL_ENV) or None
+def _telemetry(settings: Settings, env: Mapping[str, str]) -> TelemetrySettings:
+    endpoint = settings.otel_endpoint or env.get(OTEL_ENV) or None
     headers = _headers(env.get(OTEL_HEADERS, "")) if endpoint else ()
     try:
         collector_url(endpoint or "http://localhost", headers)
     except ValueError as error:
-        where = f"otel_endpoint, {OTEL_ENV} or {OTEL_HEADERS}"
-        raise SettingsError(f"{where}: {error}") from error
-    telemetry = TelemetrySettings(
+        raise BadValue(f"otel_endpoint, {OTEL_ENV} or {OTEL_HEADERS}: {error}") from None
+    return TelemetrySettings(
         endpoint=endpoint,
         headers=headers,
-        admit_detail_share=cast("float", values.pop("admit_detail_share")),
-        log_level=cast("str", values.pop("log_level")),
-        access_log=cast("bool", values.pop("access_log")),
+        admit_detail_share=settings.admit_detail_share,
+        log_level=settings.log_level,
+        access_log=settings.access_log,
     )
-    state = cast("Path", values.pop("state") or _usual_state(env)).absolute()
-    checkpoint = values.pop("checkpoint") or _usual_checkpoint(state)
-    for role in ("agent", "operator"):
-        values[f"{role}_key"] = _key(role, values[f"{role}_key"], values.pop(f"{role}_key_file"))
-    uids = values.pop("unix_uids")
-    if uids is None:
-        uids = tuple(bound.uid for bound in bindings if bound.uid is not None)
-    return Settings(
-        state=state,
-        checkpoint=cast("Path", checkpoint).absolute(),
-        unix_uids=cast("tuple[int, ...]", uids),
-        tls=tls,
-        telemetry=telemetry,
-        limits=limits,
-        bindings=bindings,
-        **values,  # type: ignore[arg-type]
-    )
+
+
+def _headers(given: str) -> tuple[tuple[str, str], ...]:
+    """The headers of `OTEL_EXPORTER_OTLP_HEADERS`, whose values are percent-encoded."""
+    headers: list[tuple[str, str]] = []
+    for pair in filter(str.strip, given.split(",")):
+        name, separator, value = pair.partition("=")
+        if not separator or not name.strip():
+            raise BadValue(f"{OTEL_HEADERS}: must be name=value, separated by commas")
+        headers.append((name.strip(), unquote(value.strip())))
+    return tuple(headers)
+
+
+def _sentry_dsn(settings: Settings, env: Mapping[str, str]) -> Secret | None:
+    if settings.after.sentry is None:
+        return None
+    if not env.get(SENTRY_DSN):
+        raise BadValue(f"after.sentry: {SENTRY_DSN} is not set in the environment")
+    return Secret(env[SENTRY_DSN])
+
+
+def _started_in(env: Mapping[str, str], position: int, server: McpServer) -> McpServer:
+    """The server, with the whole environment of its command."""
+    if server.command is None:
+        return server
+    secret = frozenset(name for name in env if name.startswith(ENVIRONMENT_PREFIX)) | _OURS
+    try:
+        return msgspec.structs.replace(server, env=server.environment(env, secret))
+    except BadValue as error:
+        raise BadValue(f"mcp, table {position}: {error}") from None
 
 
 def elsewhere(settings: Settings) -> dict[str, Path]:
@@ -408,29 +279,6 @@ def _usual_checkpoint(state: Path) -> Path:
     return state.parent / "mnemogate-checkpoint" / f"{state.name}.txt"
 
 
-def _key(role: str, given: object, file: object) -> object:
-    """The key for a role, from its environment variable or its file."""
-    if not isinstance(file, Path):
-        return given
-    if given is not None:
-        raise SettingsError(f"{role}_key_file: set it or {role}_key, not both")
-    try:
-        return secret_from(file)
-    except BadValue as error:
-        raise SettingsError(f"{role}_key_file: must be {error}") from None
-
-
-def _headers(given: str) -> tuple[tuple[str, str], ...]:
-    """The headers of `OTEL_EXPORTER_OTLP_HEADERS`, whose values are percent-encoded."""
-    headers: list[tuple[str, str]] = []
-    for pair in filter(str.strip, given.split(",")):
-        name, separator, value = pair.partition("=")
-        if not separator or not name.strip():
-            raise SettingsError(f"{OTEL_HEADERS}: must be name=value, separated by commas")
-        headers.append((name.strip(), unquote(value.strip())))
-    return tuple(headers)
-
-
 def _check_places(settings: Settings, env: Mapping[str, str]) -> None:
     """Refuse a state directory inside the working directory, where an agent may be working."""
     state = settings.state.resolve()
@@ -449,8 +297,8 @@ def _check_places(settings: Settings, env: Mapping[str, str]) -> None:
         )
     _check_state(settings.state, expected=settings.expect_state)
     _check_reach("checkpoint", settings.checkpoint)
-    if settings.tls is not None:
-        _check_certificates(settings.tls)
+    for name in ("tls_cert", "tls_key", "tls_client_ca"):
+        _check_certificate(name, getattr(settings, name))
 
 
 def _check_reach(name: str, place: Path) -> None:
@@ -463,20 +311,15 @@ def _check_reach(name: str, place: Path) -> None:
         raise SettingsError(f"{name}: cannot be reached ({reason(error)})") from None
 
 
-def _check_certificates(tls: Tls) -> None:
-    """Check the files that the TLS library opens by name."""
-    for name, file in (
-        ("tls_cert", tls.cert),
-        ("tls_key", tls.key),
-        ("tls_client_ca", tls.client_ca),
-    ):
-        try:
-            if file is not None:
-                read_file(file, _TLS_BYTES_MAX)
-        except UnfitFile as error:
-            raise SettingsError(f"{name}: must be {error}") from None
-        except OSError as error:
-            raise SettingsError(f"{name}: cannot be read ({reason(error)})") from None
+def _check_certificate(name: str, file: Path | None) -> None:
+    """Check a file that the TLS library opens by name."""
+    try:
+        if file is not None:
+            read_file(file, _TLS_BYTES_MAX)
+    except UnfitFile as error:
+        raise SettingsError(f"{name}: must be {error}") from None
+    except OSError as error:
+        raise SettingsError(f"{name}: cannot be read ({reason(error)})") from None
 
 
 def _check_state(state: Path, *, expected: bool) -> None:

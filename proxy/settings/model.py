@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import enum
+from functools import cached_property
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
 from msgspec import Meta
-from msgspec.structs import asdict
+from msgspec.structs import force_setattr
 
 from policy.model import Reads
 from policy.places import Patterns
 from policy.text.paths import BadPattern
-from proxy.dialects.mcp.maps import MapError
 from proxy.dialects.model.memory_tools import Maps
-from proxy.settings.servers import NAME_PATTERN, Text, check_url, headers_from
+from proxy.settings.servers import Name, Principals, Text, Texts, check_url, headers_from
 from proxy.settings.tool_maps import maps_of_models
-from proxy.settings.values import BadValue, table_of
+from proxy.settings.values import BadValue
 
 # First path segments that a table may not take, because other fronts of the data listener use them;
 # a test checks them. A start also refuses those of dialects.
@@ -30,7 +30,14 @@ RESERVED: Final = frozenset(
 
 
 # Matches a route below the table's name; a star stands for one segment.
-Path: TypeAlias = Annotated[str, Meta(pattern=r"^(/([A-Za-z0-9_.:@,=$~-]+|\*))+$", max_length=512)]
+Path: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern=r"^(/([A-Za-z0-9_.:@,=$~-]+|\*))+$",
+        max_length=512,
+        title="a path like /v1beta/models/*",
+    ),
+]
 
 
 class Api(enum.Enum):
@@ -47,62 +54,127 @@ class ModelPurpose(enum.Enum):
     EXTRACTION = "extraction"  # A memory backend asks; the answer itself is stored.
 
 
-class ModelTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One `[[model]]` table, as it stands in the file."""
+class ModelUpstream(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True
+):
+    """One `[[model]]` table. `url` has no slash at its end."""
 
-    name: Annotated[str, Meta(pattern=NAME_PATTERN)]
-    api: Api
-    url: Text
-    headers_file: Text | None = None
-    principals: Annotated[frozenset[Text], Meta(min_length=1, max_length=256)] | None = None
-    passing: Annotated[tuple[Path, ...], Meta(max_length=64)] = ()
-    purpose: ModelPurpose = ModelPurpose.AGENT
-    reads: Reads = Reads.ALL
-    maps: Annotated[tuple[Text, ...], Meta(max_length=64)] | None = None
-    instruction_paths: Patterns = ()
-    fact_paths: Patterns = ()
-    reads_foreign: bool = False
-    answer_seconds: Annotated[float, Meta(ge=1, le=3_600)] = 600.0
-    total_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 3_600.0
-    request_bytes_max: Annotated[int, Meta(ge=1_024, le=128 * 1024**2)] = 32 * 1024**2
-    reply_bytes_max: Annotated[int, Meta(ge=1_024, le=512 * 1024**2)] = 64 * 1024**2
+    name: Annotated[
+        Name,
+        Meta(description="The API is served below `/<name>/`; no other front's first segment."),
+    ]
+    api: Annotated[
+        Api,
+        Meta(
+            description="`anthropic` or `openai`: how errors look, and which routes a model "
+            "answers at."
+        ),
+    ]
+    url: Annotated[
+        Text,
+        Meta(description="What stands for `/<name>`: this one place, whatever an agent says."),
+    ]
+    headers_file: Annotated[
+        Text | None,
+        Meta(
+            description="File with `Name: value` lines, closed to others: the credential that only "
+            "the sidecar has. An agent that sends its key as `Mnemogate-Key` keeps its own."
+        ),
+    ] = None
+    principals: Annotated[
+        Principals | None, Meta(description="Ids of the principals that may use it; unset: all.")
+    ] = None
+    passing: Annotated[
+        tuple[Path, ...],
+        Meta(
+            max_length=64,
+            description="Paths of routes that are no turns and that this program does not know "
+            '(`["/v2/chat", "/v1beta/models/*"]`, a star for one segment): they are sent on, and '
+            "nobody judges the calls that they bring. Unset: they are refused.",
+        ),
+    ] = ()
+    purpose: Annotated[
+        ModelPurpose,
+        Meta(
+            description="`agent`, or `extraction`: a memory backend asks its own model here, and "
+            "what that answers is gated before the backend sees it."
+        ),
+    ] = ModelPurpose.AGENT
+    reads: Annotated[
+        Reads,
+        Meta(
+            description="`all`, `user_input` or `operator`: the floor for reads. What a memory "
+            "front served to the same principal below it leaves requests; the stricter of key and "
+            "table counts."
+        ),
+    ] = Reads.ALL
+    maps: Annotated[
+        Texts | None,
+        Meta(
+            description="Tool maps, shipped ones by name or files: which tools write memory. "
+            "Unset: all that are shipped. For `extraction` one, with the form of the answers."
+        ),
+    ] = None
+    instruction_paths: Annotated[
+        Patterns,
+        Meta(
+            description="Places that your hosts put into prompts as rules, beside the shipped "
+            "ones: a name in any folder, a path, `*` in a name, `**` for any names, `block:NAME`. "
+            "What nothing proves waits there for a person."
+        ),
+    ] = ()
+    fact_paths: Annotated[
+        Patterns,
+        Meta(
+            description="Places of notes, beside the shipped ones. Of two patterns the one that "
+            "names more steps counts; of equal ones, instructions."
+        ),
+    ] = ()
+    reads_foreign: Annotated[
+        bool,
+        Meta(
+            description="`true` where user turns contain others' texts (mail bots, retrieval "
+            "chains): each of its sessions counts as having read foreign text."
+        ),
+    ] = False
+    answer_seconds: Annotated[
+        float,
+        Meta(
+            ge=1,
+            le=3_600,
+            description="Seconds to the beginning of an answer, and between two pieces of it.",
+        ),
+    ] = 600.0
+    request_bytes_max: Annotated[
+        int, Meta(ge=1_024, le=128 * 1024**2, description="Largest request body in bytes.")
+    ] = 32 * 1024**2
 
+    def __post_init__(self) -> None:
+        """Refuse a name that is taken, a URL that names no single server, and unfit files."""
+        if self.name in RESERVED:
+            raise BadValue("name: another front is served below that path")
+        check_url(self.url, has_credential=bool(self.headers))
+        force_setattr(self, "url", self.url.rstrip("/"))
+        found = self.tool_maps.maps
+        answers = [one for one in found if one.model.outputs or one.model.text]
+        one_map = self.maps is not None and len(found) == 1 and answers
+        if self.purpose is ModelPurpose.EXTRACTION and not one_map:
+            raise BadValue("maps: for extraction one map that says what the model answers")
 
-MEANINGS: Final[dict[str, str]] = {
-    "name": "The API is served below `/<name>/`; no other front's first segment.",
-    "api": "`anthropic` or `openai`: how errors look, and which routes a model answers at.",
-    "url": "What stands for `/<name>`: this one place, whatever an agent says.",
-    "headers_file": "File with `Name: value` lines, closed to others: the credential that only the "
-    "sidecar has. An agent that sends its key as `Mnemogate-Key` keeps its own.",
-    "principals": "Ids of the principals that may use it; unset: all.",
-    "passing": "Paths of routes that are no turns and that this program does not know "
-    '(`["/v2/chat", "/v1beta/models/*"]`, a star for one segment): they are sent on, and nobody '
-    "judges the calls that they bring. Unset: they are refused.",
-    "purpose": "`agent`, or `extraction`: a memory backend asks its own model here, and what that "
-    "answers is gated before the backend sees it.",
-    "reads": "`all`, `user_input` or `operator`: the floor for reads. What a memory front served "
-    "to the same principal below it leaves requests; the stricter of key and table counts.",
-    "maps": "Tool maps, shipped ones by name or files: which tools write memory. Unset: all that "
-    "are shipped. For `extraction` one, with the form of the answers.",
-    "instruction_paths": "Places that your hosts put into prompts as rules, beside the shipped "
-    "ones: a name in any folder, a path, `*` in a name, `**` for any names, `block:NAME`. What "
-    "nothing proves waits there for a person.",
-    "fact_paths": "Places of notes, beside the shipped ones. Of two patterns the one that names "
-    "more steps counts; of equal ones, instructions.",
-    "reads_foreign": "`true` where user turns contain others' texts (mail bots, retrieval "
-    "chains): each of its sessions counts as having read foreign text.",
-    "answer_seconds": "Seconds to the beginning of an answer, and between two pieces of it.",
-    "total_seconds": "Seconds for a whole answer, every second asking of the model included.",
-    "request_bytes_max": "Largest request body in bytes.",
-    "reply_bytes_max": "Largest answer in bytes, before and after it is opened.",
-}
+    @cached_property
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """The headers of `headers_file`."""
+        return headers_from(self.headers_file)
 
-
-class ModelUpstream(ModelTable, frozen=True, kw_only=True):
-    """One model API, checked. `url` has no slash at its end."""
-
-    headers: tuple[tuple[str, str], ...]
-    tool_maps: Maps
+    @cached_property
+    def tool_maps(self) -> Maps:
+        """The maps by which memory tools of the model are recognised."""
+        try:
+            found = maps_of_models(self.maps, self.instruction_paths, self.fact_paths)
+            _ = [one.all_places for one in found.files]
+        except BadPattern as error:
+            raise BadValue(f"instruction_paths, fact_paths: {error}") from None
+        return found
 
 
 def base_of(model: ModelUpstream) -> str:
@@ -110,44 +182,3 @@ def base_of(model: ModelUpstream) -> str:
     if model.api is Api.ANTHROPIC:
         return f"ANTHROPIC_BASE_URL=.../{model.name}"
     return f"OPENAI_BASE_URL=.../{model.name}/v1"
-
-
-def model_upstreams(tables: list[object]) -> tuple[ModelUpstream, ...]:
-    """The model APIs of these tables.
-
-    Raises:
-        BadValue: The message names the table and the error, and no secret.
-    """
-    found: list[ModelUpstream] = []
-    for position, table in enumerate(tables, 1):
-        try:
-            found.append(_upstream(table_of(table, ModelTable)))
-        except (BadValue, MapError) as error:
-            raise BadValue(f"model, table {position}: {error}") from None
-    names = [one.name for one in found]
-    if len(set(names)) != len(names):
-        raise BadValue("model: two tables have the same name")
-    return tuple(found)
-
-
-def _upstream(given: ModelTable) -> ModelUpstream:
-    if given.name in RESERVED:
-        raise BadValue("name: another front is served below that path")
-    headers = headers_from(given.headers_file)
-    check_url(given.url, has_credential=bool(headers))
-    found = ModelUpstream(**asdict(given), headers=headers, tool_maps=_maps(given))
-    return msgspec.structs.replace(found, url=given.url.rstrip("/"))
-
-
-def _maps(given: ModelTable) -> Maps:
-    try:
-        found = maps_of_models(given.maps, given.instruction_paths, given.fact_paths)
-        _ = [one.all_places for one in found.files]
-    except BadPattern as error:
-        raise BadValue(f"instruction_paths, fact_paths: {error}") from None
-    if given.purpose is ModelPurpose.AGENT:
-        return found
-    answers = [one for one in found.maps if one.model.outputs or one.model.text]
-    if given.maps is None or len(found.maps) != 1 or not answers:
-        raise BadValue("maps: for extraction one map that says what the model answers")
-    return found

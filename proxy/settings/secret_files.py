@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from proxy.settings.values import BadValue, Secret, exact_secret
+from proxy.settings.values import BadValue, Secret, secret
 from storage.ground.trusted_files import Trust, UnfitFile, read_file, reason
 
 _FILE_BYTES_MAX: Final = 1024
@@ -20,7 +20,7 @@ def secret_from(path: Path) -> Secret:
     """
     line = _read(path, _FILE_BYTES_MAX).removesuffix("\n").removesuffix("\r")
     try:
-        return exact_secret(line)
+        return secret(line)
     except BadValue as error:
         raise BadValue(f"a file with one line, {error}, and {path} is none") from None
 

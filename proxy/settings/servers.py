@@ -1,11 +1,11 @@
-"""What `[[mcp]]` and `[[model]]` tables share: a server's URL and its credential."""
+"""What tables share: names, a server's URL and credential, and ranges of addresses."""
 
 from __future__ import annotations
 
 import re
-from ipaddress import ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from msgspec import Meta
@@ -13,7 +13,6 @@ from msgspec import Meta
 from proxy.settings.secret_files import pairs_from
 from proxy.settings.values import BadValue
 
-NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PRINTABLE: Final = re.compile(r"[\x20-\x7e]*")
 _OUR_HEADERS: Final = frozenset(
@@ -21,7 +20,20 @@ _OUR_HEADERS: Final = frozenset(
     | {"keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
 )
 
-Text = Annotated[str, Meta(min_length=1, max_length=4_096, pattern=r"^[^\0]*$")]
+Network: TypeAlias = IPv4Network | IPv6Network
+Name = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$",
+        title="a name of lower-case letters, digits, `.`, `_`, `-`",
+    ),
+]
+Text = Annotated[
+    str,
+    Meta(min_length=1, max_length=4_096, pattern=r"^[^\0]*$", title="a text that is not empty"),
+]
+Texts = Annotated[tuple[Text, ...], Meta(max_length=64)]
+Principals = Annotated[frozenset[Text], Meta(min_length=1, max_length=256)]
 
 
 def check_url(url: str, *, has_credential: bool) -> None:
@@ -41,6 +53,29 @@ def check_url(url: str, *, has_credential: bool) -> None:
         raise BadValue(allowed)
     if has_credential and parts.scheme == "http" and not is_loopback(str(host)):
         raise BadValue("headers_file: a credential goes over https, or to a loopback address")
+
+
+def check_receiver(url: str, allow: tuple[Network, ...]) -> None:
+    """Refuse the URL of a receiver that would get messages unencrypted, unless `allow` has it.
+
+    Raises:
+        BadValue: The URL is not allowed; the message contains what is.
+    """
+    check_url(url, has_credential=False)
+    if urlsplit(url).scheme != "https" and not allow:
+        raise BadValue("url: must be https://, or http:// to addresses that `allow` lists")
+
+
+def networks_of(allow: tuple[str, ...]) -> tuple[Network, ...]:
+    """The ranges of addresses in the key `allow`.
+
+    Raises:
+        BadValue: An entry is no such range; the message contains what is allowed.
+    """
+    try:
+        return tuple(map(ip_network, allow))
+    except ValueError:
+        raise BadValue('allow: must be ranges of addresses, like "10.1.0.0/16"') from None
 
 
 def headers_from(file: str | None) -> tuple[tuple[str, str], ...]:

@@ -1,280 +1,377 @@
-"""Every setting: its name, default, meaning, and the function that reads its text.
+"""The settings of a sidecar: one struct that is the settings file, with all that each key allows.
 
 One name per setting: `body_bytes_max` in the TOML file, `MNEMOGATE_BODY_BYTES_MAX` in the
-environment, `--body-bytes-max` where a flag exists.
+environment, `--body-bytes-max` where a flag exists. A field without a description is no setting:
+nobody can give it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Final, Literal
 
 import msgspec
+from msgspec import Meta
+from msgspec.structs import FieldInfo, force_setattr
 
-from proxy.settings.values import (
-    Address,
-    BadValue,
-    Raw,
-    Secret,
-    address,
-    boolean,
-    embedder,
-    names,
-    number,
-    one_of,
-    path,
-    secret,
-    text,
-    uids,
-    whole,
-)
+from proxy.settings.after import AfterTable
+from proxy.settings.backend import BackendServer
+from proxy.settings.judge_tables import JudgeTable
+from proxy.settings.mcp import McpServer
+from proxy.settings.model import ModelUpstream
+from proxy.settings.principals import Binding, Uid
+from proxy.settings.review_webhook import ReviewTable, ReviewWebhook
+from proxy.settings.servers import Text
+from proxy.settings.values import Address, BadValue, Secret
+from storage.ground.trusted_files import UnfitFile, read_file, reason
+from telemetry.settings import TelemetrySettings
 
-__all__ = ["ENVIRONMENT_PREFIX", "SETTINGS", "Address", "BadValue", "Raw", "Secret", "Setting"]
+RULESET_BYTES_MAX: Final = 1024 * 1024
+Host = Annotated[
+    str,
+    Meta(
+        pattern=r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)$",
+        title="the name of a host, without scheme and port",
+    ),
+]
+Origin = Annotated[
+    str,
+    Meta(
+        pattern=r"^(?i:null|[a-z][a-z0-9+.-]*://[^\s/?#@]+/?)$",
+        title="an origin, like https://host",
+    ),
+]
 
-ENVIRONMENT_PREFIX: Final = "MNEMOGATE_"
-SENTRY_DSN: Final = "SENTRY_DSN"
-OTEL_HEADERS: Final = "OTEL_EXPORTER_OTLP_HEADERS"
-STANDARD_SECRETS: Final = frozenset({SENTRY_DSN, OTEL_HEADERS})
-"""Variables with secrets of the sidecar whose names are not ours."""
-LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+
+class SettingsError(Exception):
+    """The error for settings that cannot be used; it names the setting and what is allowed."""
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of the table that README and docs are tested against."""
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits on what a peer may take of one listener."""
 
-    name: str
-    default: Raw | None
-    meaning: str
-    parse: Callable[[Raw], object]
-    # Secrets come from the environment alone: a flag is visible in `ps`, and a file may be
-    # committed to a repository.
-    secret: bool = False
+    body_bytes_max: Annotated[
+        int, Meta(ge=1024, le=4 * 1024**2, description="Largest request body in bytes.")
+    ] = 1024 * 1024
+    header_seconds: Annotated[
+        float,
+        Meta(
+            ge=0.1,
+            le=60,
+            description="Seconds a peer has to send a request's line and headers.",
+        ),
+    ] = 5.0
+    body_seconds: Annotated[
+        float,
+        Meta(
+            ge=0.1,
+            le=600,
+            description="Seconds a peer has to send a request's body, and to take the answer.",
+        ),
+    ] = 30.0
+    idle_seconds: Annotated[
+        float,
+        Meta(
+            ge=0.1,
+            le=3600,
+            description="Seconds an idle connection is kept; one without a credential is not.",
+        ),
+    ] = 60.0
+    drain_seconds: Annotated[
+        float,
+        Meta(ge=0, le=300, description="Seconds that running requests get to finish at shutdown."),
+    ] = 10.0
+    connections_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=65_536,
+            description="Connections with a credential per listener, and an eighth more for who "
+            "has shown none yet; those make room first.",
+        ),
+    ] = 512
+    unread_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=16 * 1024**2,
+            le=1024**4,
+            description="Bytes of answers per listener that peers have not read yet; further large "
+            "answers of reads are 503 until they do.",
+        ),
+    ] = 256 * 1024**2
+    requests_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=65_536,
+            description="Requests in flight per listener, from when their body is there; one "
+            "principal leaves a fifth free. More are answered 503.",
+        ),
+    ] = 256
+
+
+class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole configuration, checked. `state` and `checkpoint` have defaults of the user's."""
+
+    listen: Annotated[
+        Address,
+        Meta(description="Data listener: every memory front, by path. Port 0 picks a free one."),
+    ] = Address(host="127.0.0.1", port=7077)
+    admin: Annotated[
+        Address, Meta(description="Admin listener: health, metrics, operator API.")
+    ] = Address(host="127.0.0.1", port=7078)
+    health: Annotated[
+        Address | None,
+        Meta(
+            description="Health listener for an orchestrator: /healthz, /readyz, /metrics and "
+            "nothing else, without a key; unset: none."
+        ),
+    ] = None
+    unix_socket: Annotated[
+        Path | None,
+        Meta(description="Path of a Unix socket that serves the data fronts as well."),
+    ] = None
+    unix_uids: Annotated[
+        tuple[Uid, ...] | None,
+        Meta(
+            description="User ids that may connect to the Unix socket; unset: those bound to a "
+            "principal."
+        ),
+    ] = None
+    tls_cert: Annotated[
+        Path | None,
+        Meta(
+            description="PEM file with the server's certificate chain: TLS on data and admin "
+            "listener."
+        ),
+    ] = None
+    tls_key: Annotated[Path | None, Meta(description="PEM file with the certificate's key.")] = None
+    tls_client_ca: Annotated[
+        Path | None,
+        Meta(
+            description="PEM file with the CA of client certificates; clients without one are "
+            "refused."
+        ),
+    ] = None
+    state: Annotated[
+        Path,
+        Meta(
+            description="State directory, mode 0700, outside the agent's working directory; "
+            "unset: $XDG_STATE_HOME/mnemogate or ~/.local/state/mnemogate."
+        ),
+    ]
+    expect_state: Annotated[
+        bool,
+        Meta(
+            description="Refuse to start where the state directory holds no store, instead of "
+            "beginning an empty one: a volume that is not mounted, a directory that somebody moved."
+        ),
+    ] = False
+    checkpoint: Annotated[
+        Path,
+        Meta(
+            description="File that gets a copy of the last signed checkpoint, outside the state "
+            "directory; unset: mnemogate-checkpoint/NAME.txt beside the state directory NAME."
+        ),
+    ]
+    ruleset: Annotated[
+        Path | None,
+        Meta(
+            description="TOML file with the source and class matrix; unset: the packaged default."
+        ),
+    ] = None
+    observe: Annotated[
+        bool,
+        Meta(description="Observe mode, for a trial: decides and records, but refuses nothing."),
+    ] = False
+    retention_seconds: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=86_400,
+            description="Seconds between sweeps of what the ruleset keeps no longer; 0: only by "
+            "hand.",
+        ),
+    ] = 600.0
+    embedder: Annotated[
+        str,
+        Meta(
+            pattern=r"^(static|minilm|client:[1-9][0-9]{0,3})$",
+            title="static, minilm, or client:DIMENSION (1 to 9999)",
+            description="Embedding model: static, minilm, or client:DIMENSION where each write and "
+            "search brings a vector of its own.",
+        ),
+    ] = "static"
+    quota_bytes: Annotated[
+        int,
+        Meta(
+            ge=16 * 1024**2,
+            le=1024**5,
+            description="Bytes the store may take on disk; writes above it are refused, reads go "
+            "on.",
+        ),
+    ] = 8 * 1024**3
+    tenant_share: Annotated[
+        float,
+        Meta(
+            ge=0.001,
+            le=1,
+            description="Share of that which one tenant may take before its writes are refused; 1: "
+            "all.",
+        ),
+    ] = 0.5
+    allowed_hosts: Annotated[
+        tuple[Host, ...],
+        Meta(
+            description="Host names besides the loopback ones that a request may be addressed to."
+        ),
+    ] = ()
+    allowed_origins: Annotated[
+        tuple[Origin, ...],
+        Meta(description="Origins (https://host) whose pages may send requests; none by default."),
+    ] = ()
+    agent_key: Annotated[
+        Secret | None,
+        Meta(
+            description="API key of the first agent, instead of a random one; at least 20 "
+            "characters."
+        ),
+    ] = None
+    agent_key_file: Annotated[
+        Path | None,
+        Meta(
+            description="File with that key instead, closed to strangers: mode 0400, 0440 or 0600."
+        ),
+    ] = None
+    operator_key: Annotated[
+        Secret | None,
+        Meta(
+            description="API key of the first operator, instead of a random one; at least 20 "
+            "characters."
+        ),
+    ] = None
+    operator_key_file: Annotated[
+        Path | None,
+        Meta(
+            description="File with that key instead, closed to strangers: mode 0400, 0440 or 0600."
+        ),
+    ] = None
+    otel_endpoint: Annotated[
+        Text | None,
+        Meta(
+            description="OTLP/HTTP collector, like http://127.0.0.1:4318; unset: "
+            "OTEL_EXPORTER_OTLP_ENDPOINT, else no traces."
+        ),
+    ] = None
+    admit_detail_share: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="Share of admitted writes whose trace gets a span per check; refusals "
+            "always do.",
+        ),
+    ] = 0.01
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        Meta(
+            description="Least severe log lines written: debug, info, warning, error. An MCP "
+            "wrapper, whose stderr is its host's, writes lines per call at debug alone."
+        ),
+    ] = "info"
+    access_log: Annotated[
+        bool,
+        Meta(description="Whether each request is a log line (route and status, never content)."),
+    ] = True
+    principals: tuple[Binding, ...] = ()
+    mcp: tuple[McpServer, ...] = ()
+    model: tuple[ModelUpstream, ...] = ()
+    backend: tuple[BackendServer, ...] = ()
+    judge: tuple[JudgeTable, ...] = ()
+    review: ReviewTable | None = None
+    after: AfterTable = AfterTable()
+    telemetry: TelemetrySettings = TelemetrySettings()
+    sentry_dsn: Secret | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse settings that do not go together."""
+        if (self.tls_cert is None) != (self.tls_key is None) or (
+            self.tls_client_ca is not None and self.tls_cert is None
+        ):
+            raise BadValue("tls_cert: set tls_cert and tls_key together; tls_client_ca needs both")
+        if self.tls_client_ca is None and any(one.mtls is not None for one in self.principals):
+            raise BadValue("principals: mtls needs tls_cert, tls_key and tls_client_ca")
+        if self.agent_key is not None and self.agent_key == self.operator_key:
+            # If both roles had one key, a reader of the agent's environment would be an operator.
+            raise BadValue("agent_key and operator_key: must be two different keys")
+        bound = [one.mtls if one.uid is None else one.uid for one in self.principals]
+        _check_once("principals", "mtls or uid", bound)
+        for name in ("mcp", "model", "backend", "judge"):
+            _check_once(name, "name", [one.name for one in getattr(self, name)])
+        _check_once("backend", "adapter", [one.adapter for one in self.backend])
+        with_credential = {one.name for one in self.model if one.headers}
+        for name in sorted(self.after.replay.models - with_credential):
+            raise BadValue(
+                f"after.replay: models: {name}: name [[model]] tables with a headers_file: a "
+                "replay has no credential of an agent"
+            )
+        if self.unix_uids is None:
+            uids = tuple(one.uid for one in self.principals if one.uid is not None)
+            force_setattr(self, "unix_uids", uids)
 
     @property
-    def env(self) -> str:
-        """The environment variable of this setting."""
-        return ENVIRONMENT_PREFIX + self.name.upper()
+    def review_webhook(self) -> ReviewWebhook | None:
+        """The receiver that hears of held candidates."""
+        return None if self.review is None else self.review.webhook
+
+    def ruleset_text(self) -> str:
+        """The TOML text of the ruleset; read again at each call, for a reload.
+
+        Raises:
+            SettingsError: The file cannot be read.
+        """
+        if self.ruleset is None:
+            return resources.files("policy").joinpath("default.toml").read_text("utf-8")
+        try:
+            return read_file(self.ruleset, RULESET_BYTES_MAX).decode("utf-8")
+        except OSError as error:
+            raise SettingsError(f"ruleset: cannot be read ({reason(error)})") from None
+        except UnicodeDecodeError:
+            raise SettingsError(f"ruleset: {self.ruleset} is not UTF-8") from None
+        except UnfitFile as error:
+            raise SettingsError(f"ruleset: must be {error}") from None
 
 
-SETTINGS: Final[tuple[Setting, ...]] = (
-    Setting(
-        name="listen",
-        default="127.0.0.1:7077",
-        meaning="Data listener: every memory front, by path. Port 0 picks a free one.",
-        parse=address,
-    ),
-    Setting(
-        name="admin",
-        default="127.0.0.1:7078",
-        meaning="Admin listener: health, metrics, operator API.",
-        parse=address,
-    ),
-    Setting(
-        name="health",
-        default=None,
-        meaning="Health listener for an orchestrator: /healthz, /readyz, /metrics and nothing "
-        "else, without a key; unset: none.",
-        parse=address,
-    ),
-    Setting(
-        name="unix_socket",
-        default=None,
-        meaning="Path of a Unix socket that serves the data fronts as well.",
-        parse=path,
-    ),
-    Setting(
-        name="unix_uids",
-        default=None,
-        meaning="User ids that may connect to the Unix socket; unset: those bound to a principal.",
-        parse=uids,
-    ),
-    Setting(
-        name="tls_cert",
-        default=None,
-        meaning="PEM file with the server's certificate chain: TLS on data and admin listener.",
-        parse=path,
-    ),
-    Setting(
-        name="tls_key", default=None, meaning="PEM file with the certificate's key.", parse=path
-    ),
-    Setting(
-        name="tls_client_ca",
-        default=None,
-        meaning="PEM file with the CA of client certificates; clients without one are refused.",
-        parse=path,
-    ),
-    Setting(
-        name="state",
-        default=None,
-        meaning="State directory, mode 0700, outside the agent's working directory; "
-        "unset: $XDG_STATE_HOME/mnemogate or ~/.local/state/mnemogate.",
-        parse=path,
-    ),
-    Setting(
-        name="expect_state",
-        default=False,
-        meaning="Refuse to start where the state directory holds no store, instead of beginning an "
-        "empty one: a volume that is not mounted, a directory that somebody moved.",
-        parse=boolean,
-    ),
-    Setting(
-        name="checkpoint",
-        default=None,
-        meaning="File that gets a copy of the last signed checkpoint, outside the state "
-        "directory; unset: mnemogate-checkpoint/NAME.txt beside the state directory NAME.",
-        parse=path,
-    ),
-    Setting(
-        name="ruleset",
-        default=None,
-        meaning="TOML file with the source and class matrix; unset: the packaged default.",
-        parse=path,
-    ),
-    Setting(
-        name="observe",
-        default=False,
-        meaning="Observe mode, for a trial: decides and records, but refuses nothing.",
-        parse=boolean,
-    ),
-    Setting(
-        name="retention_seconds",
-        default=600.0,
-        meaning="Seconds between sweeps of what the ruleset keeps no longer; 0: only by hand.",
-        parse=number(0, 86_400),
-    ),
-    Setting(
-        name="embedder",
-        default="static",
-        meaning="Embedding model: static, minilm, or client:DIMENSION where each write and search "
-        "brings a vector of its own.",
-        parse=embedder,
-    ),
-    Setting(
-        name="quota_bytes",
-        default=8 * 1024**3,
-        meaning="Bytes the store may take on disk; writes above it are refused, reads go on.",
-        parse=whole(16 * 1024**2, 1024**5),
-    ),
-    Setting(
-        name="tenant_share",
-        default=0.5,
-        meaning="Share of that which one tenant may take before its writes are refused; 1: all.",
-        parse=number(0.001, 1),
-    ),
-    Setting(
-        name="allowed_hosts",
-        default="",
-        meaning="Host names besides the loopback ones that a request may be addressed to.",
-        parse=names,
-    ),
-    Setting(
-        name="allowed_origins",
-        default="",
-        meaning="Origins (https://host) whose pages may send requests; none by default.",
-        parse=names,
-    ),
-    Setting(
-        name="agent_key",
-        default=None,
-        meaning="API key of the first agent, instead of a random one; at least 20 characters.",
-        parse=secret,
-        secret=True,
-    ),
-    Setting(
-        name="agent_key_file",
-        default=None,
-        meaning="File with that key instead, closed to strangers: mode 0400, 0440 or 0600.",
-        parse=path,
-    ),
-    Setting(
-        name="operator_key",
-        default=None,
-        meaning="API key of the first operator, instead of a random one; at least 20 characters.",
-        parse=secret,
-        secret=True,
-    ),
-    Setting(
-        name="operator_key_file",
-        default=None,
-        meaning="File with that key instead, closed to strangers: mode 0400, 0440 or 0600.",
-        parse=path,
-    ),
-    Setting(
-        name="otel_endpoint",
-        default=None,
-        meaning="OTLP/HTTP collector, like http://127.0.0.1:4318; "
-        "unset: OTEL_EXPORTER_OTLP_ENDPOINT, else no traces.",
-        parse=text,
-    ),
-    Setting(
-        name="admit_detail_share",
-        default=0.01,
-        meaning="Share of admitted writes whose trace gets a span per check; refusals always do.",
-        parse=number(0, 1),
-    ),
-    Setting(
-        name="log_level",
-        default="info",
-        meaning="Least severe log lines written: "
-        + ", ".join(LOG_LEVELS)
-        + ". An MCP wrapper, whose stderr is its host's, writes lines per call at debug alone.",
-        parse=one_of(*LOG_LEVELS),
-    ),
-    Setting(
-        name="access_log",
-        default=True,
-        meaning="Whether each request is a log line (route and status, never content).",
-        parse=boolean,
-    ),
-    Setting(
-        name="body_bytes_max",
-        default=1024 * 1024,
-        meaning="Largest request body in bytes.",
-        parse=whole(1024, 4 * 1024**2),
-    ),
-    Setting(
-        name="header_seconds",
-        default=5.0,
-        meaning="Seconds a peer has to send a request's line and headers.",
-        parse=number(0.1, 60),
-    ),
-    Setting(
-        name="body_seconds",
-        default=30.0,
-        meaning="Seconds a peer has to send a request's body, and to take the answer.",
-        parse=number(0.1, 600),
-    ),
-    Setting(
-        name="idle_seconds",
-        default=60.0,
-        meaning="Seconds an idle connection is kept; one without a credential is not.",
-        parse=number(0.1, 3600),
-    ),
-    Setting(
-        name="drain_seconds",
-        default=10.0,
-        meaning="Seconds that running requests get to finish at shutdown.",
-        parse=number(0, 300),
-    ),
-    Setting(
-        name="connections_max",
-        default=512,
-        meaning="Connections with a credential per listener, and an eighth more for who has shown "
-        "none yet; those make room first.",
-        parse=whole(1, 65_536),
-    ),
-    Setting(
-        name="unread_bytes_max",
-        default=256 * 1024**2,
-        meaning="Bytes of answers per listener that peers have not read yet; further large "
-        "answers of reads are 503 until they do.",
-        parse=whole(16 * 1024**2, 1024**4),
-    ),
-    Setting(
-        name="requests_max",
-        default=256,
-        meaning="Requests in flight per listener, from when their body is there; one principal "
-        "leaves a fifth free. More are answered 503.",
-        parse=whole(1, 65_536),
-    ),
+def _check_once(table: str, key: str, given: Sequence[object]) -> None:
+    if len(set(given)) != len(given):
+        raise BadValue(f"{table}: two tables have the same {key}")
+
+
+def meaning_of(field: FieldInfo) -> str:
+    """What a key of a table means; "" of a field that is no key."""
+    known = getattr(field.type, "__metadata__", ())
+    return next((one.description for one in known if one.description), "")
+
+
+def keys_of(table: type[msgspec.Struct]) -> tuple[FieldInfo, ...]:
+    """The keys of a table, in the order in which they are printed."""
+    return tuple(field for field in msgspec.structs.fields(table) if meaning_of(field))
+
+
+ENVIRONMENT_PREFIX: Final = "MNEMOGATE_"
+
+
+def variable_of(name: str) -> str:
+    """The environment variable of a setting."""
+    return ENVIRONMENT_PREFIX + name.upper()
+
+
+SECRETS: Final = frozenset({"agent_key", "operator_key"})
+"""They come from the environment or a file of their own alone: a flag is visible in `ps`, and the
+settings file may be committed to a repository."""
+SETTINGS: Final = tuple(
+    sorted(keys_of(Settings), key=lambda field: field.name in Limits.__struct_fields__)
 )
+TABLES: Final = ("principals", "mcp", "model", "backend", "judge", "review", "after")

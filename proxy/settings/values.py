@@ -1,33 +1,30 @@
-"""From the text of a setting to its value, or to an error."""
+"""From the text of a setting to its value, or to one line that names it and what is allowed."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, TypeVar, get_args
 
 import msgspec
-import msgspec.inspect
+from msgspec import inspect
 
 SECRET_LEN_MIN: Final = 20
 _SECRET_LEN_MAX: Final = 256
 _PORT_MAX: Final = 65_535
-EMBEDDERS: Final = ("static", "minilm")
-CLIENT_EMBEDDER: Final = "client"
 
 Raw = str | int | float | bool | list[str]
 """What a flag, an environment variable or the TOML file can hold."""
 
 
-T = TypeVar("T", bound=msgspec.Struct)
+T = TypeVar("T")
 
 
-class BadValue(Exception):  # noqa: N818 - always turned into a SettingsError that names the setting
+class BadValue(ValueError):  # noqa: N818 - always turned into a SettingsError that names the setting
     """The error for a value that is not allowed.
 
-    The message says what is allowed, and never quotes the text, which may be a secret.
+    The message contains what is allowed, and never quotes the text, which may be a secret.
     """
 
 
@@ -60,117 +57,27 @@ class Secret:
         return hash(self._text)
 
 
-def text(raw: Raw) -> str:
-    """Read a text that must not be empty."""
-    if not isinstance(raw, str) or not raw.strip():
-        raise BadValue("a text that is not empty")
-    return raw.strip()
-
-
-def path(raw: Raw) -> Path:
+def path(raw: object) -> Path:
     """Read the path of a file or directory; `~` is the home directory."""
-    name = text(raw)
-    if "\0" in name:  # TOML can spell a NUL, and no file name has one
+    # TOML can spell a NUL, and no file name has one.
+    if not isinstance(raw, str) or not raw.strip() or "\0" in raw:
         raise BadValue("a path")
     try:
-        return Path(name).expanduser()
+        return Path(raw.strip()).expanduser()
     except RuntimeError as error:
         raise BadValue("a path; ~ and ~NAME only for a user who has a home directory") from error
 
 
-def address(raw: Raw) -> Address:
+def address(raw: object) -> Address:
     """Read an address `HOST:PORT`, with an IPv6 host in brackets."""
-    allowed = "HOST:PORT with a port from 0 to 65535, like 127.0.0.1:7077 or [::1]:7077"
-    found = re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", text(raw))
+    text = raw.strip() if isinstance(raw, str) else ""
+    found = re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", text)
     if found is None or int(found[2]) > _PORT_MAX:
-        raise BadValue(allowed)
+        raise BadValue("HOST:PORT with a port from 0 to 65535, like 127.0.0.1:7077 or [::1]:7077")
     return Address(host=found[1].strip("[]"), port=int(found[2]))
 
 
-def boolean(raw: Raw) -> bool:
-    """Read `true` or `false`."""
-    if isinstance(raw, bool):
-        return raw
-    spelled = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-    if isinstance(raw, str) and raw.strip().lower() in spelled:
-        return spelled[raw.strip().lower()]
-    raise BadValue("true or false")
-
-
-def names(raw: Raw) -> tuple[str, ...]:
-    """Read a list of names, separated by commas if it comes from the environment."""
-    parts = raw.split(",") if isinstance(raw, str) else raw
-    if not isinstance(parts, list) or not all(type(part) is str for part in parts):
-        raise BadValue("a list of texts (in the environment: separated by commas)")
-    return tuple(part.strip() for part in parts if part.strip())
-
-
-def whole(low: int, high: int) -> Callable[[Raw], int]:
-    """A reader of whole numbers within the given bounds."""
-
-    def parse(raw: Raw) -> int:
-        allowed = f"a whole number from {low} to {high}"
-        if isinstance(raw, str) and re.fullmatch(r"[0-9]{1,18}", raw.strip()):
-            number = int(raw)
-        elif isinstance(raw, int) and not isinstance(raw, bool):
-            number = raw
-        else:
-            raise BadValue(allowed)
-        if not low <= number <= high:
-            raise BadValue(allowed)
-        return number
-
-    return parse
-
-
-def number(low: float, high: float) -> Callable[[Raw], float]:
-    """A reader of numbers within the given bounds."""
-
-    def parse(raw: Raw) -> float:
-        allowed = f"a number from {low:g} to {high:g}"
-        try:
-            value = math.nan if isinstance(raw, bool | list) else float(raw)
-        except ValueError:
-            raise BadValue(allowed) from None
-        if not low <= value <= high:  # The comparison with bounds also refuses NaN.
-            raise BadValue(allowed)
-        return value
-
-    return parse
-
-
-def embedder(raw: Raw) -> str:
-    """Read the name of an embedding model, or `client:` and a number of dimensions."""
-    if isinstance(raw, str):
-        if raw in EMBEDDERS:
-            return raw
-        kind, _, dimension = raw.partition(":")
-        if kind == CLIENT_EMBEDDER and re.fullmatch(r"[1-9][0-9]{0,3}", dimension):
-            return raw
-    names = ", ".join(EMBEDDERS)
-    raise BadValue(f"{names}, or {CLIENT_EMBEDDER}:DIMENSION (1 to 9999)")
-
-
-def one_of(*allowed: str) -> Callable[[Raw], str]:
-    """A reader of one word of a closed list."""
-
-    def parse(raw: Raw) -> str:
-        if not isinstance(raw, str) or raw not in allowed:
-            raise BadValue("one of " + ", ".join(allowed))
-        return raw
-
-    return parse
-
-
-def secret(raw: Raw) -> Secret:
-    """A secret of at least 20 printable ASCII characters without spaces.
-
-    Blanks and line ends around the secret are taken off: they were pasted with it.
-    """
-    return exact_secret(raw.strip() if isinstance(raw, str) else raw)
-
-
-def exact_secret(raw: Raw) -> Secret:
+def secret(raw: object) -> Secret:
     """Read a secret of at least 20 printable ASCII characters without spaces."""
     if (
         not isinstance(raw, str)
@@ -189,18 +96,9 @@ def unquoted(key: str) -> str:
     return bare if len(key) > 1 and key[0] == key[-1] and key[0] in "\"'" else key
 
 
-def uids(raw: Raw) -> tuple[int, ...]:
-    """Read a list of numeric user ids."""
-    parse = whole(0, 2**32 - 2)
-    if isinstance(raw, int):
-        return (parse(raw),)
-    if not isinstance(raw, str | list):
-        raise BadValue("a list of numeric user ids")
-    parts = raw.split(",") if isinstance(raw, str) else raw
-    return tuple(parse(part) for part in parts if part != "")
-
-
 _UNKNOWN: Final = "Object contains unknown field `"
+_MISSING: Final = "Object missing required field `"
+_ABOVE: Final = "; it belongs above the first [table] of the file"
 _NOT_IN_CHAT: Final = (
     "a person decides on the page, with `mnemogate review` or through `[review.webhook]`"
 )
@@ -219,6 +117,8 @@ _SUCCESSORS: Final = {
     "deadline_seconds": "an answer has 30 seconds",
     "retry_days": "`mnemogate memory parole` tries a memory again",
     "outbox_max": "/readyz names a receiver from 10000 steps on",
+    "total_seconds": "a whole answer has 3600 seconds",
+    "reply_bytes_max": "an answer has 64 MiB at most",
 }
 
 
@@ -228,34 +128,87 @@ def no_such(name: str) -> str:
     return f"{name}: no such setting" + ("" if successor is None else f"; {successor}")
 
 
-def table_of(table: object, kind: type[T]) -> T:
-    """One TOML table of a settings file as its struct.
+_READERS: Final[dict[object, Callable[[object], object]]] = {Path: path, Secret: secret}
+_STEP: Final = re.compile(r"\.(\w+)(?:\[(\d+)\])?")
+
+
+def value_of(raw: object, kind: type[T], *, strict: bool = True) -> T:
+    """A value, or a whole TOML table as its struct. `strict` is off for texts of an environment.
 
     Raises:
-        BadValue: The message names the key and what is allowed.
+        BadValue: One line that names table and key, and what is allowed.
     """
     try:
-        return msgspec.convert(table, kind, strict=True)
+        return msgspec.convert(raw, kind, strict=strict, dec_hook=_read)
     except msgspec.ValidationError as error:
-        rule, _, place = str(error).partition(" - at `$.")
-        key = place.rstrip("`")
-        unknown = rule.removeprefix(_UNKNOWN).rstrip("`")
-        if unknown in _SUCCESSORS:
-            raise BadValue(no_such(unknown)) from None
-        words = ", ".join(_words_of(kind, key)) if rule.startswith("Invalid enum value") else ""
-        raise BadValue(f"{key}: one of {words}" if words else str(error)) from None
+        raise BadValue(_line(error, kind)) from None
 
 
-def _words_of(kind: type[msgspec.Struct], key: str) -> list[str]:
-    """The words that a key allows; an empty list if it is no choice of words."""
-    for field in msgspec.structs.fields(kind):
-        if field.encode_name == key:
-            told = msgspec.inspect.type_info(field.type)
-            of = told.types if isinstance(told, msgspec.inspect.UnionType) else (told,)
-            return [
-                str(one.value)
-                for part in of
-                if isinstance(part, msgspec.inspect.EnumType)
-                for one in part.cls
-            ]
-    return []
+def _read(kind: type, given: object) -> object:
+    try:
+        return given if isinstance(given, kind) else _READERS[kind](given)
+    except BadValue as error:
+        raise BadValue(f"must be {error}") from None
+
+
+def _line(error: msgspec.ValidationError, kind: object) -> str:
+    """An error as one line: the tables, then the key, then what is allowed."""
+    rule, _, place = str(error).partition(" - at `$")
+    tables: list[str] = []
+    root = table = struct_in(kind)
+    key = ""
+    for name, index in _STEP.findall(place):
+        if table is None:
+            break
+        kind = next(one.type for one in msgspec.structs.fields(table) if one.name == name)
+        table = struct_in(kind)
+        if table is None:
+            key = f"{name}: "
+        else:
+            tables.append(f"{name}, table {int(index) + 1}" if index else name)
+    where = f"{'.'.join(tables)}: {key}" if tables else key
+    if isinstance(error.__cause__, ValueError):
+        return f"{where}{error.__cause__}"
+    if rule.startswith(_UNKNOWN):
+        name = rule.removeprefix(_UNKNOWN).rstrip("`")
+        above = name in getattr(root, "__struct_fields__", ()) and name not in _SUCCESSORS
+        return f"{where}{no_such(name)}{_ABOVE if above else ''}"
+    if rule.startswith(_MISSING):
+        return f"{where}{rule.removeprefix(_MISSING).rstrip('`')}: is missing"
+    return f"{where}must be {_allowed(inspect.type_info(kind))}"
+
+
+def struct_in(kind: object) -> type[msgspec.Struct] | None:
+    """The struct that a type names, alone or in a list of tables; None of a plain value."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return kind
+    return next(filter(None, map(struct_in, get_args(kind))), None)
+
+
+def _allowed(info: inspect.Type) -> str:  # noqa: C901, PLR0911 - one case for each kind
+    """What a type allows, in words; a `title` among its metadata is taken as it is."""
+    match info:
+        case inspect.Metadata(extra_json_schema={"title": title}):
+            return str(title)
+        case inspect.Metadata(type=inner):
+            return _allowed(inner)
+        case inspect.UnionType(types=types):
+            return _allowed(next(one for one in types if not isinstance(one, inspect.NoneType)))
+        case inspect.IntType(ge=low, le=high):
+            return f"a whole number from {low} to {high}"
+        case inspect.FloatType(ge=low, le=high):
+            return f"a number from {low:g} to {high:g}"
+        case inspect.BoolType():
+            return "true or false"
+        case inspect.EnumType(cls=words):
+            return "one of " + ", ".join(str(one.value) for one in words)
+        case inspect.LiteralType(values=values):
+            return "one of " + ", ".join(map(str, values))
+        case inspect.VarTupleType(item_type=inspect.StructType()):
+            return "tables, each below its name in double brackets"
+        case inspect.VarTupleType(item_type=item) | inspect.FrozenSetType(item_type=item):
+            return f"a list, each of it {_allowed(item)}"
+        case inspect.DictType() | inspect.StructType():
+            return "a table"
+        case _:
+            return "a text"

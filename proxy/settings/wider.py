@@ -6,8 +6,8 @@ from functools import lru_cache
 from importlib import resources
 
 from policy.ruleset import Ruleset, parse_ruleset, wider_than
-from proxy.settings.load import Settings
 from proxy.settings.servers import is_loopback
+from proxy.settings.table import Settings
 
 
 @lru_cache(maxsize=1)
@@ -24,7 +24,7 @@ def wider_settings(settings: Settings) -> tuple[str, ...]:
         # it lets all pages in.
         found.append("allowed_origins: null is the origin of any page in a sandboxed frame")
     for name, address in (("listen", settings.listen), ("admin", settings.admin)):
-        if settings.tls is None and not is_loopback(address.host):
+        if settings.tls_cert is None and not is_loopback(address.host):
             found.append(f"{name}: beyond this machine without TLS, so keys can be read on the way")
     return tuple(found)
 

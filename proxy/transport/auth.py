@@ -18,11 +18,11 @@ from urllib.parse import unquote_plus
 
 import msgspec
 
-from policy.model import Channel, Claims, Principal, PrincipalId, Tenant
+from policy.model import Channel, Principal, PrincipalId, Tenant
 from proxy.seams.access import Access, Authenticated
 from proxy.seams.faults import MalformedRequest, NotOperator, Unauthenticated
-from proxy.settings.load import Binding, Secret
-from proxy.settings.values import SECRET_LEN_MIN
+from proxy.settings.principals import Binding
+from proxy.settings.values import SECRET_LEN_MIN, Secret
 from storage.ground.errors import StoreUnavailable
 from storage.values import KeyRecord
 
@@ -375,18 +375,3 @@ def operator_of(principal: Principal) -> Principal:
     if principal.channel is not Channel.OPERATOR:
         raise NotOperator
     return principal
-
-
-def bound(
-    principal_id: str,
-    tenant: str,
-    channel: Channel = Channel.AGENT,
-    claims: Claims = Claims.IGNORED,
-) -> Principal:
-    """Make the principal for a key, user id or certificate that an operator bound to a name."""
-    return Principal(
-        principal_id=PrincipalId(principal_id),
-        tenant=Tenant(tenant),
-        channel=channel,
-        claims=claims,
-    )

@@ -20,7 +20,7 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from proxy.settings.load import Limits, SettingsError
+from proxy.settings.table import Limits, SettingsError
 from proxy.transport.auth import Peer
 from proxy.transport.chunks import Chunks, Unframed
 from proxy.transport.crowd import Crowd

@@ -18,7 +18,7 @@ from multidict import CIMultiDictProxy
 from proxy.dialects.strict_json.strict import check_text
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import HttpRequest
-from proxy.settings.load import Limits
+from proxy.settings.table import Limits
 from proxy.transport.request import ReceivedRequest
 from proxy.transport.stop import Stop
 

@@ -19,7 +19,8 @@ from policy.model import Principal
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, Unauthenticated
 from proxy.seams.operation import EncodingContext, HttpReply, HttpRequest
-from proxy.settings.load import Address, Limits, Tls
+from proxy.settings.table import Limits
+from proxy.settings.values import Address
 from proxy.transport.connection import READ_BYTES_MAX, Connection, Terms
 from proxy.transport.crowd import BURST, Crowd, RequestTurn, Turns
 from proxy.transport.exchange import REFUSED_ROUTE, AnswerDeadline, AnsweredReply, Front, Incoming
@@ -46,17 +47,21 @@ _PUBLIC_MODE: Final = 0o666
 _PRIVATE_MODE: Final = 0o600
 
 
-def tls_context(tls: Tls) -> ssl.SSLContext:
+def tls_context(cert: Path | None, key: Path | None, ca: Path | None) -> ssl.SSLContext | None:
     """A server context: TLS 1.2 or later, and a client certificate where a CA for it is set.
+
+    None without a certificate of the server.
 
     Raises:
         OSError: A file cannot be read, or does not hold what it should (ssl.SSLError is one).
     """
+    if cert is None:
+        return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(tls.cert, tls.key)
-    if tls.client_ca is not None:
-        context.load_verify_locations(tls.client_ca)
+    context.load_cert_chain(cert, key)
+    if ca is not None:
+        context.load_verify_locations(ca)
         context.verify_mode = ssl.CERT_REQUIRED
     return context
 

@@ -16,7 +16,7 @@ from policy.checks import STEPS
 from policy.gate import GATE, Gate
 from policy.model import Channel, Claims
 from proxy.compose.app import Composition
-from proxy.settings.load import SettingsError
+from proxy.settings.table import SettingsError
 from tests.conformance.bypass import directive, formed, mem0, reads
 from tests.conformance.canary import new_canary, traces
 from tests.evaluate.unsafe import unsafe_gate_without

@@ -24,10 +24,12 @@ from policy.model import Channel, Claims, PrincipalId
 from proxy.compose.app import Composition, Sidecar, compose, no_failpoint
 from proxy.intercept.interceptor import Submits
 from proxy.model.memory_seam import Coupling, UnsafeUncoupled
-from proxy.settings.load import Address, load_settings
-from proxy.transport.auth import bound, mint_key
+from proxy.settings.load import load_settings
+from proxy.settings.values import Address
+from proxy.transport.auth import mint_key
 from storage.features.registered import PutKey
 from storage.interfaces import Store
+from tests.bound import bound
 from tests.evaluate.canary import files_below, found_in
 from tests.evaluate.heuristic import heuristic_objection
 from tests.evaluate.unsafe import UnsafeLateGate, UnsafeLateWriter, unsafe_gate_that_admits_all

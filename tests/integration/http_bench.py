@@ -49,7 +49,9 @@ from proxy.seams.operation import (
     WrittenItem,
 )
 from proxy.seams.pace import Pace
-from proxy.settings.load import Address, Binding, Limits
+from proxy.settings.principals import Binding
+from proxy.settings.table import Limits
+from proxy.settings.values import Address
 from proxy.transport.auth import Authenticator, hash_key
 from proxy.transport.head import HostRules
 from proxy.transport.listener import Listener

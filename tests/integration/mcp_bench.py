@@ -20,8 +20,8 @@ from proxy.mcp.http.hub import Hub, HubLimits
 from proxy.mcp.relay import Deliver, Relay, RelayLimits
 from proxy.mcp.relay import Server as Behind
 from proxy.seams.environment import Environment, RandomPool
-from proxy.settings.load import Address
 from proxy.settings.tool_maps import shipped_map
+from proxy.settings.values import Address
 from proxy.transport.auth import Authenticator, hash_key
 from proxy.transport.head import HostRules
 from proxy.transport.listener import Listener

@@ -13,9 +13,10 @@ import aiohttp
 from policy.model import Channel, Claims, Principal, PrincipalId
 from proxy.compose.app import Composition, Sidecar, compose
 from proxy.settings.load import load_settings
-from proxy.settings.table import Raw
-from proxy.transport.auth import bound, mint_key
+from proxy.settings.values import Raw
+from proxy.transport.auth import mint_key
 from storage.features.registered import PutKey
+from tests.bound import bound
 
 AGENT_KEY = "agent-key-for-tests-0123456789"
 OPERATOR_KEY = "operator-key-for-tests-0123456789"

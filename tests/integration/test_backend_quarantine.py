@@ -19,7 +19,7 @@ from proxy.compose.app import Composition
 from proxy.fronts.backend_writes import TEND_S
 from proxy.guard.key_owners import KeyOwners
 from proxy.seams.http_backend import OWN_FIELD, ItemDue
-from proxy.settings.load import SettingsError
+from proxy.settings.table import SettingsError
 from tests.integration.memory_servers.chroma_behind import Behind, Json, behind, vector
 from tests.integration.memory_servers.chroma_recorder import PATH, ChromaRecorder, chroma_recorder
 from tests.integration.memory_servers.recorder import recorder

@@ -17,7 +17,7 @@ import pytest
 from policy.query import EVERYTHING
 from proxy.compose.app import Composition
 from proxy.fronts.backend_writes import LATE_S, TEND_S
-from proxy.settings.load import SettingsError
+from proxy.settings.table import SettingsError
 from storage.features.quarantine.hiding import Quarantine
 from tests.integration.memory_servers.recorder import Fault, Recorder, recorder
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from proxy.settings.model import model_upstreams
 from telemetry.events import StoreGauges
 from telemetry.metrics import Metrics
 from telemetry.pipe import PipeCounts
 from tests.integration.debian import unpacked
 from tests.integration.manifests import COMPOSE, KUBERNETES, ROOT, read_yaml, render
+from tests.unit.proxy.tabled import tables_of
 from tests.unit.telemetry import sample
 
 EXAMPLES = ROOT / "examples"
@@ -107,7 +107,7 @@ def _complaints(place: Path, unit: str) -> list[str]:
 @pytest.mark.parametrize("where", ["systemd", "docker-compose"])
 def test_the_settings_that_name_a_model_are_ones_that_are_taken(where: str) -> None:
     settings = tomllib.loads((EXAMPLES / where / "mnemogate.toml").read_text("utf-8"))
-    assert [one.name for one in model_upstreams(settings["model"])] == ["anthropic"]
+    assert [one.name for one in tables_of("model", settings["model"])] == ["anthropic"]
 
 
 @pytest.mark.heavy

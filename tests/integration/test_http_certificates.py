@@ -15,15 +15,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from policy.model import Channel
-from proxy.settings.load import Binding
-from proxy.transport.auth import bound
+from proxy.settings.principals import Binding
 from tests.integration.http_bench import AGENT_KEY
 from tests.integration.test_http_peers import Certified, certified
 
 BINDINGS: Final = (
-    Binding(principal=bound("by-dns", "default"), mtls="DNS:agent.one"),
-    Binding(principal=bound("by-cn", "default"), mtls="CN:agent-one"),
-    Binding(principal=bound("ops", "default", Channel.OPERATOR), mtls="URI:spiffe://x/ops"),
+    Binding(id="by-dns", tenant="default", mtls="DNS:agent.one"),
+    Binding(id="by-cn", tenant="default", mtls="CN:agent-one"),
+    Binding(id="ops", tenant="default", channel=Channel.OPERATOR, mtls="URI:spiffe://x/ops"),
 )
 _DAY: Final = dt.timedelta(days=1)
 OPS: Final = x509.UniformResourceIdentifier("spiffe://x/ops")

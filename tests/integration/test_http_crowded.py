@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from proxy.fronts import confirm_page
-from proxy.settings.load import Address
+from proxy.settings.values import Address
 from proxy.transport import crowd, listener
 from proxy.transport.crowd import Guest
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running

@@ -15,9 +15,8 @@ import pytest
 import trustme
 
 from policy.model import Channel
-from proxy.settings.load import Binding, Tls
+from proxy.settings.principals import Binding
 from proxy.transport import listener
-from proxy.transport.auth import bound
 from proxy.transport.listener import ACCEPTED_AT_ONCE, QUEUED_MAX, tls_context
 from tests.integration.http_bench import (
     AGENT_KEY,
@@ -43,7 +42,7 @@ async def over_unix(path: Path, data: bytes) -> bytes:
 
 
 async def test_bound_uid_needs_no_key(tmp_path: Path) -> None:
-    binding = Binding(principal=bound("people", "default", Channel.USER), uid=OURSELVES)
+    binding = Binding(id="people", tenant="default", channel=Channel.USER, uid=OURSELVES)
     async with running(bindings=(binding,)) as bench:
         path = tmp_path / "data.sock"
         await bench.listener.open_unix(path, frozenset({OURSELVES}), private=False)
@@ -56,7 +55,7 @@ async def test_bound_uid_needs_no_key(tmp_path: Path) -> None:
 
 
 async def test_wrong_key_is_not_rescued_by_the_uid(tmp_path: Path) -> None:
-    binding = Binding(principal=bound("people", "default"), uid=OURSELVES)
+    binding = Binding(id="people", tenant="default", uid=OURSELVES)
     async with running(bindings=(binding,)) as bench:
         path = tmp_path / "data.sock"
         await bench.listener.open_unix(path, frozenset({OURSELVES}), private=False)
@@ -167,15 +166,15 @@ async def certified(
     cert.write_bytes(b"".join(blob.bytes() for blob in server.cert_chain_pems))
     key.write_bytes(server.private_key_pem.bytes())
     ca.cert_pem.write_to_path(client_ca)
-    context = tls_context(Tls(cert=cert, key=key, client_ca=client_ca if mutual else None))
+    context = tls_context(cert, key, client_ca if mutual else None)
     async with running(bindings=bindings, tls=context) as bench:
         yield Certified(bench, ca)
 
 
 async def test_certificate_name_is_the_principal(tmp_path: Path) -> None:
     bindings = (
-        Binding(principal=bound("by-cn", "default"), mtls="CN:ada"),
-        Binding(principal=bound("by-dns", "default"), mtls="DNS:agent.example.org"),
+        Binding(id="by-cn", tenant="default", mtls="CN:ada"),
+        Binding(id="by-dns", tenant="default", mtls="DNS:agent.example.org"),
     )
     async with certified(tmp_path, bindings) as there:
         by_name = await there.ask(there.ca.issue_cert("x.example.org", common_name="ada"))
@@ -188,7 +187,7 @@ async def test_certificate_name_is_the_principal(tmp_path: Path) -> None:
 
 async def test_name_of_one_kind_does_not_pass_for_another(tmp_path: Path) -> None:
     # A CA that checks host names only would sign a common name nobody checked.
-    bindings = (Binding(principal=bound("by-dns", "default"), mtls="DNS:agent.example.org"),)
+    bindings = (Binding(id="by-dns", tenant="default", mtls="DNS:agent.example.org"),)
     async with certified(tmp_path, bindings) as there:
         forged = there.ca.issue_cert("x.example.org", common_name="agent.example.org")
         answer = await there.ask(forged)

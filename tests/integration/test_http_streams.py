@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from proxy.seams.operation import HttpReply
-from proxy.settings.load import Address, Limits
+from proxy.settings.table import Limits
+from proxy.settings.values import Address
 from proxy.transport.exchange import AnsweredReply, Incoming
 from proxy.transport.head import HostRules
 from proxy.transport.listener import Listener

@@ -10,7 +10,7 @@ import pytest
 
 from policy.model import Principal, PrincipalId, Tenant
 from proxy.seams.operation import HttpReply
-from proxy.settings.load import Address
+from proxy.settings.values import Address
 from proxy.transport.exchange import AnsweredReply, Incoming
 from proxy.transport.head import HostRules
 from proxy.transport.listener import Listener

@@ -17,7 +17,7 @@ from proxy.guard.client import GuardClient
 from proxy.guard.wire import SOCKET
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import ReadGraph, ShownGraph
-from proxy.settings.load import SettingsError
+from proxy.settings.table import SettingsError
 from storage.ground.errors import StorageError
 from tests.integration.model_bench import APIS, asking, call, fronted
 from tests.integration.running import AGENT_KEY, Running, running

@@ -16,7 +16,7 @@ from proxy.compose import app
 from proxy.compose.app import Composition
 from proxy.compose.dialects import dialects_of
 from proxy.seams.operation import Dialect
-from proxy.settings.load import SettingsError
+from proxy.settings.table import SettingsError
 from tests.conformance.bypass import directive, formed
 from tests.evaluate.unsafe import unsafe_gate_without
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Json, Running, running

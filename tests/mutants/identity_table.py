@@ -264,8 +264,8 @@ IDENTITY: Final = (
         invariant="settings that let others near are named",
         where="proxy.settings.wider:wider_settings",
         operator=Operator.REPLACE,
-        at="settings.tls is None",
-        by="settings.tls",
+        at="settings.tls_cert is None",
+        by="settings.tls_cert",
         tests=(
             at(
                 "tests/unit/proxy/settings/test_wider.py",

@@ -16,19 +16,12 @@ from proxy.cli.exits import Exit
 from proxy.cli.parser import build_parser, commands
 from proxy.compose.dialects import dialects_of
 from proxy.dialects.native.decode import ROUTES
-from proxy.settings.after import MEANINGS as AFTER_MEANINGS
-from proxy.settings.after import after_table
-from proxy.settings.backend import MEANINGS as BACKEND_MEANINGS
-from proxy.settings.judge_tables import MEANINGS as JUDGE_MEANINGS
-from proxy.settings.load import setting_table
-from proxy.settings.mcp import MEANINGS, mcp_servers
-from proxy.settings.model import MEANINGS as MODEL_MEANINGS
-from proxy.settings.model import model_upstreams
-from proxy.settings.review_webhook import MEANINGS as WEBHOOK_MEANINGS
 from telemetry.events import StoreGauges
 from telemetry.metrics import Metrics
+from tests import settings_page
 from tests.benchmarks.__main__ import arguments as bench_arguments
 from tests.benchmarks.__main__ import sections as bench_sections
+from tests.unit.proxy.tabled import settings_with, tables_of
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted(
@@ -58,45 +51,17 @@ def _rows(text: str, heading: str) -> list[str]:
     return table[2:]
 
 
-def test_every_setting_is_listed_with_its_default_and_meaning() -> None:
-    expected = [
-        f"| `{name}` | {f'`{default}`' if default else ''} | {meaning} |"
-        for name, _variable, default, meaning in setting_table()
-    ]
-    assert _rows(_text("docs/settings.md"), "## Settings") == expected
+def test_the_page_of_settings_is_printed_from_the_structs_that_read_them() -> None:
+    """`python -P -m tests.settings_page` writes it."""
+    assert settings_page.printed(_text("docs/settings.md")) == _text("docs/settings.md")
+    # Control: each table of the page is one of those.
+    rows = sum(len(keys) for keys in settings_page.ROWS.values())
+    assert _text("docs/settings.md").count("\n| `") == rows
 
 
-def test_every_key_of_an_mcp_table_is_listed() -> None:
-    expected = [f"| `{name}` | {meaning} |" for name, meaning in MEANINGS.items()]
-    assert _rows(_text("docs/settings.md"), "## MCP servers") == expected
-
-
-def test_every_key_of_a_model_table_is_listed() -> None:
-    expected = [f"| `{name}` | {meaning} |" for name, meaning in MODEL_MEANINGS.items()]
-    assert _rows(_text("docs/settings.md"), "## Model APIs") == expected
-
-
-def test_every_key_of_a_backend_table_is_listed() -> None:
-    expected = [f"| `{name}` | {meaning} |" for name, meaning in BACKEND_MEANINGS.items()]
-    assert _rows(_text("docs/settings.md"), "## Memory servers behind") == expected
-
-
-def test_every_key_of_a_judge_table_is_listed() -> None:
-    expected = [f"| `{name}` | {meaning} |" for name, meaning in JUDGE_MEANINGS.items()]
-    assert _rows(_text("docs/settings.md"), "## Judges") == expected
-
-
-def test_every_key_of_the_webhooks_table_is_listed() -> None:
-    expected = [f"| `{name}` | {meaning} |" for name, meaning in WEBHOOK_MEANINGS.items()]
-    assert _rows(_text("docs/settings.md"), "## The webhook of the review") == expected
-
-
-def test_every_key_of_the_table_of_reads_is_listed_with_its_default() -> None:
-    text = _text("docs/settings.md")
-    expected = [f"| `{name}` | {meaning} |" for name, meaning in AFTER_MEANINGS.items()]
-    assert _rows(text, "## What is kept of reads") == expected
-    (written,) = re.findall(r"```toml\n(\[after\].*?)```", text, re.DOTALL)
-    assert after_table([tomllib.loads(written)["after"]]) == after_table([])
+def test_the_documented_table_of_reads_has_the_defaults() -> None:
+    (written,) = re.findall(r"```toml\n(\[after\].*?)```", _text("docs/settings.md"), re.DOTALL)
+    assert settings_with(**tomllib.loads(written)).after == settings_with().after
 
 
 def test_the_readmes_model_tables_are_ones_that_are_taken(tmp_path: Path) -> None:
@@ -110,7 +75,7 @@ def test_the_readmes_model_tables_are_ones_that_are_taken(tmp_path: Path) -> Non
         headers.write_text("X-Key: secret\n")
         headers.chmod(0o600)
     tables = tomllib.loads(written.replace("/run/secrets", str(tmp_path)))
-    assert [one.name for one in model_upstreams(tables["model"])] == ["anthropic", "openai"]
+    assert [one.name for one in tables_of("model", tables["model"])] == ["anthropic", "openai"]
 
 
 def test_the_documented_mcp_tables_are_ones_that_are_taken(tmp_path: Path) -> None:
@@ -123,11 +88,7 @@ def test_the_documented_mcp_tables_are_ones_that_are_taken(tmp_path: Path) -> No
     headers.write_text("X-Key: secret\n")
     headers.chmod(0o600)
     tables = tomllib.loads(written.replace("/run/secrets", str(tmp_path)))
-    assert [server.name for server in mcp_servers(tables["mcp"], {})] == ["memory", "far"]
-
-
-def test_each_setting_has_the_environment_variable_the_page_promises() -> None:
-    assert all(variable == f"MNEMOGATE_{name.upper()}" for name, variable, _, _ in setting_table())
+    assert [server.name for server in tables_of("mcp", tables["mcp"])] == ["memory", "far"]
 
 
 def test_every_command_is_listed_in_the_parsers_words() -> None:

@@ -7,7 +7,7 @@ import asyncio
 from policy.text.skeleton import illegal_code_point
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import HttpRequest
-from proxy.settings.load import Limits
+from proxy.settings.table import Limits
 from proxy.transport.connection import HELD_BYTES_MAX, Connection, Terms
 from proxy.transport.crowd import Crowd
 from proxy.transport.head import METHODS, HostRules, head_of

@@ -7,7 +7,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from proxy.settings.load import SettingsError, load_settings
+from proxy.settings.load import load_settings
+from proxy.settings.table import SettingsError
 from tests.fuzz.choices import MARK, words
 
 WORDS = words(

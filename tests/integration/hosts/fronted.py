@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from proxy.compose.app import Composition
-from proxy.settings.table import Raw
+from proxy.settings.values import Raw
 from tests.integration.hosts.guarded import Table, settings_text
 from tests.integration.hosts.http_tee import HttpExchange, HttpTee, http_tee
 from tests.integration.hosts.script import ANTHROPIC, OPENAI, ModelServer, serving

@@ -13,7 +13,7 @@ from policy.model import PrincipalId
 from policy.verdict import Reason
 from proxy.admin.rules_in_force import Rules, parse_rules
 from proxy.seams.faults import RulesetRefused
-from proxy.settings.load import SettingsError
+from proxy.settings.table import SettingsError
 from storage.audit import Leaf, OperatorLeaf, VerdictLeaf, decode_leaf
 from storage.embedded import EmbeddedStore
 from tests.unit.storage.opening import RULESET_TEXT, Bench, candidate_of, submission_of

@@ -24,7 +24,7 @@ from proxy.model.model_replays import ModelReplays
 from proxy.seams.cases import AsksJudges, OnConviction, Opinion, ShownMemory, Signal
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest
-from proxy.settings.after import ReplaySettings
+from proxy.settings.after import NO_REPLAY
 from storage.audit import IncidentLeaf, decode_leaf
 from storage.embedded import EmbeddedStore
 from storage.features.cases import Case
@@ -101,7 +101,7 @@ async def blaming(
         replays=Replays(store.recalls, store.reader),
         reader=store.reader,
         judges=judges or Judges(()),
-        models=ModelReplays((), ReplaySettings(), lambda: 0),
+        models=ModelReplays((), NO_REPLAY, lambda: 0),
         surroundings=Environment(
             clock_ns=lambda: 1_750_000_000_000_000_000,
             random_hex=lambda n: f"{next(numbers):0{2 * n}x}",
@@ -404,7 +404,7 @@ def test_a_case_that_a_restart_cut_short_is_left_to_a_person(store: EmbeddedStor
             replays=Replays(store.recalls, store.reader),
             reader=store.reader,
             judges=Judges(()),
-            models=ModelReplays((), ReplaySettings(), lambda: 0),
+            models=ModelReplays((), NO_REPLAY, lambda: 0),
             surroundings=Environment(
                 clock_ns=lambda: 1, random_hex=lambda n: "ab" * n, record=Told().append
             ),

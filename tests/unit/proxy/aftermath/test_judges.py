@@ -17,12 +17,13 @@ from aiohttp import web
 
 from proxy.aftermath.judges import FAILED, TIMEOUT, UNREADABLE, Judges
 from proxy.seams.cases import Opinion, ShownMemory
-from proxy.settings.judge_tables import JudgeTable, judge_tables
+from proxy.settings.judge_tables import JudgeTable
 from proxy.settings.values import BadValue
+from tests.unit.proxy.tabled import tables_of
 
 MEMORIES = (ShownMemory(id="m1", text="Refunds take 90 days."),)
 YES, UNKNOWN = Opinion(fails=True), Opinion(fails=None)
-LOOPBACK = (ip_network("127.0.0.0/8"),)
+LOOPBACK = ("127.0.0.0/8",)
 
 
 def problem(word: str) -> Opinion:
@@ -119,8 +120,11 @@ async def test_a_pipe_that_breaks_is_no_answer_and_a_fault_is_no_opinion(
         await asked(judges)
 
 
-async def test_a_program_that_is_not_there_is_no_answer() -> None:
-    judges = Judges((JudgeTable(name="j", command=("/nonexistent/judge",)),))
+async def test_a_program_that_is_gone_is_no_answer(tmp_path: Path) -> None:
+    program = tmp_path / "judge"
+    program.touch()
+    judges = Judges((JudgeTable(name="j", command=(str(program),)),))
+    program.unlink()
     assert await asked(judges) == problem(FAILED)
     with pytest.raises(KeyError):
         await judges.ask("other", case="", question="", memories=())
@@ -155,7 +159,9 @@ async def test_a_server_is_asked_by_post_and_only_where_it_may_stand() -> None:
         assert await asked(listed) == YES
         assert heard[0][0]["memories"] == [{"id": "m1", "text": "Refunds take 90 days."}]
         assert "Authorization" not in heard[0][1]
-        assert await asked(Judges((JudgeTable(name="j", url=url),))) == problem(FAILED)
+        assert await asked(
+            Judges((JudgeTable(name="j", url=url, allow=("10.0.0.0/8",)),))
+        ) == problem(FAILED)
         assert len(heard) == 1, "nothing is sent to an address that is not listed"
 
 
@@ -181,10 +187,12 @@ async def test_what_a_server_says_beside_the_answer_is_none(
 
 def test_tables_say_what_is_wrong_with_them(tmp_path: Path) -> None:
     good = {"name": "j", "command": [sys.executable]}
-    (judge,) = judge_tables([{**good, "deterministic": True}])
+    (judge,) = tables_of("judge", [{**good, "deterministic": True}])
     assert (judge.command, judge.deterministic) == ((sys.executable,), True)
-    (there,) = judge_tables([{"name": "j", "url": "http://10.1.2.3/x", "allow": ["10.0.0.0/8"]}])
-    assert there.allow == (ip_network("10.0.0.0/8"),)
+    (there,) = tables_of(
+        "judge", [{"name": "j", "url": "http://10.1.2.3/x", "allow": ["10.0.0.0/8"]}]
+    )
+    assert there.networks == (ip_network("10.0.0.0/8"),)
     wrong: tuple[tuple[dict[str, object], str], ...] = (
         ({"name": "j"}, "exactly one of command and url"),
         ({**good, "url": "https://a.example/"}, "exactly one of command and url"),
@@ -199,14 +207,14 @@ def test_tables_say_what_is_wrong_with_them(tmp_path: Path) -> None:
     )
     for table, why in wrong:
         with pytest.raises(BadValue, match="judge, table 1: ") as refused:
-            judge_tables([table])
+            tables_of("judge", [table])
         assert why in str(refused.value)
-    with pytest.raises(BadValue, match="taken by another"):
-        judge_tables([good, good])
+    with pytest.raises(BadValue, match="judge: two tables have the same name"):
+        tables_of("judge", [good, good])
     open_place = tmp_path / "open"
     open_place.mkdir()
     open_place.chmod(0o777)
     program = open_place / "judge"
     program.write_text("")
     with pytest.raises(BadValue, match="out of the reach of others"):
-        judge_tables([{"name": "j", "command": [str(program)]}])
+        tables_of("judge", [{"name": "j", "command": [str(program)]}])

@@ -37,7 +37,7 @@ from proxy.aftermath.trial import Trials
 from proxy.model.model_replays import ModelReplays
 from proxy.seams.cases import RULES, AsksJudges
 from proxy.seams.environment import Environment
-from proxy.settings.after import ReplaySettings
+from proxy.settings.after import NO_REPLAY
 from storage.audit import OperatorLeaf, decode_leaf
 from storage.embedded import EmbeddedStore
 from storage.features.cases import Case
@@ -114,7 +114,7 @@ class Way:
             replays=replays,
             reader=store.reader,
             judges=judges or Judges(()),
-            models=ModelReplays((), ReplaySettings(), surroundings.now_ms),
+            models=ModelReplays((), NO_REPLAY, surroundings.now_ms),
             surroundings=surroundings,
             on_conviction=HIDES,
             spoken=spoken,

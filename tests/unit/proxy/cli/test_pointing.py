@@ -12,14 +12,13 @@ from proxy.cli.mcp_map import skeleton_of, tools_named
 from proxy.cli.pointing import mcp_entries, pointed
 from proxy.dialects.mcp.maps import parse_map
 from proxy.ledger.unmapped_tools import UnmappedTool
-from proxy.settings.mcp import mcp_servers
-from proxy.settings.model import model_upstreams
+from tests.unit.proxy.tabled import tables_of
 
 URL = "http://127.0.0.1:7077"
 
 
 def said(table: dict[str, Any]) -> str:
-    (upstream,) = model_upstreams([table])
+    (upstream,) = tables_of("model", [table])
     return pointed(upstream, URL, "mg_key")
 
 
@@ -62,7 +61,7 @@ def test_with_a_credential_of_ours_our_key_stands_in_its_place(
 
 def test_an_mcp_server_that_is_served_here_is_used_with_the_agent_s_key(tmp_path: Path) -> None:
     tables: list[object] = [{"name": "notes", "url": "https://mcp.example", "map": "context"}]
-    (entry,) = mcp_entries(mcp_servers(tables, {}), URL, tmp_path)
+    (entry,) = mcp_entries(tables_of("mcp", tables), URL, tmp_path)
     assert json.loads(entry)["mcpServers"]["notes"] == {
         "type": "http",
         "url": f"{URL}/mcp/notes",

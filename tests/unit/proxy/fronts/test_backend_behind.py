@@ -23,11 +23,11 @@ from proxy.guard.local_guard import LocalGuard
 from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
 from proxy.seams.guard import Forwarded, GuardedCall, Item, Unsettled
 from proxy.seams.operation import HttpRequest
-from proxy.settings.backend import backend_servers
 from proxy.transport.upstream import Upstream
 from tests.integration.memory_servers.recorder import Recorder, recorder
 from tests.unit.proxy.guard.test_keyed import hides, http, shown
 from tests.unit.proxy.guarded import AGENT, GOOD, OTHER, SERVER, Clock, guarded
+from tests.unit.proxy.tabled import tables_of
 
 PUT = HttpRequest(
     method="PUT",
@@ -47,7 +47,7 @@ def keyless(place: str, texts: Iterable[str]) -> None:
 async def behind() -> AsyncGenerator[tuple[Recorder, BackendServerFront]]:
     async with recorder() as (server, url):
         table = {"name": "store", "adapter": "langgraph", "url": url}
-        (settings,) = backend_servers([table])
+        (settings,) = tables_of("backend", [table])
         async with Upstream(url, headers=(("X-Api-Key", "ours"),)) as upstream:
             yield server, BackendServerFront(settings, LangGraph(), upstream, check_sent_on=keyless)
 
@@ -97,7 +97,7 @@ async def test_a_full_server_is_busy_and_gets_no_more() -> None:
 async def test_the_version_is_asked_for_again_after_a_while() -> None:
     async with recorder() as (server, url):
         now_s = 0.0
-        (settings,) = backend_servers([{"name": "store", "adapter": "langgraph", "url": url}])
+        (settings,) = tables_of("backend", [{"name": "store", "adapter": "langgraph", "url": url}])
         async with Upstream(url) as upstream:
             one = BackendServerFront(
                 settings, LangGraph(), upstream, lambda: now_s, check_sent_on=keyless
@@ -133,7 +133,7 @@ async def test_what_a_server_fails_with_is_logged_once_and_not_told_the_agent(
 ) -> None:
     caplog.set_level(logging.INFO, "mnemogate.backend")
     async with recorder() as (_, url), Upstream("http://127.0.0.1:1") as nowhere:
-        (settings,) = backend_servers([{"name": "store", "adapter": "langgraph", "url": url}])
+        (settings,) = tables_of("backend", [{"name": "store", "adapter": "langgraph", "url": url}])
         one = BackendServerFront(settings, LangGraph(), nowhere, check_sent_on=keyless)
         for _ in range(2):
             # What the agent is told has neither place nor cause.
@@ -198,7 +198,7 @@ async def lost(root: Path) -> AsyncGenerator[Lost]:
         clock = Clock()
         async with recorder() as (server, url):
             table = {"name": SERVER, "adapter": "langgraph", "url": url}
-            (settings,) = backend_servers([table])
+            (settings,) = tables_of("backend", [table])
             async with Upstream(url) as upstream:
                 behind = BackendServerFront(
                     settings, LangGraph(), upstream, clock, check_sent_on=anything

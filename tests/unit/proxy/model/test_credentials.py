@@ -12,8 +12,9 @@ from proxy.model.credentials import AdmittedPrincipal, admit
 from proxy.seams.faults import MalformedRequest, Unauthenticated
 from proxy.seams.operation import HttpRequest
 from proxy.settings.principals import Binding
-from proxy.transport.auth import Authenticator, Peer, bound, hash_key, mint_key
+from proxy.transport.auth import Authenticator, Peer, hash_key, mint_key
 from storage.values import KeyRecord
+from tests.bound import bound
 from tests.unit.proxy.transport.visitor import Visitor
 
 AGENT = bound("agent", "default")
@@ -47,7 +48,9 @@ def asked(
     path: str = "/openai/v1/responses",
 ) -> AdmittedPrincipal:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    authenticator = Authenticator(_keys, (Binding(principal=SOCKET, uid=7),), lambda: 1_000)
+    authenticator = Authenticator(
+        _keys, (Binding(id="socket", tenant="default", uid=7),), lambda: 1_000
+    )
     head = HttpRequest(method="POST", path=path, query=query, headers=named)
     return admit(head, Visitor(peer), authenticator, CONFIGURED)
 

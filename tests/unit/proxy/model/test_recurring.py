@@ -25,7 +25,7 @@ from proxy.model.reading_cache import BEGINNINGS_MAX, ReadingCache
 from proxy.model.reply_notes import ReplyNotes
 from proxy.seams.by_identity import Past, past_of
 from proxy.seams.faults import MalformedRequest
-from proxy.settings.after import ReplaySettings
+from proxy.settings.after import NO_REPLAY
 from tests.unit.proxy.withheld import POISON, Rig, rig
 from tests.unit.storage.opening import AGENT
 
@@ -201,7 +201,7 @@ class _Front:
             one.withholding,
             replies,
             checks=None,
-            replays=ModelReplays((), ReplaySettings(), lambda: 0),
+            replays=ModelReplays((), NO_REPLAY, lambda: 0),
             floor=AboveFloor(store.reader),
         )
 

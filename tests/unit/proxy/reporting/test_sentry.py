@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sys
 from ipaddress import ip_network
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,7 +18,8 @@ from policy.after.closure import Act, Relation
 from policy.model import Basis, CandidateId, MemoryClass, PrincipalId, SourceKind, Tenant
 from proxy.reporting.sentry import Sentry, sentry_events
 from proxy.seams.faults import UpstreamError
-from proxy.settings.after import SentryReceiver, after_table, incident_sentry
+from proxy.settings.load import load_settings
+from proxy.settings.table import Settings, SettingsError
 from proxy.settings.values import BadValue, Secret
 from storage.audit import IncidentLeaf
 from storage.features.cases import Case, CaseMemory
@@ -76,7 +78,7 @@ def body() -> bytes:
 
 def sink(port: int, *, allowed: bool = True) -> Sentry:
     dsn = Secret(f"http://{PRIVATE_KEY}@127.0.0.1:{port}/42")
-    return Sentry(SentryReceiver(dsn=dsn, allow=LOOPBACK if allowed else ()), "mnemogate@1")
+    return Sentry(dsn, LOOPBACK if allowed else (), "mnemogate@1")
 
 
 def event_in(envelope: bytes) -> dict[str, Any]:
@@ -149,21 +151,28 @@ async def test_an_address_that_is_not_public_is_not_reached_unless_it_is_listed(
     assert receiver.got == []
 
 
-def test_the_dsn_comes_from_the_environment_and_a_bad_one_is_not_repeated() -> None:
-    assert incident_sentry(after_table([{}]), {"SENTRY_DSN": "https://k@example.org/1"}) is None
-    asked: list[object] = [{"sentry": {}}]
-    found = incident_sentry(after_table(asked), {"SENTRY_DSN": "https://k@example.org/1"})
-    assert found is not None
+def test_the_dsn_comes_from_the_environment_and_a_bad_one_is_not_repeated(tmp_path: Path) -> None:
+    file = tmp_path / "mnemogate.toml"
+
+    def loaded(written: str, **environment: str) -> Settings:
+        file.write_text(written)
+        return load_settings(environment={"HOME": str(tmp_path), **environment}, config=file)
+
+    given = {"SENTRY_DSN": "https://k@example.org/1"}
+    assert loaded("", **given).sentry_dsn is None
+    found = loaded("[after.sentry]", **given)
+    assert found.sentry_dsn == Secret("https://k@example.org/1")
     assert "example.org" not in repr(found)
-    with pytest.raises(BadValue, match="SENTRY_DSN is not set"):
-        incident_sentry(after_table(asked), {})
+    with pytest.raises(SettingsError, match="SENTRY_DSN is not set"):
+        loaded("[after.sentry]")
+    # Nobody can write it into the file.
+    with pytest.raises(SettingsError, match="sentry_dsn: no such setting"):
+        loaded('sentry_dsn = "https://k@example.org/1"', **given)
     with pytest.raises(BadValue, match="no DSN") as bad:
-        Sentry(SentryReceiver(dsn=Secret("https://no-key.example")), "mnemogate@1")
+        Sentry(Secret("https://no-key.example"), (), "mnemogate@1")
     assert "no-key" not in str(bad.value)
-    with pytest.raises(BadValue, match="allow"):
-        incident_sentry(
-            after_table([{"sentry": {"allow": ["x"]}}]), {"SENTRY_DSN": "https://k@example.org/1"}
-        )
+    with pytest.raises(SettingsError, match="allow"):
+        loaded('[after.sentry]\nallow = ["x"]', **given)
 
 
 def test_without_the_extra_the_start_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

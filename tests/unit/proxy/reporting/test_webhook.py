@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import ssl
+import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from ipaddress import ip_network
@@ -17,13 +18,12 @@ from aiohttp import web
 from proxy.reporting.http_poster import LIMITS
 from proxy.reporting.webhook import Webhook, signature
 from proxy.seams.faults import UpstreamError
-from proxy.settings.review_webhook import ReviewWebhook, key_of
-from proxy.settings.values import Secret
+from proxy.settings.review_webhook import ReviewWebhook
 from proxy.transport.addresses import refused
 from proxy.transport.upstream import UpstreamLimits
 
-SECRET = Secret("whsec_" + base64.b64encode(b"s" * 32).decode())
-OTHER = Secret("whsec_" + base64.b64encode(b"t" * 32).decode())
+SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
+OTHER = "whsec_" + base64.b64encode(b"t" * 32).decode()
 BODY = b'{"test": 2432232314}'
 
 
@@ -73,10 +73,17 @@ def told(
     limits: UpstreamLimits = LIMITS,
     names: Callable[[], str] | None = None,
     tls: ssl.SSLContext | bool = True,
-    secrets: tuple[Secret, ...] = (SECRET,),
+    secrets: tuple[str, ...] = (SECRET,),
 ) -> Webhook:
     """`names` is what every name means, asked anew each time."""
-    table = ReviewWebhook(url=url, secrets=secrets, allow=tuple(ip_network(one) for one in allow))
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder) / str(position) for position in range(len(secrets))]
+        for file, secret in zip(files, secrets, strict=True):
+            file.touch(0o600)
+            file.write_text(secret, "utf-8")
+        first, second = [*map(str, files), None][:2]
+        assert first is not None
+        table = ReviewWebhook(url=url, secret_file=first, second_secret_file=second, allow=allow)
 
     async def look_up(_host: str, _port: int) -> tuple[str, ...]:
         if names is None:
@@ -95,7 +102,7 @@ def told(
 
 def test_a_signature_is_the_one_of_the_standard() -> None:
     """Against what `standardwebhooks` 1.1.0 signs with the key of its own example."""
-    key = key_of(Secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))
+    key = base64.b64decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
     made = signature(key, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, BODY)
     assert made == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 

@@ -7,14 +7,9 @@ from pathlib import Path
 import pytest
 
 from proxy.seams.cases import OnConviction
-from proxy.settings.after import (
-    MEANINGS,
-    AfterTable,
-    ReplaySettings,
-    on_conviction,
-    recall_options,
-)
-from proxy.settings.load import SettingsError, load_settings
+from proxy.settings.after import NO_REPLAY, AfterTable, ReplaySettings
+from proxy.settings.load import load_settings
+from proxy.settings.table import SettingsError
 from storage.features.recalls import RecallOptions
 
 UNKEYED = '[[model]]\nname = "m"\napi = "openai"\nurl = "https://a.example"\n'
@@ -25,9 +20,9 @@ def test_the_table_sets_what_is_kept_and_without_it_the_defaults_count(tmp_path:
     config.write_text("[after]\nkeep_days = 7\nrecalls_max = 0\nkeep_queries = true\n")
     environment = {"HOME": str(tmp_path)}
     found = load_settings({}, environment=environment, config=config, check_places=False)
-    assert found.recalls == RecallOptions(keep_days=7, count_max=0, keep_queries=True)
+    assert found.after.recalls == RecallOptions(keep_days=7, count_max=0, keep_queries=True)
     without = load_settings({}, environment=environment, check_places=False)
-    assert without.recalls == recall_options(AfterTable()) == RecallOptions()
+    assert without.after.recalls == AfterTable().recalls == RecallOptions()
 
 
 def test_what_becomes_of_who_is_to_blame_is_set_in_one_word(tmp_path: Path) -> None:
@@ -39,10 +34,10 @@ def test_what_becomes_of_who_is_to_blame_is_set_in_one_word(tmp_path: Path) -> N
         found = load_settings(
             {}, environment={"HOME": str(tmp_path)}, config=config, check_places=False
         )
-        assert found.on_conviction == OnConviction(
+        assert found.after.acts == OnConviction(
             rules_propose=rules, judges_propose=judges, blast_max=7
         )
-    assert on_conviction(AfterTable()) == OnConviction(blast_max=100)
+    assert AfterTable().acts == OnConviction(blast_max=100)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +77,7 @@ def test_a_model_is_asked_again_only_where_a_table_says_so(tmp_path: Path) -> No
     table = f'{UNKEYED}headers_file = "{secret}"\n'
     environment = {"HOME": str(tmp_path)}
     for beside, expected in (
-        ("", ReplaySettings()),
+        ("", NO_REPLAY),
         (
             '[after.replay]\nmodels = ["m"]\nasks_max = 7\ntokens_max = 9\n',
             ReplaySettings(models=frozenset({"m"}), asks_max=7, day_asks_max=500, tokens_max=9),
@@ -90,8 +85,4 @@ def test_a_model_is_asked_again_only_where_a_table_says_so(tmp_path: Path) -> No
     ):
         config.write_text(table + beside)
         found = load_settings({}, environment=environment, config=config, check_places=False)
-        assert found.replay == expected
-
-
-def test_every_key_has_its_meaning() -> None:
-    assert tuple(MEANINGS) == AfterTable.__struct_fields__
+        assert found.after.replay == expected

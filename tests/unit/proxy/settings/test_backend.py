@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.settings.backend import MEANINGS, BackendTable, Before, backend_servers
+from proxy.settings.backend import Before
 from proxy.settings.values import BadValue
+from tests.unit.proxy.tabled import tables_of
 
 TABLE: dict[str, object] = {
     "name": "store",
@@ -21,13 +22,13 @@ def test_a_table_is_one_server_with_the_credential_of_its_file(tmp_path: Path) -
     file.write_text("x-api-key: s3cret\n")
     file.chmod(0o600)
     more = {"headers_file": str(file), "before": "hide", "principals": ["ada"]}
-    (server,) = backend_servers([{**TABLE, **more}])
+    (server,) = tables_of("backend", [{**TABLE, **more}])
     assert (server.url, server.headers) == ("http://127.0.0.1:2024", (("x-api-key", "s3cret"),))
     assert (server.before, server.principals) == (Before.HIDE, frozenset({"ada"}))
 
 
 def test_unset_keys_show_what_was_there_to_all_principals() -> None:
-    (server,) = backend_servers([TABLE])
+    (server,) = tables_of("backend", [TABLE])
     assert (server.before, server.principals, server.headers) == (Before.SHOW, None, ())
 
 
@@ -44,7 +45,7 @@ def test_unset_keys_show_what_was_there_to_all_principals() -> None:
 )
 def test_a_bad_table_is_named_with_its_key(changed: dict[str, object], said: str) -> None:
     with pytest.raises(BadValue, match=said) as refused:
-        backend_servers([TABLE, {**TABLE, "name": "two", "adapter": "other", **changed}])
+        tables_of("backend", [TABLE, {**TABLE, "name": "two", "adapter": "other", **changed}])
     assert "table 2" in str(refused.value)
 
 
@@ -52,8 +53,4 @@ def test_a_bad_table_is_named_with_its_key(changed: dict[str, object], said: str
 def test_two_tables_of_one_name_or_adapter_are_refused(same: str) -> None:
     other = {**TABLE, "name": "two", "adapter": "other", same: TABLE[same]}
     with pytest.raises(BadValue, match=f"same {same}"):
-        backend_servers([TABLE, other])
-
-
-def test_every_key_has_a_meaning() -> None:
-    assert tuple(MEANINGS) == BackendTable.__struct_fields__
+        tables_of("backend", [TABLE, other])

@@ -5,13 +5,29 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from policy.model import Channel, Claims
 from policy.ruleset import parse_ruleset
-from proxy.settings.load import Settings, SettingsError, load_settings, setting_table
-from proxy.settings.table import SETTINGS, Raw
-from proxy.settings.values import unquoted
+from proxy.settings.after import AfterTable, ReplaySettings, SentryTable
+from proxy.settings.backend import BackendServer
+from proxy.settings.judge_tables import JudgeTable
+from proxy.settings.load import load_settings
+from proxy.settings.mcp import McpServer
+from proxy.settings.model import ModelUpstream
+from proxy.settings.review_webhook import ReviewWebhook
+from proxy.settings.table import (
+    SETTINGS,
+    TABLES,
+    Settings,
+    SettingsError,
+    keys_of,
+    meaning_of,
+    variable_of,
+)
+from proxy.settings.values import Raw, unquoted, value_of
+from tests import settings_page
 
 SECRET = "a-secret-that-must-not-be-shown"
 
@@ -42,7 +58,7 @@ def test_defaults_are_loopback_and_private(tmp_path: Path) -> None:
     assert (settings.admin.host, settings.admin.port) == ("127.0.0.1", 7078)
     assert settings.state == tmp_path / "home/.local/state/mnemogate"
     assert not settings.checkpoint.is_relative_to(settings.state)
-    assert settings.tls is None
+    assert settings.tls_cert is None
     assert settings.agent_key is None
     assert settings.telemetry.endpoint is None
 
@@ -82,12 +98,12 @@ def test_unknown_names_are_errors_that_name_them(tmp_path: Path) -> None:
         ("header_seconds", "0", "a number"),
         ("admit_detail_share", "2", "a number from 0 to 1"),
         ("embedder", "client:none", "client:DIMENSION"),
-        ("unix_uids", "root", "whole number"),
         ("agent_key", "short", "20 to 256"),
         ("operator_key", "with spaces in the middle of it", "20 to 256"),
         ("otel_endpoint", "localhost:4318", "http://host[:port]"),
         ("otel_endpoint", "grpc://x:4317", "http://host[:port]"),
         ("otel_endpoint", "http://x:99999", "out of range"),
+        ("unix_uids", "root", "a list, each of it a whole number"),
         ("otel_headers", "a=b", "no such setting; set OTEL_EXPORTER_OTLP_HEADERS"),
         ("mcp_person_seconds", "60", "no such setting; a call waits 120 seconds"),
     ],
@@ -213,14 +229,14 @@ def test_checkpoint_inside_the_state_is_refused(tmp_path: Path) -> None:
 def test_principals_are_bound_by_exactly_one_thing(tmp_path: Path) -> None:
     table = '[[principals]]\nid = "ada"\ntenant = "home"\nchannel = "user"\nclaims = "trusted"\n'
     settings = load(tmp_path, table + "uid = 1000")
-    (binding,) = settings.bindings
+    (binding,) = settings.principals
     assert binding.principal.channel is Channel.USER
     assert binding.principal.claims is Claims.TRUSTED
     assert settings.unix_uids == (1000,)
     for rest in ("", 'uid = 1\nmtls = "CN:ada"', 'mtls = "CN:ada"', 'uid = "1"', "uid = -1"):
         with pytest.raises(SettingsError, match="principals"):
             load(tmp_path, table + rest)
-    with pytest.raises(SettingsError, match="twice"):
+    with pytest.raises(SettingsError, match="same mtls or uid"):
         load(tmp_path, (table + "uid = 1000\n") * 2)
 
 
@@ -231,7 +247,7 @@ def test_tls_files_come_in_pairs(tmp_path: Path) -> None:
         load(tmp_path, tls_client_ca="ca.pem")
     for name in ("cert.pem", "key.pem"):
         Path(name).write_text("pem", "utf-8")
-    assert load(tmp_path, tls_cert="cert.pem", tls_key="key.pem").tls is not None
+    assert load(tmp_path, tls_cert="cert.pem", tls_key="key.pem").tls_cert is not None
 
 
 def test_config_file_is_never_taken_from_the_working_directory(tmp_path: Path) -> None:
@@ -288,17 +304,61 @@ def test_packaged_ruleset_is_the_default(tmp_path: Path) -> None:
         load(tmp_path, ruleset=str(tmp_path / "absent.toml")).ruleset_text()
 
 
-def test_table_lists_every_setting_once_with_a_meaning() -> None:
-    rows = setting_table()
-    assert [row[0] for row in rows] == [setting.name for setting in SETTINGS]
-    assert len({row[0] for row in rows}) == len(rows)
-    assert all(name.upper() in env and meaning.endswith(".") for name, env, _, meaning in rows)
+@pytest.mark.parametrize("table", settings_page.ROWS)
+def test_every_key_has_a_meaning_and_its_default_is_a_value_that_it_allows(table: str) -> None:
+    for field in settings_page.ROWS[table].values():
+        assert meaning_of(field).endswith(".")
+        if not isinstance(field.default, type(msgspec.NODEFAULT) | msgspec.Struct | str | tuple):
+            assert value_of(field.default, field.type) == field.default
 
 
-def test_every_default_is_a_value_that_its_own_rule_allows() -> None:
-    for setting in SETTINGS:
-        if setting.default is not None:
-            setting.parse(setting.default)
+@pytest.mark.parametrize(
+    "table",
+    [
+        McpServer,
+        ModelUpstream,
+        BackendServer,
+        JudgeTable,
+        ReviewWebhook,
+        AfterTable,
+        SentryTable,
+        ReplaySettings,
+    ],
+)
+def test_no_table_has_a_key_that_the_page_does_not_tell(table: type[msgspec.Struct]) -> None:
+    assert keys_of(table) == msgspec.structs.fields(table)
+
+
+def test_only_settings_are_keys_of_the_file(tmp_path: Path) -> None:
+    assert len({variable_of(field.name) for field in SETTINGS}) == len(SETTINGS)
+    for name in {*Settings.__struct_fields__} - {field.name for field in SETTINGS} - {*TABLES}:
+        with pytest.raises(SettingsError, match=f"{name}: no such setting"):
+            load(tmp_path, f"{name} = 1")
+
+
+@pytest.mark.parametrize(
+    ("toml", "says"),
+    [
+        ('allowed_hosts = "gate.example"', "allowed_hosts: must be a list"),
+        ('allowed_hosts = ["https://gate.example"]', "allowed_hosts: must be a list"),
+        ('allowed_origins = ["gate.example"]', "allowed_origins: must be a list"),
+        ("unix_uids = 1000", "unix_uids: must be a list"),
+        ('unix_uids = ["1000"]', "unix_uids: must be a list"),
+        ("checkpoint = 1", "checkpoint: must be a path"),
+        ('quota_bytes = "16777216"', "quota_bytes: must be a whole number"),
+        ('[after]\ncheckpoint = "/x"', "after: checkpoint: no such setting; it belongs above"),
+        ('[[mcp]]\nname = "x"\nstate = "/x"', "mcp, table 1: state: no such setting; it belongs"),
+        ('[[model]]\nname = "x"\ntotal_seconds = 9', "total_seconds: no such setting; a whole"),
+    ],
+)
+def test_what_is_written_as_another_type_or_in_another_table_is_refused(
+    tmp_path: Path, toml: str, says: str
+) -> None:
+    with pytest.raises(SettingsError, match=re.escape(says)):
+        load(tmp_path, toml)
+    # Control: in its place, as its type.
+    load(tmp_path, 'allowed_hosts = ["gate.example", "[::2]"]\nunix_uids = [1000]')
+    load(tmp_path, 'allowed_origins = ["https://gate.example:8443", "null"]')
 
 
 def test_agent_and_operator_cannot_have_the_same_key(tmp_path: Path) -> None:

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from proxy.settings.load import SettingsError, load_settings
-from proxy.settings.mcp import MEANINGS, McpTable, mcp_servers
+from proxy.settings.load import load_settings
+from proxy.settings.table import SettingsError
 from proxy.settings.values import BadValue
+from tests.unit.proxy.tabled import tables_of
 
 URL: dict[str, Any] = {"name": "far", "url": "https://memory.example/mcp"}
 RUN: dict[str, Any] = {"name": "near", "command": ["memory-server", "--stdio"]}
-SECRETS = {"MNEMOGATE_OPERATOR_KEY": "k", "OTEL_EXPORTER_OTLP_HEADERS": "k=v"}
+SECRETS = {"MNEMOGATE_OPERATOR_KEY": "k" * 20, "OTEL_EXPORTER_OTLP_HEADERS": "k=v"}
 
 
 def closed(path: Path, text: str) -> str:
@@ -24,7 +25,7 @@ def closed(path: Path, text: str) -> str:
 
 def test_a_url_with_its_credential(tmp_path: Path) -> None:
     file = closed(tmp_path / "headers", "# ours alone\nAuthorization: Bearer upstream-secret\n\n")
-    (server,) = mcp_servers([{**URL, "headers_file": file, "map": "server-memory"}], {})
+    (server,) = tables_of("mcp", [{**URL, "headers_file": file, "map": "server-memory"}])
     assert server.headers == (("Authorization", "Bearer upstream-secret"),)
     assert server.tool_map is not None
     assert (server.command, server.principals) == (None, None)
@@ -34,8 +35,8 @@ def test_a_command_inherits_six_variables_and_no_key_of_ours() -> None:
     ours = {"PATH": "/bin", "HOME": "/h", "MNEMOGATE_OPERATOR_KEY": "k", "OTHER": "x"}
     ours["MEMORY_KEY"] = "secret=${PATH}"
     env = {"FILE": "/m.jsonl", "API_KEY": "${MEMORY_KEY}", "TEXT": "a ${OTHER}"}
-    (server,) = mcp_servers([{**RUN, "env": env}], ours)
-    assert server.environment == {
+    (server,) = tables_of("mcp", [{**RUN, "env": env}])
+    assert server.environment(ours, frozenset({"MNEMOGATE_OPERATOR_KEY"})) == {
         "PATH": "/bin",
         "HOME": "/h",
         "FILE": "/m.jsonl",
@@ -59,31 +60,46 @@ def test_a_command_inherits_six_variables_and_no_key_of_ours() -> None:
         ({**URL, "url": "https://[/"}, "http:// or https://"),
         ({**URL, "env": {"A": "b"}}, "env belongs to a command"),
         ({**RUN, "headers_file": "/x"}, "belongs to a url"),
-        ({**RUN, "command": []}, "length"),
-        ({**RUN, "command": "a string"}, "array"),
+        ({**RUN, "command": []}, "command: must be a list"),
+        ({**RUN, "command": "a string"}, "command: must be a list"),
         ({**RUN, "cwd": "here"}, "absolute"),
-        ({**RUN, "env": {"1A": "b"}}, "no environment can hold"),
-        ({**RUN, "env": {"A": "${UNSET}"}}, "env: A: names no variable"),
-        ({**RUN, "env": {"A": "${MNEMOGATE_OPERATOR_KEY}"}}, "env: A: names no variable"),
-        ({**RUN, "env": {"A": "${OTEL_EXPORTER_OTLP_HEADERS}"}}, "env: A: names no variable"),
         ({**RUN, "env_file": "/secrets"}, "env_file: no such setting; `env` takes"),
         ({**RUN, "idle_seconds": 60}, "idle_seconds: no such setting; an unused"),
         ({**RUN, "map": "no-such-map"}, "no such map"),
-        ({**RUN, "principals": []}, "length"),
-        ({**RUN, "sessions_max": 0}, "sessions_max"),
+        ({**RUN, "principals": []}, "principals: must be a list"),
+        ({**RUN, "sessions_max": 0}, "sessions_max: must be a whole number from 1 to 4096"),
         ({**RUN, "unheard": 1}, "unheard"),
-        ("not a table", "object"),
+        ("not a table", "must be tables"),
     ],
 )
 def test_a_bad_table_is_named_with_what_is_allowed(table: object, says: str) -> None:
     with pytest.raises(BadValue, match="table 2: ") as error:
-        mcp_servers([RUN, table], SECRETS)
+        tables_of("mcp", [RUN, table])
+    assert says in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("1A", "b", "no environment can hold"),
+        ("A", "${UNSET}", "env: A: names no variable"),
+        ("A", "${MNEMOGATE_OPERATOR_KEY}", "env: A: names no variable"),
+        ("A", "${OTEL_EXPORTER_OTLP_HEADERS}", "env: A: names no variable"),
+    ],
+)
+def test_a_command_gets_no_secret_of_the_sidecar(
+    tmp_path: Path, name: str, value: str, says: str
+) -> None:
+    file = tmp_path / "mnemogate.toml"
+    file.write_text(f'[[mcp]]\nname = "memory"\ncommand = ["x"]\nenv = {{ {name} = "{value}" }}\n')
+    with pytest.raises(SettingsError, match="mcp, table 1: ") as error:
+        load_settings(environment={"HOME": str(tmp_path), **SECRETS}, config=file)
     assert says in str(error.value)
 
 
 def test_two_servers_of_one_name_are_refused() -> None:
     with pytest.raises(BadValue, match="same name"):
-        mcp_servers([URL, {**RUN, "name": "far"}], {})
+        tables_of("mcp", [URL, {**RUN, "name": "far"}])
 
 
 @pytest.mark.parametrize(
@@ -105,7 +121,7 @@ def test_a_credential_is_read_from_a_closed_file_and_never_quoted(
     file.write_text(text)
     file.chmod(mode)
     with pytest.raises(BadValue) as error:
-        mcp_servers([{**URL, "headers_file": str(file)}], {})
+        tables_of("mcp", [{**URL, "headers_file": str(file)}])
     assert says in str(error.value)
     assert "nter2" not in str(error.value)
 
@@ -121,10 +137,10 @@ def test_a_credential_does_not_cross_a_network_in_the_clear(tmp_path: Path) -> N
     ):
         table = {**URL, "url": url, "headers_file": file}
         if fine:
-            assert len(mcp_servers([table], {})) == 1
+            assert len(tables_of("mcp", [table])) == 1
         else:
             with pytest.raises(BadValue, match="https"):
-                mcp_servers([table], {})
+                tables_of("mcp", [table])
 
 
 def test_the_file_of_settings_holds_the_tables(tmp_path: Path) -> None:
@@ -137,9 +153,7 @@ def test_the_file_of_settings_holds_the_tables(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="mcp, table 1"):
         load_settings(environment=environment, config=file)
     file.write_text('[mcp]\nname = "memory"\n')
-    with pytest.raises(SettingsError, match=r"\[\[mcp\]\]"):
+    with pytest.raises(
+        SettingsError, match="mcp: must be tables, each below its name in double brackets"
+    ):
         load_settings(environment=environment, config=file)
-
-
-def test_every_key_has_its_meaning() -> None:
-    assert tuple(MEANINGS) == McpTable.__struct_fields__

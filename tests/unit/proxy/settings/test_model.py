@@ -11,15 +11,11 @@ from policy.ruleset import ClassMap
 from proxy.dialects.mem0 import Mem0Oss
 from proxy.fronts.admin import admin_routes
 from proxy.seams.operation import HttpRequest
-from proxy.settings.load import SettingsError, load_settings
-from proxy.settings.model import (
-    MEANINGS,
-    RESERVED,
-    Api,
-    ModelTable,
-    model_upstreams,
-)
+from proxy.settings.load import load_settings
+from proxy.settings.model import RESERVED, Api
+from proxy.settings.table import SettingsError
 from proxy.settings.values import BadValue
+from tests.unit.proxy.tabled import tables_of
 
 TABLE: dict[str, Any] = {"name": "openai", "api": "openai", "url": "https://api.example/"}
 
@@ -29,10 +25,10 @@ def test_a_table_with_its_credential(tmp_path: Path) -> None:
     file.write_text("x-api-key: provider-secret\n")
     file.chmod(0o600)
     table = {"name": "anthropic", "api": "anthropic", "url": "https://api.example"}
-    (one,) = model_upstreams([{**table, "headers_file": str(file)}])
+    (one,) = tables_of("model", [{**table, "headers_file": str(file)}])
     assert (one.api, one.headers) == (Api.ANTHROPIC, (("x-api-key", "provider-secret"),))
     assert one.principals is None
-    (other,) = model_upstreams([{**TABLE, "principals": ["a"]}])
+    (other,) = tables_of("model", [{**TABLE, "principals": ["a"]}])
     assert (other.url, other.principals) == ("https://api.example", frozenset({"a"}))
 
 
@@ -40,7 +36,7 @@ def test_a_table_with_its_credential(tmp_path: Path) -> None:
     ("table", "says"),
     [
         ({"name": "x"}, "api"),
-        ({**TABLE, "api": "gemini"}, "api: one of anthropic, openai"),
+        ({**TABLE, "api": "gemini"}, "api: must be one of anthropic, openai"),
         ({**TABLE, "name": "v1"}, "another front"),
         ({**TABLE, "name": "a/b"}, "name"),
         ({**TABLE, "url": "ftp://x/"}, "http:// or https://"),
@@ -50,31 +46,31 @@ def test_a_table_with_its_credential(tmp_path: Path) -> None:
         ({**TABLE, "answer_seconds": 0}, "answer_seconds"),
         ({**TABLE, "request_bytes_max": 1}, "request_bytes_max"),
         ({**TABLE, "unheard": 1}, "unheard"),
-        ("not a table", "object"),
+        ("not a table", "must be tables"),
     ],
 )
 def test_a_bad_table_is_named_with_what_is_allowed(table: object, says: str) -> None:
     with pytest.raises(BadValue, match="table 2: ") as error:
-        model_upstreams([{**TABLE, "name": "first"}, table])
+        tables_of("model", [{**TABLE, "name": "first"}, table])
     assert says in str(error.value)
 
 
 def test_user_turns_are_foreign_only_where_the_operator_says_so() -> None:
     plain: dict[str, object] = {"name": "one", "api": "anthropic", "url": "http://127.0.0.1:1"}
-    assert not model_upstreams([plain])[0].reads_foreign
-    assert model_upstreams([{**plain, "reads_foreign": True}])[0].reads_foreign
+    assert not tables_of("model", [plain])[0].reads_foreign
+    assert tables_of("model", [{**plain, "reads_foreign": True}])[0].reads_foreign
 
 
 @pytest.mark.parametrize("key", ["user_turns", "system_text"])
 def test_a_setting_that_went_names_what_replaced_it(key: str) -> None:
     plain: dict[str, object] = {"name": "one", "api": "anthropic", "url": "http://127.0.0.1:1"}
     with pytest.raises(BadValue, match=f"{key}: no such setting"):
-        model_upstreams([{**plain, key: "person"}])
+        tables_of("model", [{**plain, key: "person"}])
 
 
 def test_two_of_one_name_are_refused() -> None:
     with pytest.raises(BadValue, match="same name"):
-        model_upstreams([TABLE, TABLE])
+        tables_of("model", [TABLE, TABLE])
 
 
 def test_a_credential_does_not_travel_in_the_clear(tmp_path: Path) -> None:
@@ -83,9 +79,9 @@ def test_a_credential_does_not_travel_in_the_clear(tmp_path: Path) -> None:
     file.chmod(0o600)
     table = {**TABLE, "url": "http://api.example", "headers_file": str(file)}
     with pytest.raises(BadValue, match="https") as error:
-        model_upstreams([table])
+        tables_of("model", [table])
     assert "provider-secret" not in str(error.value)
-    assert model_upstreams([{**table, "url": "http://127.0.0.1:9/v1"}])
+    assert tables_of("model", [{**table, "url": "http://127.0.0.1:9/v1"}])
 
 
 def test_no_name_may_be_another_fronts_first_segment() -> None:
@@ -103,18 +99,14 @@ def _no_classes() -> ClassMap:
     raise NotImplementedError
 
 
-def test_each_key_has_a_meaning() -> None:
-    assert tuple(MEANINGS) == ModelTable.__struct_fields__
-
-
 def test_the_file_of_settings_names_them(tmp_path: Path) -> None:
     config = tmp_path / "mnemogate.toml"
     config.write_text('[[model]]\nname = "local"\napi = "openai"\nurl = "http://127.0.0.1:9/v1"\n')
     environment = {"HOME": str(tmp_path)}
-    (one,) = load_settings(environment=environment, config=config).models
+    (one,) = load_settings(environment=environment, config=config).model
     assert one.name == "local"
     config.write_text("model = 3\n")
-    with pytest.raises(SettingsError, match=r"write them as \[\[model\]\] tables"):
+    with pytest.raises(SettingsError, match="model: must be tables, each below its name in double"):
         load_settings(environment=environment, config=config)
 
 
@@ -124,13 +116,13 @@ def test_the_file_of_settings_names_them(tmp_path: Path) -> None:
 def test_a_removed_setting_is_an_error_that_names_its_successor(removed: dict[str, object]) -> None:
     (key,) = removed
     with pytest.raises(BadValue) as error:
-        model_upstreams([{**TABLE, **removed}])
+        tables_of("model", [{**TABLE, **removed}])
     message = str(error.value)
     assert message.startswith(f"model, table 1: {key}: no such setting; a person decides on")
     assert "\n" not in message
     for successor in ("the page", "`mnemogate review`", "`[review.webhook]`"):
         assert successor in message
     # Control: the error of a key that never was names no successor.
-    with pytest.raises(BadValue, match="unknown field `confirms`") as error:
-        model_upstreams([{**TABLE, "confirms": "page"}])
+    with pytest.raises(BadValue, match=r"confirms: no such setting$") as error:
+        tables_of("model", [{**TABLE, "confirms": "page"}])
     assert "review" not in str(error.value)

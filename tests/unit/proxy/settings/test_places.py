@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.settings.load import MARKER, Settings, SettingsError, load_settings
+from proxy.settings.load import MARKER, load_settings
+from proxy.settings.table import Settings, SettingsError
 from tests.unit.proxy.doctor.as_user import as_user, needs_root
 
 STRANGER = 1234

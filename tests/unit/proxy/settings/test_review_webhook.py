@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from proxy.settings.load import SettingsError, load_settings
-from proxy.settings.review_webhook import MEANINGS, WebhookTable, review_webhook
+from proxy.settings.load import load_settings
+from proxy.settings.review_webhook import ReviewWebhook
+from proxy.settings.table import SettingsError
 from proxy.settings.values import BadValue
+from tests.unit.proxy.tabled import settings_with
 
 GOOD = "whsec_" + base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
 
@@ -22,24 +24,23 @@ def secret(base: Path, text: str = GOOD, mode: int = 0o600, name: str = "secret"
     return str(file)
 
 
-def table(base: Path, **more: object) -> list[object]:
-    return [{"webhook": {"url": "https://a.example/", "secret_file": secret(base), **more}}]
+def webhook(base: Path, **more: object) -> ReviewWebhook:
+    written = {"url": "https://a.example/", "secret_file": secret(base), **more}
+    found = settings_with(review={"webhook": written}).review_webhook
+    assert found is not None
+    return found
 
 
 def test_a_table_with_two_secrets_and_ranges(tmp_path: Path) -> None:
     second = secret(tmp_path, GOOD, name="second")
-    found = review_webhook(
-        table(tmp_path, second_secret_file=second, allow=["10.1.0.0/16", "fd00::/8"])
-    )
-    assert found is not None
-    assert [one.reveal() for one in found.secrets] == [GOOD, GOOD]
-    assert [str(one) for one in found.allow] == ["10.1.0.0/16", "fd00::/8"]
+    found = webhook(tmp_path, second_secret_file=second, allow=["10.1.0.0/16", "fd00::/8"])
+    assert found.keys == (b"0123456789abcdef0123456789abcdef",) * 2
+    assert [str(one) for one in found.networks] == ["10.1.0.0/16", "fd00::/8"]
     assert GOOD not in repr(found)
     assert found.page_url is None
-    elsewhere = review_webhook(table(tmp_path, page_url="https://gate.example/held/"))
-    assert elsewhere is not None
+    elsewhere = webhook(tmp_path, page_url="https://gate.example/held/")
     assert elsewhere.page_url == "https://gate.example/held"
-    assert review_webhook([]) is None
+    assert settings_with().review_webhook is None
 
 
 @pytest.mark.parametrize(
@@ -64,12 +65,11 @@ def test_a_table_with_two_secrets_and_ranges(tmp_path: Path) -> None:
 )
 def test_a_bad_table_says_which_key(tmp_path: Path, more: dict[str, Any], says: str) -> None:
     with pytest.raises(BadValue, match=says):
-        review_webhook(table(tmp_path, **more))
+        webhook(tmp_path, **more)
 
 
 def test_plain_http_needs_the_range_of_its_receiver(tmp_path: Path) -> None:
-    found = review_webhook(table(tmp_path, url="http://a.example/", allow=["10.0.0.0/8"]))
-    assert found is not None
+    assert webhook(tmp_path, url="http://a.example/", allow=["10.0.0.0/8"]).networks
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_secret_that_is_none_or_open_to_others_is_refused_without_a_word_of_it
     tmp_path: Path, text: str, mode: int
 ) -> None:
     with pytest.raises(BadValue, match="secret_file: must be") as caught:
-        review_webhook(table(tmp_path, secret_file=secret(tmp_path, text, mode, "other")))
+        webhook(tmp_path, secret_file=secret(tmp_path, text, mode, "other"))
     assert len(text) < 10 or text[6:] not in str(caught.value)
 
 
@@ -98,7 +98,3 @@ def test_a_file_with_half_a_table_stops_the_start(tmp_path: Path, written: str) 
     config.write_text(written)
     with pytest.raises(SettingsError, match="review"):
         load_settings({}, environment={"HOME": str(tmp_path)}, config=config, check_places=False)
-
-
-def test_every_key_has_its_meaning() -> None:
-    assert tuple(MEANINGS) == WebhookTable.__struct_fields__

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from proxy.settings.secret_files import secret_from
-from proxy.settings.table import BadValue
+from proxy.settings.values import BadValue
 
 KEY = "a-key-from-a-file-0123456789"
 

@@ -9,7 +9,7 @@ import pytest
 
 from policy.ruleset import parse_ruleset
 from proxy.settings.load import load_settings
-from proxy.settings.table import Raw
+from proxy.settings.values import Raw
 from proxy.settings.wider import wider_rules, wider_settings
 from tests.integration.running import running
 

@@ -10,12 +10,11 @@ import pytest
 
 from policy.model import Channel, PrincipalId
 from proxy.seams.faults import NotOperator, Unauthenticated
-from proxy.settings.load import Binding
-from proxy.settings.table import Secret
+from proxy.settings.principals import Binding
+from proxy.settings.values import Secret
 from proxy.transport.auth import (
     Authenticator,
     Peer,
-    bound,
     first_keys,
     hash_key,
     mint_key,
@@ -23,6 +22,7 @@ from proxy.transport.auth import (
 )
 from storage.ground.errors import StoreUnavailable
 from storage.values import KeyRecord
+from tests.bound import bound
 from tests.integration.mcp_bench import until
 from tests.unit.proxy.transport.visitor import Visitor
 
@@ -92,8 +92,8 @@ def test_records_are_read_once_until_they_change() -> None:
 
 
 def test_uid_and_certificate_count_only_where_they_are_bound() -> None:
-    people = Binding(principal=bound("people", "home", Channel.USER), uid=1000)
-    robot = Binding(principal=bound("robot", "home"), mtls="URI:spiffe://example.org/robot")
+    people = Binding(id="people", tenant="home", channel=Channel.USER, uid=1000)
+    robot = Binding(id="robot", tenant="home", mtls="URI:spiffe://example.org/robot")
     who = authenticator(Keys(), people, robot)
     assert who.authenticate(None, Peer(address="uid:1000", uid=1000)) == people.principal
     assert who.authenticate(None, Peer(address="uid:0", uid=0)) is None
@@ -182,9 +182,9 @@ def test_a_revoked_key_does_not_come_back_because_the_environment_still_has_it()
 
 
 def test_a_certificate_with_the_names_of_two_principals_names_nobody() -> None:
-    one = Binding(principal=bound("one", "a"), mtls="DNS:one")
-    again = Binding(principal=bound("one", "a"), mtls="CN:one")
-    two = Binding(principal=bound("two", "b"), mtls="URI:two")
+    one = Binding(id="one", tenant="a", mtls="DNS:one")
+    again = Binding(id="one", tenant="a", mtls="CN:one")
+    two = Binding(id="two", tenant="b", mtls="URI:two")
     who = authenticator(Keys(), one, again, two)
     for subjects in (("DNS:one", "URI:two"), ("URI:two", "DNS:one"), ("CN:one", "URI:two")):
         assert who.authenticate(None, Peer(address="::1", subjects=subjects)) is None

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from proxy.settings.load import Limits, SettingsError
+from proxy.settings.table import Limits, SettingsError
 from proxy.transport.connection import (
     AIOHTTP_BELOW,
     AIOHTTP_FROM,
