@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from policy.canonical import canonical_bytes
-from policy.labels.editing import NOTHING
+from policy.labels.effect import NOTHING
 from policy.labels.forwarded_call import call_of
 from policy.model import Candidate, ChangeKind, PrincipalId
 from policy.withheld.pieces import shape_of

@@ -269,7 +269,7 @@ class Hiding(enum.Enum):
     REMOVE = "remove"  # the server's item is deleted, and kept here
 
 
-class Forwarded(enum.Enum):
+class ForwardStatus(enum.Enum):
     """What is known of an admitted change after it was sent to the server behind the gate."""
 
     __hash__ = object.__hash__

@@ -26,7 +26,7 @@ from storage.features.objections import Objections
 from storage.features.parole import Paroles
 from storage.features.pinned_tools import Pins
 from storage.features.quarantine.hiding import QUARANTINES, ForgetsHands
-from storage.features.quarantine.quarantined import Quarantined
+from storage.features.quarantine.quarantined_memories import QuarantinedMemories
 from storage.features.recalls import RecallOptions, Recalls
 from storage.features.recalls.ledger import RecallLedger
 from storage.features.retention_candidates import RetentionCandidates
@@ -127,7 +127,7 @@ class EmbeddedStore:
             moves=engine.moves,
             leaf_count=lambda: engine.generation.header.leaf_count,
         )
-        self.quarantined = Quarantined(access)
+        self.quarantined = QuarantinedMemories(access)
         self.objections = Objections(access)
         self.retained = RetentionCandidates(access)
         self.forwards = Forwards(access)

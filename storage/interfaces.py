@@ -32,7 +32,7 @@ from storage.features.incidents.batches import Incidents
 from storage.features.objections import Objections
 from storage.features.parole import Paroles
 from storage.features.pinned_tools import Pins
-from storage.features.quarantine.quarantined import Quarantined
+from storage.features.quarantine.quarantined_memories import QuarantinedMemories
 from storage.features.recalls import Recalls
 from storage.features.retention_candidates import RetentionCandidates
 from storage.features.upstream.intents import Forwards
@@ -348,7 +348,7 @@ class SessionLog(Protocol):
         """Write queued records, and release the file."""
 
 
-class Staged(Protocol):
+class StagedCandidates(Protocol):
     """The staged candidates. Tests alter them here (MWP 3.2, attack A5)."""
 
     def staged_ids(self) -> frozenset[CandidateId]:
@@ -375,7 +375,7 @@ class Store(Protocol):
 
     reader: MemoryReader
     audit: AuditReader
-    quarantined: Quarantined
+    quarantined: QuarantinedMemories
     objections: Objections
     retained: RetentionCandidates
     forwards: Forwards
@@ -407,7 +407,7 @@ class Store(Protocol):
         ...
 
     @property
-    def staging(self) -> Staged:
+    def staging(self) -> StagedCandidates:
         """Where candidates wait for a verdict."""
         ...
 

@@ -19,7 +19,7 @@ from policy.model import (
     ChangeKind,
     Digest,
     Entity,
-    Forwarded,
+    ForwardStatus,
     Hit,
     Memory,
     MemoryClass,
@@ -55,7 +55,7 @@ REWIND: Final = "memory.rewind"
 EXPIRE: Final = "memory.expire"
 QUARANTINE_REASON_LEN_MAX: Final = 160
 
-Settled = tuple[CandidateId, Forwarded]
+Settled = tuple[CandidateId, ForwardStatus]
 NO_KEYS: Final[Mapping[CandidateId, str]] = MappingProxyType({})
 """For a settling in which no server gave a key of its own."""
 Tools = tuple[tuple[str, str], ...]

@@ -43,7 +43,7 @@ class Ending(enum.Enum):
     NEEDS_PERSON = "needs_person"
 
 
-class Open(enum.Enum):
+class OpenCause(enum.Enum):
     """Why a search that ended with `NEEDS_PERSON` could not name a culprit."""
 
     TRUSTED_MEMORY = "trusted_memory"
@@ -71,7 +71,7 @@ class Suspect(msgspec.Struct, frozen=True, kw_only=True):
     score: float
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How often the same replay is judged, and how many replays there may be.
 
     A judge that is `deterministic` judges each replay once. Any other judge is asked about the same
@@ -103,7 +103,7 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a `Plan`: which memories are to blame, and how many replays that took."""
 
     ending: Ending
-    open: Open | None = None
+    open: OpenCause | None = None
     culprits: tuple[str, ...] = ()
     """The memories to blame, in the order found; those so far, if it ended `NEEDS_PERSON`."""
     accomplices: tuple[str, ...] = ()
@@ -147,7 +147,7 @@ class Plan:
         self,
         suspects: Sequence[Suspect],
         trusted: frozenset[str],
-        limits: Limits,
+        limits: ReplayLimits,
         *,
         whole_cause: bool = False,
     ) -> None:
@@ -164,7 +164,7 @@ class Plan:
         self._accomplices: list[str] = []
         self._controls: dict[str, bool] = {}
         self._ending = Ending.NEEDS_PERSON
-        self._open: Open | None = None
+        self._open: OpenCause | None = None
         self._steps = self._run()
         self._ask: Ask | None = None
         self._advance(outcome=None)
@@ -196,7 +196,7 @@ class Plan:
             raise InvariantBroken("an outcome was told for a question that was not asked")
         self._asks += 1
         if fails is None:
-            self.stop(Open.UNKNOWN)
+            self.stop(OpenCause.UNKNOWN)
             return
         self._votes.append(fails)
         decided = self._decided()
@@ -205,11 +205,11 @@ class Plan:
             self._votes = []
             self._advance(outcome=decided)
         elif len(self._votes) >= self._limits.repeats_max:
-            self.stop(Open.UNDECIDED)
+            self.stop(OpenCause.UNDECIDED)
         else:
             self._put(ask.present, ask.control)
 
-    def stop(self, why: Open) -> None:
+    def stop(self, why: OpenCause) -> None:
         """End the search here: the replay that `next` named cannot be done."""
         self._ask = None
         self._ending, self._open = Ending.NEEDS_PERSON, why
@@ -223,7 +223,7 @@ class Plan:
 
     def _put(self, present: frozenset[str], control: Control | None) -> None:
         if self._asks >= self._limits.asks_max:
-            self.stop(Open.BUDGET)
+            self.stop(OpenCause.BUDGET)
         else:
             self._ask = Ask(present=present, control=control, repeat=len(self._votes))
 
@@ -252,7 +252,7 @@ class Plan:
         if fails:
             fails = yield from self._control(Control.NOTHING, frozenset())
             self._ending = Ending.NOT_MEMORY_CAUSED if fails else Ending.NEEDS_PERSON
-            self._open = None if fails else Open.TRUSTED_MEMORY
+            self._open = None if fails else OpenCause.TRUSTED_MEMORY
             return
         believed: list[str] = []
         rest = list(self._ids)

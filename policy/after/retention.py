@@ -24,7 +24,9 @@ class Why(enum.Enum):
     PER_SCOPE = "per_scope"
 
 
-class Item(msgspec.Struct, frozen=True, kw_only=True, rename={"principal_id": "principal"}):
+class RetentionItem(
+    msgspec.Struct, frozen=True, kw_only=True, rename={"principal_id": "principal"}
+):
     """One stored memory, without content.
 
     `ordinal` names one version of it, and grows with time.
@@ -40,10 +42,10 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, rename={"principal_id": "p
     expires_at_ms: int | None
 
 
-class Due(msgspec.Struct, frozen=True, kw_only=True):
+class DueMemory(msgspec.Struct, frozen=True, kw_only=True):
     """One memory that the retention rules no longer keep, and why."""
 
-    item: Item
+    item: RetentionItem
     why: Why
 
 
@@ -56,33 +58,33 @@ class Pass:
     def __init__(self, rules: Retention, now_ms: int) -> None:
         self._rules = rules
         self._now_ms = now_ms
-        self._due: list[Due] = []
+        self._due: list[DueMemory] = []
         # For each group (a principal, or a set of ids) its newest memories, oldest first; never
         # more than the rule keeps.
-        self._newest: dict[Hashable, list[tuple[int, Item]]] = {}
+        self._newest: dict[Hashable, list[tuple[int, RetentionItem]]] = {}
 
     @property
     def idle(self) -> bool:
         """Whether the rules keep every memory for ever, so that no pass is needed."""
         return self._rules.expired_grace_days is None and not self._rules.classes
 
-    def see(self, item: Item) -> None:
+    def see(self, item: RetentionItem) -> None:
         """Note one memory, so that `due` can say whether it is to be erased."""
         grace = self._rules.expired_grace_days
         expiry = item.expires_at_ms
         if grace is not None and expiry is not None and expiry + grace * _DAY_MS <= self._now_ms:
-            self._due.append(Due(item=item, why=Why.EXPIRED))
+            self._due.append(DueMemory(item=item, why=Why.EXPIRED))
             return
         keeping = self._rules.classes.get(item.memory_class)
         if keeping is None:
             return
         age = keeping.age_days_max
         if age is not None and item.at_ms + age * _DAY_MS <= self._now_ms:
-            self._due.append(Due(item=item, why=Why.AGE))
+            self._due.append(DueMemory(item=item, why=Why.AGE))
             return
         self._count(item, keeping)
 
-    def _count(self, item: Item, keeping: RetentionRule) -> None:
+    def _count(self, item: RetentionItem, keeping: RetentionRule) -> None:
         groups: tuple[tuple[Why, Hashable, int | None], ...] = (
             (Why.PER_PRINCIPAL, item.principal_id, keeping.per_principal_max),
             (Why.PER_SCOPE, item.scope, keeping.per_scope_max),
@@ -93,11 +95,11 @@ class Pass:
             kept = self._newest.setdefault((why, item.tenant, member, item.memory_class), [])
             heapq.heappush(kept, (item.ordinal, item))
             if len(kept) > kept_max:
-                self._due.append(Due(item=heapq.heappop(kept)[1], why=why))
+                self._due.append(DueMemory(item=heapq.heappop(kept)[1], why=why))
 
-    def due(self) -> tuple[Due, ...]:
+    def due(self) -> tuple[DueMemory, ...]:
         """The memories to be erased, oldest first, each of them once."""
-        first: dict[int, Due] = {}
+        first: dict[int, DueMemory] = {}
         for due in self._due:
             first.setdefault(due.item.ordinal, due)
         return tuple(first[ordinal] for ordinal in sorted(first))

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from policy.labels.editing import NOTHING, Effect, How
+from policy.labels.effect import NOTHING, Effect, EffectKind
 from policy.model import METADATA_LEN_MAX, TEXT_LEN_MAX, Candidate
 
 MCP: Final = "mcp/"
@@ -72,7 +72,7 @@ class ForwardedCall(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sets_all(self) -> bool:
         """Whether nothing of what stood under the key is left after the call."""
-        return self.effect is not None and self.effect.how is How.SET
+        return self.effect is not None and self.effect.how is EffectKind.SET
 
 
 class _Metadata(

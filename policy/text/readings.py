@@ -15,7 +15,7 @@ from heapq import nlargest
 from typing import Final
 from urllib.parse import unquote
 
-from policy.text.repeating import unmarked
+from policy.text.repetition import unmarked
 
 _ESCAPE: Final = re.compile(
     r"\\(?:u\{([0-9A-Fa-f]{1,6})\}|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|x([0-9A-Fa-f]{2})"

@@ -24,7 +24,7 @@ from proxy.admin.wire.backend_comparison import (
 from proxy.admin.wire.upkeep import AdoptRequest, AdoptView
 from proxy.backends.http_backend import ServerWrites
 from proxy.seams.faults import MalformedRequest, NotFound
-from proxy.seams.guard import Item, Unsettled
+from proxy.seams.guard import Item, UnsettledItem
 from proxy.seams.tenants import DEFAULT_TENANT
 from storage.features.upstream.intents import CloseKeys, Forwards
 from storage.features.upstream.upstream_memories import UpstreamMemories
@@ -168,12 +168,12 @@ def _compared(adapter: ServerWrites, item: Item, kept: UpstreamMemory | None) ->
     )
 
 
-def _unsettled(kept: UpstreamMemory) -> Unsettled | None:
+def _unsettled(kept: UpstreamMemory) -> UnsettledItem | None:
     """The sent item in the form in which adapters read one; None if it is no call any more."""
     call = call_of(kept.candidate)
     if call is None:
         return None
-    return Unsettled(
+    return UnsettledItem(
         candidate_id=kept.candidate_id,
         tool=call.tool,
         change=kept.candidate.change,

@@ -18,7 +18,7 @@ from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.withhold.withholding import Withholding
 from storage.features.cases.wrong_answers import Cases
 from storage.features.incidents.batches import Incidents
-from storage.features.quarantine.quarantined import Quarantined
+from storage.features.quarantine.quarantined_memories import QuarantinedMemories
 from storage.features.recalls import Recalls
 from storage.features.upstream.intents import Forwards
 from storage.interfaces import MemoryReader
@@ -31,7 +31,7 @@ class IdSearch(msgspec.Struct, frozen=True, kw_only=True):
     """Finds whole ids. Event loop only."""
 
     reader: MemoryReader
-    under_quarantine: Quarantined
+    under_quarantine: QuarantinedMemories
     incidents: Incidents
     cases: Cases
     recalls: Recalls

@@ -7,13 +7,13 @@ from typing import Final
 from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.wire.judge_test import JUDGE_TEST, JudgeTestView
 from proxy.admin.wire.route import Empty
-from proxy.seams.cases import AsksJudges, ShownMemory
+from proxy.seams.cases import AsksJudges, ReplayedMemory
 from proxy.seams.faults import NotFound
 
 _QUESTION: Final = "When does the office open?"
 _MEMORIES: Final = (
-    ShownMemory(id="00000000-0000-4000-8000-000000000001", text="The office opens at nine."),
-    ShownMemory(id="00000000-0000-4000-8000-000000000002", text="Tea is in the kitchen."),
+    ReplayedMemory(id="00000000-0000-4000-8000-000000000001", text="The office opens at nine."),
+    ReplayedMemory(id="00000000-0000-4000-8000-000000000002", text="Tea is in the kitchen."),
 )
 
 

@@ -50,7 +50,7 @@ from proxy.seams.performs import Performs
 from storage.audit import plain_name
 from storage.features.objections import Objections
 from storage.features.quarantine.hiding import Quarantine
-from storage.features.quarantine.quarantined import Quarantined
+from storage.features.quarantine.quarantined_memories import QuarantinedMemories
 from storage.features.vouch import Vouch
 from storage.interfaces import MemoryReader, MemoryWriter
 from storage.values import Visibility
@@ -78,7 +78,7 @@ class Memories(msgspec.Struct, frozen=True, kw_only=True):
     writer: MemoryWriter
     reader: MemoryReader
     objections: Objections
-    under_quarantine: Quarantined
+    under_quarantine: QuarantinedMemories
     operations: Performs
     ledger: Sessions
 

@@ -22,7 +22,7 @@ from proxy.admin.wire.recalled import (
 )
 from proxy.admin.wire.route import NoQuery
 from proxy.seams.faults import NotFound
-from storage.features.recalls import Recall, Recalls, Seen
+from storage.features.recalls import Recall, Recalls, SeenMemory
 
 
 class RecalledReads:
@@ -81,7 +81,7 @@ class RecalledReads:
         found = await asyncio.to_thread(self._ledger.reply, tenant, call.argument)
         if found is None:
             raise await self._not_kept("reply")
-        memories = tuple(extended(Seen, one) for one in found.memories)
+        memories = tuple(extended(SeenMemory, one) for one in found.memories)
         return extended(ReplyView, found, memories=memories)
 
     async def _not_kept(self, what: str) -> NotFound:

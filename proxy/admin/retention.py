@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from policy.after.retention import Due, Pass
+from policy.after.retention import DueMemory, Pass
 from policy.model import ChangeKind, Channel, Principal, PrincipalId, Tenant
 from policy.ruleset import Ruleset
 from proxy.admin.operator_call import OperatorCall, route
@@ -37,7 +37,7 @@ _PAUSE_S: Final = 0.002
 class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
     """The memories that one sweep found due for erasure, and how many of them it erased."""
 
-    due: tuple[Due, ...]
+    due: tuple[DueMemory, ...]
     purged_count: int
 
 
@@ -85,7 +85,7 @@ class RetentionSweeps:
             due=swept.due[:_DUE_NAMED_MAX],
         )
 
-    async def _find(self) -> tuple[Due, ...]:
+    async def _find(self) -> tuple[DueMemory, ...]:
         found = Pass(self._ruleset().retention, self._out.now_ms())
         start: int | None = None if found.idle else 0
         while start is not None:
@@ -96,7 +96,7 @@ class RetentionSweeps:
             await asyncio.sleep(_PAUSE_S)
         return found.due()
 
-    async def _purge(self, due: tuple[Due, ...]) -> int:
+    async def _purge(self, due: tuple[DueMemory, ...]) -> int:
         by_tenant: dict[Tenant, list[Proposal]] = {}
         for one in due:
             if self._retained.stands(one.item):

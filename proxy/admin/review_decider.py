@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from policy.model import CandidateId, PrincipalId
-from proxy.intercept.verdict_events import Judging, decided_event
+from proxy.intercept.verdict_events import VerdictPlace, decided_event
 from proxy.seams.environment import Environment
 from proxy.seams.observations import Way, way_of
 from proxy.withhold.withholding import Withholding
@@ -125,7 +125,7 @@ class ReviewDecider(msgspec.Struct, frozen=True, kw_only=True):
     ) -> Outcome:
         if held is not None:
             out = self.surroundings
-            span = Judging(
+            span = VerdictPlace(
                 # The decision is reported in the trace of the original write, so that a reader of
                 # the trace sees the outcome.
                 context=TraceContext(

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from policy.after.case_steps import CaseStep
-from policy.model import Forwarded
+from policy.model import ForwardStatus
 from storage.audit import (
     IncidentLeaf,
     InterceptedLeaf,
@@ -32,9 +32,9 @@ _OUTCOMES: Final = {
     Decision.REJECT: "failure",
 }
 _RESULTS: Final = {
-    Forwarded.DONE: "success",
-    Forwarded.FAILED: "failure",
-    Forwarded.UNKNOWN: "unknown",
+    ForwardStatus.DONE: "success",
+    ForwardStatus.FAILED: "failure",
+    ForwardStatus.UNKNOWN: "unknown",
 }
 _ENDED: Final = frozenset({CaseStep.HEALED, CaseStep.CLOSED})
 

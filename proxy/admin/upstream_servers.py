@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from policy.model import CandidateId, Forwarded, PrincipalId, Tenant
+from policy.model import CandidateId, ForwardStatus, PrincipalId, Tenant
 from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.views import server_view, unsettled_view
 from proxy.admin.wire.queries import AnyTenantQuery, TenantQuery
@@ -77,6 +77,6 @@ class UpstreamServers:
             raise NotFound("no change of that id is on its way")
         candidate = found[0].candidate
         behind = GuardedServer(tenant=candidate.tenant, target=candidate.target, by=by)
-        result = Forwarded.DONE if done else Forwarded.FAILED
+        result = ForwardStatus.DONE if done else ForwardStatus.FAILED
         await self._forwards.settle(behind, ((candidate_id, result),))
         return self._unsettled(None)

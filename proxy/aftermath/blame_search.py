@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from policy.after.attribution import Ask, Ending, Limits, Open, Plan
+from policy.after.attribution import Ask, Ending, OpenCause, Plan, ReplayLimits
 from policy.after.case_steps import CaseMode, CaseSignal, CaseStep
 from policy.after.matchers import Matcher, check_matcher
 from policy.after.rule_judge import RuleJudge
@@ -29,10 +29,10 @@ from policy.verdict import InvariantBroken
 from proxy.aftermath.replay import Evidence, NothingKept, Replays
 from proxy.aftermath.rounds import Round, judged_alone, nobody_judges, planned, suspects_among
 from proxy.aftermath.rules import OpenedSignals, accused, fit_texts, rules_for
-from proxy.seams.cases import AsksJudges, OnConviction, ReplaysModels, ShownMemory, Signal
+from proxy.seams.cases import AsksJudges, OnConviction, ReplayedMemory, ReplaysModels, Signal
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest
-from storage.features.cases import Case, CaseMemory, Culprit, Opening, Progress
+from storage.features.cases import Case, CaseMemory, ConvictedMemory, Opening, Progress
 from storage.features.cases.case_records import Convict, MoveCase, NameRelated, OpenCase
 from storage.features.cases.wrong_answers import Cases
 from storage.ground.errors import StorageError, UnknownIncident
@@ -386,7 +386,7 @@ class BlameSearch:
             case = await self._cases.order(NameRelated(case.case_id, related))
         return case
 
-    def _accused(self, found: Round, places: tuple[Hit, ...]) -> list[Culprit]:
+    def _accused(self, found: Round, places: tuple[Hit, ...]) -> list[ConvictedMemory]:
         """The culprits of a round, with the earlier texts that may be shown in their place."""
         return accused(
             found.culprits, places, lambda memory: fit_texts(self._reader, found.judge, memory)
@@ -457,7 +457,7 @@ class BlameSearch:
             elif self._models.affords(signal.tenant, signal.reply_id or ""):
                 fails = await self._said_again(case_id, signal, judge, evidence, ask)
             else:
-                plan.stop(Open.TOKENS)
+                plan.stop(OpenCause.TOKENS)
                 continue
             plan.tell(ask, fails=fails)
         return planned(ask, places)
@@ -503,7 +503,7 @@ class BlameSearch:
         repeat: int = 0,
     ) -> bool | None:
         shown = [
-            ShownMemory(id=one.memory.memory_id, text=one.memory.text)
+            ReplayedMemory(id=one.memory.memory_id, text=one.memory.text)
             for one in places
             if one.memory.memory_id in present
         ]
@@ -533,10 +533,10 @@ class BlameSearch:
     def _plan(self, signal: Signal, places: Iterable[Hit], *, whole_cause: bool) -> Plan:
         suspects, trusted = suspects_among(places)
         if signal.judge is None:
-            limits = Limits(asks_max=self._models.asks_left())
+            limits = ReplayLimits(asks_max=self._models.asks_left())
         else:
             deterministic = self._judges.deterministic(signal.judge)
-            limits = Limits(deterministic=deterministic, asks_max=ASKS_MAX)
+            limits = ReplayLimits(deterministic=deterministic, asks_max=ASKS_MAX)
         return Plan(suspects, trusted, limits, whole_cause=whole_cause)
 
 

@@ -21,7 +21,7 @@ import aiohttp
 import msgspec
 from aiohttp.abc import AbstractResolver
 
-from proxy.seams.cases import Opinion, ShownMemory
+from proxy.seams.cases import Opinion, ReplayedMemory
 from proxy.seams.faults import UpstreamError
 from proxy.settings.judge_tables import JudgeTable
 from proxy.transport.addresses import JudgedResolver, LookUp, is_address, look_up
@@ -40,7 +40,7 @@ UNREADABLE: Final = "judge_unreadable"
 class _JudgeQuestion(msgspec.Struct, frozen=True, kw_only=True):
     case: str
     question: str
-    memories: tuple[ShownMemory, ...]
+    memories: tuple[ReplayedMemory, ...]
     deadline_ms: int
 
 
@@ -92,7 +92,7 @@ class Judges:
         return self._tables[name].deterministic
 
     async def ask(
-        self, name: str, *, case: str, question: str, memories: Sequence[ShownMemory]
+        self, name: str, *, case: str, question: str, memories: Sequence[ReplayedMemory]
     ) -> Opinion:
         """Ask a judge whether an answer fails with exactly these memories.
 

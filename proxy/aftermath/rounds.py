@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from policy.after.attribution import Control, Done, Ending, Open, Suspect, believed_first
+from policy.after.attribution import Control, Done, Ending, OpenCause, Suspect, believed_first
 from policy.after.rule_judge import RuleJudge
 from policy.model import Hit, SourceKind
 from proxy.aftermath.rule_signals import judged_memory
@@ -52,7 +52,7 @@ def judged_alone(judge: RuleJudge, places: tuple[Hit, ...]) -> Round:
         suspects=len(places),
         asks=len(places),
         controls=controls,
-        why=Open.TRUSTED_MEMORY.value if ending is Ending.NEEDS_PERSON else "",
+        why=OpenCause.TRUSTED_MEMORY.value if ending is Ending.NEEDS_PERSON else "",
         judge=judge,
     )
 

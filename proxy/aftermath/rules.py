@@ -15,7 +15,7 @@ from policy.text.skeleton import skeleton
 from policy.text.whole_words import words_of
 from proxy.aftermath.rule_signals import judged_step, rules_of
 from proxy.seams.cases import Signal
-from storage.features.cases import Culprit
+from storage.features.cases import ConvictedMemory
 from storage.interfaces import MemoryReader
 from storage.values import Anchor
 
@@ -84,13 +84,13 @@ def accused(
     culprits: Iterable[Hit],
     beside: Iterable[Hit],
     fit: Callable[[Memory], frozenset[str] | None] = lambda _: None,
-) -> list[Culprit]:
+) -> list[ConvictedMemory]:
     """The culprits, and which of them were true once: a newer, more trusted memory denies those.
 
     `fit` gives the earlier texts of a memory that may be shown again (`fit_texts`).
     """
     trusted = [one.memory for one in beside if one.memory.source.trust >= _TRUSTED.trust]
-    found: list[Culprit] = []
+    found: list[ConvictedMemory] = []
     for one in culprits:
         memory = one.memory
         newer = [
@@ -101,7 +101,7 @@ def accused(
         ]
         outdated = bool(newer) and bool(Statements(newer).denied_by(skeleton(memory.text)))
         found.append(
-            Culprit(
+            ConvictedMemory(
                 memory_id=memory.memory_id,
                 ordinal=memory.ordinal,
                 outdated=outdated,

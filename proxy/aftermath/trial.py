@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from policy.after.attribution import Ask, Control, Ending, Limits, Plan
+from policy.after.attribution import Ask, Control, Ending, Plan, ReplayLimits
 from policy.after.case_steps import CaseMode
 from policy.after.parole import PAROLES_MAX, Against, StepDone, Trial, TrialStep
 from policy.after.rule_judge import RegisteredRule, RuleJudge
@@ -23,7 +23,7 @@ from proxy.aftermath.canaries import FOUND_MAX
 from proxy.aftermath.replay import Evidence, NothingKept, Replays
 from proxy.aftermath.rule_signals import judged_memory
 from proxy.aftermath.rules import OpenedSignals, accused, rules_for
-from proxy.seams.cases import AsksJudges, ShownMemory, Signal
+from proxy.seams.cases import AsksJudges, ReplayedMemory, Signal
 from proxy.seams.embedder import Embedder
 from storage.features.cases import Case
 from storage.features.parole import HiddenMemory
@@ -136,8 +136,10 @@ class Trials:
         self, name: str, case: Case, question: str, places: Sequence[Hit]
     ) -> Against | None:
         """Ask a caller's judge about all of them, as often as it takes to be sure."""
-        shown = tuple(ShownMemory(id=one.memory.memory_id, text=one.memory.text) for one in places)
-        limits = Limits(deterministic=self._judges.deterministic(name), asks_max=_ASKS_MAX)
+        shown = tuple(
+            ReplayedMemory(id=one.memory.memory_id, text=one.memory.text) for one in places
+        )
+        limits = ReplayLimits(deterministic=self._judges.deterministic(name), asks_max=_ASKS_MAX)
         plan = Plan((), frozenset(one.id for one in shown), limits)
         while isinstance(ask := plan.next(), Ask):
             if ask.control is not Control.EVERYTHING:

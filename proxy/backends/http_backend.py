@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from policy.model import CandidateId, Forwarded, Tenant
+from policy.model import CandidateId, ForwardStatus, Tenant
 from policy.verdict import InvariantBroken
 from proxy.backends.kept_request import request_again
 from proxy.backends.route_table import RouteTable
@@ -23,13 +23,13 @@ from proxy.dialects.credential import key_of
 from proxy.dialects.problem import refusal_headers
 from proxy.dialects.strict_json.strict import JsonValue, decode_object
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Item, ItemVerdict, Unsettled
+from proxy.seams.guard import Item, ItemVerdict, UnsettledItem
 from proxy.seams.http_backend import (
     Attempts,
-    Outcome,
-    Page,
-    Routed,
-    Sending,
+    ReadPage,
+    RoutedRequest,
+    SendOutcome,
+    SentMemory,
     ShownMemory,
     WalkedPage,
 )
@@ -60,7 +60,7 @@ class HidesItems(Protocol):
     tagged_at_once: int = 1
     removed_at_once: int = 1
 
-    def tagging(self, items: tuple[Unsettled, ...], *, tagged: bool) -> HttpRequest:
+    def tagging(self, items: tuple[UnsettledItem, ...], *, tagged: bool) -> HttpRequest:
         """The request that puts `OWN_FIELD` into the items that are there, or takes it out."""
         del items, tagged
         raise InvariantBroken("this server's items cannot be tagged")
@@ -77,19 +77,19 @@ class HidesItems(Protocol):
         """A read that is forwarded, asked for items without `OWN_FIELD` only."""
         return request
 
-    def standing(self, items: tuple[Unsettled, ...]) -> HttpRequest:
+    def standing(self, items: tuple[UnsettledItem, ...]) -> HttpRequest:
         """The read of the whole items, with all that putting them back takes."""
         ...
 
-    def kept(self, items: tuple[Unsettled, ...], reply: HttpReply) -> tuple[bytes, ...]:
+    def kept(self, items: tuple[UnsettledItem, ...], reply: HttpReply) -> tuple[bytes, ...]:
         """What is kept of each item, by the answer to `standing`; b"" where nothing stands."""
         ...
 
-    def removing(self, items: tuple[Unsettled, ...]) -> HttpRequest:
+    def removing(self, items: tuple[UnsettledItem, ...]) -> HttpRequest:
         """The deletion of the items by their keys."""
         ...
 
-    def restoring(self, items: tuple[Unsettled, ...], kept: tuple[bytes, ...]) -> HttpRequest:
+    def restoring(self, items: tuple[UnsettledItem, ...], kept: tuple[bytes, ...]) -> HttpRequest:
         """The request that puts the items back as they were kept; none of them stands there."""
         ...
 
@@ -117,7 +117,7 @@ class ServerRoutes(Protocol):
         """
         return key_of(request, self.key_header)
 
-    def classify(self, request: HttpRequest) -> Routed | None:
+    def classify(self, request: HttpRequest) -> RoutedRequest | None:
         """The route of a request; None for a route that the table does not have (refused)."""
         return self.table.route_of(request)
 
@@ -174,7 +174,7 @@ class ServerReads(Protocol):
     # How the server hides items itself; None where it cannot.
     hiding: HidesItems | None = None
 
-    def page(self, request: HttpRequest) -> Page | None:
+    def page(self, request: HttpRequest) -> ReadPage | None:
         """The page that a read asks for; None for a read that is not paged."""
         del request
         return None
@@ -233,14 +233,14 @@ class ServerWrites(Protocol):
         del request
         return None
 
-    def items(self, request: HttpRequest, known: HttpReply | None) -> tuple[Sending, ...]:
+    def items(self, request: HttpRequest, known: HttpReply | None) -> tuple[SentMemory, ...]:
         """One entry for each memory that a write or deletion concerns; `known` answers `first`.
 
         () where it concerns none, such as a filter that nothing matches: nothing is sent.
         """
         ...
 
-    def named(self, request: HttpRequest) -> tuple[Sending, ...]:
+    def named(self, request: HttpRequest) -> tuple[SentMemory, ...]:
         """The deletions of the keys that a deletion names by themselves, whatever stands there.
 
         () for a filter, which tells what it finds, and for a write.
@@ -251,7 +251,7 @@ class ServerWrites(Protocol):
     def forward(
         self,
         request: HttpRequest,
-        items: tuple[Sending, ...],
+        items: tuple[SentMemory, ...],
         admitted: Mapping[int, CandidateId],
     ) -> HttpRequest | None:
         """The request for the admitted items alone, a deletion by keys; None if nothing is left.
@@ -263,32 +263,32 @@ class ServerWrites(Protocol):
         ...
 
     def outcome(
-        self, request: HttpRequest, admitted: tuple[Sending, ...], reply: HttpReply
-    ) -> tuple[Outcome, ...]:
+        self, request: HttpRequest, admitted: tuple[SentMemory, ...], reply: HttpReply
+    ) -> tuple[SendOutcome, ...]:
         """What became of each sent item: DONE, FAILED, or UNKNOWN where the answer does not say.
 
         By default the server takes a request whole, or refuses it whole.
         """
         del request
-        return tuple(Outcome(state=state_of(reply.status)) for _ in admitted)
+        return tuple(SendOutcome(state=state_of(reply.status)) for _ in admitted)
 
-    def released(self, item: Unsettled, blob: bytes) -> HttpRequest:
+    def released(self, item: UnsettledItem, blob: bytes) -> HttpRequest:
         """The client's request for one released item, made of what was kept; `forward` sends it."""
         del blob
         return request_again(item)
 
-    def reading(self, kept: Unsettled) -> HttpRequest:
+    def reading(self, kept: UnsettledItem) -> HttpRequest:
         """The read of the one memory that stands under the key of a kept item.
 
         Only the places in the item count: its texts may be left out.
         """
         ...
 
-    def question(self, item: Unsettled) -> HttpRequest | None:
+    def question(self, item: UnsettledItem) -> HttpRequest | None:
         """A read that shows whether a sent item arrived; None where no read tells."""
         return self.reading(item)
 
-    def told(self, item: Unsettled, reply: HttpReply) -> Outcome | None:
+    def told(self, item: UnsettledItem, reply: HttpReply) -> SendOutcome | None:
         """The outcome that the answer to `question` shows; None if it shows none."""
         ...
 
@@ -301,7 +301,7 @@ class ServerWrites(Protocol):
         """
         ...
 
-    def says_same(self, kept: Unsettled, found: Item) -> bool:
+    def says_same(self, kept: UnsettledItem, found: Item) -> bool:
         """Whether a memory on the server says what was judged, its texts above all.
 
         Raises:
@@ -323,13 +323,13 @@ class HttpBackend(ServerRoutes, ServerReads, ServerWrites, Protocol):
     """The whole adapter of one kind of server. Pure; all decoding is strict; any thread."""
 
 
-def state_of(status: int) -> Forwarded:
+def state_of(status: int) -> ForwardStatus:
     """Done or failed by the server's word; unknown where its status does not say."""
     if status in ANSWERED:
-        return Forwarded.DONE
+        return ForwardStatus.DONE
     if status in _REFUSED and status not in _SAYS_NOTHING:
-        return Forwarded.FAILED
-    return Forwarded.UNKNOWN
+        return ForwardStatus.FAILED
+    return ForwardStatus.UNKNOWN
 
 
 def answer_value(reply: HttpReply) -> JsonValue:

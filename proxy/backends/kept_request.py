@@ -19,8 +19,8 @@ from proxy.dialects.mcp.words import ORDINARY_NAME
 from proxy.dialects.strict_json.in_text import strings_inside
 from proxy.dialects.strict_json.strict import JsonValue, canonical_json, check_text
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Item, Unsettled
-from proxy.seams.http_backend import Sending
+from proxy.seams.guard import Item, UnsettledItem
+from proxy.seams.http_backend import SentMemory
 from proxy.seams.operation import HttpRequest
 
 _INNER_DEPTH_MAX: Final = 2
@@ -66,10 +66,10 @@ def kept_request(
     return Item(change=change, arguments=arguments, pieces=tuple(pieces), key=key)
 
 
-def deletion(method: str, path: str, body: JsonValue, key: str) -> Sending:
+def deletion(method: str, path: str, body: JsonValue, key: str) -> SentMemory:
     """The deletion of one memory. The key is its only piece, which says that all of it goes."""
     item = kept_request(method, path, body, texts=(), key=key, change=ChangeKind.DELETE)
-    return Sending(item=msgspec.structs.replace(item, pieces=(key,)))
+    return SentMemory(item=msgspec.structs.replace(item, pieces=(key,)))
 
 
 def merged(item: Item, shown: tuple[str, ...]) -> Item:
@@ -86,7 +86,7 @@ def merged(item: Item, shown: tuple[str, ...]) -> Item:
     )
 
 
-def request_again(item: Unsettled) -> HttpRequest:
+def request_again(item: UnsettledItem) -> HttpRequest:
     """The request that `kept_request` was given, for one item.
 
     Raises:
@@ -96,7 +96,7 @@ def request_again(item: Unsettled) -> HttpRequest:
     return json_request(method, path, body)
 
 
-def request_parts(item: Item | Unsettled) -> tuple[str, str, dict[str, JsonValue]]:
+def request_parts(item: Item | UnsettledItem) -> tuple[str, str, dict[str, JsonValue]]:
     """Method, path and body of the request that an item was kept of.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from proxy.seams.http_backend import Routed
+from proxy.seams.http_backend import RoutedRequest
 from proxy.seams.operation import HttpReply, HttpRequest
 
 _PARAMETER: Final = re.compile(r"\{[^/{}]*\}")
@@ -26,18 +26,18 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True):
 class RouteTable:
     """Every route of one version of a server, and what each does with memories."""
 
-    def __init__(self, rows: Mapping[tuple[str, str], Routed], root: str = "") -> None:
+    def __init__(self, rows: Mapping[tuple[str, str], RoutedRequest], root: str = "") -> None:
         """`rows` by method and path below `root`; a star in a path stands for one segment."""
         self.rows = rows
         self._root = f"{root}/"
-        self._shapes: dict[tuple[str, int], list[tuple[list[str], Routed]]] = {}
+        self._shapes: dict[tuple[str, int], list[tuple[list[str], RoutedRequest]]] = {}
         # A row that names its segments wins over one with a star.
         for method, path in sorted(rows, key=lambda row: row[1].count("*")):
             shape = path.split("/")
             fitting = self._shapes.setdefault((method, len(shape)), [])
             fitting.append((shape, rows[method, path]))
 
-    def route_of(self, request: HttpRequest) -> Routed | None:
+    def route_of(self, request: HttpRequest) -> RoutedRequest | None:
         """The row of a request; None for a route that the table does not have."""
         parts = self.parts_of(request)
         for shape, routed in self._shapes.get((request.method, len(parts)), ()):

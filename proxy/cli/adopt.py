@@ -21,7 +21,7 @@ from proxy.cli.item_portions import portions
 from proxy.cli.terminal import inert
 from proxy.dialects.mcp.kept_before import ServerItems, digest_of_all, digest_of_item, items_listed
 from proxy.dialects.mcp.maps import MapError, ToolMap
-from proxy.mcp.http.child import Command as ServerCommand
+from proxy.mcp.http.child import ServerCommandLine as ServerCommand
 from proxy.mcp.read_once import CannotRead, read_once
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Item

@@ -17,8 +17,8 @@ from proxy.cli.command import Command, Context, option, read_file
 from proxy.cli.connect import operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import next_step
-from proxy.cli.proofs import PROOF_LEN_MAX, Proven, check_proof
-from proxy.cli.proven_memories import LINE_LEN_MAX, Checked, Checking, Wrong
+from proxy.cli.proofs import PROOF_LEN_MAX, ProofResult, check_proof
+from proxy.cli.proven_memories import LINE_LEN_MAX, ProofChecker, ProofReport, Wrong
 from proxy.cli.short_ids import check_beginning, only_id
 from proxy.cli.terminal import Terminal, inert
 from proxy.cli.verification import Verification, Verifier
@@ -131,7 +131,7 @@ def _verify_proof(context: Context, path: Path, pinned: VerifierKey | None) -> E
     return Exit.OK if proven.sound else Exit.FAILED
 
 
-def _proven(context: Context, proven: Proven) -> None:
+def _proven(context: Context, proven: ProofResult) -> None:
     terminal = context.terminal
     terminal.say(("sound: " if proven.sound else "NOT SOUND: ") + inert(proven.what))
     terminal.pairs([("leaf", f"{proven.leaf_index} of {proven.tree_size}")])
@@ -139,7 +139,7 @@ def _proven(context: Context, proven: Proven) -> None:
 
 
 def _verify_export(context: Context, path: Path, pinned: VerifierKey | None) -> Exit:
-    checking = Checking(pinned)
+    checking = ProofChecker(pinned)
     try:
         with path.open("rb") as file:
             while line := file.readline(LINE_LEN_MAX):
@@ -159,7 +159,7 @@ def _verify_export(context: Context, path: Path, pinned: VerifierKey | None) -> 
     return Exit.OK if checked.sound else Exit.FAILED
 
 
-def _checked(checked: Checked) -> Iterator[str]:
+def _checked(checked: ProofReport) -> Iterator[str]:
     said = "sound" if checked.sound else "NOT SOUND"
     yield (
         f"{said}: {checked.memories} memories of tenant {inert(checked.tenant)}, "

@@ -55,7 +55,7 @@ class _Adopt(msgspec.Struct, frozen=True, kw_only=True):
     item: Annotated[str, Meta(pattern=f"^[0-9a-f]{{{_DIGEST_SHOWN},64}}$")] | None = None
 
 
-class Adopted(msgspec.Struct, frozen=True, kw_only=True):
+class AdoptedMemory(msgspec.Struct, frozen=True, kw_only=True):
     """One memory that a server had. It never has the memory's text."""
 
     digest: str
@@ -80,7 +80,7 @@ class AdoptedOfBackend(msgspec.Struct, frozen=True, kw_only=True):
     # Memories that a gate sent, and no record here says for whom: they are not taken in.
     marked: int
     # The first of them; those without a memory here come first.
-    adopted: tuple[Adopted, ...]
+    adopted: tuple[AdoptedMemory, ...]
     left_out: int
 
 
@@ -92,17 +92,17 @@ class _Taken:
         self.known = 0
         self.unreadable = 0
         self.marked = 0
-        self._without: list[Adopted] = []
-        self._within: list[Adopted] = []
+        self._without: list[AdoptedMemory] = []
+        self._within: list[AdoptedMemory] = []
 
-    def take(self, one: Adopted) -> None:
+    def take(self, one: AdoptedMemory) -> None:
         self.states[one.state] += 1
         some = self._within if one.memory_id else self._without
         if len(some) < SHOWN:
             some.append(one)
 
     @property
-    def shown(self) -> tuple[Adopted, ...]:
+    def shown(self) -> tuple[AdoptedMemory, ...]:
         return (*self._without, *self._within)[:SHOWN]
 
 
@@ -187,8 +187,8 @@ def _digest(item: Item) -> str:
     return digest_of(ListedMemory(key=item.key, item=item))
 
 
-def _row(item: Item, state: str, one: AdoptedView | None = None) -> Adopted:
-    return Adopted(
+def _row(item: Item, state: str, one: AdoptedView | None = None) -> AdoptedMemory:
+    return AdoptedMemory(
         digest=_digest(item),
         key=plain_key(item.key),
         state=state,

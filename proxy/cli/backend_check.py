@@ -31,7 +31,7 @@ from proxy.cli.connect import Where, operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.progress import working
 from proxy.cli.terminal import Terminal, inert
-from proxy.seams.guard import Unsettled
+from proxy.seams.guard import UnsettledItem
 from proxy.seams.http_backend import ListedMemory
 from proxy.seams.operation import HttpRequest
 from storage.ground.trusted_files import reason
@@ -70,7 +70,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     adoptable: bool = True
 
 
-class Checked(msgspec.Struct, frozen=True, kw_only=True):
+class BackendCheckReport(msgspec.Struct, frozen=True, kw_only=True):
     """What `backend check --json` prints: how many memories stand how, and some differences."""
 
     backend: str
@@ -234,7 +234,7 @@ async def _check(context: Context) -> Exit:
                     raise several.exceptions[0] from None
     counts = found.counts
     differences = sum(counts[what] for what in _DIFFERENCES)
-    checked = Checked(
+    checked = BackendCheckReport(
         backend=asked.name,
         same=counts["same"],
         # What bears the gate's mark and is in no record is shown to nobody either.
@@ -254,8 +254,8 @@ async def _check(context: Context) -> Exit:
     return Exit.FAILED if differences else Exit.OK
 
 
-def _of_kept(kept: KeptView) -> Unsettled:
-    return Unsettled(
+def _of_kept(kept: KeptView) -> UnsettledItem:
+    return UnsettledItem(
         candidate_id=CandidateId(kept.candidate_id),
         tool=kept.tool,
         change=ChangeKind.CREATE,
@@ -295,7 +295,7 @@ def _written(to: str | None) -> Generator[IO[bytes] | None]:
         yield file
 
 
-def _told(terminal: Terminal, checked: Checked, settings_named: str) -> None:
+def _told(terminal: Terminal, checked: BackendCheckReport, settings_named: str) -> None:
     terminal.table(
         ("what", "digest", "key", "tenant", "memory"),
         [

@@ -25,7 +25,7 @@ from proxy.dialects.mcp.kept_before import digest_of_item
 from proxy.dialects.strict_json.strict import decode_as
 from proxy.fronts.backend_server_front import BackendServerFront
 from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
-from proxy.seams.guard import Item, Unsettled
+from proxy.seams.guard import Item, UnsettledItem
 from proxy.seams.http_backend import ListedMemory, WalkedPage
 from proxy.seams.operation import HttpRequest
 from proxy.seams.tenants import DEFAULT_TENANT
@@ -90,7 +90,7 @@ class Walk:
         with self._reading():
             return {one.key: one for one in (await self._page(request)).memories}
 
-    async def one(self, kept: Unsettled) -> ListedMemory | None:
+    async def one(self, kept: UnsettledItem) -> ListedMemory | None:
         """What stands under the key of a kept item now; None where nothing does.
 
         Raises:
@@ -197,9 +197,9 @@ def _takeable(memory: ListedMemory) -> ListedMemory:
     return memory
 
 
-def placed(item: Item) -> Unsettled:
+def placed(item: Item) -> UnsettledItem:
     """A listed item in the form by which the server is asked for it once more."""
-    return Unsettled(
+    return UnsettledItem(
         candidate_id=_NO_CANDIDATE,
         tool="",
         change=item.change,

@@ -29,7 +29,7 @@ class _Export(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str = DEFAULT_TENANT
 
 
-class Exported(msgspec.Struct, frozen=True, kw_only=True):
+class ExportResult(msgspec.Struct, frozen=True, kw_only=True):
     """What `memory export --json` prints: the number of exported memories, and the file."""
 
     file: str
@@ -83,7 +83,7 @@ def _export(context: Context) -> Exit:
         )
     terminal = context.terminal
     if terminal.as_json:
-        terminal.data(Exported(file=str(target), tenant=asked.tenant, memories=count))
+        terminal.data(ExportResult(file=str(target), tenant=asked.tenant, memories=count))
         return Exit.OK
     terminal.say(
         f"{count} memories of tenant {inert(asked.tenant)} with their proofs: check them with "

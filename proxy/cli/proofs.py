@@ -24,7 +24,7 @@ from storage.ground.errors import StoreCorrupt
 PROOF_LEN_MAX: Final = 262_144
 
 
-class Proven(msgspec.Struct, frozen=True, kw_only=True):
+class ProofResult(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a proof holds, and for which leaf. `leaf` is decoded from the proven bytes."""
 
     sound: bool
@@ -36,7 +36,7 @@ class Proven(msgspec.Struct, frozen=True, kw_only=True):
     leaf: dict[str, Field]
 
 
-def check_proof(proof: Proof, note: bytes, pinned: VerifierKey | None) -> Proven:
+def check_proof(proof: Proof, note: bytes, pinned: VerifierKey | None) -> ProofResult:
     """Verify an inclusion proof against a signed checkpoint.
 
     Without a pinned key the proof's own is used, which only shows that proof and checkpoint fit
@@ -64,8 +64,8 @@ def check_proof(proof: Proof, note: bytes, pinned: VerifierKey | None) -> Proven
 
 def _proven(
     proof: Proof, pinned: VerifierKey | None, what: str, key: VerifierKey | None = None
-) -> Proven:
-    return Proven(
+) -> ProofResult:
+    return ProofResult(
         sound=False,
         what=what,
         leaf_index=proof.leaf_index,

@@ -86,7 +86,7 @@ class ProvenMemory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     steps: Annotated[tuple[ProvenStep, ...], Meta(min_length=1)]
 
 
-class Checked(msgspec.Struct, frozen=True, kw_only=True):
+class ProofReport(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a file's proofs hold, with the first hundred problems at most."""
 
     sound: bool
@@ -202,7 +202,7 @@ class _Nodes:
         raise StoreCorrupt(f"a proof writes no node: {level}, {index}, {node.hex()}")
 
 
-class Checking:
+class ProofChecker:
     """Checks the lines of one exported file. Needs no store.
 
     `pinned` is the log's key as it was got when the log was first trusted. Without it the file's
@@ -233,14 +233,14 @@ class Checking:
                 raise
             self._problem(f"line {self._memories + 1}: {error}")
 
-    def result(self) -> Checked:
+    def result(self) -> ProofReport:
         """The result of the check over all lines."""
         head, signed = self._head, self._signed
         if head is None:
             self._problem("the file is empty")
         elif head.memories != self._memories:
             self._problem(f"{head.memories} memories are announced, {self._memories} are there")
-        return Checked(
+        return ProofReport(
             sound=not self._problems,
             tenant="" if head is None else head.tenant,
             memories=self._memories,

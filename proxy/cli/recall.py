@@ -32,7 +32,7 @@ from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import iso
 from proxy.seams.tenants import DEFAULT_TENANT
-from storage.features.recalls import RecalledMemory, Seen
+from storage.features.recalls import RecalledMemory, SeenMemory
 
 _DEFAULT_LEN: Final = 20
 
@@ -69,7 +69,7 @@ async def _show(context: Context) -> Exit:
     return Exit.OK
 
 
-def _named(one: RecalledMemory | Seen) -> str:
+def _named(one: RecalledMemory | SeenMemory) -> str:
     return "(purged)" if one.memory_id is None else one.memory_id
 
 

@@ -18,7 +18,7 @@ from proxy.model.reply_healer import ReplyHealer
 from proxy.model.reply_notes import ReplyNotes
 from proxy.seams.cases import ChecksReplies, HealsReplies
 from proxy.seams.environment import Environment
-from proxy.seams.guard import Segment
+from proxy.seams.guard import RelayedText
 from proxy.seams.operation import memories_of, recalls_of
 from proxy.seams.recalls import Shown
 from proxy.withhold.convictions import ConvictedSentences, Convictions
@@ -99,7 +99,7 @@ class ModelMemory:
         """The part that looks at replies of models before the agent gets them."""
         return ReplyHealer(self._replies, heals, halt)
 
-    async def saw(self, principal_id: PrincipalId, segment: Segment, tenant: str = "") -> None:
+    async def saw(self, principal_id: PrincipalId, segment: RelayedText, tenant: str = "") -> None:
         """Implements `Notes.saw`: ledger and withholding note what a relay showed an agent."""
         await self.sessions.saw(principal_id, segment, tenant)
         if segment.tool not in _DECLARING:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from policy.ruleset import ClassMap, Ruleset
 from proxy.admin.rules_in_force import MEM0
-from proxy.dialects.langgraph import LangGraph
+from proxy.dialects.langgraph import LangGraphStore
 from proxy.dialects.mem0 import Mem0Oss, Mem0Platform
 from proxy.dialects.native.dialect import Native
 from proxy.seams.operation import Dialect
@@ -23,7 +23,7 @@ def dialects_of(rules: Callable[[], Ruleset]) -> tuple[Dialect, ...]:
     def classes() -> ClassMap:
         return rules().classes[MEM0]
 
-    return (Native(), Mem0Platform(classes), Mem0Oss(classes), LangGraph())
+    return (Native(), Mem0Platform(classes), Mem0Oss(classes), LangGraphStore())
 
 
 def unhidden(dialects: tuple[Dialect, ...], models: Iterable[ModelUpstream]) -> tuple[Dialect, ...]:

@@ -16,14 +16,14 @@ from proxy.fronts.backend import BackendFront
 from proxy.fronts.mcp_http import PREFIX, SWEEP_SECONDS, McpFront, ServedServer
 from proxy.fronts.model import ModelFront
 from proxy.mcp.http.background import BackgroundWork
-from proxy.mcp.http.child import Command
+from proxy.mcp.http.child import ServerCommandLine
 from proxy.mcp.http.hub import Hub, HubLimits
 from proxy.mcp.relay import Deliver, Relay, RelayLimits, Server
 from proxy.seams.environment import Environment
 from proxy.seams.guard import Guard
 from proxy.settings.mcp import McpServer
 from proxy.transport.auth import Authenticator
-from proxy.transport.exchange import AnsweredReply, Front, Incoming
+from proxy.transport.exchange import AnsweredReply, Front, RequestHead
 from proxy.transport.upstream import Upstream, UpstreamLimits
 
 
@@ -44,7 +44,7 @@ class DataFront:
         }
         self.routes = memory.routes | mcp.routes | model.routes | backends.routes
 
-    async def answer(self, incoming: Incoming) -> AnsweredReply:
+    async def answer(self, incoming: RequestHead) -> AnsweredReply:
         """Have the front answer to which the request's path belongs."""
         path = incoming.head.path
         if path.startswith(PREFIX):
@@ -132,9 +132,9 @@ class McpServing:
         )
 
 
-async def _behind(server: McpServer, stack: AsyncExitStack) -> Upstream | Command:
+async def _behind(server: McpServer, stack: AsyncExitStack) -> Upstream | ServerCommandLine:
     if server.command is not None:
-        return Command(words=server.command, environment=server.env, directory=server.cwd)
+        return ServerCommandLine(words=server.command, environment=server.env, directory=server.cwd)
     limits = UpstreamLimits(head_seconds=server.answer_seconds, body_seconds=server.answer_seconds)
     upstream = Upstream(server.url or "", headers=server.headers, limits=limits)
     return await stack.enter_async_context(upstream)

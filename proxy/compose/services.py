@@ -70,7 +70,7 @@ from proxy.guard.answer_sieve import ShowingNotes
 from proxy.guard.key_owners import KeyOwners
 from proxy.guard.local_guard import LocalGuard, Notes
 from proxy.guard.sieve import Sieve
-from proxy.intercept.budgets import Budgets, Topics
+from proxy.intercept.budgets import Topics, WriteCounts
 from proxy.intercept.graphs import Graphs
 from proxy.intercept.interceptor import Interceptor, Submits
 from proxy.intercept.operations import Operations, Window
@@ -310,14 +310,16 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             store.recalls, self.memory, lambda: store.reader.status().version, now_ms, watch.shown
         )
 
-    def budgets(self) -> Budgets:
+    def budgets(self) -> WriteCounts:
         """The budgets: counts of each principal's requests in a window."""
         store = self.store
-        return Budgets(
+        return WriteCounts(
             Topics(self.embedder.dimension), lambda: store.ruleset.budgets.window_s * 1_000
         )
 
-    def interceptor(self, shadow: Shadow, budgets: Budgets, tokens: TokenVerifier) -> Interceptor:
+    def interceptor(
+        self, shadow: Shadow, budgets: WriteCounts, tokens: TokenVerifier
+    ) -> Interceptor:
         """The interceptor, which makes candidates for the writer."""
         store, embedder, memory = self.store, self.embedder, self.memory
         return Interceptor(

@@ -23,8 +23,8 @@ from proxy.seams.faults import MethodNotAllowed, NotFound, Unauthenticated, Unkn
 from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.seams.tenants import DEFAULT_TENANT
 from proxy.transport.auth import Authenticator, Visit, operator_of
-from proxy.transport.exchange import REFUSED_ROUTE, AnsweredReply, Incoming
-from proxy.transport.responses import Failure, attempt
+from proxy.transport.exchange import REFUSED_ROUTE, AnsweredReply, RequestHead
+from proxy.transport.responses import AnswerFailure, attempt
 
 OPENAPI: Final = f"{API}/openapi.json"
 _SAFE: Final = READING | {"OPTIONS"}
@@ -66,13 +66,13 @@ class AdminFront:
         self._halt = halt
         self.routes = admin_routes()
 
-    async def answer(self, incoming: Incoming) -> AnsweredReply:
+    async def answer(self, incoming: RequestHead) -> AnsweredReply:
         """The answer to a request; failures are problem details."""
         route, argument = self._route(incoming.head)
         who = [""]
         done = await attempt(self._serve(incoming, route, argument, who), self._halt)
         error_type = ""
-        if isinstance(done, Failure):
+        if isinstance(done, AnswerFailure):
             error_type = done.error_type
             done = problem(done.refusal, incoming.answering)
         template = self._template(incoming.head, route)
@@ -96,7 +96,7 @@ class AdminFront:
         return head.path if head.path in self.routes else UNKNOWN_ROUTE
 
     async def _serve(
-        self, incoming: Incoming, route: AnyRoute | None, argument: str, who: list[str]
+        self, incoming: RequestHead, route: AnyRoute | None, argument: str, who: list[str]
     ) -> HttpReply:
         head = incoming.head
         healthy = self._health.answer(head)

@@ -20,11 +20,11 @@ from proxy.guard.key_owners import KeyOwners
 from proxy.guard.local_guard import LocalGuard
 from proxy.seams.access import at_least
 from proxy.seams.faults import MalformedRequest, NotFound, UnknownWrite
-from proxy.seams.http_backend import Does, Routed, ShownMemory
+from proxy.seams.http_backend import Does, RoutedRequest, ShownMemory
 from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.transport.auth import Authenticator
-from proxy.transport.exchange import AnsweredReply, Incoming
-from proxy.transport.responses import Failure, attempt
+from proxy.transport.exchange import AnsweredReply, RequestHead
+from proxy.transport.responses import AnswerFailure, attempt
 
 REFUSED: Final = "backend.refused"
 _OF: Final = {does: f"backend.{does.value}" for does in Does}
@@ -70,12 +70,12 @@ class BackendFront:
         self._authenticator = authenticator
         self._halt = halt
 
-    async def answer(self, incoming: Incoming) -> AnsweredReply:
+    async def answer(self, incoming: RequestHead) -> AnsweredReply:
         """The answer to a request, failures included, in the shape of the server's own."""
         server = self._by_segment[_first(incoming.head.path)]
         progress = _BackendProgress(incoming.head)
         done = await attempt(self._serve(server, incoming, progress), self._halt)
-        if isinstance(done, Failure):
+        if isinstance(done, AnswerFailure):
             return AnsweredReply(
                 reply=server.behind.adapter.refuse(progress.request, done.refusal),
                 route=REFUSED,
@@ -97,7 +97,7 @@ class BackendFront:
             await server.hiding.round()
 
     async def _serve(
-        self, server: _Server, incoming: Incoming, progress: _BackendProgress
+        self, server: _Server, incoming: RequestHead, progress: _BackendProgress
     ) -> HttpReply:
         behind, adapter = server.behind, server.behind.adapter
         admitted = self._authenticator.require(adapter.credential(incoming.head), incoming)
@@ -139,8 +139,8 @@ class BackendFront:
         server: _Server,
         principal: Principal,
         request: HttpRequest,
-        routed: Routed,
-        incoming: Incoming,
+        routed: RoutedRequest,
+        incoming: RequestHead,
     ) -> HttpReply:
         match routed.does:
             case Does.READ:

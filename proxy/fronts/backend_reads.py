@@ -12,8 +12,8 @@ from policy.model import Hiding, Principal, Reads, SourceKind
 from proxy.fronts.backend_server_front import BackendServerFront
 from proxy.guard.key_owners import KeyOwners
 from proxy.seams.faults import MalformedRequest, UpstreamError
-from proxy.seams.guard import Guard, Segment
-from proxy.seams.http_backend import Page, Routed, ShownMemory
+from proxy.seams.guard import Guard, RelayedText
+from proxy.seams.http_backend import ReadPage, RoutedRequest, ShownMemory
 from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.settings.backend import Before
 from storage.ground.errors import StorageError
@@ -167,7 +167,7 @@ class BackendReads:
         self._before = SiftedAnswers()
 
     async def answer(
-        self, principal: Principal, request: HttpRequest, routed: Routed, call_id: str
+        self, principal: Principal, request: HttpRequest, routed: RoutedRequest, call_id: str
     ) -> HttpReply:
         """The server's answer without what must not be shown.
 
@@ -202,7 +202,7 @@ class BackendReads:
         self,
         principal: Principal,
         request: HttpRequest,
-        routed: Routed,
+        routed: RoutedRequest,
         reply: HttpReply,
         count: int | None,
     ) -> SiftedAnswer:
@@ -244,14 +244,14 @@ class BackendReads:
     async def _saw(
         self,
         principal: Principal,
-        routed: Routed,
+        routed: RoutedRequest,
         call_id: str,
         texts: tuple[str, ...],
     ) -> None:
         if not texts:
             return
         await self._keys.showed(principal, self._behind.settings.name, texts)
-        segment = Segment(
+        segment = RelayedText(
             server=self._behind.settings.name,
             tool=routed.operation,
             call_id=call_id,
@@ -266,7 +266,7 @@ class BackendReads:
             return
 
 
-def _first_count(page: Page) -> int | None:
+def _first_count(page: ReadPage) -> int | None:
     """For how many memories the server is asked at first: those of a page with nothing hidden.
 
     Raises:
@@ -281,7 +281,7 @@ def _first_count(page: Page) -> int | None:
 
 
 def _is_full(
-    page: Page, count: int, shown: tuple[ShownMemory, ...], hidden: tuple[bool, ...]
+    page: ReadPage, count: int, shown: tuple[ShownMemory, ...], hidden: tuple[bool, ...]
 ) -> bool:
     """Whether every group has the whole page, or all that the server has.
 
@@ -292,7 +292,7 @@ def _is_full(
     return all(left[group] >= (page.end or 0) or number < count for group, number in found.items())
 
 
-def _wider(page: Page, count: int) -> int:
+def _wider(page: ReadPage, count: int) -> int:
     """For how many memories the server is asked next.
 
     Raises:
@@ -304,7 +304,7 @@ def _wider(page: Page, count: int) -> int:
 
 
 def _dropped(
-    page: Page | None, shown: tuple[ShownMemory, ...], hidden: tuple[bool, ...]
+    page: ReadPage | None, shown: tuple[ShownMemory, ...], hidden: tuple[bool, ...]
 ) -> frozenset[int]:
     """The places to leave out: what is hidden, and what is before or behind the page."""
     dropped, seen = set[int](), Counter[int]()

@@ -16,14 +16,22 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from policy.model import CandidateId, ChangeKind, Forwarded, Principal, PrincipalId, Reads, Tenant
+from policy.model import (
+    CandidateId,
+    ChangeKind,
+    ForwardStatus,
+    Principal,
+    PrincipalId,
+    Reads,
+    Tenant,
+)
 from policy.verdict import Reason
 from proxy.fronts.backend_server_front import BackendServerFront
 from proxy.guard.key_owners import KeyOwners
 from proxy.guard.local_guard import LocalGuard
 from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
-from proxy.seams.guard import ITEMS_MAX, GuardedCall, Item, ItemVerdict, Unsettled
-from proxy.seams.http_backend import Does, Outcome, Routed, Sending, ShownMemory
+from proxy.seams.guard import ITEMS_MAX, GuardedCall, Item, ItemVerdict, UnsettledItem
+from proxy.seams.http_backend import Does, RoutedRequest, SendOutcome, SentMemory, ShownMemory
 from proxy.seams.observations import observation_for
 from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.settings.backend import Before
@@ -69,11 +77,15 @@ class BackendWrites:
         self._keys = keys
         self._spawn = spawn
         self.places = BackendPlaces(behind, keys)
-        self._leftovers: dict[Tenant, Leftovers[Outcome]] = {}
+        self._leftovers: dict[Tenant, Leftovers[SendOutcome]] = {}
         self._turn = asyncio.Lock()
 
     async def answer(
-        self, principal: Principal, request: HttpRequest, routed: Routed, traceparent: str | None
+        self,
+        principal: Principal,
+        request: HttpRequest,
+        routed: RoutedRequest,
+        traceparent: str | None,
     ) -> HttpReply:
         """The answer to a write or deletion: the server's, or a refusal.
 
@@ -88,7 +100,11 @@ class BackendWrites:
             return await self._in_turn(principal, request, routed, traceparent)
 
     async def _in_turn(
-        self, principal: Principal, request: HttpRequest, routed: Routed, traceparent: str | None
+        self,
+        principal: Principal,
+        request: HttpRequest,
+        routed: RoutedRequest,
+        traceparent: str | None,
     ) -> HttpReply:
         adapter = self._behind.adapter
         floored = principal.reads is not Reads.ALL
@@ -118,8 +134,8 @@ class BackendWrites:
         return adapter.answer(request, judged, shown)
 
     async def _unseen(
-        self, principal: Principal, request: HttpRequest, found: tuple[Sending, ...]
-    ) -> tuple[Sending, ...]:
+        self, principal: Principal, request: HttpRequest, found: tuple[SentMemory, ...]
+    ) -> tuple[SentMemory, ...]:
         """The deletions of what the principal's tenant has, and a read does not show.
 
         The server may have let the memory expire: without its deletion here the key would be its
@@ -160,8 +176,8 @@ class BackendWrites:
     async def _judged(
         self,
         principal: Principal,
-        routed: Routed,
-        sendings: tuple[Sending, ...],
+        routed: RoutedRequest,
+        sendings: tuple[SentMemory, ...],
         traceparent: str | None,
         *,
         unjudged: frozenset[str],
@@ -201,7 +217,9 @@ class BackendWrites:
                 verdicts += await judge(self._guard.judge, principal, call)
             except UNDECIDED:
                 # What the earlier calls admitted is not sent either.
-                await self._forwarding(principal).settle(admitted_of(verdicts), Forwarded.FAILED)
+                await self._forwarding(principal).settle(
+                    admitted_of(verdicts), ForwardStatus.FAILED
+                )
                 raise
         rest = iter(verdicts)
         return tuple(
@@ -213,7 +231,7 @@ class BackendWrites:
         self,
         principal: Principal,
         request: HttpRequest,
-        sendings: tuple[Sending, ...],
+        sendings: tuple[SentMemory, ...],
         parts: list[dict[int, CandidateId]],
     ) -> tuple[HttpReply, ...]:
         """Send the admitted items, each part in a request of its own; the server's answers.
@@ -242,7 +260,7 @@ class BackendWrites:
             waiting.clear()
             raise
         finally:
-            await forwarding.settle(_ids_of(waiting), Forwarded.FAILED)
+            await forwarding.settle(_ids_of(waiting), ForwardStatus.FAILED)
         return tuple(replies)
 
     async def _sent(
@@ -252,10 +270,10 @@ class BackendWrites:
         try:
             return await self._behind.ask(outgoing)
         except (Busy, MalformedRequest):
-            await forwarding.settle(ids, Forwarded.FAILED)
+            await forwarding.settle(ids, ForwardStatus.FAILED)
             raise
         except UpstreamError as error:
-            state = Forwarded.UNKNOWN if error.sent else Forwarded.FAILED
+            state = ForwardStatus.UNKNOWN if error.sent else ForwardStatus.FAILED
             await forwarding.settle(ids, state)
             raise
         except asyncio.CancelledError:
@@ -268,7 +286,7 @@ class BackendWrites:
         forwarding: Forwarder,
         principal: Principal,
         request: HttpRequest,
-        sent: tuple[Sending, ...],
+        sent: tuple[SentMemory, ...],
         ids: tuple[CandidateId, ...],
         reply: HttpReply,
     ) -> bool:
@@ -276,8 +294,8 @@ class BackendWrites:
         try:
             outcomes = self._behind.adapter.outcome(request, sent, reply)
         except MalformedRequest:
-            outcomes = tuple(Outcome(state=Forwarded.UNKNOWN) for _ in sent)
-        states: dict[Forwarded, list[CandidateId]] = {}
+            outcomes = tuple(SendOutcome(state=ForwardStatus.UNKNOWN) for _ in sent)
+        states: dict[ForwardStatus, list[CandidateId]] = {}
         for candidate_id, outcome in zip(ids, outcomes, strict=True):
             if outcome.key:
                 self._guard.has_key(candidate_id, outcome.key)
@@ -287,7 +305,7 @@ class BackendWrites:
         # An id that is another memory's is none, so the store has filed nothing under it.
         given = tuple(ShownMemory(key=one.key, strings=(), place=0) for one in outcomes if one.key)
         ours = await self._keys.belongs_to(principal, self._behind.settings.name, given)
-        return Forwarded.UNKNOWN not in states and all(ours)
+        return ForwardStatus.UNKNOWN not in states and all(ours)
 
 
 class BackendPlaces:
@@ -322,7 +340,7 @@ class BackendPlaces:
 
     async def standing(
         self, request: HttpRequest, hidden_from: Principal | None = None
-    ) -> tuple[Sending, ...]:
+    ) -> tuple[SentMemory, ...]:
         """The memories that the request concerns, each as it would be beside what stands there.
 
         What must not be shown to `hidden_from` is not there: a filter does not find it, and its key
@@ -343,7 +361,7 @@ class BackendPlaces:
 
     async def merged(
         self, request: HttpRequest, principal: Principal
-    ) -> tuple[tuple[Sending, ...], frozenset[str]]:
+    ) -> tuple[tuple[SentMemory, ...], frozenset[str]]:
         """The same, and the keys of what would be merged with words that are hidden here.
 
         A verdict on such words would tell them, piece by piece.
@@ -418,7 +436,7 @@ class HttpSettling:
             return False
         return True
 
-    def turn(self, item: Unsettled) -> AbstractAsyncContextManager[None]:
+    def turn(self, item: UnsettledItem) -> AbstractAsyncContextManager[None]:
         """The turn at the item's place."""
         try:
             return self._places.turn(self._behind.adapter.released(item, item.blob))
@@ -426,7 +444,7 @@ class HttpSettling:
             # Such an item is not sent, so nothing has to wait for it.
             return nullcontext()
 
-    async def send(self, item: Unsettled) -> Outcome | None:
+    async def send(self, item: UnsettledItem) -> SendOutcome | None:
         """Send one released item, once; its outcome, or None where no answer came.
 
         Raises:
@@ -444,7 +462,7 @@ class HttpSettling:
         if any(theirs):
             raise MalformedRequest(_TAKEN)
         if not found and item.change is ChangeKind.DELETE:
-            return Outcome(state=Forwarded.DONE)
+            return SendOutcome(state=ForwardStatus.DONE)
         if [_seen(one.item) for one in found] != [_seen(item)]:
             raise MalformedRequest(_MOVED)
         outgoing = self._behind.adapter.forward(request, found, {0: item.candidate_id})
@@ -453,14 +471,14 @@ class HttpSettling:
         return await self._answered(item, request, outgoing)
 
     async def _answered(
-        self, item: Unsettled, request: HttpRequest, outgoing: HttpRequest
-    ) -> Outcome | None:
+        self, item: UnsettledItem, request: HttpRequest, outgoing: HttpRequest
+    ) -> SendOutcome | None:
         adapter = self._behind.adapter
         try:
             reply = await self._behind.ask(outgoing)
         except (UpstreamError, Busy):
             return None
-        sending = Sending(
+        sending = SentMemory(
             item=Item(
                 change=item.change, arguments=item.arguments, pieces=item.pieces, key=item.key
             ),
@@ -472,23 +490,23 @@ class HttpSettling:
             return None
         return self._with_key(item, outcome)
 
-    def outcome(self, reply: Outcome) -> Forwarded:
+    def outcome(self, reply: SendOutcome) -> ForwardStatus:
         """The outcome that `send` read."""
         return reply.state
 
-    async def look_up(self, item: Unsettled) -> Forwarded | None:
+    async def look_up(self, item: UnsettledItem) -> ForwardStatus | None:
         """The outcome of a sent item by a read of the server; None if nobody can tell yet."""
         adapter = self._behind.adapter
         try:
             question = adapter.question(item)
             reply = None if question is None else await self._behind.ask(question)
             told = None if reply is None else adapter.told(item, reply)
-            if told is not None and told.state is Forwarded.FAILED:
+            if told is not None and told.state is ForwardStatus.FAILED:
                 if self._may_arrive(item.candidate_id):
                     return None
                 # A crash may have left an item of which no record says that its answer was lost.
                 # Only of one that was lost the key stays closed, in case it arrives all the same.
-                lost = ((item.candidate_id, Forwarded.UNKNOWN),)
+                lost = ((item.candidate_id, ForwardStatus.UNKNOWN),)
                 await self._guard.settle(self._principal, self._behind.settings.name, lost)
         except (UpstreamError, MalformedRequest, Busy, StorageError):
             return None
@@ -502,7 +520,7 @@ class HttpSettling:
         now_s = self._behind.now_s()
         return now_s < self._missing.setdefault(candidate_id, now_s) + LATE_S
 
-    def _with_key(self, item: Unsettled, outcome: Outcome) -> Outcome:
+    def _with_key(self, item: UnsettledItem, outcome: SendOutcome) -> SendOutcome:
         if outcome.key:
             self._guard.has_key(item.candidate_id, outcome.key)
         return outcome
@@ -512,7 +530,7 @@ def _ids_of(parts: Iterable[Mapping[int, CandidateId]]) -> tuple[CandidateId, ..
     return tuple(one for part in parts for one in part.values())
 
 
-def _over(sending: Sending, *, ours: bool) -> Item:
+def _over(sending: SentMemory, *, ours: bool) -> Item:
     """The item to judge. What the gate knows under its key is changed, whatever the server says."""
     change = sending.item.change
     if ours and change is ChangeKind.CREATE:
@@ -520,12 +538,12 @@ def _over(sending: Sending, *, ours: bool) -> Item:
     return msgspec.structs.replace(sending.item, blob=sending.blob, change=change)
 
 
-def _seen(item: Item | Unsettled) -> tuple[ChangeKind, str, list[str]]:
+def _seen(item: Item | UnsettledItem) -> tuple[ChangeKind, str, list[str]]:
     """What a person is shown of an item; a kept request may name its parts in another order."""
     return item.change, item.key, sorted(item.pieces)
 
 
-def _is_blind(routed: Routed) -> bool:
+def _is_blind(routed: RoutedRequest) -> bool:
     """Whether a request does not concern what its principal must not see."""
     return routed.does is Does.REMOVE or routed.changes_only
 

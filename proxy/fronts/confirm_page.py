@@ -31,7 +31,7 @@ from proxy.seams.faults import MalformedRequest, NotFound, NotOperator, Unauthen
 from proxy.seams.observations import CLASS_WORDS, CONFIRM, COUNTS, FOLLOWS, NEXT, Way
 from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.transport.auth import Authenticator, operator_of
-from proxy.transport.exchange import Incoming
+from proxy.transport.exchange import RequestHead
 from storage.features.upstream.upstream_state import UpstreamState
 from storage.ground.errors import StorageError
 from storage.interfaces import MemoryReader
@@ -107,7 +107,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         """Whether this page answers for the path."""
         return _PATH.fullmatch(path) is not None
 
-    async def answer(self, incoming: Incoming) -> HttpReply:
+    async def answer(self, incoming: RequestHead) -> HttpReply:
         """The requested page, or a page that says why it cannot be shown.
 
         Raises:
@@ -126,7 +126,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         except BadLink as bad:
             return _page(403, "Not confirmed", _said(bad.detail) + back)
 
-    async def _answer(self, incoming: Incoming, by: PrincipalId | None, back: str) -> HttpReply:
+    async def _answer(self, incoming: RequestHead, by: PrincipalId | None, back: str) -> HttpReply:
         head = incoming.head
         found = _PATH.fullmatch(head.path)
         if found is None or head.method not in {"GET", "HEAD", "POST"}:
@@ -147,7 +147,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         shown = await self._waiting(subject)
         return _page(200, "What waits for you", (shown or _said("Nothing waits.")) + back)
 
-    def _operator(self, incoming: Incoming) -> PrincipalId | None:
+    def _operator(self, incoming: RequestHead) -> PrincipalId | None:
         """The operator whose key came with the request; None without a key."""
         header = incoming.head.headers.get("authorization")
         if header is None:
@@ -195,7 +195,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         return _WARNING + "<hr>".join(bodies) + tail if bodies else ""
 
     async def _decide(
-        self, subject: str | None, by: PrincipalId | None, incoming: Incoming, back: str
+        self, subject: str | None, by: PrincipalId | None, incoming: RequestHead, back: str
     ) -> HttpReply:
         if int(incoming.head.headers.get("content-length", "0") or "0") > FORM_BYTES_MAX:
             raise MalformedRequest("body: larger than the form", status=413)

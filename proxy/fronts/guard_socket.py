@@ -19,13 +19,13 @@ from proxy.intercept.operations import Operations
 from proxy.seams.access import check_no_floor
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, NotFound, UnknownWrite
-from proxy.seams.guard import Forwarded, GuardedCall, ItemVerdict, Segment
+from proxy.seams.guard import ForwardStatus, GuardedCall, ItemVerdict, RelayedText
 from proxy.seams.operation import FindInGraph, HttpReply, ReadGraph
 from proxy.seams.tenants import DEFAULT_TENANT
 from proxy.settle.forwarder import admitted_of
 from proxy.transport.auth import Authenticator, Visit
-from proxy.transport.exchange import REFUSED_ROUTE, AnsweredReply, Incoming
-from proxy.transport.responses import Failure, attempt
+from proxy.transport.exchange import REFUSED_ROUTE, AnsweredReply, RequestHead
+from proxy.transport.responses import AnswerFailure, attempt
 from telemetry.events import TraceContext
 
 DIALECT: Final = "mcp_store"
@@ -83,7 +83,7 @@ class GuardFront:
         self._unbound = unbound
         self._hand_over = hand_over
 
-    async def answer(self, incoming: Incoming) -> AnsweredReply:
+    async def answer(self, incoming: RequestHead) -> AnsweredReply:
         """The answer to a relay's request; failures are problem details."""
         name = incoming.head.path.removeprefix(_PREFIX)
         known = incoming.head.path.startswith(_PREFIX) and (name in wire.ASKS or name == PRESENCE)
@@ -93,7 +93,7 @@ class GuardFront:
             return await self._presence(incoming, route, principal)
         done = await attempt(self._serve(incoming, name, principal, known=known), self._halt)
         error_type = ""
-        if isinstance(done, Failure):
+        if isinstance(done, AnswerFailure):
             error_type = done.error_type
             done = problem(done.refusal, incoming.answering)
         return AnsweredReply(
@@ -109,7 +109,7 @@ class GuardFront:
         return Principal(principal_id=PrincipalId(f"uid:{peer.uid}"), tenant=Tenant(DEFAULT_TENANT))
 
     async def _serve(
-        self, incoming: Incoming, name: str, principal: Principal, *, known: bool
+        self, incoming: RequestHead, name: str, principal: Principal, *, known: bool
     ) -> HttpReply:
         incoming.enter(principal)
         if not known:
@@ -127,7 +127,7 @@ class GuardFront:
         return HttpReply(status=200, body=wire.ENCODER.encode(answer))
 
     async def _answered(  # noqa: PLR0911 - one line for each question
-        self, asked: object, principal: Principal, incoming: Incoming
+        self, asked: object, principal: Principal, incoming: RequestHead
     ) -> object:
         if isinstance(asked, GuardedCall | wire.Strings):
             check_no_floor(principal)
@@ -162,13 +162,13 @@ class GuardFront:
                 await self._guard.settle(principal, asked.server, asked.pairs())
                 for waiting in self._sending.values():
                     waiting.difference_update(name for name, _ in asked.pairs())
-            case Segment():
+            case RelayedText():
                 await self._guard.saw(principal, asked)
             case _:
                 raise NotFound
 
     async def _judge(
-        self, call: GuardedCall, principal: Principal, incoming: Incoming
+        self, call: GuardedCall, principal: Principal, incoming: RequestHead
     ) -> tuple[ItemVerdict, ...]:
         gone = asyncio.Event()
         incoming.gone.tell(gone.set)
@@ -179,13 +179,13 @@ class GuardFront:
         admitted = admitted_of(judged)
         if gone.is_set():
             # The relay has disconnected, so nobody will send the items that this verdict admits.
-            failed = tuple((candidate_id, Forwarded.FAILED) for candidate_id in admitted)
+            failed = tuple((candidate_id, ForwardStatus.FAILED) for candidate_id in admitted)
             await self._guard.settle(principal, call.server, failed)
         else:
             self._note(incoming, admitted)
         return tuple(self._linked(one) for one in judged) if self._is_own(incoming) else judged
 
-    def _is_own(self, incoming: Incoming) -> bool:
+    def _is_own(self, incoming: RequestHead) -> bool:
         return incoming.peer.uid == self._own_uid
 
     def _linked(self, judged: ItemVerdict) -> ItemVerdict:
@@ -194,13 +194,13 @@ class GuardFront:
         link = self._link_of(judged.candidate_id)
         return msgspec.structs.replace(judged, confirm_url=link or judged.confirm_url)
 
-    def _note(self, incoming: Incoming, admitted: tuple[CandidateId, ...]) -> None:
+    def _note(self, incoming: RequestHead, admitted: tuple[CandidateId, ...]) -> None:
         waiting = self._sending.get(incoming.head.headers.get(wire.RELAY_HEADER.lower(), ""))
         if waiting is not None:
             waiting.update(admitted)
 
     async def _perform(
-        self, asked: wire.Performance, principal: Principal, incoming: Incoming
+        self, asked: wire.Performance, principal: Principal, incoming: RequestHead
     ) -> object:
         operation, trace = asked.operation, self._trace(asked, incoming)
         if isinstance(operation, ReadGraph | FindInGraph):
@@ -208,7 +208,7 @@ class GuardFront:
         require_store_request(operation)
         return await self._operations.perform(principal, operation, dialect=DIALECT, trace=trace)
 
-    def _trace(self, asked: wire.Performance, incoming: Incoming) -> TraceContext:
+    def _trace(self, asked: wire.Performance, incoming: RequestHead) -> TraceContext:
         if asked.traceparent is None:
             return incoming.trace
         return self._surroundings.traces.accept([asked.traceparent])
@@ -216,12 +216,12 @@ class GuardFront:
     # ---- noticing whether relays are connected ---------------------------------------------------
 
     async def _presence(
-        self, incoming: Incoming, route: str, principal: Principal
+        self, incoming: RequestHead, route: str, principal: Principal
     ) -> AnsweredReply:
         """A response that never ends: the end of its connection shows that the relay has gone."""
         relay = incoming.head.headers.get(wire.RELAY_HEADER.lower(), "")
         done = await attempt(_named(incoming, principal, relay), self._halt)
-        if isinstance(done, Failure):
+        if isinstance(done, AnswerFailure):
             refused = problem(done.refusal, incoming.answering)
             return AnsweredReply(reply=refused, route=route, error_type=done.error_type)
         self._present[relay] += 1
@@ -246,7 +246,7 @@ class GuardFront:
             self._sending.pop(gone, None)
 
 
-async def _named(incoming: Incoming, principal: Principal, relay: str) -> None:
+async def _named(incoming: RequestHead, principal: Principal, relay: str) -> None:
     incoming.enter(principal)
     if _RELAY.fullmatch(relay) is None:
         raise MalformedRequest("header: a relay names itself")

@@ -12,9 +12,9 @@ import msgspec
 from proxy.dialects.problem import problem
 from proxy.seams.faults import MalformedRequest, NotFound, UnknownWrite
 from proxy.seams.operation import HttpReply, HttpRequest
-from proxy.transport.exchange import REFUSED_ROUTE, AnsweredReply, Incoming
+from proxy.transport.exchange import REFUSED_ROUTE, AnsweredReply, RequestHead
 from proxy.transport.head import HostRules
-from proxy.transport.responses import Failure, attempt
+from proxy.transport.responses import AnswerFailure, attempt
 from storage.values import STAGED_IN_MEMORY, StoreStatus
 
 HEALTH_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
@@ -161,11 +161,11 @@ class HealthFront:
         self._halt = halt
         self.routes = HEALTH_PATHS | {UNKNOWN_ROUTE, REFUSED_ROUTE}
 
-    async def answer(self, incoming: Incoming) -> AnsweredReply:
+    async def answer(self, incoming: RequestHead) -> AnsweredReply:
         """The answer to a request; failures are problem details."""
         done = await attempt(self._serve(incoming.head), self._halt)
         error_type = ""
-        if isinstance(done, Failure):
+        if isinstance(done, AnswerFailure):
             error_type = done.error_type
             done = problem(done.refusal, incoming.answering)
         path = incoming.head.path

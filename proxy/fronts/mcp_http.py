@@ -25,14 +25,14 @@ from proxy.mcp.http.child import ChildGone
 from proxy.mcp.http.client_request import AnswerHead, Exchange
 from proxy.mcp.http.command_server import CommandLine
 from proxy.mcp.http.hub import Hub
-from proxy.mcp.http.line import LISTEN, Line
+from proxy.mcp.http.line import LISTEN, RelayLine
 from proxy.mcp.http.url_server import UrlLine
 from proxy.seams.access import check_no_floor
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.transport.auth import Authenticator, Visit
-from proxy.transport.exchange import REFUSED_ROUTE, AnsweredReply, Incoming
-from proxy.transport.responses import Failure, attempt, problem, refuse
+from proxy.transport.exchange import REFUSED_ROUTE, AnsweredReply, RequestHead
+from proxy.transport.responses import AnswerFailure, attempt, problem, refuse
 
 PREFIX: Final = "/mcp/"
 ROUTES: Final = frozenset({"mcp.post", "mcp.listen", "mcp.end", "mcp.refused", REFUSED_ROUTE})
@@ -80,11 +80,11 @@ class McpFront:
         for served in self._servers.values():
             served.hub.close()
 
-    async def answer(self, incoming: Incoming) -> AnsweredReply:
+    async def answer(self, incoming: RequestHead) -> AnsweredReply:
         """The answer to one HTTP request; failures as problem details."""
         progress = _McpProgress()
         done = await attempt(self._serve(incoming, progress), self._halt)
-        if isinstance(done, Failure):
+        if isinstance(done, AnswerFailure):
             return AnsweredReply(
                 reply=problem(done.refusal, incoming.answering),
                 route="mcp.refused",
@@ -96,7 +96,7 @@ class McpFront:
         return AnsweredReply(reply=reply, route=route, principal=progress.principal, pieces=pieces)
 
     async def _serve(
-        self, incoming: Incoming, progress: _McpProgress
+        self, incoming: RequestHead, progress: _McpProgress
     ) -> tuple[HttpReply, Exchange | None]:
         principal, headers = self._who(incoming.head, incoming)
         progress.principal = principal.principal_id
@@ -196,7 +196,7 @@ class McpFront:
         return await self._in_lane(asked, message, Era.HANDSHAKE)
 
     async def _through(
-        self, asked: _KnownRequest, message: Message, line: Line
+        self, asked: _KnownRequest, message: Message, line: RelayLine
     ) -> tuple[HttpReply, Exchange | None]:
         """Handle one message that belongs to a session, on the session's line (relay)."""
         exchange = Exchange(message.request_id, asked.headers)
@@ -281,7 +281,7 @@ class _McpProgress:
 class _KnownRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request whose principal is known."""
 
-    incoming: Incoming
+    incoming: RequestHead
     principal: Principal
     headers: dict[str, str]
     hub: Hub
@@ -293,7 +293,7 @@ class _KnownRequest(msgspec.Struct, frozen=True, kw_only=True):
         exchange.when_over(lambda: gone.forget(exchange.leave))
 
 
-def _over(asked: _KnownRequest, line: Line, exchange: Exchange) -> None:
+def _over(asked: _KnownRequest, line: RelayLine, exchange: Exchange) -> None:
     """After an exchange without a session, give back its line (a relay), or end the line.
 
     It ends if the client left.
@@ -306,12 +306,12 @@ def _over(asked: _KnownRequest, line: Line, exchange: Exchange) -> None:
     # (its relay); the line ends when it has been idle.
 
 
-async def _taken_back(line: Line, request_id: RequestId, exchange: Exchange) -> None:
+async def _taken_back(line: RelayLine, request_id: RequestId, exchange: Exchange) -> None:
     await line.take_back(request_id, exchange)
     line.close()
 
 
-def _unnamed(asked: _KnownRequest, line: Line) -> None:
+def _unnamed(asked: _KnownRequest, line: RelayLine) -> None:
     """Give a line (a relay) back if the server's answer to `initialize` named no session.
 
     A server without sessions does not tell lines apart, so that others may use it.
@@ -324,7 +324,7 @@ def _may(principal: Principal, served: ServedServer) -> bool:
     return served.principals is None or principal.principal_id in served.principals
 
 
-def _named(line: Line) -> tuple[tuple[str, str], ...]:
+def _named(line: RelayLine) -> tuple[tuple[str, str], ...]:
     session_id = line.session_id
     return () if session_id is None else ((SESSION, session_id),)
 

@@ -30,7 +30,7 @@ _LAST_WORDS_S: Final = 1.0
 PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """A source of byte pieces."""
 
     async def read(self, n: int, /) -> bytes:
@@ -38,7 +38,7 @@ class Source(Protocol):
         ...
 
 
-class Sink(Protocol):
+class ByteSink(Protocol):
     """A destination of bytes."""
 
     def write(self, data: bytes, /) -> None:
@@ -106,7 +106,7 @@ class StdioFront:
             await relay.lost()
         return child.wait()
 
-    async def _down(self, stdout: Source, relay: Relay) -> None:
+    async def _down(self, stdout: ByteSource, relay: Relay) -> None:
         """Pass the server's lines to the relay; at their end all waiting requests are answered."""
 
         async def take(line: bytes) -> None:
@@ -162,7 +162,7 @@ class _Pipes:
     Messages for an end that has gone are dropped.
     """
 
-    def __init__(self, client: Sink, server: Sink) -> None:
+    def __init__(self, client: ByteSink, server: ByteSink) -> None:
         self._sinks = {Side.CLIENT: client, Side.SERVER: server}
 
     async def deliver(self, side: Side, raw: bytes, _message: Message, _via: object, /) -> None:
@@ -178,7 +178,7 @@ class _Pipes:
             )
 
 
-async def _up(source: Source, relay: Relay, stdin: Sink) -> None:
+async def _up(source: ByteSource, relay: Relay, stdin: ByteSink) -> None:
     """Pass each line that the client writes to the relay.
 
     At the end of input the server's input is closed, after everything before it.
@@ -189,7 +189,7 @@ async def _up(source: Source, relay: Relay, stdin: Sink) -> None:
 
 
 async def pass_on(
-    source: Source,
+    source: ByteSource,
     side: Side,
     take: Callable[[bytes], Awaitable[None]],
     refuse: Callable[[Side, RequestId | None, str], Awaitable[None]],
@@ -230,7 +230,7 @@ class _signals:  # noqa: N801 - used as a function, like a context manager of co
 
 
 @asynccontextmanager
-async def source_of(file: IO[bytes]) -> AsyncGenerator[Source]:
+async def source_of(file: IO[bytes]) -> AsyncGenerator[ByteSource]:
     """An open file as a byte source, while open."""
     if _is_file(file):
         yield _FileSource(file)
@@ -245,7 +245,7 @@ async def source_of(file: IO[bytes]) -> AsyncGenerator[Source]:
 
 
 @asynccontextmanager
-async def sink_of(file: IO[bytes]) -> AsyncGenerator[Sink]:
+async def sink_of(file: IO[bytes]) -> AsyncGenerator[ByteSink]:
     """A sink that writes to this open file until the block ends."""
     if _is_file(file):
         yield _FileSink(file)

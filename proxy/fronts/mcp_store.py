@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import IO, Final
 
 from proxy.dialects.mcp.message import Message
-from proxy.fronts.mcp_stdio import PASSED_ON, Sink, pass_on, sink_of, source_of
+from proxy.fronts.mcp_stdio import PASSED_ON, ByteSink, pass_on, sink_of, source_of
 from proxy.mcp.relay import Deliver, Side
 from proxy.mcp.store_server import StoreServer
 
@@ -54,7 +54,7 @@ class _Pipe:
     Messages for a client that has gone are dropped.
     """
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: ByteSink) -> None:
         self._sink = sink
 
     async def deliver(self, _side: Side, raw: bytes, _message: Message, _via: object, /) -> None:

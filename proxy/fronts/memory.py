@@ -23,8 +23,8 @@ from proxy.seams.operation import (
 from proxy.seams.pace import Pace
 from proxy.seams.performs import Performs
 from proxy.transport.auth import Authenticator
-from proxy.transport.exchange import REFUSED_ROUTE, AnsweredReply, Incoming
-from proxy.transport.responses import Failure, attempt, problem
+from proxy.transport.exchange import REFUSED_ROUTE, AnsweredReply, RequestHead
+from proxy.transport.responses import AnswerFailure, attempt, problem
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 UNKNOWN_ROUTE: Final = "unknown"
@@ -88,7 +88,7 @@ class MemoryFront:
         self._halt = halt
         self.routes = routes_of(dialects)
 
-    async def answer(self, incoming: Incoming) -> AnsweredReply:
+    async def answer(self, incoming: RequestHead) -> AnsweredReply:
         """Answer in the dialect that claims the request, or with problem details if none does."""
         dialect = next((one for one in self._dialects if one.claims(incoming.head)), None)
         if dialect is None:
@@ -97,8 +97,8 @@ class MemoryFront:
         done = await attempt(self._serve(dialect, incoming, progress), self._halt)
         error_type = ""
         route = route_of(dialect, progress.operation)
-        failed = isinstance(done, Failure)
-        if isinstance(done, Failure):
+        failed = isinstance(done, AnswerFailure)
+        if isinstance(done, AnswerFailure):
             error_type = done.error_type
             refusal = self._hinted(done.refusal, incoming.head.path)
             done = dialect.refuse(progress.request, refusal, incoming.answering)
@@ -111,7 +111,7 @@ class MemoryFront:
         )
 
     async def _serve(
-        self, dialect: Dialect, incoming: Incoming, progress: _MemoryProgress
+        self, dialect: Dialect, incoming: RequestHead, progress: _MemoryProgress
     ) -> HttpReply:
         principal = self._authenticator.require(dialect.credential(incoming.head), incoming)
         progress.principal = principal.principal_id
@@ -128,7 +128,7 @@ class MemoryFront:
             owner, size, dialect.encode, request, operation, result, incoming.answering
         )
 
-    async def _unclaimed(self, incoming: Incoming) -> AnsweredReply:
+    async def _unclaimed(self, incoming: RequestHead) -> AnsweredReply:
         """For an unclaimed path: not found for a read; for anything else an unknown write."""
         served = ", ".join(dialect.name for dialect in self._dialects)
         failure = await attempt(_nobody(incoming.head.method, served), self._halt)
@@ -147,7 +147,7 @@ class MemoryFront:
         return msgspec.structs.replace(refusal, detail=refusal.detail + hint)
 
 
-async def _nobody(method: str, served: str) -> Failure:
+async def _nobody(method: str, served: str) -> AnswerFailure:
     hint = f"{OF_DATA} {served} (docs/clients.md), and serves /mcp/NAME and models' APIs"
     if method in _SAFE:
         raise NotFound(f"there is nothing here; {hint}")

@@ -16,6 +16,7 @@ from proxy.model.credentials import AdmittedPrincipal, admit
 from proxy.model.extraction import Extraction
 from proxy.model.histories import PREVIOUS, Histories
 from proxy.model.memory_seam import Coupling, PrincipalRequest, UndecidedError
+from proxy.model.model_exchange import ModelExchange, Wire
 from proxy.model.model_replays import meant
 from proxy.model.pass_through import PassThrough
 from proxy.model.reading_cache import ReadingCache
@@ -31,7 +32,6 @@ from proxy.model.routes import (
     target_of,
 )
 from proxy.model.stored_replies import StoredReplyEditor
-from proxy.model.turn import Turn, Wire
 from proxy.model.upstream_model import TOTAL_S, UpstreamModel
 from proxy.seams.access import at_least
 from proxy.seams.environment import Environment
@@ -39,8 +39,8 @@ from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.operation import HttpReply, Refusal
 from proxy.settings.model import Api, ModelPurpose
 from proxy.transport.auth import Authenticator
-from proxy.transport.exchange import REFUSED_ROUTE, AnsweredReply, Incoming, Pieces
-from proxy.transport.responses import Failure, attempt, refuse
+from proxy.transport.exchange import REFUSED_ROUTE, AnsweredReply, Pieces, RequestHead
+from proxy.transport.responses import AnswerFailure, attempt, refuse
 from proxy.transport.stop import Stop
 from telemetry.events import ModelServed
 
@@ -105,7 +105,7 @@ class ModelFront:
         self._room = Room()
         self._recurring = ReadingCache()
 
-    async def answer(self, incoming: Incoming) -> AnsweredReply:
+    async def answer(self, incoming: RequestHead) -> AnsweredReply:
         """The answer to a request; failures have the shape of the API that was asked."""
         progress = _Progress()
         name = _first(incoming.head.path)
@@ -114,7 +114,7 @@ class ModelFront:
         if behind is not None:
             anthropic = behind.settings.api is Api.ANTHROPIC
         done = await attempt(self._serve(behind, incoming, progress), self._halt)
-        if isinstance(done, Failure):
+        if isinstance(done, AnswerFailure):
             return AnsweredReply(
                 reply=refused(done.refusal, incoming.answering, anthropic=anthropic),
                 route="model.refused",
@@ -127,7 +127,7 @@ class ModelFront:
         )
 
     async def _serve(
-        self, behind: UpstreamModel | None, incoming: Incoming, progress: _Progress
+        self, behind: UpstreamModel | None, incoming: RequestHead, progress: _Progress
     ) -> tuple[HttpReply, Pieces | None]:
         if behind is None:
             name = _first(incoming.head.path)
@@ -256,11 +256,11 @@ class ModelFront:
         )
         started_ns = self._surroundings.clock_ns()
 
-        def ended(turn: Turn) -> None:
+        def ended(turn: ModelExchange) -> None:
             self._keep(turn, body, len(raw or b""))
             self._record(turn, served.behind.settings.api, started_ns)
 
-        turn = Turn(
+        turn = ModelExchange(
             asked,
             served.wire(asks=raw is not None),
             coupling=self._coupling,
@@ -272,14 +272,14 @@ class ModelFront:
         )
         return await turn.answer()
 
-    def _keep(self, turn: Turn, body: dict[str, Json], size: int) -> None:
+    def _keep(self, turn: ModelExchange, body: dict[str, Json], size: int) -> None:
         """Keep a response, so that a client may continue it later."""
         if turn.reply_id and turn.output and body.get("store") is not False:
             size += len(write_body({"output": [*turn.output]}))
             principal_id = turn.asked.principal.principal_id
             self._histories.keep(principal_id, turn.reply_id, body, turn.output, size)
 
-    def _record(self, turn: Turn, api: Api, started_ns: int) -> None:
+    def _record(self, turn: ModelExchange, api: Api, started_ns: int) -> None:
         model = turn.asked.body.get("model")
         self._surroundings.record(
             ModelServed(
@@ -317,7 +317,7 @@ class _Served(msgspec.Struct, frozen=True, kw_only=True):
     """One request whose principal is known."""
 
     behind: UpstreamModel
-    incoming: Incoming
+    incoming: RequestHead
     admitted: AdmittedPrincipal
     rest: str  # the request's path below the prefix of its model API
 

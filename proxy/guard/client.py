@@ -22,13 +22,13 @@ from proxy.guard import wire
 from proxy.guard.direct import Direct
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import (
-    Forwarded,
+    ForwardStatus,
     GuardedCall,
     ItemVerdict,
     PinnedTool,
     PinState,
-    Segment,
-    Unsettled,
+    RelayedText,
+    UnsettledItem,
 )
 from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result
 from storage.ground.errors import OutcomeUnknown, StoreUnavailable, UnknownCandidate
@@ -134,7 +134,10 @@ class GuardClient:
         return tuple(judged)
 
     async def settle(
-        self, principal: Principal, server: str, settled: tuple[tuple[CandidateId, Forwarded], ...]
+        self,
+        principal: Principal,
+        server: str,
+        settled: tuple[tuple[CandidateId, ForwardStatus], ...],
     ) -> None:
         """Record what became of sent items.
 
@@ -165,7 +168,7 @@ class GuardClient:
             raise StoreUnavailable("the gate answered for other strings than were asked")
         return tuple(sifted)
 
-    async def saw(self, principal: Principal, segment: Segment) -> None:
+    async def saw(self, principal: Principal, segment: RelayedText) -> None:
         """Note what entered the agent's context.
 
         Raises:
@@ -188,7 +191,7 @@ class GuardClient:
         body = self._pinned[server] = wire.ToolList(server=server, tools=tools)
         return await self._ask("pin", body, wire.PIN_STATE)
 
-    async def unsettled(self, principal: Principal, server: str) -> tuple[Unsettled, ...]:
+    async def unsettled(self, principal: Principal, server: str) -> tuple[UnsettledItem, ...]:
         """Admitted items that this relay has to send, or whose outcome it has to look up.
 
         Raises:

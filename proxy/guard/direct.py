@@ -16,8 +16,8 @@ from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import EncodingContext, HttpRequest
 from proxy.transport.auth import Peer
-from proxy.transport.exchange import AnswerDeadline, AnsweredReply, Departure, Front, Incoming
-from proxy.transport.responses import Failure, attempt
+from proxy.transport.exchange import AnswerDeadline, AnsweredReply, Departure, Front, RequestHead
+from proxy.transport.responses import AnswerFailure, attempt
 from telemetry.events import RequestServed
 
 
@@ -48,7 +48,7 @@ class Direct:
         self._body_bytes_max = body_bytes_max
         self._drain_s = drain_s
         self._tasks: asyncio.TaskGroup | None = None
-        self._running: set[asyncio.Task[AnsweredReply | Failure]] = set()
+        self._running: set[asyncio.Task[AnsweredReply | AnswerFailure]] = set()
 
     @property
     def serves(self) -> bool:
@@ -96,7 +96,7 @@ class Direct:
             departure.happen()
             raise
         answered = None if asked.cancelled() else asked.result()
-        if answered is None or isinstance(answered, Failure):
+        if answered is None or isinstance(answered, AnswerFailure):
             raise ConnectionResetError
         return answered.reply.status, answered.reply.body
 
@@ -113,7 +113,7 @@ class Direct:
 
         with AnswerDeadline(departure) as welcome:
             answered = await self._front.answer(
-                Incoming(
+                RequestHead(
                     head=HttpRequest(
                         method="POST",
                         path=f"{wire.API}/{name}",

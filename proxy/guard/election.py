@@ -17,14 +17,14 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from policy.model import CandidateId, Principal
 from proxy.guard.direct import Direct
 from proxy.seams.guard import (
-    Forwarded,
+    ForwardStatus,
     Guard,
     GuardedCall,
     ItemVerdict,
     PinnedTool,
     PinState,
-    Segment,
-    Unsettled,
+    RelayedText,
+    UnsettledItem,
 )
 from proxy.seams.operation import DeleteWhere, GraphOperation, GraphResult, Operation, Result, Write
 from storage.ground.errors import OutcomeUnknown, StoreLocked, StoreUnavailable
@@ -185,7 +185,10 @@ class ElectedGuard:
         return await self._guard.judge(principal, call)
 
     async def settle(
-        self, principal: Principal, server: str, settled: tuple[tuple[CandidateId, Forwarded], ...]
+        self,
+        principal: Principal,
+        server: str,
+        settled: tuple[tuple[CandidateId, ForwardStatus], ...],
     ) -> None:
         """Implements `Guard.settle`: record the outcome of sent items: one result leaf each."""
         await self._twice(lambda: self._guard.settle(principal, server, settled))
@@ -196,7 +199,7 @@ class ElectedGuard:
         """For each string that a read brings back: True where it must not reach the agent."""
         return await self._twice(lambda: self._guard.sift(principal, server, strings))
 
-    async def saw(self, principal: Principal, segment: Segment) -> None:
+    async def saw(self, principal: Principal, segment: RelayedText) -> None:
         """Note what entered the agent's context, to name it as culprit later."""
         await self._twice(lambda: self._guard.saw(principal, segment))
 
@@ -206,7 +209,7 @@ class ElectedGuard:
         """Compare a server's tools with those approved; the first list seen is approved."""
         return await self._twice(lambda: self._guard.pin(principal, server, tools))
 
-    async def unsettled(self, principal: Principal, server: str) -> tuple[Unsettled, ...]:
+    async def unsettled(self, principal: Principal, server: str) -> tuple[UnsettledItem, ...]:
         """Implements `Guard.unsettled`. Items lost on their way here are looked up later."""
         await self._election.ready()
         return await self._guard.unsettled(principal, server)
@@ -224,7 +227,7 @@ class ElectedGuard:
             return await ask()
 
 
-class Store(Protocol):
+class GateStore(Protocol):
     """The gate's own store, as a relay in store mode asks it over the gate's socket."""
 
     async def perform(
@@ -237,7 +240,7 @@ class Store(Protocol):
 class ElectedStore:
     """The own store of whichever process is the gate now. Event loop only."""
 
-    def __init__(self, election: Election, store: Store) -> None:
+    def __init__(self, election: Election, store: GateStore) -> None:
         self._election = election
         self._store = store
 

@@ -10,7 +10,7 @@ from policy.labels.forwarded_call import call_of, target_of
 from policy.model import Hiding, Principal, Reads, Tenant
 from proxy.guard.local_guard import LocalGuard
 from proxy.guard.sieve import KeyOwner, Sieve
-from proxy.seams.guard import Unsettled
+from proxy.seams.guard import UnsettledItem
 from proxy.seams.http_backend import ItemDue, ShownMemory
 from storage.features.pinned_tools import Pins
 from storage.features.upstream.intents import Forwards
@@ -275,7 +275,7 @@ def _due(one: HidingDue) -> ItemDue | None:
     call = call_of(one.candidate)
     if call is None:
         return None
-    item = Unsettled(
+    item = UnsettledItem(
         candidate_id=one.candidate_id,
         tool=call.tool,
         change=one.candidate.change,

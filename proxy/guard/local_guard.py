@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from policy.labels.editing import text_after
+from policy.labels.effect import text_after
 from policy.labels.forwarded_call import (
     PREFIXES,
     ForwardedCall,
@@ -46,14 +46,14 @@ from proxy.guard.sieve import Sieve
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, RateLimited
 from proxy.seams.guard import (
-    Forwarded,
+    ForwardStatus,
     GuardedCall,
     Item,
     ItemVerdict,
     PinnedTool,
     PinState,
-    Segment,
-    Unsettled,
+    RelayedText,
+    UnsettledItem,
 )
 from proxy.seams.observations import MODEL_SERVERS, observation_for, way_of
 from proxy.seams.operation import Proposal, WrittenItem
@@ -87,7 +87,7 @@ class Confirms(Protocol):
 class Notes(Protocol):
     """Notes texts that relays saw: in the session ledger, or else in a bounded list of prints."""
 
-    async def saw(self, principal_id: PrincipalId, segment: Segment, tenant: str = "") -> None:
+    async def saw(self, principal_id: PrincipalId, segment: RelayedText, tenant: str = "") -> None:
         """Note the texts of one segment."""
         ...
 
@@ -173,7 +173,7 @@ class LocalGuard:
             return one.judged
         # What the admission was based on has changed. So it ends here, and the call has to be
         # judged again.
-        await self._end(one, Forwarded.FAILED)
+        await self._end(one, ForwardStatus.FAILED)
         return None
 
     async def judge_ahead(self, principal: Principal, call: GuardedCall) -> tuple[ItemVerdict, ...]:
@@ -281,7 +281,10 @@ class LocalGuard:
         return self._surroundings.traces.accept([] if given is None else [given])
 
     async def settle(
-        self, principal: Principal, server: str, settled: tuple[tuple[CandidateId, Forwarded], ...]
+        self,
+        principal: Principal,
+        server: str,
+        settled: tuple[tuple[CandidateId, ForwardStatus], ...],
     ) -> None:
         """Record the outcome of sent items: one result leaf each.
 
@@ -362,13 +365,13 @@ class LocalGuard:
             # If the outcome is not recorded, the items of that call stay unsettled, and are looked
             # up.
             with contextlib.suppress(StorageError):
-                await self._end(before, Forwarded.UNKNOWN)
+                await self._end(before, ForwardStatus.UNKNOWN)
 
     def handed_over(self, principal: Principal) -> frozenset[str]:
         """The ids of this principal's calls that wait for a relay or a result."""
         return self._ahead.call_ids(principal)
 
-    async def ended(self, principal: Principal, call_id: str, state: Forwarded) -> None:
+    async def ended(self, principal: Principal, call_id: str, state: ForwardStatus) -> None:
         """Record the outcome of a call that was handed over, unless a relay has taken it.
 
         Raises:
@@ -384,7 +387,7 @@ class LocalGuard:
             self._ahead.keep(one)
             raise
 
-    async def _end(self, one: AdmittedAhead, state: Forwarded) -> None:
+    async def _end(self, one: AdmittedAhead, state: ForwardStatus) -> None:
         settled = tuple((candidate_id, state) for candidate_id in one.candidate_ids)
         await self.settle(one.principal, one.server, settled)
 
@@ -393,7 +396,7 @@ class LocalGuard:
             # A failure is ignored: an item without a recorded outcome is looked up at the next
             # start.
             with contextlib.suppress(StorageError):
-                await self._end(one, Forwarded.UNKNOWN)
+                await self._end(one, ForwardStatus.UNKNOWN)
 
     async def sift(
         self, principal: Principal, server: str, strings: tuple[str, ...]
@@ -411,7 +414,7 @@ class LocalGuard:
         if len(self._keys) > IN_FLIGHT_MAX:
             self._keys.popitem(last=False)
 
-    async def saw(self, principal: Principal, segment: Segment) -> None:
+    async def saw(self, principal: Principal, segment: RelayedText) -> None:
         """Note what entered the agent's context, to name it as culprit later.
 
         Raises:
@@ -437,7 +440,7 @@ class LocalGuard:
         self._ahead.named(principal, server)
         return PinState(approved=not pinned.changed, changed=pinned.changed)
 
-    async def unsettled(self, principal: Principal, server: str) -> tuple[Unsettled, ...]:
+    async def unsettled(self, principal: Principal, server: str) -> tuple[UnsettledItem, ...]:
         """Items to send (released by a person) or to look up (answer lost).
 
         Each goes to one caller only. A caller that gets an item to send has to send and settle it.
@@ -456,7 +459,7 @@ class LocalGuard:
         claimed: frozenset[str] = frozenset()
         if waiting:
             claimed = await self._forwards.claim(behind, waiting)
-        given: list[Unsettled] = []
+        given: list[UnsettledItem] = []
         for one in found:
             call = call_of(one.candidate)
             if call is None or not (one.sent or one.candidate_id in claimed):
@@ -464,7 +467,7 @@ class LocalGuard:
             if not one.sent:
                 self._launch(one.candidate_id)
             given.append(
-                Unsettled(
+                UnsettledItem(
                     candidate_id=one.candidate_id,
                     tool=call.tool,
                     change=one.candidate.change,

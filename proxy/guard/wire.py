@@ -14,14 +14,14 @@ from policy.model import CandidateId
 from proxy.seams.guard import (
     STRINGS_MAX,
     TOOLS_MAX,
-    Forwarded,
+    ForwardStatus,
     GuardedCall,
     ItemVerdict,
     Name,
     PinnedTool,
     PinState,
-    Segment,
-    Unsettled,
+    RelayedText,
+    UnsettledItem,
 )
 from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result
 
@@ -39,9 +39,9 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Body of a `settle` request: what became of items that were sent to a server."""
 
     server: Name
-    settled: Annotated[tuple[tuple[CandidateName, Forwarded], ...], Meta(max_length=4_096)]
+    settled: Annotated[tuple[tuple[CandidateName, ForwardStatus], ...], Meta(max_length=4_096)]
 
-    def pairs(self) -> tuple[tuple[CandidateId, Forwarded], ...]:
+    def pairs(self) -> tuple[tuple[CandidateId, ForwardStatus], ...]:
         """Each item's candidate id with its outcome, as `Guard.settle` takes them."""
         return tuple((CandidateId(name), result) for name, result in self.settled)
 
@@ -92,13 +92,20 @@ class HandOver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 Asked = (
-    GuardedCall | Settlement | Strings | Segment | ToolList | ServerName | OneCandidate | HandOver
+    GuardedCall
+    | Settlement
+    | Strings
+    | RelayedText
+    | ToolList
+    | ServerName
+    | OneCandidate
+    | HandOver
 )
 ASKS: Final[dict[str, type[msgspec.Struct]]] = {
     "judge": GuardedCall,
     "settle": Settlement,
     "sift": Strings,
-    "saw": Segment,
+    "saw": RelayedText,
     "pin": ToolList,
     "unsettled": ServerName,
     "decided": OneCandidate,
@@ -111,7 +118,7 @@ JUDGED: Final = msgspec.json.Decoder(tuple[ItemVerdict, ...])
 ONE_JUDGED: Final = msgspec.json.Decoder(ItemVerdict)
 SIFTED: Final = msgspec.json.Decoder(tuple[bool, ...])
 PIN_STATE: Final = msgspec.json.Decoder(PinState)
-UNSETTLED: Final = msgspec.json.Decoder(tuple[Unsettled, ...])
+UNSETTLED: Final = msgspec.json.Decoder(tuple[UnsettledItem, ...])
 RESULT: Final[msgspec.json.Decoder[Result | GraphResult]] = msgspec.json.Decoder(
     Result | GraphResult
 )

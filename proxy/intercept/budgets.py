@@ -82,7 +82,7 @@ def _current(account: _Account, since_ms: int) -> deque[int]:
     return window
 
 
-class Budgets:
+class WriteCounts:
     """Counts writes per principal in a sliding window, and per topic cell in the same window."""
 
     def __init__(self, topics: Topics, window_ms: Callable[[], int]) -> None:

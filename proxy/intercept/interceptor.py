@@ -45,7 +45,7 @@ from policy.ruleset import OverBudget, Ruleset
 from policy.trust.score import OutcomeKind, Reported
 from policy.verdict import Reason
 from proxy.embed.embedding import takes_client_vectors, unit_vector
-from proxy.intercept.budgets import Budgets, utf8_len, weight_of
+from proxy.intercept.budgets import WriteCounts, utf8_len, weight_of
 from proxy.intercept.shadow import (
     Recallable,
     Sees,
@@ -55,7 +55,7 @@ from proxy.intercept.shadow import (
     shown_of,
     stored_of,
 )
-from proxy.intercept.verdict_events import Judging, undecided_event, verdict_event
+from proxy.intercept.verdict_events import VerdictPlace, undecided_event, verdict_event
 from proxy.seams.access import access_of
 from proxy.seams.embedder import Embedder
 from proxy.seams.environment import Environment
@@ -125,7 +125,7 @@ class Interceptor:
         reader: MemoryReader,
         embedder: Embedder,
         shadow: Shadow,
-        budgets: Budgets,
+        budgets: WriteCounts,
         tokens: TokenVerifier,
         ruleset: Callable[[], Ruleset],
         sessions: Sees | None,
@@ -467,7 +467,7 @@ class Interceptor:
         finally:
             if self._watches is not None:
                 self._watches.ended(submission, heard)
-        span = Judging(
+        span = VerdictPlace(
             context=intercepted.trace,
             dialect=dialect,
             started_ns=intercepted.started_ns,

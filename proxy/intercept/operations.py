@@ -28,7 +28,7 @@ from policy.model import (
 from policy.ruleset import Ruleset
 from proxy.dialects.mcp.store.graph import WHOLE_GRAPH
 from proxy.embed.embedding import takes_client_vectors, unit_vector
-from proxy.intercept.budgets import Budgets
+from proxy.intercept.budgets import WriteCounts
 from proxy.intercept.graphs import Graphs
 from proxy.intercept.interceptor import Interceptor
 from proxy.seams.access import plain
@@ -85,7 +85,7 @@ class Window:
     """
 
     def __init__(
-        self, budgets: Budgets, ruleset: Callable[[], Ruleset], now_ms: Callable[[], int]
+        self, budgets: WriteCounts, ruleset: Callable[[], Ruleset], now_ms: Callable[[], int]
     ) -> None:
         self._budgets = budgets
         self._ruleset = ruleset

@@ -23,7 +23,7 @@ _OPERATION = {
 }
 
 
-class Judging(msgspec.Struct, frozen=True, kw_only=True):
+class VerdictPlace(msgspec.Struct, frozen=True, kw_only=True):
     """Where and when a candidate was judged, for its telemetry record."""
 
     context: TraceContext
@@ -34,7 +34,7 @@ class Judging(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def undecided_event(
-    submission: Submission, failure: StorageError, span: Judging
+    submission: Submission, failure: StorageError, span: VerdictPlace
 ) -> VerdictRecorded:
     """The event of a gate that could not decide: decision "error", and the failure's name."""
     candidate = submission.candidate
@@ -69,7 +69,7 @@ def undecided_event(
     )
 
 
-def verdict_event(submission: Submission, outcome: Outcome, span: Judging) -> VerdictRecorded:
+def verdict_event(submission: Submission, outcome: Outcome, span: VerdictPlace) -> VerdictRecorded:
     """Make the telemetry event of one verdict."""
     candidate = submission.candidate
     claimed = candidate.claimed_source
@@ -116,7 +116,7 @@ def verdict_event(submission: Submission, outcome: Outcome, span: Judging) -> Ve
     )
 
 
-def decided_event(held: HeldCandidate, outcome: Outcome, span: Judging) -> VerdictRecorded:
+def decided_event(held: HeldCandidate, outcome: Outcome, span: VerdictPlace) -> VerdictRecorded:
     """The event of a person's verdict on a held candidate; the dialect names the way it came in."""
     candidate = held.candidate
     memory_id = outcome.memory.memory_id if outcome.memory else None

@@ -42,8 +42,8 @@ from proxy.ledger.state import (
     SESSIONS_IN_ALL_MAX,
     SESSIONS_MAX,
     Book,
+    LedgerState,
     Session,
-    State,
 )
 from proxy.ledger.turn_reader import (
     RecalledSpan,
@@ -54,7 +54,7 @@ from proxy.ledger.turn_reader import (
     origin_of,
 )
 from proxy.seams.by_identity import ByPast, past_of
-from proxy.seams.guard import Segment
+from proxy.seams.guard import RelayedText
 from proxy.seams.operation import EarlierText
 
 PRINCIPALS_MAX: Final = 64
@@ -105,7 +105,7 @@ class Core:
     """
 
     def __init__(self, key: bytes) -> None:
-        self.state = State()
+        self.state = LedgerState()
         self.reader = TurnReader(key)
         self._served = lru_cache(SERVED_MAX)(self.reader.served)
         self._numbering = TurnHashes(self.reader)
@@ -364,7 +364,7 @@ class Core:
             if set(map(recalls.get, parts)) - {memory.memory_id}:
                 self.do(RecalledRecord(principal_id, memory.memory_id, packed(parts)))
 
-    def saw(self, principal_id: PrincipalId, segment: Segment, now_ms: int) -> None:
+    def saw(self, principal_id: PrincipalId, segment: RelayedText, now_ms: int) -> None:
         """Note a server's answer that a relay saw on its way to this principal's agent."""
         book = self.book(principal_id, now_ms)
         names = (segment.join.tool_use_id, segment.join.call_id)

@@ -1,7 +1,7 @@
 """What the session ledger writes down, record by record: fingerprints, names and ids, no text.
 
 The ledger's state is computed from its records, while it runs and after a restart, by the same
-`proxy.ledger.state.State.apply`. A record is one tag byte and MessagePack. A snapshot consists of
+`proxy.ledger.state.LedgerState.apply`. A record is one tag byte and MessagePack. A snapshot consists of
 the same records.
 """
 

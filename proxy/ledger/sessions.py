@@ -29,13 +29,13 @@ from proxy.ledger.records import (
     packed,
 )
 from proxy.ledger.session_match import length_of
-from proxy.ledger.state import LIVE_MS, Book, Call, Session
+from proxy.ledger.state import LIVE_MS, Book, Session, SessionCall
 from proxy.ledger.turn_reader import TurnReader
 from proxy.ledger.unmapped_tools import UnmappedTools
 from proxy.ledger.views import listed, read_before, shown
 from proxy.ledger.wire import SessionList, SessionView
 from proxy.seams.environment import Environment
-from proxy.seams.guard import Join, Segment
+from proxy.seams.guard import Join, RelayedText
 from proxy.seams.operation import EarlierText
 from storage.ground.errors import StorageError
 from storage.interfaces import SessionLog
@@ -100,7 +100,7 @@ def _explaining(
     return tuple(sorted(there, key=lambda one: -one.used_ms))
 
 
-def _has(call: Call, texts: tuple[str, ...], reader: TurnReader) -> bool:
+def _has(call: SessionCall, texts: tuple[str, ...], reader: TurnReader) -> bool:
     """Whether each text is a string of the call's arguments, or made of their sentences."""
     for text in texts:
         if not text or reader.print(skeleton(text)) in call.exact:
@@ -316,7 +316,7 @@ class Sessions:
         self._core.recalled(principal_id, memories, self.surroundings.now_ms())
         self._soon()
 
-    async def saw(self, principal_id: PrincipalId, segment: Segment, tenant: str = "") -> None:
+    async def saw(self, principal_id: PrincipalId, segment: RelayedText, tenant: str = "") -> None:
         """Note a server's answer that a relay saw; the agent gets it when this returns."""
         now_ms = self.surroundings.now_ms()
         await self._in_turn(

@@ -50,7 +50,7 @@ ROOTS_MAX: Final = 2_000
 LOST_PRINCIPALS_MAX: Final = 10_000
 
 
-class Call:
+class SessionCall:
     """A call that a model of a session made."""
 
     __slots__ = ("at_ms", "exact", "open", "parts", "row", "session", "used")
@@ -105,7 +105,7 @@ class Book:
         # Reply ids and history hashes, with the newest session that has them.
         self.keys: dict[int, str] = {}
         # Calls by the fingerprint of their id, the newest last: hosts repeat ids.
-        self.calls: OrderedDict[int, list[Call]] = OrderedDict()
+        self.calls: OrderedDict[int, list[SessionCall]] = OrderedDict()
         # The sentences of memories that were served, each with the memory's id.
         self.recalls: OrderedDict[int, MemoryId] = OrderedDict()
         self.unplaced: deque[WriteRecord] = deque(maxlen=WRITES_MAX)
@@ -116,12 +116,12 @@ class Book:
         # resource or a prompt.
         self.fetched_until_ms = 0
 
-    def call(self, key: int, arguments: int) -> Call | None:
+    def call(self, key: int, arguments: int) -> SessionCall | None:
         """The newest call with this id and these arguments."""
         found = (one for one in reversed(self.calls.get(key, ())))
         return next((one for one in found if one.row.arguments == arguments), None)
 
-    def all_calls(self) -> Iterator[Call]:
+    def all_calls(self) -> Iterator[SessionCall]:
         """All calls that are kept."""
         for calls in self.calls.values():
             yield from calls
@@ -133,7 +133,7 @@ class Book:
         )
 
 
-class State:
+class LedgerState:
     """The state of all principals. Only `apply` changes it."""
 
     def __init__(self) -> None:
@@ -317,7 +317,7 @@ def _enter(session: Session, book: Book, entry: SegmentRecord) -> None:
         calls = book.calls.setdefault(made.key, [])
         book.calls.move_to_end(made.key)
         if all(one.row != made or one.session != session.session for one in calls):
-            calls.append(Call(session.session, entry.at_ms, made))
+            calls.append(SessionCall(session.session, entry.at_ms, made))
         del calls[:-CALLS_MAX]
     _bound(book.calls, CALLS_MAX)
     for key in prints(entry.answers):

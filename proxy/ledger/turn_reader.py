@@ -17,7 +17,7 @@ from proxy.dialects.model.transcript import ContextText, ModelCall, Turn, Voice
 from proxy.dialects.strict_json.in_text import read_container
 from proxy.ledger.fingerprinter import Fingerprinter, paragraphs, strings_in
 from proxy.ledger.records import SegmentRow
-from proxy.ledger.state import Book, Call, Session
+from proxy.ledger.state import Book, Session, SessionCall
 from proxy.seams.slices import resting
 
 HOSTS_MAX: Final = 8
@@ -187,7 +187,7 @@ class TurnReader(Fingerprinter):
             for memory_id in dict.fromkeys(book.recalls[one] for one in found):
                 yield start, end, memory_id
 
-    def seen(self, call: ModelCall, book: Book) -> Call | None:
+    def seen(self, call: ModelCall, book: Book) -> SessionCall | None:
         """The call of a request's history, if the ledger saw a model make it."""
         return book.call(self.print(call.call_id), self.arguments(call.arguments))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.ledger.records import SegmentRow, WriteRecord
-from proxy.ledger.state import Book, Call, Session, State
+from proxy.ledger.state import Book, LedgerState, Session, SessionCall
 from proxy.ledger.wire import (
     CallView,
     OriginView,
@@ -20,7 +20,7 @@ from proxy.ledger.wire import (
 READ_NAMED_MAX: Final = 8
 
 
-def listed(state: State, limit: int, now_ms: int) -> SessionList:
+def listed(state: LedgerState, limit: int, now_ms: int) -> SessionList:
     """The most recently active sessions."""
     newest = sorted(state.sessions.values(), key=lambda one: (-one.used_ms, one.session))
     return SessionList(
@@ -31,13 +31,13 @@ def listed(state: State, limit: int, now_ms: int) -> SessionList:
     )
 
 
-def _unplaced(state: State, limit: int) -> list[UnplacedView]:
+def _unplaced(state: LedgerState, limit: int) -> list[UnplacedView]:
     found = [one for book in state.books.values() for one in book.unplaced]
     found.sort(key=lambda one: -one.at_ms)
     return [UnplacedView(principal=one.principal, write=_write(one)) for one in found[:limit]]
 
 
-def shown(state: State, session: Session, now_ms: int) -> SessionView:
+def shown(state: LedgerState, session: Session, now_ms: int) -> SessionView:
     """Everything that an operator may be told of one session."""
     book = state.books.get(session.principal)
     return SessionView(
@@ -57,7 +57,7 @@ def shown(state: State, session: Session, now_ms: int) -> SessionView:
     )
 
 
-def read_before(state: State, candidate_id: str) -> tuple[tuple[str, ...], ...] | None:
+def read_before(state: LedgerState, candidate_id: str) -> tuple[tuple[str, ...], ...] | None:
     """The foreign texts that entered a session before it wrote this candidate, newest last.
 
     Each is named by server and tool, or by the kind of segment. None where the writing session is
@@ -75,12 +75,12 @@ def read_before(state: State, candidate_id: str) -> tuple[tuple[str, ...], ...] 
     return None
 
 
-def _lost(state: State, book: Book | None, now_ms: int) -> int | None:
+def _lost(state: LedgerState, book: Book | None, now_ms: int) -> int | None:
     until_ms = max(state.lost_until_ms, 0 if book is None else book.read_until_ms)
     return until_ms if until_ms > now_ms else None
 
 
-def _row(state: State, session: Session) -> SessionRow:
+def _row(state: LedgerState, session: Session) -> SessionRow:
     book = state.books.get(session.principal)
     return SessionRow(
         session=session.session,
@@ -95,13 +95,13 @@ def _row(state: State, session: Session) -> SessionRow:
     )
 
 
-def _open_calls(book: Book | None, session: Session) -> list[Call]:
+def _open_calls(book: Book | None, session: Session) -> list[SessionCall]:
     if book is None:
         return []
     return [one for one in book.all_calls() if one.open and one.session == session.session]
 
 
-def _call(call: Call) -> CallView:
+def _call(call: SessionCall) -> CallView:
     return CallView(server=call.row.server, tool=call.row.tool, call_id=call.row.call_id)
 
 

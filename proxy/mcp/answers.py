@@ -31,11 +31,11 @@ from proxy.dialects.mcp.results import (
     uncached,
 )
 from proxy.dialects.strict_json.strict import JsonValue
-from proxy.mcp.catalogue import Catalogue
-from proxy.mcp.connection import Connection
+from proxy.mcp.catalogue import ToolCatalogue
+from proxy.mcp.connection import RelayConnection
 from proxy.mcp.pending_requests import PendingRequest, join_of
 from proxy.mcp.server import Server
-from proxy.seams.guard import Join, Segment
+from proxy.seams.guard import Join, RelayedText
 from proxy.seams.observations import observation_of_call
 from proxy.settle.forwarder import UNDECIDED
 
@@ -101,7 +101,7 @@ class Answers:
     strings to be looked up in it. Whether each may be shown is asked of the gate every time.
     """
 
-    def __init__(self, connection: Connection, catalogue: Catalogue) -> None:
+    def __init__(self, connection: RelayConnection, catalogue: ToolCatalogue) -> None:
         self._connection = connection
         self._catalogue = catalogue
         self._last: _Unchanged | None = None
@@ -240,7 +240,7 @@ class Answers:
             last = self._last
             texts = texts_of(value) if last is None or last.value is not value else last.texts
             if texts:
-                segment = Segment(
+                segment = RelayedText(
                     server=connection.server.name,
                     tool=tool,
                     call_id=call_id,

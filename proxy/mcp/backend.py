@@ -16,10 +16,10 @@ from proxy.dialects.mcp.paths import MisfitError, places
 from proxy.dialects.mcp.pieces import arguments_of
 from proxy.dialects.mcp.results import texts_of
 from proxy.dialects.strict_json.strict import JsonValue
-from proxy.mcp.catalogue import Catalogue
-from proxy.mcp.connection import Connection, ServerGone, Side
+from proxy.mcp.catalogue import ToolCatalogue
+from proxy.mcp.connection import RelayConnection, ServerGone, Side
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Forwarded, Unsettled
+from proxy.seams.guard import ForwardStatus, UnsettledItem
 
 _ARGUMENT: Final = "$arg:"
 
@@ -38,7 +38,7 @@ class BackendQuestion(msgspec.Struct, frozen=True, kw_only=True):
     shown: AnswerShape
 
 
-def question_of(tool_map: ToolMap, one: Unsettled) -> BackendQuestion | None:
+def question_of(tool_map: ToolMap, one: UnsettledItem) -> BackendQuestion | None:
     """The read that shows an item's outcome; None if the map has none that fits the item."""
     try:
         arguments = arguments_of(one.arguments, one.pieces)
@@ -64,7 +64,7 @@ def question_of(tool_map: ToolMap, one: Unsettled) -> BackendQuestion | None:
     )
 
 
-def told(question: BackendQuestion, result: JsonValue) -> Forwarded | None:
+def told(question: BackendQuestion, result: JsonValue) -> ForwardStatus | None:
     """The outcome of the item that the answer proves; None if the answer proves neither.
 
     Raises:
@@ -76,11 +76,11 @@ def told(question: BackendQuestion, result: JsonValue) -> Forwarded | None:
         # If one of the texts is still there, it may belong to another memory. If all are still
         # there, the item was not removed.
         if all(found):
-            return Forwarded.FAILED
-        return Forwarded.DONE if question.proves_absence and not any(found) else None
+            return ForwardStatus.FAILED
+        return ForwardStatus.DONE if question.proves_absence and not any(found) else None
     if all(found):
-        return Forwarded.DONE
-    return Forwarded.FAILED if question.proves_absence and not any(found) else None
+        return ForwardStatus.DONE
+    return ForwardStatus.FAILED if question.proves_absence and not any(found) else None
 
 
 def _filled(reconcile: Reconcile, arguments: Object, key: str, texts: tuple[str, ...]) -> Object:
@@ -104,22 +104,22 @@ def _filled(reconcile: Reconcile, arguments: Object, key: str, texts: tuple[str,
     }
 
 
-def outcome_of(message: Message) -> Forwarded:
+def outcome_of(message: Message) -> ForwardStatus:
     """The outcome of the items in a forwarded call, read from the server's answer."""
     result = message.result
     if message.kind is not MessageKind.RESULT or result.get("isError") is True:
-        return Forwarded.FAILED
+        return ForwardStatus.FAILED
     # The server asks for more input, so nothing is done yet. The client calls again, and that call
     # is judged.
     if result.get("resultType", "complete") != "complete":
-        return Forwarded.FAILED
-    return Forwarded.DONE
+        return ForwardStatus.FAILED
+    return ForwardStatus.DONE
 
 
 class McpBackend:
     """Implements `proxy.settle.leftovers.Backend` on one connection. Event loop only."""
 
-    def __init__(self, connection: Connection, catalogue: Catalogue) -> None:
+    def __init__(self, connection: RelayConnection, catalogue: ToolCatalogue) -> None:
         self._connection = connection
         self._catalogue = catalogue
         self._meta: Object = {}
@@ -139,7 +139,7 @@ class McpBackend:
         refusal = await self._catalogue.refusal(self._meta)
         return refusal is None and connection.tool_map is not None
 
-    async def send(self, item: Unsettled) -> Message | None:
+    async def send(self, item: UnsettledItem) -> Message | None:
         """The answer to an item's call, sent once; None if no answer came.
 
         Raises:
@@ -152,16 +152,16 @@ class McpBackend:
             arguments = call_in(arguments)
         return await self._called(item.tool, arguments)
 
-    def outcome(self, reply: Message) -> Forwarded:
+    def outcome(self, reply: Message) -> ForwardStatus:
         """The outcome of the item, as the server's answer tells it."""
         return outcome_of(reply)
 
-    def turn(self, item: Unsettled) -> AbstractAsyncContextManager[None]:
+    def turn(self, item: UnsettledItem) -> AbstractAsyncContextManager[None]:
         """Nothing is held: the host's calls go to the server in the order that the host chose."""
         del item
         return nullcontext()
 
-    async def look_up(self, item: Unsettled) -> Forwarded | None:
+    async def look_up(self, item: UnsettledItem) -> ForwardStatus | None:
         """The outcome of an item, as the tool map's `reconcile` read shows it.
 
         None if the read shows neither outcome.

@@ -7,23 +7,23 @@ import msgspec
 from policy.verdict import Reason
 from proxy.dialects.files.edits import FileCall, item_of, read_file_call
 from proxy.dialects.files.known import text_of
-from proxy.dialects.mcp.calls import Call, read_call, without
+from proxy.dialects.mcp.calls import ToolCall, read_call, without
 from proxy.dialects.mcp.elicit import Reaction, retried
 from proxy.dialects.mcp.maps import FORMAT, ToolKind, ToolMap
 from proxy.dialects.mcp.message import CALL, Message, MessageKind, Object, made
 from proxy.files.here import place_of
-from proxy.mcp.catalogue import Catalogue
-from proxy.mcp.connection import Connection, ServerGone, Side
+from proxy.mcp.catalogue import ToolCatalogue
+from proxy.mcp.connection import RelayConnection, ServerGone, Side
 from proxy.mcp.own_requests import meta_of
 from proxy.mcp.pending_requests import PendingRequest, join_of, short
 from proxy.mcp.people import People
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Forwarded, GuardedCall, ItemVerdict
+from proxy.seams.guard import ForwardStatus, GuardedCall, ItemVerdict
 from proxy.seams.observations import observation_of_call
 from proxy.settle.forwarder import UNDECIDED, admitted_of, judge
 
 
-async def read_files(connection: Connection, call: Call, meta: Object) -> Call:
+async def read_files(connection: RelayConnection, call: ToolCall, meta: Object) -> ToolCall:
     """The call as a write of memory if it changes a place; else the call as it is.
 
     The server is asked for the text first, so lines that a shell wrote meanwhile are known as well.
@@ -47,7 +47,7 @@ async def read_files(connection: Connection, call: Call, meta: Object) -> Call:
     return msgspec.structs.replace(call, kind=ToolKind.WRITE, items=(item,))
 
 
-async def _text_now(connection: Connection, call: FileCall, meta: Object) -> str | None:
+async def _text_now(connection: RelayConnection, call: FileCall, meta: Object) -> str | None:
     """The whole text of the file; "" if there is none, None if the server does not say."""
     tools = {} if connection.tool_map is None else connection.tool_map.tools
     for name, tool in tools.items():
@@ -85,7 +85,9 @@ _NOTHING_KNOWN = ToolMap(format=FORMAT, name="none", read_from="nothing")
 class Calls:
     """Decides whether each tool call is forwarded, and with which items. Event loop only."""
 
-    def __init__(self, connection: Connection, catalogue: Catalogue, people: People) -> None:
+    def __init__(
+        self, connection: RelayConnection, catalogue: ToolCatalogue, people: People
+    ) -> None:
         self._connection = connection
         self._catalogue = catalogue
         self._people = people
@@ -110,7 +112,7 @@ class Calls:
             return await self._write(message, pending, call)
         return message
 
-    async def _read(self, message: Message, pending: PendingRequest) -> Call | None:
+    async def _read(self, message: Message, pending: PendingRequest) -> ToolCall | None:
         """The call as the map reads it; None if the call was refused for its form."""
         tool_map = self._connection.tool_map or _NOTHING_KNOWN
         try:
@@ -122,7 +124,7 @@ class Calls:
             await self._refused(pending, text)
             return None
 
-    def _closed(self, call: Call) -> Reason | None:
+    def _closed(self, call: ToolCall) -> Reason | None:
         """Why calls of this tool are refused, whatever their arguments; None if they are not."""
         if call.kind is None:
             return Reason.UNKNOWN_TOOL
@@ -130,7 +132,9 @@ class Calls:
             return Reason.ADMIN_TOOL
         return None
 
-    async def _write(self, message: Message, pending: PendingRequest, call: Call) -> Message | None:
+    async def _write(
+        self, message: Message, pending: PendingRequest, call: ToolCall
+    ) -> Message | None:
         if "task" in message.params:
             # A call that runs as a task is refused: its first answer says only that the task began,
             # not how it ended.
@@ -144,7 +148,7 @@ class Calls:
         admitted = admitted_of(judged)
         if pending.cancelled.is_set() or self._connection.gone.is_set():
             # The client cancelled the call or has gone, so the call is not sent.
-            await self._connection.forwarding.settle(admitted, Forwarded.FAILED)
+            await self._connection.forwarding.settle(admitted, ForwardStatus.FAILED)
             return None
         if not admitted:
             if not await self._people.take_over(message, pending, judged):
@@ -152,7 +156,7 @@ class Calls:
             return None
         outgoing = _reduced(message, call, judged)
         if outgoing is None:
-            await self._connection.forwarding.settle(admitted, Forwarded.FAILED)
+            await self._connection.forwarding.settle(admitted, ForwardStatus.FAILED)
             await self._refused(pending, observation_of_call(Reason.CALL_MALFORMED))
             return None
         pending.admitted = admitted
@@ -161,7 +165,7 @@ class Calls:
         return outgoing
 
     async def _judged(
-        self, message: Message, pending: PendingRequest, call: Call
+        self, message: Message, pending: PendingRequest, call: ToolCall
     ) -> tuple[ItemVerdict, ...] | None:
         guarded = GuardedCall(
             server=self._connection.server.name,
@@ -200,7 +204,7 @@ class Calls:
         await self._connection.refuse(pending, [observation])
 
 
-def _reduced(message: Message, call: Call, judged: tuple[ItemVerdict, ...]) -> Message | None:
+def _reduced(message: Message, call: ToolCall, judged: tuple[ItemVerdict, ...]) -> Message | None:
     """The call without the items that were not admitted; None if no item is left."""
     refused = frozenset(index for index, one in enumerate(judged) if one.decision != "admit")
     if not refused:

@@ -8,7 +8,7 @@ from policy.verdict import Reason
 from proxy.dialects.mcp.catalogue import next_cursor, pinned_tools
 from proxy.dialects.mcp.message import LIST, Message, MessageKind, Object
 from proxy.dialects.model.memory_words import writes_by_name
-from proxy.mcp.connection import LOG, Connection, ServerGone, Side
+from proxy.mcp.connection import LOG, RelayConnection, ServerGone, Side
 from proxy.mcp.server import PAGES_MAX
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import PinnedTool
@@ -17,10 +17,10 @@ from proxy.settle.forwarder import UNDECIDED
 _TOLD_MAX: Final = 16
 
 
-class Catalogue:
+class ToolCatalogue:
     """The tools of the server on one connection. Event loop only."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: RelayConnection) -> None:
         self._connection = connection
 
     def changed(self) -> None:

@@ -77,7 +77,7 @@ class Counts(msgspec.Struct, kw_only=True):
     late: int = 0  # answers to requests that the client had cancelled
 
 
-class Connection(msgspec.Struct, frozen=True, kw_only=True):
+class RelayConnection(msgspec.Struct, frozen=True, kw_only=True):
     """One connection between a client and a server, as its parts see it. Event loop only."""
 
     guard: Guard

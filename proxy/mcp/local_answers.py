@@ -14,9 +14,9 @@ from proxy.dialects.mcp.message import (
     result_answer,
 )
 from proxy.dialects.mcp.results import refused
-from proxy.mcp.connection import Connection, ServerGone, Side
+from proxy.mcp.connection import RelayConnection, ServerGone, Side
 from proxy.mcp.pending_requests import PendingRequest, RequestStage
-from proxy.seams.guard import Forwarded
+from proxy.seams.guard import ForwardStatus
 
 _LOST: Final = (
     "The memory server gave no answer. Whether it stored this is not known yet, and will be looked "
@@ -31,7 +31,7 @@ class LocalAnswers:
     The outcome of a sent write is then unknown, and only a read can tell it.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: RelayConnection) -> None:
         self._connection = connection
 
     async def lost(self, pending: PendingRequest) -> None:
@@ -58,7 +58,7 @@ class LocalAnswers:
             if not pending.own.done():
                 pending.own.set_exception(ServerGone())
             return
-        await self._connection.forwarding.settle(pending.admitted, Forwarded.UNKNOWN)
+        await self._connection.forwarding.settle(pending.admitted, ForwardStatus.UNKNOWN)
         if pending.cancelled.is_set():
             return
         if pending.admitted:

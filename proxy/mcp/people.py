@@ -10,7 +10,7 @@ from policy.verdict import InvariantBroken
 from proxy.dialects.mcp import elicit
 from proxy.dialects.mcp.message import Era, Message, Object
 from proxy.mcp.answers import Answers
-from proxy.mcp.connection import Connection, ServerGone, Side
+from proxy.mcp.connection import RelayConnection, ServerGone, Side
 from proxy.mcp.pending_requests import PendingRequest
 from proxy.mcp.server import HeldCall
 from proxy.seams.guard import ItemVerdict
@@ -26,7 +26,7 @@ class People:
     """Sends persons to the page where they decide on a held item, and waits. Event loop only."""
 
     def __init__(
-        self, connection: Connection, answers: Answers, leftovers: Leftovers[Message]
+        self, connection: RelayConnection, answers: Answers, leftovers: Leftovers[Message]
     ) -> None:
         self._connection = connection
         self._answers = answers

@@ -17,7 +17,7 @@ from proxy.dialects.mcp.message import (
     parse,
 )
 from proxy.dialects.sse import BrokenStream, FieldReader
-from proxy.mcp.http.child import Child, ChildGone, Command
+from proxy.mcp.http.child import Child, ChildGone, ServerCommandLine
 from proxy.seams.faults import UpstreamError
 from proxy.transport.upstream import Upstream
 from proxy.version import version
@@ -41,7 +41,7 @@ class _Server(Protocol):
 
 
 async def read_once(
-    server: Upstream | Command, name: str, tool: str, arguments: Object, seconds: float
+    server: Upstream | ServerCommandLine, name: str, tool: str, arguments: Object, seconds: float
 ) -> tuple[str, Object]:
     """The server's own name, and the result of one of its tools.
 
@@ -50,7 +50,7 @@ async def read_once(
     """
     try:
         async with asyncio.timeout(seconds), AsyncExitStack() as stack:
-            if isinstance(server, Command):
+            if isinstance(server, ServerCommandLine):
                 child = await Child.start(server, name)
                 stack.push_async_callback(child.end)
                 return await _read(_Lines(child), tool, arguments)

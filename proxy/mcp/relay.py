@@ -34,12 +34,12 @@ from proxy.dialects.mcp.opaque import given_back, replaced
 from proxy.mcp.answers import NOT_SHOWN, Answers
 from proxy.mcp.backend import McpBackend, outcome_of
 from proxy.mcp.calls import Calls
-from proxy.mcp.catalogue import Catalogue
+from proxy.mcp.catalogue import ToolCatalogue
 from proxy.mcp.connection import (
     LOG,
-    Connection,
     Counts,
     Deliver,
+    RelayConnection,
     RelayLimits,
     Side,
     other,
@@ -114,7 +114,7 @@ class Relay:
             answer_seconds=limits.answer_seconds,
             retry_seconds=limits.tend_seconds,
         )
-        self._connection = Connection(
+        self._connection = RelayConnection(
             guard=guard,
             principal=principal,
             server=server,
@@ -129,7 +129,7 @@ class Relay:
             gone=asyncio.Event(),
             forwarding=self._forwarding,
         )
-        self._catalogue = Catalogue(self._connection)
+        self._catalogue = ToolCatalogue(self._connection)
         self._answers = Answers(self._connection, self._catalogue)
         self._unanswered = LocalAnswers(self._connection)
         self._backend = McpBackend(self._connection, self._catalogue)

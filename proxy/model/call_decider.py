@@ -8,7 +8,7 @@ from typing import Final
 from proxy.dialects.model.stream import CallDecision, CompleteCall
 from proxy.dialects.model.transcript import ContextText, ModelCall, ModelReply
 from proxy.model.memory_seam import Coupling, PreparedRequest
-from proxy.transport.responses import Failure, attempt
+from proxy.transport.responses import AnswerFailure, attempt
 
 UNDECIDED: Final = (
     "This call was not made: Mnemogate could not decide about it. Nothing was stored. "
@@ -40,7 +40,7 @@ class CallDecider:
             return True
         reply = ModelReply(reply_id=said.reply_id, said=texts, calls=calls, heard=heard)
         done = await attempt(self._coupling.replied(prepared, reply), self._halt)
-        if isinstance(done, Failure):
+        if isinstance(done, AnswerFailure):
             return False
         self._told_calls |= {call.call_id for call in calls}
         self._told_texts |= set(texts)
@@ -71,6 +71,6 @@ class CallDecider:
         if not calls:
             return ()
         done = await attempt(self._coupling.judge(prepared, calls), self._halt)
-        if isinstance(done, Failure) or len(done) != len(calls):
+        if isinstance(done, AnswerFailure) or len(done) != len(calls):
             return (UNDECIDED,) * len(calls)
         return done

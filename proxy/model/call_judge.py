@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from policy.model import NAME_LEN_MAX, Channel, Principal
 from policy.verdict import Reason
-from proxy.dialects.mcp.calls import Call, read_call
+from proxy.dialects.mcp.calls import ToolCall, read_call
 from proxy.dialects.mcp.maps import ToolKind, ToolMap
 from proxy.dialects.model.memory_tools import MemoryTool, OfferedTools
 from proxy.dialects.model.tools import outcomes_of
@@ -21,7 +21,7 @@ from proxy.dialects.model.transcript import ModelCall
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.model.files_judged import ConversationFiles
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Forwarded, GuardAhead, GuardedCall, ItemVerdict, Join
+from proxy.seams.guard import ForwardStatus, GuardAhead, GuardedCall, ItemVerdict, Join
 from proxy.seams.observations import MODEL_SERVERS, observation_of_call
 from proxy.settle.forwarder import UNDECIDED, admitted_of, judge, record
 
@@ -70,7 +70,7 @@ class CallJudge:
 
     async def withdrawn(self, principal: Principal, call: ModelCall) -> None:
         """Settle an admitted call as not sent, because it does not reach the agent after all."""
-        await self._ended(principal, call.call_id, Forwarded.FAILED)
+        await self._ended(principal, call.call_id, ForwardStatus.FAILED)
 
     async def results(self, principal: Principal, body: dict[str, Json]) -> None:
         """Settle admitted calls by the results in a request.
@@ -81,9 +81,11 @@ class CallJudge:
         if not waiting:
             return
         for call_id, failed in outcomes_of(body, waiting).items():
-            await self._ended(principal, call_id, Forwarded.FAILED if failed else Forwarded.DONE)
+            await self._ended(
+                principal, call_id, ForwardStatus.FAILED if failed else ForwardStatus.DONE
+            )
 
-    async def _ended(self, principal: Principal, call_id: str, state: Forwarded) -> None:
+    async def _ended(self, principal: Principal, call_id: str, state: ForwardStatus) -> None:
         # If an outcome cannot be recorded now, it is recorded with the next request.
         with contextlib.suppress(*UNDECIDED):
             await self._guard.ended(principal, call_id, state)
@@ -109,7 +111,9 @@ class CallJudge:
         closed = _closed(principal, named.call.kind)
         return None if closed is None else observation_of_call(closed)
 
-    async def _write(self, asked: _ReplyOf, server: str, call: ModelCall, read: Call) -> str | None:
+    async def _write(
+        self, asked: _ReplyOf, server: str, call: ModelCall, read: ToolCall
+    ) -> str | None:
         principal = asked.principal
         guarded = GuardedCall(
             server=server,
@@ -124,7 +128,7 @@ class CallJudge:
             return observation_of_call(Reason.GATE_UNAVAILABLE)
         if any(one.decision != _ADMIT for one in judged):
             # A call is forwarded whole or not at all.
-            await record(self._guard, principal, server, admitted_of(judged), Forwarded.FAILED)
+            await record(self._guard, principal, server, admitted_of(judged), ForwardStatus.FAILED)
             return _text(judged)
         await self._guard.hand_over(principal, call.call_id, guarded, judged)
         return None
@@ -133,7 +137,7 @@ class CallJudge:
 class _Named(NamedTuple):
     """A tool call as its map reads it, and the name that the host gives the tool's server."""
 
-    call: Call
+    call: ToolCall
     map_name: str
     server: str
 
@@ -149,7 +153,7 @@ async def _named(
     if write is None or write.item is None:
         return None
     tool = write.tool
-    read = Call(
+    read = ToolCall(
         tool=tool.tool,
         kind=tool.rule.kind,
         rule=None,
@@ -159,7 +163,7 @@ async def _named(
     return _Named(read, tool.tool_map.name, tool.server)
 
 
-def _read(tool_map: ToolMap, tool: str, call: ModelCall) -> Call:
+def _read(tool_map: ToolMap, tool: str, call: ModelCall) -> ToolCall:
     if call.arguments is None:
         raise MalformedRequest("arguments: must be an object, with each name once")
     return read_call(tool_map, {"name": tool, "arguments": call.arguments})

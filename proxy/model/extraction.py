@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from policy.model import ChangeKind, Channel, Principal
-from proxy.dialects.mcp.calls import Call, kept_of, read_call
+from proxy.dialects.mcp.calls import ToolCall, kept_of, read_call
 from proxy.dialects.mcp.maps import ToolKind, ToolMap, path
 from proxy.dialects.model.outputs import (
     Output,
@@ -25,7 +25,7 @@ from proxy.dialects.model.outputs import (
 )
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Forwarded, GuardAhead, GuardedCall, ItemVerdict, Join
+from proxy.seams.guard import ForwardStatus, GuardAhead, GuardedCall, ItemVerdict, Join
 from proxy.seams.observations import MODEL_SERVERS
 from proxy.settle.forwarder import UNDECIDED, admitted_of, judge, record
 
@@ -92,7 +92,7 @@ class Extraction:
             return False
         return await self._kept(replied, read) is not None
 
-    async def _kept(self, replied: BackendReply, read: Call) -> dict[str, Json] | None:
+    async def _kept(self, replied: BackendReply, read: ToolCall) -> dict[str, Json] | None:
         """The output of the model without refused facts; None if no fact is left."""
         if read.kind in {ToolKind.READ, ToolKind.CONTEXT}:
             return read.arguments
@@ -113,7 +113,7 @@ class Extraction:
         return kept_of(read, refused) if refused else read.arguments
 
     async def _judged(
-        self, replied: BackendReply, read: Call, wanted: list[int]
+        self, replied: BackendReply, read: ToolCall, wanted: list[int]
     ) -> tuple[ItemVerdict, ...]:
         server = MODEL_SERVERS + replied.tool_map.name
         call = GuardedCall(
@@ -127,11 +127,11 @@ class Extraction:
         # The backend never reports what it stored, so an admitted fact counts as stored once the
         # backend has it. If that cannot be recorded, the intent stays on disk without an outcome.
         admitted = admitted_of(judged)
-        await record(self._guard, replied.principal, server, admitted, Forwarded.DONE)
+        await record(self._guard, replied.principal, server, admitted, ForwardStatus.DONE)
         return judged
 
 
-def _read_call(tool_map: ToolMap, output: Output) -> Call | None:
+def _read_call(tool_map: ToolMap, output: Output) -> ToolCall | None:
     if output.arguments is None or output.name not in tool_map.tools:
         return None
     try:
@@ -140,7 +140,7 @@ def _read_call(tool_map: ToolMap, output: Output) -> Call | None:
         return None
 
 
-def _read_text(tool_map: ToolMap, text: str) -> Call | None:
+def _read_text(tool_map: ToolMap, text: str) -> ToolCall | None:
     """A JSON answer, read by the first form of the map that it fits; None if it fits none."""
     try:
         value = object_in(text)
@@ -156,7 +156,7 @@ def _read_text(tool_map: ToolMap, text: str) -> Call | None:
     return None
 
 
-def _changes(read: Call, at: int) -> bool:
+def _changes(read: ToolCall, at: int) -> bool:
     item = read.items[at]
     # An empty list of facts is read as one item without content, which changes nothing.
     return at not in read.idle and (bool(item.pieces) or item.change is not ChangeKind.CREATE)

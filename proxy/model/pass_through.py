@@ -10,9 +10,9 @@ import msgspec
 
 from proxy.dialects.model.stream import UnreadableEvent
 from proxy.model.memory_seam import Filter
+from proxy.model.model_exchange import EVENTS, Wire
 from proxy.model.redactor import Redactor
 from proxy.model.stored_replies import StoredReplyEditor
-from proxy.model.turn import EVENTS, Wire
 from proxy.model.upstream_model import TOTAL_S, UpstreamModel, events_of
 from proxy.seams.faults import UpstreamError
 from proxy.seams.operation import HttpReply

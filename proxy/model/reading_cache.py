@@ -16,7 +16,7 @@ import msgspec
 from policy.model import PrincipalId
 from proxy.dialects.model.reading import object_of
 from proxy.dialects.strict_json.tolerant import Json, check_depth, read_body
-from proxy.seams.by_identity import Past, Repeated
+from proxy.seams.by_identity import Past, SharedList
 
 _R = TypeVar("_R")
 
@@ -121,7 +121,7 @@ class ReadingCache:
         if begun is not None:
             past = begun.read.get(read)
             if past is None:
-                past = begun.read[read] = Past(Repeated(self.each(begun.elements, read)))
+                past = begun.read[read] = Past(SharedList(self.each(begun.elements, read)))
         before = () if past is None else past.values
         known, found = self._of, list[_R]()
         for part in parts[len(before) :]:
@@ -133,7 +133,7 @@ class ReadingCache:
             if made is None:
                 made = element.read[read] = read(element.value)
             found.append(made)
-        values = Repeated((*before, *found))
+        values = SharedList((*before, *found))
         values.past = past
         return values
 

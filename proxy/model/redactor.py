@@ -20,7 +20,7 @@ from proxy.model.memory_seam import Coupling
 from proxy.model.upstream_model import shown_headers
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import HttpRequest
-from proxy.transport.upstream import Reply
+from proxy.transport.upstream import UpstreamReply
 
 _KIND: Final = "content-type"
 _ANY_KIND: Final = "application/octet-stream"
@@ -99,12 +99,12 @@ class Redactor:
         if self.active:
             raise MalformedRequest(_UNSEARCHED.format(_REQUEST), status=403)
 
-    def kind_of(self, reply: Reply, default: str = _ANY_KIND) -> str:
+    def kind_of(self, reply: UpstreamReply, default: str = _ANY_KIND) -> str:
         """The content type of an answer."""
         kind = reply.headers.get(_KIND, default)
         return default if _KIND not in self.headers({_KIND: kind}) else kind
 
-    def headers_of(self, reply: Reply) -> tuple[tuple[str, str], ...]:
+    def headers_of(self, reply: UpstreamReply) -> tuple[tuple[str, str], ...]:
         """Those headers of the model API's answer that the agent gets."""
         return tuple(self.headers(dict(shown_headers(reply))).items())
 

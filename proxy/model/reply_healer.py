@@ -16,7 +16,7 @@ from proxy.dialects.model.transcript import ModelReply
 from proxy.model.memory_seam import PreparedRequest
 from proxy.model.reply_notes import ReplyNotes
 from proxy.seams.cases import HealsReplies
-from proxy.transport.responses import Failure, attempt
+from proxy.transport.responses import AnswerFailure, attempt
 
 ROUNDS_MAX: Final = 5
 """How often a model is asked again for one reply because memories made it wrong."""
@@ -56,7 +56,7 @@ class HealedReply:
         done = await attempt(
             self._heals.has_suspects(prepared.asked.principal, _ids(prepared)), self._halt
         )
-        return isinstance(done, Failure) or done
+        return isinstance(done, AnswerFailure) or done
 
     async def asks_again(self, prepared: PreparedRequest, reply: ModelReply) -> bool:
         """Whether the model is to be asked again, because this reply is wrong and can be mended."""
@@ -76,7 +76,7 @@ class HealedReply:
         if done is None:
             self._why = ""
             return False
-        if isinstance(done, Failure):
+        if isinstance(done, AnswerFailure):
             await self.gives_up("unchecked")
             return False
         self._case_id = done.case_id or self._case_id

@@ -11,7 +11,7 @@ from proxy.dialects.model.transcript import ContextText, ModelReply, ModelReques
 from proxy.ledger.core import RequestFindings
 from proxy.ledger.turn_reader import RecalledSpan
 from proxy.model.memory_seam import PreparedRequest
-from storage.features.recalls import InContext, Recalls, Reply, Span, Where
+from storage.features.recalls import ContextSpan, InContext, Recalls, ReplyRecord, Where
 
 SERVED_MAX: Final = 65_536
 """Memories of all principals of which the last recall is known; others have none."""
@@ -42,7 +42,7 @@ class ReplyNotes:
         self, principal: Principal, request: ModelRequest, entered: RequestFindings
     ) -> tuple[InContext, ...]:
         """The memories that stand in a request, each with the parts of its strings."""
-        spans: dict[MemoryId, list[Span]] = {}
+        spans: dict[MemoryId, list[ContextSpan]] = {}
         for memory_id, span in _standing(request, entered):
             if memory_id in spans or len(spans) < MEMORIES_MAX:
                 spans.setdefault(memory_id, []).append(span)
@@ -62,7 +62,7 @@ class ReplyNotes:
         """Note a reply, before the agent gets the end of the reply."""
         principal = prepared.asked.principal
         self._ledger.note(
-            Reply(
+            ReplyRecord(
                 reply_id=reply.reply_id or "",
                 at_ms=self._now_ms(),
                 tenant=principal.tenant,
@@ -77,7 +77,9 @@ class ReplyNotes:
         )
 
 
-def _standing(request: ModelRequest, entered: RequestFindings) -> Iterator[tuple[MemoryId, Span]]:
+def _standing(
+    request: ModelRequest, entered: RequestFindings
+) -> Iterator[tuple[MemoryId, ContextSpan]]:
     """Each memory in a request, with the place of the string that has it.
 
     The newest turns first.
@@ -89,8 +91,8 @@ def _standing(request: ModelRequest, entered: RequestFindings) -> Iterator[tuple
 
 def _spans(
     recalled: tuple[RecalledSpan, ...], strings: tuple[ContextText, ...], before: Where
-) -> Iterator[tuple[MemoryId, Span]]:
+) -> Iterator[tuple[MemoryId, ContextSpan]]:
     for one in recalled:
         if one.said < len(strings):
             where = (*before, *strings[one.said].where)
-            yield one.memory_id, Span(where=where, start=one.start, end=one.end)
+            yield one.memory_id, ContextSpan(where=where, start=one.start, end=one.end)

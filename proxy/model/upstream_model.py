@@ -10,7 +10,7 @@ from typing import Final, Self
 from proxy.dialects.sse import BrokenStream, Event, RawReader
 from proxy.seams.faults import UpstreamError
 from proxy.settings.model import ModelUpstream
-from proxy.transport.upstream import Reply, Upstream, UpstreamLimits
+from proxy.transport.upstream import Upstream, UpstreamLimits, UpstreamReply
 
 # These headers of a model API's answer are not copied, because the sidecar sets its own.
 _OURS: Final = frozenset(
@@ -48,16 +48,16 @@ class UpstreamModel:
     @asynccontextmanager
     async def send(
         self, method: str, target: str, headers: dict[str, str], body: bytes | None
-    ) -> AsyncGenerator[Reply]:
+    ) -> AsyncGenerator[UpstreamReply]:
         """One request and its answer; see `Upstream.send`."""
         async with self._upstream.send(method, headers, body or None, target) as reply:
             yield reply
 
-    async def whole(self, reply: Reply) -> bytes:
+    async def whole(self, reply: UpstreamReply) -> bytes:
         """The whole body of an answer; see `Upstream.whole`."""
         return await self._upstream.whole(reply)
 
-    async def pieces(self, reply: Reply, due_s: float) -> AsyncGenerator[bytes]:
+    async def pieces(self, reply: UpstreamReply, due_s: float) -> AsyncGenerator[bytes]:
         """The pieces of a stream, until `due_s` on the loop's clock at the latest.
 
         Raises:
@@ -81,7 +81,7 @@ class UpstreamModel:
             yield piece
 
 
-def shown_headers(reply: Reply) -> tuple[tuple[str, str], ...]:
+def shown_headers(reply: UpstreamReply) -> tuple[tuple[str, str], ...]:
     """The headers of an answer that the agent gets, such as ids, limits and retry times."""
     return tuple(
         (name, value) for name, value in reply.headers.items() if name not in _OURS and _fit(value)

@@ -13,12 +13,12 @@ _V = TypeVar("_V")
 class Past(Generic[_V]):
     """The beginning of a list of which more comes again and again; the same object each time."""
 
-    def __init__(self, values: Repeated[_V]) -> None:
+    def __init__(self, values: SharedList[_V]) -> None:
         """`values` may have a past themselves, as long as requests still need that one."""
         self.values = values
 
 
-class Repeated(tuple[_V, ...]):  # noqa: SLOT001 - `past` is set once it is known
+class SharedList(tuple[_V, ...]):  # noqa: SLOT001 - `past` is set once it is known
     """The values of a list. Those of its `past` came before; each past is shorter than its list."""
 
     past: Past[_V] | None = None

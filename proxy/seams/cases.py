@@ -158,7 +158,7 @@ class HealsReplies(Protocol):
         ...
 
 
-class ShownMemory(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayedMemory(msgspec.Struct, frozen=True, kw_only=True):
     """One memory of a set that a judge is asked about."""
 
     id: str
@@ -240,7 +240,7 @@ class AsksJudges(Protocol):
         ...
 
     async def ask(
-        self, name: str, *, case: str, question: str, memories: Sequence[ShownMemory]
+        self, name: str, *, case: str, question: str, memories: Sequence[ReplayedMemory]
     ) -> Opinion:
         """What the judge says of an answer from exactly these memories, within its deadline.
 

@@ -13,14 +13,14 @@ from typing import Annotated, Protocol
 import msgspec
 from msgspec import Meta
 
-from policy.labels.editing import Effect
+from policy.labels.effect import Effect
 from policy.model import (
     METADATA_LEN_MAX,
     NAME_LEN_MAX,
     TEXT_LEN_MAX,
     CandidateId,
     ChangeKind,
-    Forwarded,
+    ForwardStatus,
     MemoryClass,
     Principal,
     SourceKind,
@@ -29,7 +29,7 @@ from policy.verdict import Reason
 
 __all__ = [
     "ITEMS_MAX",
-    "Forwarded",
+    "ForwardStatus",
     "Guard",
     "GuardAhead",
     "GuardedCall",
@@ -38,8 +38,8 @@ __all__ = [
     "Join",
     "PinState",
     "PinnedTool",
-    "Segment",
-    "Unsettled",
+    "RelayedText",
+    "UnsettledItem",
 ]
 
 ITEMS_MAX = 256
@@ -127,7 +127,7 @@ class ItemVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     confirm_url: Annotated[str, Meta(max_length=2_048)] | None = None
 
 
-class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RelayedText(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A text that a relayed tool, resource or prompt put into the agent's context."""
 
     server: Name
@@ -154,7 +154,7 @@ class PinState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     changed: Annotated[tuple[Name, ...], Meta(max_length=TOOLS_MAX)] = ()
 
 
-class Unsettled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class UnsettledItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An admitted item that the server behind may not have.
 
     `sent` False: released by a person, to be sent now. True: sent once, the answer was lost.
@@ -186,7 +186,10 @@ class Guard(Protocol):
         ...
 
     async def settle(
-        self, principal: Principal, server: str, settled: tuple[tuple[CandidateId, Forwarded], ...]
+        self,
+        principal: Principal,
+        server: str,
+        settled: tuple[tuple[CandidateId, ForwardStatus], ...],
     ) -> None:
         """Record the outcome of sent items: one result leaf each.
 
@@ -200,7 +203,7 @@ class Guard(Protocol):
         """For each string that a read brings back: True where it must not reach the agent."""
         ...
 
-    async def saw(self, principal: Principal, segment: Segment) -> None:
+    async def saw(self, principal: Principal, segment: RelayedText) -> None:
         """Note what entered the agent's context, to name it as culprit later."""
         ...
 
@@ -210,7 +213,7 @@ class Guard(Protocol):
         """Compare a server's tools with those approved; the first list seen is approved."""
         ...
 
-    async def unsettled(self, principal: Principal, server: str) -> tuple[Unsettled, ...]:
+    async def unsettled(self, principal: Principal, server: str) -> tuple[UnsettledItem, ...]:
         """Items of this server to be sent (a person released them) or looked up (answer lost)."""
         ...
 
@@ -252,7 +255,7 @@ class GuardAhead(Protocol):
         """The ids of this principal's calls that wait for a relay or a result."""
         ...
 
-    async def ended(self, principal: Principal, call_id: str, state: Forwarded) -> None:
+    async def ended(self, principal: Principal, call_id: str, state: ForwardStatus) -> None:
         """Record the outcome of a call that was handed over.
 
         Does nothing if a relay has taken the call over.
@@ -260,7 +263,10 @@ class GuardAhead(Protocol):
         ...
 
     async def settle(
-        self, principal: Principal, server: str, settled: tuple[tuple[CandidateId, Forwarded], ...]
+        self,
+        principal: Principal,
+        server: str,
+        settled: tuple[tuple[CandidateId, ForwardStatus], ...],
     ) -> None:
         """Record outcomes, as `Guard.settle` does."""
         ...

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from policy.model import Forwarded, Hiding, Tenant
-from proxy.seams.guard import Item, Unsettled
+from policy.model import ForwardStatus, Hiding, Tenant
+from proxy.seams.guard import Item, UnsettledItem
 from proxy.seams.operation import HttpRequest
 
 OWN_FIELD: Final = "mnemogate"
@@ -30,7 +30,7 @@ class Does(enum.Enum):
     ADMIN = "admin"  # administers the server; refused
 
 
-class Routed(msgspec.Struct, frozen=True, kw_only=True):
+class RoutedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The row of the adapter's route table that a request falls under."""
 
     does: Does
@@ -51,7 +51,7 @@ class Routed(msgspec.Struct, frozen=True, kw_only=True):
     singly: bool = False
 
 
-class Sending(msgspec.Struct, frozen=True, kw_only=True):
+class SentMemory(msgspec.Struct, frozen=True, kw_only=True):
     """One memory that a request would write or delete.
 
     `item.arguments` is the canonical JSON of `{method, path, query, body}` for this memory alone,
@@ -101,7 +101,7 @@ class ShownMemory(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(one for one in self.strings if one not in self.made_there)
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
+class ReadPage(msgspec.Struct, frozen=True, kw_only=True):
     """Which of the memories that a read finds it shows; within each of its groups."""
 
     offset: int
@@ -116,10 +116,10 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.limit is None else self.offset + self.limit
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class SendOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one sent memory, and the key that the server gave it; "" if none."""
 
-    state: Forwarded
+    state: ForwardStatus
     key: str = ""
 
 
@@ -131,7 +131,7 @@ class ItemDue(msgspec.Struct, frozen=True, kw_only=True):
 
     keyed: bytes
     tenant: Tenant
-    item: Unsettled
+    item: UnsettledItem
     hiding: Hiding
     hides: bool
     kept: bytes
@@ -140,7 +140,7 @@ class ItemDue(msgspec.Struct, frozen=True, kw_only=True):
 class ListedMemory(msgspec.Struct, frozen=True, kw_only=True):
     """One memory that the server has.
 
-    `item` is what a write of this very memory would be kept as (`Sending.item`, a creation); None
+    `item` is what a write of this very memory would be kept as (`SentMemory.item`, a creation); None
     where no write through the gate could have made it, because of its size or its form.
     """
 

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar, TypeVarTuple
 from weakref import WeakValueDictionary
 
-from proxy.seams.slices import LARGE, Sliced, State
+from proxy.seams.slices import LARGE, SlicedWork, SliceState
 
 __all__ = ["LARGE", "SLICE_S", "Pace"]
 
@@ -130,13 +130,13 @@ class Pace:
         def ready() -> None:
             loop.call_soon_threadsafe(self._soon, line, work)
 
-        work = Sliced(call, used_up=self._used_up, ready=ready)
+        work = SlicedWork(call, used_up=self._used_up, ready=ready)
         self._soon(line, work)
 
     def _used_up(self) -> bool:
         return self._clock() - (self._began or 0.0) >= SLICE_S
 
-    def _soon(self, line: str, work: Sliced[Any]) -> None:
+    def _soon(self, line: str, work: SlicedWork[Any]) -> None:
         """Let a piece of work go on in its line's next slice, as `step` lets a principal."""
         mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         mine.add_done_callback(lambda _: self._go_on(line, work))
@@ -144,15 +144,15 @@ class Pace:
         if self._began is None:
             self._begin()
 
-    def _go_on(self, line: str, work: Sliced[Any]) -> None:
+    def _go_on(self, line: str, work: SlicedWork[Any]) -> None:
         if not work.begun and self._lines[line][0][0].done():
             self._begin_next(line)
             return
         self._began, self._whose = self._clock(), line
         state = work.resume()
-        if state is State.RESTS:
+        if state is SliceState.RESTS:
             self._soon(line, work)
-        elif state is State.OVER:
+        elif state is SliceState.OVER:
             mine, _ = self._lines[line].popleft()
             error = work.outcome.exception()
             if mine.done():

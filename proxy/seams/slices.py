@@ -31,7 +31,7 @@ class RunsAside(Protocol):
         ...
 
 
-class State(Enum):
+class SliceState(Enum):
     """The reason why a piece of work has given control back to the event loop."""
 
     RESTS = "its slice is used up"
@@ -39,7 +39,7 @@ class State(Enum):
     OVER = "its outcome is there"
 
 
-class Sliced(Generic[_T]):
+class SlicedWork(Generic[_T]):
     """One piece of work.
 
     The event loop alone calls `resume`, and never while the work runs `apart`.
@@ -60,7 +60,7 @@ class Sliced(Generic[_T]):
         self._call = call
         self._used_up = used_up
         self._ready = ready
-        self._state = State.RESTS
+        self._state = SliceState.RESTS
         self._begun = False
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
 
@@ -69,7 +69,7 @@ class Sliced(Generic[_T]):
         """Whether the piece of work has run at all."""
         return self._begun
 
-    def resume(self) -> State:
+    def resume(self) -> SliceState:
         """Let the work run until its slice is used up, it runs a function apart, or it ends."""
         if not self._begun:
             self._begun = True
@@ -87,19 +87,19 @@ class Sliced(Generic[_T]):
             self.outcome.set_result(self._call())
         except BaseException as error:  # noqa: BLE001 - raised again where the outcome is asked for
             self.outcome.set_exception(error)
-        self._state = State.OVER
+        self._state = SliceState.OVER
         self._back.release()
 
     def rest(self) -> None:
         """Give control back to the event loop if the slice is used up."""
         if self._used_up():
-            self._state = State.RESTS
+            self._state = SliceState.RESTS
             self._back.release()
             self._go.acquire()
 
     def apart(self, call: Callable[[str], _R], text: str) -> _R:
         """The value of a pure function, computed while the loop runs."""
-        self._state = State.APART
+        self._state = SliceState.APART
         self._back.release()
         try:
             # One function at a time runs apart, because two would take the interpreter from the
@@ -114,7 +114,7 @@ class Sliced(Generic[_T]):
 class _Here(threading.local):
     """Remembers, for each thread, the piece of work that runs on it."""
 
-    work: Sliced[Any] | None = None
+    work: SlicedWork[Any] | None = None
 
 
 _HERE: Final = _Here()

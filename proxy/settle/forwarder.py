@@ -14,7 +14,14 @@ from typing import Final, Protocol
 from policy.model import CandidateId, Principal
 from policy.verdict import InvariantBroken
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import ITEMS_MAX, Forwarded, Guard, GuardedCall, ItemVerdict, Unsettled
+from proxy.seams.guard import (
+    ITEMS_MAX,
+    ForwardStatus,
+    Guard,
+    GuardedCall,
+    ItemVerdict,
+    UnsettledItem,
+)
 from storage.ground.errors import StorageError
 
 Asks = Callable[[Principal, GuardedCall], Awaitable[tuple[ItemVerdict, ...]]]
@@ -30,7 +37,10 @@ class Settles(Protocol):
     """The part of a guard that records outcomes."""
 
     async def settle(
-        self, principal: Principal, server: str, settled: tuple[tuple[CandidateId, Forwarded], ...]
+        self,
+        principal: Principal,
+        server: str,
+        settled: tuple[tuple[CandidateId, ForwardStatus], ...],
     ) -> None:
         """Record outcomes, as `Guard.settle` does."""
         ...
@@ -64,7 +74,7 @@ async def record(
     principal: Principal,
     server: str,
     candidate_ids: tuple[CandidateId, ...],
-    state: Forwarded,
+    state: ForwardStatus,
 ) -> bool:
     """Tell the gate the outcome of these items; returns whether the gate recorded it.
 
@@ -117,7 +127,7 @@ class Forwarder:
         """Whether the answer for this item may still come."""
         return candidate_id in self._open
 
-    async def settle(self, candidate_ids: tuple[CandidateId, ...], state: Forwarded) -> None:
+    async def settle(self, candidate_ids: tuple[CandidateId, ...], state: ForwardStatus) -> None:
         """Record the outcome of sent items, as soon as the gate is reachable."""
         for candidate_id in candidate_ids:
             late = self._open.pop(candidate_id, None)
@@ -127,7 +137,7 @@ class Forwarder:
                 late.cancel()
         await self._record(candidate_ids, state)
 
-    async def unsettled(self) -> tuple[Unsettled, ...]:
+    async def unsettled(self) -> tuple[UnsettledItem, ...]:
         """Admitted items to be sent or looked up now; () where the gate cannot answer."""
         try:
             return await self._guard.unsettled(self._principal, self._server)
@@ -147,21 +157,23 @@ class Forwarder:
                 late = self._open.pop(candidate_id)
                 if late is not None:
                     late.cancel()
-            await self._record(unheard, Forwarded.UNKNOWN)
+            await self._record(unheard, ForwardStatus.UNKNOWN)
 
     def _overdue(self, candidate_ids: tuple[CandidateId, ...]) -> None:
         waiting = tuple(one for one in candidate_ids if one in self._open)
-        self._spawn(self._record(waiting, Forwarded.UNKNOWN))
+        self._spawn(self._record(waiting, ForwardStatus.UNKNOWN))
 
-    async def _record(self, candidate_ids: tuple[CandidateId, ...], state: Forwarded) -> None:
+    async def _record(self, candidate_ids: tuple[CandidateId, ...], state: ForwardStatus) -> None:
         if not await self._recorded(candidate_ids, state):
             _LOG.warning("settling later", extra={"fields": {"count": len(candidate_ids)}})
             self._spawn(self._record_later(candidate_ids, state))
 
-    async def _recorded(self, candidate_ids: tuple[CandidateId, ...], state: Forwarded) -> bool:
+    async def _recorded(self, candidate_ids: tuple[CandidateId, ...], state: ForwardStatus) -> bool:
         return await record(self._guard, self._principal, self._server, candidate_ids, state)
 
-    async def _record_later(self, candidate_ids: tuple[CandidateId, ...], state: Forwarded) -> None:
+    async def _record_later(
+        self, candidate_ids: tuple[CandidateId, ...], state: ForwardStatus
+    ) -> None:
         # If this process ends before that, the items stay unsettled, and another process looks them
         # up.
         for _ in range(SETTLE_TRIES):

@@ -13,7 +13,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from policy.model import CandidateId
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Forwarded, Unsettled
+from proxy.seams.guard import ForwardStatus, UnsettledItem
 from proxy.settle.forwarder import Forwarder
 
 _LOG: Final = logging.getLogger("mnemogate.settle")
@@ -34,7 +34,7 @@ class Backend(Protocol[Reply]):
         """Whether the server can be asked now. If not, it is asked again in the next round."""
         ...
 
-    def turn(self, item: Unsettled) -> AbstractAsyncContextManager[None]:
+    def turn(self, item: UnsettledItem) -> AbstractAsyncContextManager[None]:
         """What is held from before an item is sent or looked up until its outcome is recorded.
 
         Where a server's changes of one place wait for each other, no other change of the item's
@@ -42,7 +42,7 @@ class Backend(Protocol[Reply]):
         """
         ...
 
-    async def send(self, item: Unsettled) -> Reply | None:
+    async def send(self, item: UnsettledItem) -> Reply | None:
         """Send one item, once. The server's answer, or None where no answer came in time.
 
         Raises:
@@ -51,11 +51,11 @@ class Backend(Protocol[Reply]):
         """
         ...
 
-    def outcome(self, reply: Reply) -> Forwarded:
+    def outcome(self, reply: Reply) -> ForwardStatus:
         """The outcome of a sent item, as the server's answer tells it."""
         ...
 
-    async def look_up(self, item: Unsettled) -> Forwarded | None:
+    async def look_up(self, item: UnsettledItem) -> ForwardStatus | None:
         """The outcome of a sent item, as a read of the server shows it.
 
         None if the read shows nothing.
@@ -100,7 +100,7 @@ class Leftovers(Generic[Reply]):
                     else:
                         await self._send(one)
 
-    async def _send(self, one: Unsettled) -> None:
+    async def _send(self, one: UnsettledItem) -> None:
         """Send, once, an item that the gate gave to this relay alone."""
         ours = (one.candidate_id,)
         self._forwarding.sent(ours, timed=False)
@@ -111,16 +111,16 @@ class Leftovers(Generic[Reply]):
                 "a released item cannot be sent",
                 extra={"fields": {"candidate_id": one.candidate_id, "why": error.detail}},
             )
-            await self._forwarding.settle(ours, Forwarded.FAILED)
+            await self._forwarding.settle(ours, ForwardStatus.FAILED)
             return
         if reply is None:
-            await self._forwarding.settle(ours, Forwarded.UNKNOWN)
+            await self._forwarding.settle(ours, ForwardStatus.UNKNOWN)
             return
         await self._forwarding.settle(ours, self._backend.outcome(reply))
         kept = tuple(self._replies.items())[: _REPLIES_MAX - 1]
         self._replies = {one.candidate_id: reply, **dict(kept)}
 
-    async def _look_up(self, one: Unsettled) -> None:
+    async def _look_up(self, one: UnsettledItem) -> None:
         if self._forwarding.is_open(one.candidate_id):
             return  # the server may still answer this item, so it is not looked up yet
         until, pause = self._paused.get(one.candidate_id, (0, _FIRST_PAUSE))

@@ -18,7 +18,7 @@ _TOKEN: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _SIZE: Final = re.compile(rb"0*([0-9a-fA-F]{1,15})(?:;" + _TOKEN + rb"(?:=" + _TOKEN + rb")?)*")
 
 
-class Unframed(Exception):  # noqa: N818 - what they are
+class BadChunks(Exception):  # noqa: N818 - what they are
     """The bytes are no valid chunked body."""
 
 
@@ -73,7 +73,7 @@ class Chunks:
                 at = end + 1
             most = 1 if self._expects is _Expects.BREAK else LINE_BYTES_MAX
             if len(self._line) > most:
-                raise Unframed
+                raise BadChunks
             if end >= 0:
                 line, self._line = self._line, b""
                 self._take(line)
@@ -81,17 +81,17 @@ class Chunks:
 
     def _take(self, line: bytes) -> None:
         if not line.endswith(b"\r"):
-            raise Unframed
+            raise BadChunks
         line = line[:-1]
         if self._expects is _Expects.BREAK:
             self._expects = _Expects.SIZE
         elif self._expects is _Expects.SIZE:
             found = _SIZE.fullmatch(line)
             if found is None:
-                raise Unframed
+                raise BadChunks
             self._left = int(found[1], 16)
             self._expects = _Expects.DATA if self._left else _Expects.END
         elif line:
-            raise Unframed
+            raise BadChunks
         else:
             self._expects = _Expects.NOTHING

@@ -22,7 +22,7 @@ from aiohttp import web
 
 from proxy.settings.table import Limits, SettingsError
 from proxy.transport.auth import Peer
-from proxy.transport.chunks import Chunks, Unframed
+from proxy.transport.chunks import BadChunks, Chunks
 from proxy.transport.crowd import Crowd
 from proxy.transport.exchange import Departure
 from proxy.transport.fixed_answers import FULL, INTERNAL, LATE, MALFORMED
@@ -96,7 +96,7 @@ def may_begin(data: bytes) -> bool:
     return method in _METHODS if space else any(one.startswith(method) for one in _METHODS)
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
+class ConnectionTerms(msgspec.Struct, frozen=True, kw_only=True):
     """What all connections of one listener share: what answers, the limits, and the crowd."""
 
     answers: Answers
@@ -124,7 +124,7 @@ class Connection(asyncio.BufferedProtocol):
     credential; `departure` reports its end, and `end` ends it.
     """
 
-    def __init__(self, terms: Terms, welcome: Callable[[Peer], bool]) -> None:
+    def __init__(self, terms: ConnectionTerms, welcome: Callable[[Peer], bool]) -> None:
         """`welcome` decides whether the peer is served at all."""
         self.peer = Peer(address="")
         self.principal: str | None = None
@@ -409,7 +409,7 @@ class Connection(asyncio.BufferedProtocol):
                 part = self._take(self._chunks.through(bytes(self._held)))
             else:
                 part = self._take(request.length - self._raw)
-        except Unframed:
+        except BadChunks:
             self._break()
             return
         self._raw += len(part)

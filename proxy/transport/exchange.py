@@ -99,7 +99,7 @@ class AnswerDeadline:
             raise Unauthenticated
 
 
-class Incoming(msgspec.Struct, frozen=True, kw_only=True):
+class RequestHead(msgspec.Struct, frozen=True, kw_only=True):
     """A request whose head is checked and whose body waits to be asked for.
 
     A front authenticates on the head first: nobody without a key can make the sidecar hold a body.
@@ -175,6 +175,6 @@ class Front(Protocol):
     name: str  # One of "data", "admin" and "health".
     routes: frozenset[str]  # all values that `AnsweredReply.route` may have
 
-    async def answer(self, incoming: Incoming) -> AnsweredReply:
+    async def answer(self, incoming: RequestHead) -> AnsweredReply:
         """Answer one request, failures included; raises nothing."""
         ...

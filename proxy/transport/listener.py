@@ -21,13 +21,19 @@ from proxy.seams.faults import MalformedRequest, Unauthenticated
 from proxy.seams.operation import EncodingContext, HttpReply, HttpRequest
 from proxy.settings.table import Limits
 from proxy.settings.values import Address
-from proxy.transport.connection import READ_BYTES_MAX, Connection, Terms
+from proxy.transport.connection import READ_BYTES_MAX, Connection, ConnectionTerms
 from proxy.transport.crowd import BURST, Crowd, RequestTurn, Turns
-from proxy.transport.exchange import REFUSED_ROUTE, AnswerDeadline, AnsweredReply, Front, Incoming
+from proxy.transport.exchange import (
+    REFUSED_ROUTE,
+    AnswerDeadline,
+    AnsweredReply,
+    Front,
+    RequestHead,
+)
 from proxy.transport.fixed_answers import CONTINUE
 from proxy.transport.head import HostRules, ask_for_body, body_of, check_behind, head_of
 from proxy.transport.request import ReceivedRequest, response_of, stream_of
-from proxy.transport.responses import Failure, attempt, problem, refusal_for, refuse
+from proxy.transport.responses import AnswerFailure, attempt, problem, refusal_for, refuse
 from proxy.transport.stop import Stop
 from proxy.transport.streamed_answers import StreamedAnswers
 from telemetry import propagation
@@ -97,7 +103,7 @@ class Listener:
         self._closing = False
         self._turns = Turns(limits.requests_max)
         self._crowd = Crowd(limits.connections_max)
-        self._terms = Terms(
+        self._terms = ConnectionTerms(
             answers=self._answers,
             limits=limits,
             crowd=self._crowd,
@@ -192,7 +198,7 @@ class Listener:
         finally:
             turn.end()
             self._in_flight -= 1
-        if isinstance(done, Failure):
+        if isinstance(done, AnswerFailure):
             return None
         if not done.prepared:
             await request.send(done)
@@ -273,7 +279,7 @@ class Listener:
         welcome: AnswerDeadline,
     ) -> AnsweredReply:
         head = await attempt(self._checked(request, turn), self._halt)
-        if isinstance(head, Failure):
+        if isinstance(head, AnswerFailure):
             return AnsweredReply(
                 reply=problem(head.refusal, answering),
                 route=REFUSED_ROUTE,
@@ -295,7 +301,7 @@ class Listener:
             request.connection.enter(name)
             turn.enter(name)
 
-        incoming = Incoming(
+        incoming = RequestHead(
             head=head,
             peer=request.connection.peer,
             trace=trace,

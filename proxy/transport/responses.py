@@ -45,7 +45,7 @@ from storage.ground.errors import (
 
 __all__ = [
     "PROBLEM_TYPE",
-    "Failure",
+    "AnswerFailure",
     "NotFound",
     "attempt",
     "observation_for",
@@ -87,7 +87,7 @@ _TITLES: Final[dict[int, str]] = {
 _T = TypeVar("_T")
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
+class AnswerFailure(msgspec.Struct, frozen=True, kw_only=True):
     """Why work failed: the refusal that answers it, and the type of the error."""
 
     refusal: Refusal
@@ -182,7 +182,7 @@ def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911, PLR0912 - 
 
 async def attempt(
     work: Awaitable[_T], halt: Callable[[], None], *, event: str = "request failed"
-) -> _T | Failure:
+) -> _T | AnswerFailure:
     """Do the work; returns its result, or the answer for its failure.
 
     Cancellation passes through. A broken invariant is answered like any other failure, and then
@@ -202,4 +202,4 @@ async def attempt(
         if isinstance(error, InvariantBroken):
             _LOG.critical("invariant broken, stopping", extra={"error_type": name})
             halt()
-        return Failure(refusal=refusal, error_type=name)
+        return AnswerFailure(refusal=refusal, error_type=name)

@@ -60,7 +60,7 @@ class UpstreamLimits(msgspec.Struct, frozen=True, kw_only=True):
     connections_max: int = 256
 
 
-class Reply(msgspec.Struct, frozen=True, kw_only=True):
+class UpstreamReply(msgspec.Struct, frozen=True, kw_only=True):
     """The head of an answer, and its body in pieces. Names are lower-case."""
 
     status: int
@@ -154,7 +154,7 @@ class Upstream:
     @asynccontextmanager
     async def send(
         self, method: str, headers: dict[str, str], body: bytes | None = None, target: str = ""
-    ) -> AsyncGenerator[Reply]:
+    ) -> AsyncGenerator[UpstreamReply]:
         """One request and its answer; leaving the context early closes the connection.
 
         `target` is added to the URL as it stands: path and query, encoded.
@@ -191,7 +191,7 @@ class Upstream:
             # Closing drops the rest of the body. Otherwise the code would wait for it.
             response.close()
 
-    def _reply(self, response: aiohttp.ClientResponse) -> Reply:
+    def _reply(self, response: aiohttp.ClientResponse) -> UpstreamReply:
         if response.status < _FINAL_FROM:
             # A final 1xx status would mean another protocol on this connection, or an answer
             # without an end.
@@ -205,7 +205,7 @@ class Upstream:
             headers[key] = f"{headers[key]}, {value}" if key in headers else value
         coding = headers.get("content-encoding", "identity").strip().lower()
         opened = _opener(coding, self._limits.body_bytes_max)
-        return Reply(
+        return UpstreamReply(
             status=response.status,
             headers=end_to_end(headers),
             pieces=self._pieces(response, opened),
@@ -226,7 +226,7 @@ class Upstream:
         except (aiohttp.ClientError, OSError, ValueError):
             raise UpstreamError("the server behind broke off its answer") from None
 
-    async def whole(self, reply: Reply) -> bytes:
+    async def whole(self, reply: UpstreamReply) -> bytes:
         """The whole body of an answer that is not a stream.
 
         Raises:

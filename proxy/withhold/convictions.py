@@ -29,7 +29,7 @@ from policy.withheld.pieces import (
 )
 from proxy.seams.recalls import ScreensRows
 from proxy.withhold.texts import strings_of
-from storage.features.quarantine.quarantined import Quarantined
+from storage.features.quarantine.quarantined_memories import QuarantinedMemories
 from storage.interfaces import MemoryReader
 
 CLEAN_MAX: Final = 32_768
@@ -128,7 +128,9 @@ class _OfTenant(msgspec.Struct):
 class Convictions:
     """The convicted sentences of each tenant, read again when something changed."""
 
-    def __init__(self, quarantined: Quarantined, reader: MemoryReader, rules: ScreensRows) -> None:
+    def __init__(
+        self, quarantined: QuarantinedMemories, reader: MemoryReader, rules: ScreensRows
+    ) -> None:
         self._quarantined = quarantined
         self._reader = reader
         self._rules = rules

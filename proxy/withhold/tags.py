@@ -16,7 +16,7 @@ _Place = tuple[int, int]
 """The index of a string, and a position in it."""
 
 
-class Tagged(NamedTuple):
+class TaggedPart(NamedTuple):
     """A part of a string between a pair of tags, the tags included.
 
     `name` is the tags' name in small letters, and empty where two pairs overlap.
@@ -33,17 +33,17 @@ class _Pair(NamedTuple):
     name: str
 
 
-def tagged(texts: Sequence[str]) -> list[list[Tagged]]:
+def tagged(texts: Sequence[str]) -> list[list[TaggedPart]]:
     """For each string of one turn its parts between tags, in order.
 
     A tag that is closed only in a later string includes the strings between.
     """
-    found: list[list[Tagged]] = [[] for _ in texts]
+    found: list[list[TaggedPart]] = [[] for _ in texts]
     for start, end, name in _apart(sorted(_pairs(texts), key=lambda one: (one.start, _back(one)))):
         for at in range(start[0], end[0] + 1):
             begins = start[1] if at == start[0] else 0
             ends = end[1] if at == end[0] else len(texts[at])
-            found[at].append(Tagged(begins, ends, name))
+            found[at].append(TaggedPart(begins, ends, name))
     return found
 
 

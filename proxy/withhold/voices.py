@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from policy.text.readings import readings_of
-from policy.text.repeating import flowing, repeated
+from policy.text.repetition import flowing, repeated
 from policy.text.sentences import fingerprint, sentences_of, tails_of
 from proxy.dialects.model.transcript import ContextText, ModelReply, Turn, Voice
 from proxy.withhold.tags import tagged

@@ -22,7 +22,7 @@ from policy.model import (
     Candidate,
     CandidateId,
     ChangeKind,
-    Forwarded,
+    ForwardStatus,
     MemoryClass,
     MemoryId,
     Origin,
@@ -144,7 +144,7 @@ class ResultLeaf(
     candidate_id: CandidateId
     at_ms: _Index
     verdict_index: _Index
-    result: Forwarded
+    result: ForwardStatus
     by: PrincipalId
 
 
@@ -343,7 +343,7 @@ class Results:
         self._problem = problem
         # By index of the admitting leaf: the final result of each change, and the changes whose
         # answer was lost.
-        self.ended: dict[int, Forwarded] = {}
+        self.ended: dict[int, ForwardStatus] = {}
         self.lost: set[int] = set()
 
     def take(self, index: int, leaf: ResultLeaf, verdict: VerdictLeaf | None) -> None:
@@ -354,7 +354,7 @@ class Results:
             self._problem(f"result leaf {index} is of another candidate than its verdict")
         elif leaf.verdict_index in self.ended:
             self._problem(f"result leaf {index} ends what had ended")
-        elif leaf.result is not Forwarded.UNKNOWN:
+        elif leaf.result is not ForwardStatus.UNKNOWN:
             self.ended[leaf.verdict_index] = leaf.result
         elif leaf.verdict_index in self.lost:
             self._problem(f"result leaf {index} repeats that an answer was lost")

@@ -21,7 +21,7 @@ from storage.derived.recovery import derive, load_index
 from storage.derived.vectors.faiss_index import VectorIndex
 from storage.derived.vectors.segment_files import SegmentFiles
 from storage.ground.errors import StorageError, StoreCorrupt, StoreUnavailable
-from storage.tables.change import Added
+from storage.tables.change import AddedRow
 from storage.tables.codec import StoreHeader
 from storage.tables.lmdb_store import LmdbStore, View
 from storage.values import Row
@@ -39,7 +39,7 @@ class DerivedStep(msgspec.Struct, frozen=True, kw_only=True):
     """The changes that one durable transaction makes to the derived state (catalogue and index)."""
 
     header: StoreHeader
-    added: Sequence[Added] = ()
+    added: Sequence[AddedRow] = ()
     superseded: Sequence[tuple[int, Row]] = ()
     readmitted: Sequence[tuple[int, Row]] = ()
     # Live rows with labels that were raised where they stand, as they are now.

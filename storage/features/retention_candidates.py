@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from policy.after.retention import Item
+from policy.after.retention import RetentionItem
 from policy.model import MemoryId, MemoryStatus, Tenant
 from storage.tables.codec import ordinal_key
 from storage.tables.expiry import expiry_ms
@@ -19,12 +19,12 @@ class RetentionCandidates:
         self._store = access.store
         self._names = access.names
 
-    def slice(self, start: int, length: int) -> tuple[tuple[Item, ...], int | None]:
+    def slice(self, start: int, length: int) -> tuple[tuple[RetentionItem, ...], int | None]:
         """Memories whose newest row is among `length` rows from an ordinal on, expired ones too.
 
         Also returns where the next slice starts; None at the end.
         """
-        items: list[Item] = []
+        items: list[RetentionItem] = []
         seen = 0
         with self._store.reading() as view:
             for key, row in view.records(ROWS, ordinal_key(start)):
@@ -36,7 +36,7 @@ class RetentionCandidates:
                     items.append(_item(ordinal, row))
         return tuple(items), None
 
-    def stands(self, item: Item) -> bool:
+    def stands(self, item: RetentionItem) -> bool:
         """Whether nobody has changed or deleted a memory since `slice` returned it."""
         with self._store.reading() as view:
             return self._is_newest(view, item.tenant, item.memory_id, item.ordinal)
@@ -46,8 +46,8 @@ class RetentionCandidates:
         return known is not None and known.ordinal == ordinal and known.status is MemoryStatus.LIVE
 
 
-def _item(ordinal: int, row: Row) -> Item:
-    return Item(
+def _item(ordinal: int, row: Row) -> RetentionItem:
+    return RetentionItem(
         ordinal=ordinal,
         tenant=row.tenant,
         memory_id=row.memory_id,

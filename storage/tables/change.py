@@ -71,7 +71,7 @@ class _DraftNodes(Nodes):
         self._draft.put(NODES, _node_key(level, index), node)
 
 
-class Added(msgspec.Struct, frozen=True, kw_only=True):
+class AddedRow(msgspec.Struct, frozen=True, kw_only=True):
     """A row that becomes the state of its memory. `vector` is b"" if the row has none.
 
     `shown` False: the vector is indexed, but reads find the row only after a readmission. `before`:
@@ -115,7 +115,7 @@ class Change:
         self.ruleset_digest = generation.header.ruleset_digest
         self.observing = generation.header.observing
         # Changes for the catalogue and the index, to be made after the commit.
-        self.added: list[Added] = []
+        self.added: list[AddedRow] = []
         self.superseded: list[tuple[int, Row]] = []
         self.readmitted: list[tuple[int, Row]] = []
         self.erased: list[int] = []

@@ -27,7 +27,7 @@ from storage.audit import (
 )
 from storage.ground.errors import StalePermit
 from storage.ground.randomness import random_bytes
-from storage.tables.change import Added, Change
+from storage.tables.change import AddedRow, Change
 from storage.tables.codec import NO_ORDINAL, IdRecord, encode, ordinal_key
 from storage.tables.keys import uuid_of
 from storage.tables.lmdb_store import CHILDREN, IDS, ROWS, VECTORS
@@ -236,7 +236,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             change.live_count += live
             standing = known is not None and known.status is not MemoryStatus.DELETED
             change.added.append(
-                Added(
+                AddedRow(
                     ordinal=ordinal,
                     row=row,
                     vector=vector,

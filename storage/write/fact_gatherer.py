@@ -11,7 +11,7 @@ import msgspec
 from policy.canonical import digest_of
 from policy.facts import Facts, NonceState, TargetState, TokenState
 from policy.labels.derive import read_beside, read_text
-from policy.labels.editing import keeps_half, text_after
+from policy.labels.effect import keeps_half, text_after
 from policy.labels.forwarded_call import call_of
 from policy.model import Candidate, ChangeKind, MemoryStatus, Reading, SourceKind, meet
 from policy.trust.score import TrustState

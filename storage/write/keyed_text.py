@@ -7,10 +7,10 @@ from typing import Final
 import msgspec
 
 from policy.facts import TargetState
-from policy.labels.editing import (
+from policy.labels.effect import (
     EDITS_MAX,
     NEWLINE,
-    Lines,
+    LineChanges,
     changed_lines,
     lines_of,
     text_after,
@@ -114,14 +114,14 @@ def state_of(thing: KeyedText, candidate: Candidate) -> TargetState | None:
     )
 
 
-def _lines(thing: KeyedText, candidate: Candidate, call: ForwardedCall) -> Lines | None:
+def _lines(thing: KeyedText, candidate: Candidate, call: ForwardedCall) -> LineChanges | None:
     if candidate.change is not ChangeKind.DELETE:
         return changed_lines(thing.text, call.pieces, call.effect)
     named = _lines_in(call, call.gone)
-    return Lines(named, frozenset()) if named else None
+    return LineChanges(named, frozenset()) if named else None
 
 
-def _is_known(thing: KeyedText, lines: Lines | None) -> bool:
+def _is_known(thing: KeyedText, lines: LineChanges | None) -> bool:
     """Whether what a change alters is there by verdicts of ours.
 
     While an answer is out, the server may keep another text than the one that was sent.
@@ -136,7 +136,7 @@ def _is_known(thing: KeyedText, lines: Lines | None) -> bool:
     )
 
 
-def _is_altered(one: GuardedRow, lines: Lines | None, *, exactly: bool) -> bool:
+def _is_altered(one: GuardedRow, lines: LineChanges | None, *, exactly: bool) -> bool:
     """Whether a change alters or removes what one row brought."""
     own = _own_lines(one)
     if lines is None:

@@ -10,7 +10,7 @@ import pytest
 
 from policy.model import MemoryClass
 from proxy.mcp.relay import Server, Side
-from proxy.seams.guard import Segment
+from proxy.seams.guard import RelayedText
 from storage.audit import Culprit, VerdictLeaf, decode_leaf
 from tests.conformance.canary import new_canary, traces
 from tests.unit.proxy.guarded import Guarded, guarded, item
@@ -87,7 +87,7 @@ async def test_nor_where_a_front_names_a_segment_as_the_model_did(tmp_path: Path
     canary = new_canary()
     with guarded(tmp_path) as seen:
         text = f"{canary}: {PAGE}"
-        segment = Segment(
+        segment = RelayedText(
             server="web", tool=f"get_{canary}", call_id=f"toolu_{canary}", texts=(text,)
         )
         await seen.guard.saw(AGENT, segment)

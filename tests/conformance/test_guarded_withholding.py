@@ -8,7 +8,7 @@ from policy.model import MemoryClass
 from proxy.compose.app import Composition
 from proxy.guard.client import GuardClient
 from proxy.guard.wire import SOCKET
-from proxy.seams.guard import Forwarded, GuardedCall, Item, Segment
+from proxy.seams.guard import ForwardStatus, GuardedCall, Item, RelayedText
 from tests.conformance.canary import new_canary, traces
 from tests.evaluate.unsafe import unsafe_gate_without
 from tests.integration.running import running
@@ -40,11 +40,11 @@ async def test_what_the_guard_refused_is_in_no_file_and_what_it_admitted_is_foun
     admitted, rejected, held, denied, seen = (new_canary() for _ in range(5))
     async with running(tmp_path) as live, GuardClient(live.state / SOCKET) as guard:
         await guard.saw(
-            AGENT, Segment(server="web", tool="search", call_id="1", texts=(f"{seen} is new",))
+            AGENT, RelayedText(server="web", tool="search", call_id="1", texts=(f"{seen} is new",))
         )
         (good,) = await guard.judge(AGENT, _call(_item(admitted), admitted))
         assert good.candidate_id is not None
-        await guard.settle(AGENT, SERVER, ((good.candidate_id, Forwarded.DONE),))
+        await guard.settle(AGENT, SERVER, ((good.candidate_id, ForwardStatus.DONE),))
         forbidden = _item(rejected, memory_class=MemoryClass.L1, class_named=True)
         (bad,) = await guard.judge(AGENT, _call(forbidden, rejected))
         assert (bad.decision, rejected in bad.observation) == ("reject", False)

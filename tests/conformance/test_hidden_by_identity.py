@@ -18,7 +18,7 @@ from policy.query import EVERYTHING
 from proxy.dialects.mcp.results import filtering
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.guard.local_guard import LocalGuard
-from proxy.seams.guard import Forwarded
+from proxy.seams.guard import ForwardStatus
 from proxy.seams.operation import Proposal
 from proxy.settings.tool_maps import shipped_map
 from storage.features.quarantine.hiding import Quarantine
@@ -124,7 +124,7 @@ async def lands(seen: Guarded, text: str, key: str, by: Principal = AGENT) -> Me
     (judged,) = await seen.guard.judge(by, call(item(text, key)))
     assert judged.candidate_id is not None
     assert judged.decision == "admit", judged
-    await seen.guard.settle(by, SERVER, ((judged.candidate_id, Forwarded.DONE),))
+    await seen.guard.settle(by, SERVER, ((judged.candidate_id, ForwardStatus.DONE),))
     new: MemoryId
     (new,) = {one.memory_id for one in listed(seen)} - before
     return new

@@ -19,7 +19,7 @@ import pytest
 from policy.gate import GATE
 from policy.model import ChangeKind, Channel, Memory, MemoryClass, Principal, Provenance, SourceKind
 from proxy.ledger.sessions import Sessions
-from proxy.seams.guard import Join, Segment
+from proxy.seams.guard import Join, RelayedText
 from proxy.seams.operation import Proposal, WrittenItem
 from storage.session_log.log import prints_key
 from tests.conformance.labelled import Agent, Session, new_sessions, remarks_of
@@ -77,7 +77,7 @@ async def _as_relayed(agent: Agent, memory: Memory) -> Session:
     session = await agent.session([("user", ASKED)])
     read = call(f"toolu_m{next(agent.numbers)}", "mcp__memory__read_graph")
     await session.calls(read)
-    segment = Segment(
+    segment = RelayedText(
         server="memory",
         tool="read_graph",
         call_id="1",

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from policy.after.attribution import Ask, Done, Limits, Plan, Suspect
+from policy.after.attribution import Ask, Done, Plan, ReplayLimits, Suspect
 from tests.evaluate.blame_groups import groups_of_lies
 from tests.evaluate.book import Book
 from tests.evaluate.figures import Figure, mean_over, share, text_of
@@ -32,8 +32,8 @@ _ALL: Final = 100.0
 # only if the whole interval misses the bar.
 _EXACT_MIN: Final = 99.5
 _INNOCENTS_MAX: Final = 0.5
-_ONCE: Final = Limits(deterministic=True)
-_NOISY: Final = Limits()
+_ONCE: Final = ReplayLimits(deterministic=True)
+_NOISY: Final = ReplayLimits()
 _REDUNDANT: Final = ((10, 1), (10, 3), (10, 5), (20, 1), (20, 5), (50, 1), (50, 5))
 # By percent of judgements that are wrong: the most replays in the mean, in those of a judge that
 # never errs.
@@ -112,7 +112,9 @@ def _drawn(structure: _Structure, draws: Random) -> _Case:
     return _Case(order, bad, structure.rule(guilty, truths))
 
 
-def blamed(order: Sequence[str], fails: Fails, limits: Limits, *, alone: bool = False) -> Done:
+def blamed(
+    order: Sequence[str], fails: Fails, limits: ReplayLimits, *, alone: bool = False
+) -> Done:
     """The result of the shipped plan, run over suspects in this order."""
     suspects = [Suspect(memory_id=each, trust=0.0, at_ms=0, score=0.0) for each in order]
     plan = Plan(suspects, frozenset(), limits, whole_cause=alone)

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from policy.labels.forwarded_call import MCP, ForwardedCall, target_of, texts_of
-from policy.model import Candidate, CandidateId, Forwarded, MemoryClass, SourceKind
+from policy.model import Candidate, CandidateId, ForwardStatus, MemoryClass, SourceKind
 from storage.embedded import EmbeddedStore
 from storage.values import GuardedServer, Submission
 from tests.evaluate.points import Killer
@@ -61,7 +61,7 @@ def submission(name: str, canary: str) -> Submission:
     return submission_of(candidate(name, canary, **held), guarded_key=word)
 
 
-def settle(store: EmbeddedStore, candidate_id: CandidateId, how: Forwarded) -> None:
+def settle(store: EmbeddedStore, candidate_id: CandidateId, how: ForwardStatus) -> None:
     """Say what became of one."""
     asyncio.run(store.forwards.settle(BEHIND, ((candidate_id, how),)))
 
@@ -72,9 +72,9 @@ def _step(store: EmbeddedStore, step: str, canary: str, ids: dict[str, Candidate
             names = ("admit", "hold", "reject")
             write(store, *(submission(name, canary) for name in names))
         case "settle":
-            settle(store, ids["intent"], Forwarded.DONE)
+            settle(store, ids["intent"], ForwardStatus.DONE)
         case "lose":
-            settle(store, ids["intent"], Forwarded.UNKNOWN)
+            settle(store, ids["intent"], ForwardStatus.UNKNOWN)
         case "claim":
             asyncio.run(store.forwards.claim(BEHIND, (ids["released"],)))
         case "release":
@@ -93,7 +93,7 @@ def main(root: str, step: str, point: str, canary: str) -> None:
         names.append("hold")
     for name in names:
         ids[name] = write(store, submission(name, canary))[0].candidate_id
-    settle(store, ids["settled"], Forwarded.DONE)
+    settle(store, ids["settled"], ForwardStatus.DONE)
     asyncio.run(store.writer.release(ids["released"], BY))
     for name, candidate_id in ids.items():
         sys.stdout.write(f"{name} {candidate_id}\n")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from policy.model import CandidateId, Forwarded
+from policy.model import CandidateId, ForwardStatus
 from policy.query import EVERYTHING
 from storage.audit import ResultLeaf, decode_leaf
 from storage.embedded import EmbeddedStore
@@ -54,7 +54,7 @@ def _pending(store: EmbeddedStore, canary: str) -> dict[str, bool]:
     }
 
 
-def _results(store: EmbeddedStore, candidate_id: str) -> list[Forwarded]:
+def _results(store: EmbeddedStore, candidate_id: str) -> list[ForwardStatus]:
     leaves = [decode_leaf(data) for data in store.audit.leaves(0, 10_000)]
     return [
         leaf.result
@@ -72,9 +72,9 @@ def _again(store: EmbeddedStore, step: str, canary: str, told: dict[str, str]) -
         assert _pending(store, canary)["admit"], "it may have been sent: it is looked up"
     elif step in {"settle", "lose"}:
         for _ in range(2):
-            settle(store, ids["intent"], Forwarded.DONE)
-        assert _results(store, ids["intent"])[-1] is Forwarded.DONE
-        assert _results(store, ids["intent"]).count(Forwarded.DONE) == 1
+            settle(store, ids["intent"], ForwardStatus.DONE)
+        assert _results(store, ids["intent"])[-1] is ForwardStatus.DONE
+        assert _results(store, ids["intent"]).count(ForwardStatus.DONE) == 1
         assert "intent" in _shown(store, canary)
     elif step == "claim":
         first = asyncio.run(store.forwards.claim(BEHIND, (ids["released"],)))
@@ -101,7 +101,7 @@ def test_killed_between_intent_and_result_nothing_is_live_lost_or_sent_twice(
     assert "settled" in shown
     # One transaction: an intent is open, or its result is in the log and it is what that says.
     assert ("intent" in pending) is ("intent" not in shown)
-    done = Forwarded.DONE in _results(store, told["intent"])
+    done = ForwardStatus.DONE in _results(store, told["intent"])
     assert done is ("intent" in shown)
     assert "released" in pending
     _again(store, step, canary, told)

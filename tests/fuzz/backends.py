@@ -6,8 +6,8 @@ from policy.model import CandidateId
 from proxy.backends.http_backend import HttpBackend
 from proxy.dialects.strict_json.strict import canonical_json, decode_object
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Unsettled
-from proxy.seams.http_backend import Does, Routed, Sending
+from proxy.seams.guard import UnsettledItem
+from proxy.seams.http_backend import Does, RoutedRequest, SentMemory
 from proxy.seams.operation import HttpReply, HttpRequest
 from tests.fuzz.choices import MARK
 from tests.fuzz.heads import written_down
@@ -43,7 +43,9 @@ def _check_refusal(refused: MalformedRequest) -> None:
     assert MARK not in refused.detail, "a refusal repeats what was sent"
 
 
-def _check(adapter: HttpBackend, asked: HttpRequest, routed: Routed, reply: HttpReply) -> None:
+def _check(
+    adapter: HttpBackend, asked: HttpRequest, routed: RoutedRequest, reply: HttpReply
+) -> None:
     adapter.folder(asked)
     if routed.does in {Does.READ, Does.OTHER}:
         assert "authorization" not in adapter.asking(asked).headers
@@ -73,10 +75,10 @@ def _check_read(adapter: HttpBackend, asked: HttpRequest, reply: HttpReply) -> N
         adapter.asking(asked, 2)
 
 
-def _check_sending(adapter: HttpBackend, one: Sending, reply: HttpReply) -> None:
+def _check_sending(adapter: HttpBackend, one: SentMemory, reply: HttpReply) -> None:
     item = one.item
     assert canonical_json(decode_object(item.arguments.encode())) == item.arguments
-    kept = Unsettled(
+    kept = UnsettledItem(
         candidate_id=_REFUSED,
         tool="tool",
         change=item.change,

@@ -15,7 +15,7 @@ from policy.model import Principal, PrincipalId, Tenant
 from proxy.dialects.sse import EventFields, FieldReader
 from proxy.fronts.mcp_http import McpFront, ServedServer
 from proxy.mcp.http.background import BackgroundWork
-from proxy.mcp.http.child import Command
+from proxy.mcp.http.child import ServerCommandLine
 from proxy.mcp.http.hub import Hub, HubLimits
 from proxy.mcp.relay import Deliver, Relay, RelayLimits
 from proxy.mcp.relay import Server as Behind
@@ -156,7 +156,7 @@ def records() -> tuple[KeyRecord, ...]:
 
 @asynccontextmanager
 async def bench(
-    behind: str | Command,
+    behind: str | ServerCommandLine,
     *,
     limits: HubLimits | None = None,
     principals: frozenset[str] | None = None,
@@ -182,7 +182,7 @@ async def bench(
         )
 
     async with AsyncExitStack() as stack:
-        server: Upstream | Command
+        server: Upstream | ServerCommandLine
         if isinstance(behind, str):
             server = await stack.enter_async_context(
                 Upstream(behind, headers=headers, limits=UPSTREAM)

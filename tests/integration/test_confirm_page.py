@@ -18,7 +18,7 @@ from policy.model import ChangeKind, Channel
 from proxy.compose.app import Composition
 from proxy.guard.client import GuardClient
 from proxy.guard.wire import SOCKET
-from proxy.seams.guard import ItemVerdict, Segment
+from proxy.seams.guard import ItemVerdict, RelayedText
 from tests.integration.operator_line import line
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Json, Running, running
 from tests.unit.proxy.guarded import AGENT, SERVER, STEERING, call, item
@@ -84,7 +84,7 @@ async def held(tmp_path: Path) -> AsyncIterator[Held]:
     clock = Clock()
     composition = Composition(clock_ns=clock, monotonic_ns=clock)
     async with running(tmp_path, composition) as live, GuardClient(live.state / SOCKET) as guard:
-        segment = Segment(server="web", tool="search", call_id="toolu_1", texts=(HOSTILE,))
+        segment = RelayedText(server="web", tool="search", call_id="toolu_1", texts=(HOSTILE,))
         await guard.saw(AGENT, segment)
         (judged,) = await guard.judge(AGENT, call(item(HOSTILE)))
         assert judged.decision == "hold"

@@ -18,7 +18,7 @@ from proxy.compose.app import Composition
 from proxy.guard.client import GuardClient
 from proxy.guard.wire import SOCKET
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Forwarded, PinnedTool, Segment
+from proxy.seams.guard import ForwardStatus, PinnedTool, RelayedText
 from proxy.seams.operation import ListMemories, Proposal, Write
 from proxy.settings.load import load_settings
 from storage.ground.errors import StorageError, StoreUnavailable
@@ -75,8 +75,8 @@ async def conversation(client: GuardClient) -> list[str]:
     other = (PinnedTool(name="read", digest="1" * 64),)
     (admitted,) = await client.judge(AGENT, call(item(GOOD)))
     assert admitted.candidate_id is not None
-    settled = ((admitted.candidate_id, Forwarded.DONE),)
-    nonsense = ((CandidateId("none of that form"), Forwarded.DONE),)
+    settled = ((admitted.candidate_id, ForwardStatus.DONE),)
+    nonsense = ((CandidateId("none of that form"), ForwardStatus.DONE),)
     asked = (
         client.sift(AGENT, SERVER, (GOOD, "else")),
         client.settle(AGENT, SERVER, settled),
@@ -88,7 +88,7 @@ async def conversation(client: GuardClient) -> list[str]:
         client.judge(AGENT, call(item(GOOD, arguments='{"b": 1}'))),
         client.sift(AGENT, SERVER, (STEERING,)),
         client.sift(AGENT, "s" * 300, (GOOD,)),
-        client.saw(AGENT, Segment(server="web", tool="search", call_id="c", texts=(GOOD,))),
+        client.saw(AGENT, RelayedText(server="web", tool="search", call_id="c", texts=(GOOD,))),
         client.pin(AGENT, SERVER, tools),
         client.pin(AGENT, SERVER, other),
         client.pin(AGENT, SERVER, tools * 2),

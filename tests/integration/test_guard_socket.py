@@ -32,7 +32,7 @@ from proxy.guard.client import GuardClient, asked_to_hand_over
 from proxy.guard.store_requests import require_store_request
 from proxy.guard.wire import REQUEST_BYTES_MAX, SOCKET
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Forwarded, Guard, Join, PinnedTool, Segment
+from proxy.seams.guard import ForwardStatus, Guard, Join, PinnedTool, RelayedText
 from proxy.seams.operation import (
     DeleteWhere,
     GetMemory,
@@ -88,14 +88,14 @@ async def test_a_call_is_judged_settled_and_read_over_the_socket(gate: Gate) -> 
     assert judged.candidate_id is not None
     assert await guard.sift(AGENT, SERVER, (GOOD, "else")) == (True, False)
     assert await guard.unsettled(AGENT, SERVER) == ()
-    await guard.settle(AGENT, SERVER, ((judged.candidate_id, Forwarded.DONE),))
+    await guard.settle(AGENT, SERVER, ((judged.candidate_id, ForwardStatus.DONE),))
     assert await guard.sift(AGENT, SERVER, (GOOD, "else")) == (False, False)
     assert gate.live.sidecar.store.reader.status().live_count == 1
     (held,) = await guard.judge(AGENT, call(item(STEERING)))
     assert (held.decision, held.reason) == ("hold", Reason.CLASS_FLOOR)
     assert held.candidate_id is not None
     assert (await guard.decided(AGENT, held.candidate_id)).decision == "hold"
-    await guard.saw(AGENT, Segment(server="web", tool="search", call_id="c", texts=(GOOD,)))
+    await guard.saw(AGENT, RelayedText(server="web", tool="search", call_id="c", texts=(GOOD,)))
     pins = await guard.pin(AGENT, SERVER, (PinnedTool(name="read", digest="0" * 64),))
     assert pins.approved
 
@@ -288,7 +288,7 @@ def test_what_store_mode_does_not_ask_is_refused(operation: Operation) -> None:
 
 async def test_a_relay_brings_no_words_of_a_person(gate: Gate) -> None:
     for kind in SourceKind:
-        segment = Segment(server="web", tool="t", call_id="c", texts=(GOOD,), kind=kind)
+        segment = RelayedText(server="web", tool="t", call_id="c", texts=(GOOD,), kind=kind)
         if kind.trust <= SourceKind.TOOL_RESULT.trust:
             await gate.client.saw(AGENT, segment)
             continue
@@ -321,7 +321,7 @@ async def test_what_the_seam_does_not_know_is_refused(
 async def test_an_operator_sees_what_is_unsettled_and_says_what_he_found(gate: Gate) -> None:
     (judged,) = await gate.client.judge(AGENT, call(item(GOOD)))
     assert judged.candidate_id is not None
-    await gate.client.settle(AGENT, SERVER, ((judged.candidate_id, Forwarded.UNKNOWN),))
+    await gate.client.settle(AGENT, SERVER, ((judged.candidate_id, ForwardStatus.UNKNOWN),))
     base = f"{gate.live.admin_url}/api/v1/unsettled"
     headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
     async with gate.live.client.get(base, headers=headers) as response:

@@ -17,7 +17,7 @@ import pytest
 from policy.after.case_steps import CaseMode, CaseSignal
 from policy.model import Memory, Tenant
 from policy.query import EVERYTHING
-from storage.features.cases import Culprit, Opening, Progress
+from storage.features.cases import ConvictedMemory, Opening, Progress
 from storage.features.cases.case_records import Convict, OpenCase
 from tests.integration.clients.environments import node_environment
 from tests.integration.mcp_bench import Answer, call, notification, request
@@ -65,7 +65,7 @@ async def convict(live: Running, memory: Memory) -> None:
         tenant=TENANT, signal=CaseSignal.ANCHOR, by=by, anchor_id=str(made["anchor_id"])
     )
     case = await cases.order(OpenCase(opening))
-    accused = Culprit(memory_id=memory.memory_id, ordinal=memory.ordinal)
+    accused = ConvictedMemory(memory_id=memory.memory_id, ordinal=memory.ordinal)
     await cases.order(Convict(case.case_id, (accused,), by, Progress(mode=CaseMode.RETRIEVAL)))
 
 

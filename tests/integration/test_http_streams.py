@@ -12,7 +12,7 @@ import pytest
 from proxy.seams.operation import HttpReply
 from proxy.settings.table import Limits
 from proxy.settings.values import Address
-from proxy.transport.exchange import AnsweredReply, Incoming
+from proxy.transport.exchange import AnsweredReply, RequestHead
 from proxy.transport.head import HostRules
 from proxy.transport.listener import Listener
 from tests.integration.http_bench import LIMITS, request_bytes, surroundings
@@ -53,7 +53,7 @@ class StreamFront:
         self.sources: list[Source] = []
         self.came = asyncio.Event()
 
-    async def answer(self, incoming: Incoming) -> AnsweredReply:
+    async def answer(self, incoming: RequestHead) -> AnsweredReply:
         del incoming
         source = Source()
         self.sources.append(source)

@@ -11,7 +11,7 @@ import pytest
 from policy.model import Principal, PrincipalId, Tenant
 from proxy.seams.operation import HttpReply
 from proxy.settings.values import Address
-from proxy.transport.exchange import AnsweredReply, Incoming
+from proxy.transport.exchange import AnsweredReply, RequestHead
 from proxy.transport.head import HostRules
 from proxy.transport.listener import Listener
 from tests.integration.http_bench import LIMITS, surroundings
@@ -30,7 +30,7 @@ class Pages:
     name = "data"
     routes = frozenset({"page"})
 
-    async def answer(self, incoming: Incoming) -> AnsweredReply:
+    async def answer(self, incoming: RequestHead) -> AnsweredReply:
         name = incoming.head.path.strip("/")
         incoming.enter(Principal(principal_id=PrincipalId(name), tenant=Tenant("default")))
         reply = HttpReply(status=200, content_type="text/plain", body=b"x" * MIB)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.mcp.http.child import Command
+from proxy.mcp.http.child import ServerCommandLine
 from tests.integration.clients.environments import node_environment
 from tests.integration.clients.mcp_clients import EVERY, HANDSHAKE, McpClient
 from tests.integration.clients.mcp_steps import NOTES, SERVER_MEMORY, Step
@@ -45,7 +45,7 @@ async def test_server_memory_as_a_command(client: McpClient, tmp_path: Path) -> 
     words = server_memory()
     direct = await seen(client, SERVER_MEMORY, words, tmp_path / "direct")
     environment = {"PATH": PATH, "MEMORY_FILE_PATH": str(tmp_path / "memory.jsonl")}
-    command = Command(words=words, environment=environment, directory=str(tmp_path))
+    command = ServerCommandLine(words=words, environment=environment, directory=str(tmp_path))
     # A memory server behind a guard that admits all of it: every call is judged, every read sifted.
     async with bench(command, remembers=True) as front:
         through = await seen(

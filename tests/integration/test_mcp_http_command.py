@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from proxy.mcp.http.child import Command
+from proxy.mcp.http.child import ServerCommandLine
 from proxy.mcp.http.hub import HubLimits
 from tests.integration.mcp_bench import (
     WAIT_S,
@@ -29,8 +29,8 @@ from tests.integration.mcp_bench import (
 PROGRAM = Path(__file__).with_name("mcp_stdio_server.py")
 
 
-def command(tmp_path: Path) -> Command:
-    return Command(
+def command(tmp_path: Path) -> ServerCommandLine:
+    return ServerCommandLine(
         words=(sys.executable, str(PROGRAM)),
         environment={"MEMO": str(tmp_path / "cancelled"), "PATH": "/usr/bin:/bin"},
         directory=str(tmp_path),
@@ -221,7 +221,7 @@ async def test_an_idle_session_ends_with_its_process(tmp_path: Path) -> None:
 
 
 async def test_a_command_that_cannot_be_started_is_an_honest_answer(tmp_path: Path) -> None:
-    missing = Command(words=("/does/not/exist",), environment={}, directory="/")
+    missing = ServerCommandLine(words=("/does/not/exist",), environment={}, directory="/")
     async with bench(missing) as front:
         older = await front.post(request(1, "initialize"))
         assert (older.status, older.messages[0]["error"]["code"]) == (200, -32000)

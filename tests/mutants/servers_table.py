@@ -94,8 +94,8 @@ SERVERS: Final = (
         invariant="without an answer nobody knows what became of a write",
         where="proxy.fronts.backend_writes:BackendWrites._sent",
         operator=Operator.REPLACE,
-        at="Forwarded.UNKNOWN if error.sent else Forwarded.FAILED",
-        by="Forwarded.FAILED",
+        at="ForwardStatus.UNKNOWN if error.sent else ForwardStatus.FAILED",
+        by="ForwardStatus.FAILED",
         tests=(
             at(_BACKEND_STORE, "test_a_lost_answer_is_looked_up_and_the_write_is_never_sent_again"),
         ),

@@ -30,7 +30,7 @@ STORE: Final = (
         row="export",
         name="bytes that open no commitment pass",
         invariant="the bytes of an export are those that were judged",
-        where="proxy.cli.proven_memories:Checking._step",
+        where="proxy.cli.proven_memories:ProofChecker._step",
         operator=Operator.REPLACE,
         at=("commitment(bytes.fromhex(step.salt), digest_of(canonical)) != seen.commitment"),
         by="commitment(bytes.fromhex(step.salt), digest_of(canonical)) == b''",

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 )
 
 from policy.labels.forwarded_call import MCP, ForwardedCall, target_of, texts_of
-from policy.model import CandidateId, ChangeKind, Forwarded
+from policy.model import CandidateId, ChangeKind, ForwardStatus
 from policy.query import EVERYTHING
 from storage.audit import ResultLeaf, decode_leaf
 from storage.ground.errors import StoreUnavailable, UnknownCandidate
@@ -39,7 +39,7 @@ TARGET = target_of(MCP, "memory")
 BEHIND = GuardedServer(tenant=TENANT, target=TARGET, by=BY)
 KEYS = st.sampled_from(["Ada", "Bob", "Eve"])
 NOTES = st.sampled_from(["sings", "plays", "paints", "swims"])
-ANSWERS = st.sampled_from(tuple(Forwarded))
+ANSWERS = st.sampled_from(tuple(ForwardStatus))
 
 
 class _Item:
@@ -51,7 +51,7 @@ class _Item:
         self.asked = False  # a person was asked about it; let in, it is hers
         self.open = True  # on its way, or waiting for a person
         self.sent = True
-        self.results: list[Forwarded] = []
+        self.results: list[ForwardStatus] = []
         self.live = False
 
 
@@ -109,23 +109,23 @@ class GuardMachine(RuleBasedStateMachine):
         return outcome.candidate_id
 
     @rule(candidate_id=items, answer=ANSWERS)
-    def settle(self, candidate_id: CandidateId, answer: Forwarded) -> None:
+    def settle(self, candidate_id: CandidateId, answer: ForwardStatus) -> None:
         item = self._items[candidate_id]
         news = asyncio.run(self._store.forwards.settle(BEHIND, ((candidate_id, answer),)))
         expected = item.open and not item.held
-        if answer is Forwarded.UNKNOWN:
-            expected = expected and Forwarded.UNKNOWN not in item.results
+        if answer is ForwardStatus.UNKNOWN:
+            expected = expected and ForwardStatus.UNKNOWN not in item.results
         assert (candidate_id in news) is expected
         if expected:
             self._answered(item, answer)
 
-    def _answered(self, item: _Item, answer: Forwarded) -> None:
+    def _answered(self, item: _Item, answer: ForwardStatus) -> None:
         item.results.append(answer)
         item.sent = True
-        if answer is Forwarded.UNKNOWN:
+        if answer is ForwardStatus.UNKNOWN:
             return
         item.open = False
-        if answer is not Forwarded.DONE:
+        if answer is not ForwardStatus.DONE:
             return
         item.live = item.change is ChangeKind.CREATE
         if item.change is ChangeKind.DELETE:
@@ -177,7 +177,7 @@ class GuardMachine(RuleBasedStateMachine):
     def the_disk_fails(
         self,
         candidate_id: CandidateId,
-        answer: Forwarded,
+        answer: ForwardStatus,
         durable: bool,  # noqa: FBT001
     ) -> None:
         item = self._items[candidate_id]
@@ -193,7 +193,7 @@ class GuardMachine(RuleBasedStateMachine):
 
     # ---- what must hold ------------------------------------------------------------------------
 
-    def _results(self, candidate_id: CandidateId) -> list[Forwarded]:
+    def _results(self, candidate_id: CandidateId) -> list[ForwardStatus]:
         with self._store.lmdb.reading() as view:
             leaves = [decode_leaf(data) for _, data in view.scan(LEAVES)]
         return [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from proxy.mcp.lines import Lines, TooLong
 from proxy.mcp.relay import Side
-from proxy.seams.guard import Forwarded
+from proxy.seams.guard import ForwardStatus
 from tests.unit.proxy.mcp.graph import GraphServer
 from tests.unit.proxy.mcp.guarding import EVIL, MemoryGuard
 from tests.unit.proxy.mcp.wire import Ends, call, cancel, entity, is_own, line, relayed, request
@@ -125,7 +125,7 @@ async def test_a_write_that_is_taken_back_at_any_moment_has_one_outcome(
     states = [state for _, state in guard.settled]
     # Each admitted one was settled once: by the answer where it was sent, else as not sent.
     assert len({candidate for candidate, _ in guard.settled}) == len(states)
-    assert states.count(Forwarded.DONE) == len(sent)
-    assert set(states) <= {Forwarded.DONE, Forwarded.FAILED}
+    assert states.count(ForwardStatus.DONE) == len(sent)
+    assert set(states) <= {ForwardStatus.DONE, ForwardStatus.FAILED}
     kept = {f"N{number}" for number, (taken_back, _) in enumerate(script) if not taken_back}
     assert kept <= sent

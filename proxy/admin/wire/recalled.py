@@ -8,7 +8,7 @@ import msgspec
 
 from proxy.admin.wire.queries import RecallsQuery, TenantQuery
 from proxy.admin.wire.route import NoQuery, get
-from storage.features.recalls import ReadSummary, ReplySummary, Seen
+from storage.features.recalls import ReadSummary, ReplySummary, SeenMemory
 
 
 class RecallView(ReadSummary, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class RecallList(msgspec.Struct, frozen=True, kw_only=True):
 class ReplyView(ReplySummary, frozen=True, kw_only=True):
     """One reply of a model, and the memories that stood in its request."""
 
-    memories: tuple[Seen, ...]
+    memories: tuple[SeenMemory, ...]
 
 
 # A search among all records reads every one of them.

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from policy.after.parole import Against, StepDone
-from policy.after.retention import Due
+from policy.after.retention import DueMemory
 from policy.model import Memory
 from proxy.admin.wire.queries import AnyTenantQuery, TenantQuery
 from proxy.admin.wire.route import Empty, NoQuery, get, post
@@ -125,7 +125,7 @@ class RetentionView(msgspec.Struct, frozen=True, kw_only=True):
 
     due_count: int
     purged_count: int
-    due: tuple[Due, ...]
+    due: tuple[DueMemory, ...]
 
 
 class ServerView(msgspec.Struct, frozen=True, kw_only=True):

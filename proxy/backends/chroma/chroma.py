@@ -17,7 +17,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from policy.model import CandidateId, ChangeKind, Forwarded, Tenant
+from policy.model import CandidateId, ChangeKind, ForwardStatus, Tenant
 from proxy.backends.chroma.hiding import ChromaHiding
 from proxy.backends.chroma.reads import ChromaReads
 from proxy.backends.chroma.records import (
@@ -56,15 +56,15 @@ from proxy.backends.kept_request import deletion, json_request, kept_request, me
 from proxy.dialects.problem import refusal_headers
 from proxy.dialects.strict_json.strict import JsonValue, check_text, decode_as
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Item, ItemVerdict, Unsettled
+from proxy.seams.guard import Item, ItemVerdict, UnsettledItem
 from proxy.seams.http_backend import (
     Attempts,
     Does,
     ListedMemory,
     ListPart,
-    Outcome,
-    Routed,
-    Sending,
+    RoutedRequest,
+    SendOutcome,
+    SentMemory,
     WalkedPage,
 )
 from proxy.seams.operation import HttpReply, HttpRequest, Refusal
@@ -137,7 +137,7 @@ class Chroma(ChromaReads, HttpBackend):
         """`creates`: agents may make collections, each below the path of its own tenant."""
         self._creates = creates
 
-    def classify(self, request: HttpRequest) -> Routed | None:
+    def classify(self, request: HttpRequest) -> RoutedRequest | None:
         """The row of the route table; None for a route that it does not have.
 
         A request for a collection that may be there already is a read of its name, unless agents
@@ -225,7 +225,7 @@ class Chroma(ChromaReads, HttpBackend):
         }
         return to(place, GET, body)
 
-    def items(self, request: HttpRequest, known: HttpReply | None) -> tuple[Sending, ...]:
+    def items(self, request: HttpRequest, known: HttpReply | None) -> tuple[SentMemory, ...]:
         """One entry for each record that the request would write or delete.
 
         Records that the server would leave as they are have none: an `add` of an id that is there,
@@ -237,7 +237,7 @@ class Chroma(ChromaReads, HttpBackend):
         if route is DELETE:
             most = decode_as(request.body, _Removal).limit
             return tuple(_removed(place, record_id) for record_id in [*found][:most])
-        sendings: list[Sending] = []
+        sendings: list[SentMemory] = []
         for record in _written_records(request):
             there = found.get(record.record_id)
             stays = there is not None if route is ADD else route is UPDATE and there is None
@@ -245,7 +245,7 @@ class Chroma(ChromaReads, HttpBackend):
                 sendings.append(_written(place, record, there))
         return tuple(sendings)
 
-    def named(self, request: HttpRequest) -> tuple[Sending, ...]:
+    def named(self, request: HttpRequest) -> tuple[SentMemory, ...]:
         """The deletions of the ids that a deletion names without a filter or a limit."""
         if route_of(request) is not DELETE:
             return ()
@@ -258,7 +258,7 @@ class Chroma(ChromaReads, HttpBackend):
     def forward(
         self,
         request: HttpRequest,
-        items: tuple[Sending, ...],
+        items: tuple[SentMemory, ...],
         admitted: Mapping[int, CandidateId],
     ) -> HttpRequest | None:
         """The request for the admitted records alone; a deletion names ids and has no filter."""
@@ -276,7 +276,7 @@ class Chroma(ChromaReads, HttpBackend):
             return to(place, ADD, columns_of([_new(one) for one in records]))
         return to(place, route_of(request) or UPDATE, columns_of(records))
 
-    def released(self, item: Unsettled, blob: bytes) -> HttpRequest:
+    def released(self, item: UnsettledItem, blob: bytes) -> HttpRequest:
         """The request that sends one released item.
 
         A new record is added, and so never merged into one that came meanwhile. A changed record is
@@ -296,12 +296,12 @@ class Chroma(ChromaReads, HttpBackend):
             return to(place, ADD, columns_of([_new(record)]))
         return to(place, UPDATE, columns_of([record]))
 
-    def reading(self, kept: Unsettled) -> HttpRequest:
+    def reading(self, kept: UnsettledItem) -> HttpRequest:
         """The read of the record."""
         place, record = kept_of(kept)
         return _get(place, [*record.ids])
 
-    def told(self, item: Unsettled, reply: HttpReply) -> Outcome | None:
+    def told(self, item: UnsettledItem, reply: HttpReply) -> SendOutcome | None:
         """The outcome that a record shows: it has every part of the write, or was deleted.
 
         A change did not arrive where the record is what it was when the change was judged. None
@@ -312,14 +312,16 @@ class Chroma(ChromaReads, HttpBackend):
         _, kept = kept_of(item)
         there = found_in(reply).get(kept.ids[0])
         if item.change is ChangeKind.DELETE:
-            return Outcome(state=Forwarded.DONE if there is None else Forwarded.FAILED)
+            return SendOutcome(state=ForwardStatus.DONE if there is None else ForwardStatus.FAILED)
         if there is None:
-            return Outcome(state=Forwarded.FAILED)
+            return SendOutcome(state=ForwardStatus.FAILED)
         # A write that arrived changes nothing when it is merged once more.
         unchanged = there.after(Record(there.record_id))
         if there.after(kept.record()) == unchanged:
-            return Outcome(state=Forwarded.DONE)
-        return Outcome(state=Forwarded.FAILED) if kept.stood == (_print_of(there),) else None
+            return SendOutcome(state=ForwardStatus.DONE)
+        return (
+            SendOutcome(state=ForwardStatus.FAILED) if kept.stood == (_print_of(there),) else None
+        )
 
     def answer(
         self, request: HttpRequest, judged: tuple[ItemVerdict, ...], replies: tuple[HttpReply, ...]
@@ -371,7 +373,7 @@ class Chroma(ChromaReads, HttpBackend):
         )
         return WalkedPage(part=part)
 
-    def says_same(self, kept: Unsettled, found: Item) -> bool:
+    def says_same(self, kept: UnsettledItem, found: Item) -> bool:
         """Whether a record (`record_item`) has every part that was sent, and no other text.
 
         What a merge left standing was judged with the write, so it is among the kept pieces.
@@ -404,11 +406,11 @@ def _written_records(request: HttpRequest) -> tuple[Record, ...]:
     return records_of(request.body, needs_vectors=route_of(request) is not UPDATE)
 
 
-def _removed(place: CollectionPath, record_id: str) -> Sending:
+def _removed(place: CollectionPath, record_id: str) -> SentMemory:
     return deletion("POST", place.path, {"ids": [record_id]}, place.key(record_id))
 
 
-def _written(place: CollectionPath, record: Record, there: Record | None) -> Sending:
+def _written(place: CollectionPath, record: Record, there: Record | None) -> SentMemory:
     body: dict[str, JsonValue] = {"ids": [record.record_id]}
     parts = (record.document, record.metadata, record.uri)
     body |= {name: [part] for name, part in zip(_TEXTS, parts, strict=True) if part is not None}
@@ -422,7 +424,7 @@ def _written(place: CollectionPath, record: Record, there: Record | None) -> Sen
     item = kept_request("POST", place.path, body, texts=_TEXTS, key=key, change=change)
     if there is not None:
         item = merged(item, there.after(record).strings())
-    return Sending(item=item, blob=record.vector or b"")
+    return SentMemory(item=item, blob=record.vector or b"")
 
 
 def _new(record: Record) -> Record:

@@ -22,7 +22,7 @@ from proxy.backends.chroma.routes import (
 )
 from proxy.backends.http_backend import OK, HidesItems, not_understood
 from proxy.dialects.strict_json.strict import JsonValue
-from proxy.seams.guard import Unsettled
+from proxy.seams.guard import UnsettledItem
 from proxy.seams.http_backend import OWN_FIELD
 from proxy.seams.operation import HttpReply, HttpRequest
 
@@ -40,7 +40,7 @@ class ChromaHiding(HidesItems):
     # A vector of 16,384 numbers is 200 KB of JSON, and an answer is at most 16 MB.
     removed_at_once = 32
 
-    def tagging(self, items: tuple[Unsettled, ...], *, tagged: bool) -> HttpRequest:
+    def tagging(self, items: tuple[UnsettledItem, ...], *, tagged: bool) -> HttpRequest:
         """An update of the metadata alone; the server passes over records that it does not have."""
         place, ids = _named(items)
         metadata: JsonValue = {OWN_FIELD: True if tagged else None}
@@ -63,12 +63,12 @@ class ChromaHiding(HidesItems):
             where = {"$and": [body.where, where]}
         return read_again(request, replace(body, where=where))
 
-    def standing(self, items: tuple[Unsettled, ...]) -> HttpRequest:
+    def standing(self, items: tuple[UnsettledItem, ...]) -> HttpRequest:
         """The read of the records with every column."""
         place, ids = _named(items)
         return to(place, GET, {"ids": [*ids], "include": [*_ALL]})
 
-    def kept(self, items: tuple[Unsettled, ...], reply: HttpReply) -> tuple[bytes, ...]:
+    def kept(self, items: tuple[UnsettledItem, ...], reply: HttpReply) -> tuple[bytes, ...]:
         """The records that the answer has, each as JSON without the sidecar's own field."""
         if reply.status != OK:
             return (b"",) * len(items)
@@ -78,18 +78,18 @@ class ChromaHiding(HidesItems):
         named = (found.get(one) for one in _named(items)[1])
         return tuple(b"" if one is None else msgspec.json.encode(_kept(one)) for one in named)
 
-    def removing(self, items: tuple[Unsettled, ...]) -> HttpRequest:
+    def removing(self, items: tuple[UnsettledItem, ...]) -> HttpRequest:
         """The deletion of the records by their ids."""
         place, ids = _named(items)
         return to(place, DELETE, {"ids": [*ids]})
 
-    def restoring(self, items: tuple[Unsettled, ...], kept: tuple[bytes, ...]) -> HttpRequest:
+    def restoring(self, items: tuple[UnsettledItem, ...], kept: tuple[bytes, ...]) -> HttpRequest:
         """An `add`: the server leaves a record alone that is there by now."""
         place, _ = _named(items)
         return to(place, ADD, columns_of([msgspec.json.decode(one, type=Record) for one in kept]))
 
 
-def _named(items: tuple[Unsettled, ...]) -> tuple[CollectionPath, tuple[str, ...]]:
+def _named(items: tuple[UnsettledItem, ...]) -> tuple[CollectionPath, tuple[str, ...]]:
     place, _ = kept_of(items[0])
     return place, tuple(place.record_id(one.key) for one in items)
 

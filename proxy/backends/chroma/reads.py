@@ -26,7 +26,7 @@ from proxy.backends.chroma.routes import (
 from proxy.backends.http_backend import OK, ServerReads, not_understood
 from proxy.backends.kept_request import json_request
 from proxy.dialects.strict_json.strict import JsonValue, decode_as
-from proxy.seams.http_backend import OWN_FIELD, Page, ShownMemory
+from proxy.seams.http_backend import OWN_FIELD, ReadPage, ShownMemory
 from proxy.seams.operation import HttpReply, HttpRequest
 
 N_RESULTS: Final = 10  # what the server takes for a query that names no number
@@ -159,7 +159,7 @@ class AnswerColumns:
 class ChromaReads(ServerReads):
     """The reads of a Chroma server."""
 
-    def page(self, request: HttpRequest) -> Page | None:
+    def page(self, request: HttpRequest) -> ReadPage | None:
         """The records that a read asks for; None where it asks for all of them.
 
         The bound lets a whole request's worth be found behind as many hidden records.
@@ -169,10 +169,10 @@ class ChromaReads(ServerReads):
         body = body_of(request)
         if isinstance(body, QueryBody):
             limit = N_RESULTS if body.n_results is None else body.n_results
-            return Page(offset=0, limit=limit, most=2 * RESULTS_MAX)
+            return ReadPage(offset=0, limit=limit, most=2 * RESULTS_MAX)
         if body.limit is None and not body.offset:
             return None
-        return Page(offset=body.offset or 0, limit=body.limit, most=2 * RESULTS_MAX)
+        return ReadPage(offset=body.offset or 0, limit=body.limit, most=2 * RESULTS_MAX)
 
     def asking(self, request: HttpRequest, count: int | None = None) -> HttpRequest:
         """A read as it is forwarded: checked, encoded anew.

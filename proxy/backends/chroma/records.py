@@ -20,7 +20,7 @@ from proxy.backends.chroma.routes import CollectionPath, invalid, place_of
 from proxy.backends.http_backend import not_understood
 from proxy.backends.kept_request import request_parts, strings_of, telling_names
 from proxy.dialects.strict_json.strict import JsonValue, convert, decode_as
-from proxy.seams.guard import Item, Unsettled
+from proxy.seams.guard import Item, UnsettledItem
 from proxy.seams.http_backend import OWN_FIELD
 from proxy.seams.operation import HttpReply
 
@@ -221,7 +221,7 @@ class _KeptRecord(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def kept_of(item: Item | Unsettled) -> tuple[CollectionPath, _KeptRecord]:
+def kept_of(item: Item | UnsettledItem) -> tuple[CollectionPath, _KeptRecord]:
     """The collection of an item, and the record that its request was kept of.
 
     Raises:

@@ -22,7 +22,7 @@ from proxy.backends.kept_request import json_request, tells
 from proxy.backends.route_table import RouteTable
 from proxy.dialects.strict_json.strict import JsonValue, convert, decode_as, decode_object
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.http_backend import Does, Routed
+from proxy.seams.http_backend import Does, RoutedRequest
 from proxy.seams.operation import HttpRequest
 
 SEGMENTS: Final = frozenset({"api"})
@@ -32,20 +32,20 @@ _DATABASE: Final = "tenants/*/databases/*"
 _COLLECTIONS: Final = f"{_DATABASE}/collections"
 _ONE: Final = f"{_COLLECTIONS}/*"
 
-ADD: Final = Routed(does=Does.WRITE, operation="add")
-UPDATE: Final = Routed(does=Does.WRITE, operation="update", changes_only=True)
-UPSERT: Final = Routed(does=Does.WRITE, operation="upsert")
-DELETE: Final = Routed(does=Does.REMOVE, operation="delete")
-GET: Final = Routed(does=Does.READ, operation="get")
-QUERY: Final = Routed(does=Does.READ, operation="query")
-COUNT: Final = Routed(does=Does.READ, operation="count", remade=True)
+ADD: Final = RoutedRequest(does=Does.WRITE, operation="add")
+UPDATE: Final = RoutedRequest(does=Does.WRITE, operation="update", changes_only=True)
+UPSERT: Final = RoutedRequest(does=Does.WRITE, operation="upsert")
+DELETE: Final = RoutedRequest(does=Does.REMOVE, operation="delete")
+GET: Final = RoutedRequest(does=Does.READ, operation="get")
+QUERY: Final = RoutedRequest(does=Does.READ, operation="query")
+COUNT: Final = RoutedRequest(does=Does.READ, operation="count", remade=True)
 # Making a collection is an operator's act, unless the settings leave it to agents; asking for one
 # that may be there is a read of its name.
-CREATE: Final = Routed(does=Does.ADMIN, operation="create_collection")
-MAKE: Final = Routed(does=Does.MAKE, operation="create_collection")
-GET_OR_CREATE: Final = Routed(does=Does.OTHER, operation="get_or_create")
-_OTHER: Final = Routed(does=Does.OTHER, operation="other")
-_ADMIN: Final = Routed(does=Does.ADMIN, operation="admin")
+CREATE: Final = RoutedRequest(does=Does.ADMIN, operation="create_collection")
+MAKE: Final = RoutedRequest(does=Does.MAKE, operation="create_collection")
+GET_OR_CREATE: Final = RoutedRequest(does=Does.OTHER, operation="get_or_create")
+_OTHER: Final = RoutedRequest(does=Does.OTHER, operation="other")
+_ADMIN: Final = RoutedRequest(does=Does.ADMIN, operation="admin")
 
 _ROWS: Final = {
     ("POST", f"{_ONE}/add"): ADD,
@@ -158,7 +158,7 @@ def tenant_of(request: HttpRequest) -> str | None:
     return parts[1] if len(parts) > 1 and parts[0] == "tenants" else None
 
 
-def to(place: CollectionPath, route: Routed, body: JsonValue) -> HttpRequest:
+def to(place: CollectionPath, route: RoutedRequest, body: JsonValue) -> HttpRequest:
     """A request for one operation on a collection."""
     return json_request("POST", f"{place.path}/{route.operation}", body)
 

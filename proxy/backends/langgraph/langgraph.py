@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from policy.labels.editing import Effect, How
-from policy.model import CandidateId, ChangeKind, Forwarded, Tenant
+from policy.labels.effect import Effect, EffectKind
+from policy.model import CandidateId, ChangeKind, ForwardStatus, Tenant
 from proxy.backends.http_backend import (
     ANSWERED,
     HidesItems,
@@ -63,15 +63,15 @@ from proxy.backends.langgraph.store_items import (
 )
 from proxy.dialects.strict_json.strict import JsonValue, convert, decode_object
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Item, ItemVerdict, Unsettled
+from proxy.seams.guard import Item, ItemVerdict, UnsettledItem
 from proxy.seams.http_backend import (
     Attempts,
     ListedMemory,
     ListPart,
-    Outcome,
-    Page,
-    Routed,
-    Sending,
+    ReadPage,
+    RoutedRequest,
+    SendOutcome,
+    SentMemory,
     ShownMemory,
     WalkedPage,
 )
@@ -85,7 +85,7 @@ _EVENTS: Final = "text/event-stream"
 _NOT_SHOWN: Final = (
     "withheld: this answer repeats a memory that is hidden, and no part of it can be left out"
 )
-_SHAPES: Final[Mapping[Routed | None, type[ItemsSearch | NamespacesSearch]]] = {
+_SHAPES: Final[Mapping[RoutedRequest | None, type[ItemsSearch | NamespacesSearch]]] = {
     SEARCH: ItemsSearch,
     NAMESPACES: NamespacesSearch,
 }
@@ -105,7 +105,7 @@ class LangGraph(HttpBackend):
     }
     hiding: HidesItems | None = LangGraphHiding()
 
-    def classify(self, request: HttpRequest) -> Routed | None:
+    def classify(self, request: HttpRequest) -> RoutedRequest | None:
         """The row of the route table; None for a route that it does not have."""
         route = route_of(request)
         if route is not None and route is GET and is_searched(asked_place(request)[0]):
@@ -134,7 +134,7 @@ class LangGraph(HttpBackend):
         """The read of the item: a put over an item that is there is an update."""
         return item_question(*_place(request))
 
-    def items(self, request: HttpRequest, known: HttpReply | None) -> tuple[Sending, ...]:
+    def items(self, request: HttpRequest, known: HttpReply | None) -> tuple[SentMemory, ...]:
         """The one item of a put or a deletion; none for a deletion of what is not there."""
         if known is None:
             raise MalformedRequest("body: what stands there has to be known first")
@@ -147,10 +147,10 @@ class LangGraph(HttpBackend):
         item = kept_request("PUT", ITEMS, value, texts=("value",), key=key, change=change)
         # A put replaces the whole value. What it replaces can be told from the candidate where the
         # value is one text.
-        effect = Effect(How.SET, 0) if len(item.pieces) == 1 else None
-        return (Sending(item=msgspec.structs.replace(item, effect=effect)),)
+        effect = Effect(EffectKind.SET, 0) if len(item.pieces) == 1 else None
+        return (SentMemory(item=msgspec.structs.replace(item, effect=effect)),)
 
-    def named(self, request: HttpRequest) -> tuple[Sending, ...]:
+    def named(self, request: HttpRequest) -> tuple[SentMemory, ...]:
         """The deletion of the item that is named."""
         if route_of(request) is PUT:
             return ()
@@ -161,7 +161,7 @@ class LangGraph(HttpBackend):
     def forward(
         self,
         request: HttpRequest,
-        items: tuple[Sending, ...],
+        items: tuple[SentMemory, ...],
         admitted: Mapping[int, CandidateId],
     ) -> HttpRequest | None:
         """The put or the deletion, encoded anew; None if it was not admitted."""
@@ -171,7 +171,7 @@ class LangGraph(HttpBackend):
             return json_request("PUT", ITEMS, put_of(request)[1])
         return json_request("DELETE", ITEMS, msgspec.to_builtins(deletion_of(request)))
 
-    def reading(self, kept: Unsettled) -> HttpRequest:
+    def reading(self, kept: UnsettledItem) -> HttpRequest:
         """The read of the item, which does not make it live longer."""
         namespace, key = place_of(request_parts(kept)[2])
         question = item_question(namespace, key)
@@ -179,7 +179,7 @@ class LangGraph(HttpBackend):
             return question
         return msgspec.structs.replace(question, query=(*question.query, (REFRESH, "false")))
 
-    def told(self, item: Unsettled, reply: HttpReply) -> Outcome | None:
+    def told(self, item: UnsettledItem, reply: HttpReply) -> SendOutcome | None:
         """The outcome that a key shows: it has the sent value, or for a deletion none.
 
         None where a new item was sent and another value stands there: the server may have changed
@@ -194,7 +194,7 @@ class LangGraph(HttpBackend):
             arrived = stands is not None and stands.value == body.get("value")
             if item.change is ChangeKind.CREATE and stands is not None and not arrived:
                 return None
-        return Outcome(state=Forwarded.DONE if arrived else Forwarded.FAILED)
+        return SendOutcome(state=ForwardStatus.DONE if arrived else ForwardStatus.FAILED)
 
     # ---- reads -----------------------------------------------------------------------------------
 
@@ -244,7 +244,7 @@ class LangGraph(HttpBackend):
         left = [one for at, one in enumerate(_listed(reply, name)) if at not in places]
         return msgspec.structs.replace(reply, body=msgspec.json.encode({name: left}))
 
-    def page(self, request: HttpRequest) -> Page | None:
+    def page(self, request: HttpRequest) -> ReadPage | None:
         """Offset and limit of a search or a listing; a limit of null is the server's own."""
         route = route_of(request)
         shape = _SHAPES.get(route)
@@ -253,7 +253,7 @@ class LangGraph(HttpBackend):
         body, _ = list_of(request, shape)
         own = LIMIT_DEFAULT if route is SEARCH else NAMESPACES_DEFAULT
         limit = own if body.limit is None else body.limit
-        return Page(offset=body.offset or 0, limit=limit, most=ASKED_MAX)
+        return ReadPage(offset=body.offset or 0, limit=limit, most=ASKED_MAX)
 
     # ---- what an operator's commands ask ---------------------------------------------------------
 
@@ -279,7 +279,7 @@ class LangGraph(HttpBackend):
         part = ListPart(names=names, is_full=len(names) >= PAGE_LEN, begin=_page_from)
         return WalkedPage(memories=memories, part=part)
 
-    def says_same(self, kept: Unsettled, found: Item) -> bool:
+    def says_same(self, kept: UnsettledItem, found: Item) -> bool:
         """Whether the value on the server is the one that was sent: a put replaces all of it."""
         return request_parts(kept)[2].get("value") == request_parts(found)[2].get("value")
 

@@ -9,25 +9,25 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.backends.route_table import RouteTable
-from proxy.seams.http_backend import Does, Routed
+from proxy.seams.http_backend import Does, RoutedRequest
 
 SEGMENTS: Final = frozenset({"assistants", "info", "ok", "runs", "store", "threads"})
 
-PUT: Final = Routed(does=Does.WRITE, operation="put")
-DELETE: Final = Routed(does=Does.REMOVE, operation="delete")
-GET: Final = Routed(does=Does.READ, operation="get")
-SEARCH: Final = Routed(does=Does.READ, operation="search")
-NAMESPACES: Final = Routed(does=Does.READ, operation="namespaces")
+PUT: Final = RoutedRequest(does=Does.WRITE, operation="put")
+DELETE: Final = RoutedRequest(does=Does.REMOVE, operation="delete")
+GET: Final = RoutedRequest(does=Does.READ, operation="get")
+SEARCH: Final = RoutedRequest(does=Does.READ, operation="search")
+NAMESPACES: Final = RoutedRequest(does=Does.READ, operation="namespaces")
 # What a run or a thread answers is text that may have come out of the store. It is one whole: it
 # is shown, or refused.
-TOLD: Final = Routed(does=Does.READ, operation="told", whole=True)
+TOLD: Final = RoutedRequest(does=Does.READ, operation="told", whole=True)
 # It answers with the thread, and that may be one which is there already.
-NEW_THREAD: Final = Routed(does=Does.READ, operation="new_thread", whole=True)
+NEW_THREAD: Final = RoutedRequest(does=Does.READ, operation="new_thread", whole=True)
 # A run begins. Its body has no member that changes a thread by hand, or calls somebody else.
-RUN: Final = Routed(does=Does.READ, operation="run", whole=True)
-_OTHER: Final = Routed(does=Does.OTHER, operation="other")
-_SHARED: Final = Routed(does=Does.OTHER, operation="other", whole=True)
-_ADMIN: Final = Routed(does=Does.ADMIN, operation="admin")
+RUN: Final = RoutedRequest(does=Does.READ, operation="run", whole=True)
+_OTHER: Final = RoutedRequest(does=Does.OTHER, operation="other")
+_SHARED: Final = RoutedRequest(does=Does.OTHER, operation="other", whole=True)
+_ADMIN: Final = RoutedRequest(does=Does.ADMIN, operation="admin")
 
 # A star stands for one segment.
 _ROWS: Final = {

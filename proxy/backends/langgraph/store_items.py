@@ -17,7 +17,7 @@ from proxy.dialects.strict_json.strict import (
     decode_object,
 )
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Unsettled
+from proxy.seams.guard import UnsettledItem
 from proxy.seams.operation import HttpReply, HttpRequest
 
 ITEMS: Final = "/store/items"
@@ -243,12 +243,12 @@ class LangGraphHiding(HidesItems):
     has no filter, and would show it.
     """
 
-    def standing(self, items: tuple[Unsettled, ...]) -> HttpRequest:
+    def standing(self, items: tuple[UnsettledItem, ...]) -> HttpRequest:
         """The read of the item."""
         namespace, key = _place(items[0])
         return item_question(namespace, key)
 
-    def kept(self, items: tuple[Unsettled, ...], reply: HttpReply) -> tuple[bytes, ...]:
+    def kept(self, items: tuple[UnsettledItem, ...], reply: HttpReply) -> tuple[bytes, ...]:
         """The value that stands there, with how the client asked for it to be kept."""
         namespace, key = _place(items[0])
         stands = item_told(reply, namespace, key) if reply.status == OK else None
@@ -264,19 +264,19 @@ class LangGraphHiding(HidesItems):
         }
         return (msgspec.json.encode(value),)
 
-    def removing(self, items: tuple[Unsettled, ...]) -> HttpRequest:
+    def removing(self, items: tuple[UnsettledItem, ...]) -> HttpRequest:
         """The deletion of the item."""
         namespace, key = _place(items[0])
         return json_request("DELETE", ITEMS, {"namespace": [*namespace], "key": key})
 
-    def restoring(self, items: tuple[Unsettled, ...], kept: tuple[bytes, ...]) -> HttpRequest:
+    def restoring(self, items: tuple[UnsettledItem, ...], kept: tuple[bytes, ...]) -> HttpRequest:
         """The put of the value."""
         del items
         value = decode_object(kept[0], any_text=True)
         return json_request("PUT", ITEMS, value)
 
 
-def _place(item: Unsettled) -> tuple[tuple[str, ...], str]:
+def _place(item: UnsettledItem) -> tuple[tuple[str, ...], str]:
     _, path, body = request_parts(item)
     if path != ITEMS:
         raise MalformedRequest("item: it is none of this server's")

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from policy.model import CandidateId, ChangeKind, Forwarded, Tenant
+from policy.model import CandidateId, ChangeKind, ForwardStatus, Tenant
 from proxy.backends.http_backend import (
     ANSWERED,
     OK,
@@ -37,7 +37,7 @@ from proxy.backends.mem0_server.requests import (
     MARK,
     AddBody,
     AddedMessage,
-    Scope,
+    MemoryIds,
     add_of,
     in_server_order,
     scope_of,
@@ -60,13 +60,13 @@ from proxy.backends.mem0_server.routes import (
 from proxy.dialects.mem0.answers import phrase, refused, unheard
 from proxy.dialects.strict_json.strict import JsonValue, convert, decode_object
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Item, ItemVerdict, Unsettled
+from proxy.seams.guard import Item, ItemVerdict, UnsettledItem
 from proxy.seams.http_backend import (
     Attempts,
     ListedMemory,
-    Outcome,
-    Routed,
-    Sending,
+    RoutedRequest,
+    SendOutcome,
+    SentMemory,
     WalkedPage,
 )
 from proxy.seams.operation import HttpReply, HttpRequest, Refusal
@@ -101,7 +101,7 @@ _TAKEN: Final = frozenset({"id", "memory", "metadata", "role", "expiration_date"
 _BESIDE: Final = "beside"
 
 
-class _KeptMessage(Scope, frozen=True, kw_only=True):
+class _KeptMessage(MemoryIds, frozen=True, kw_only=True):
     """The body of an add, as an item keeps it for one message."""
 
     content: str
@@ -137,7 +137,7 @@ class Mem0Server(Mem0Reads, HttpBackend):
         "take the places of what is above",
     }
 
-    def classify(self, request: HttpRequest) -> Routed | None:
+    def classify(self, request: HttpRequest) -> RoutedRequest | None:
         """The row of the route table; a list without an id is that of everything."""
         return route_of(request)
 
@@ -169,7 +169,7 @@ class Mem0Server(Mem0Reads, HttpBackend):
         query = (*scope_of(request).items(), *_LIST_ALL)
         return HttpRequest(method="GET", path=MEMORIES, query=query)
 
-    def items(self, request: HttpRequest, known: HttpReply | None) -> tuple[Sending, ...]:
+    def items(self, request: HttpRequest, known: HttpReply | None) -> tuple[SentMemory, ...]:
         """One entry for each message of an add, or for each memory that changes."""
         route = route_of(request)
         if route is ADD:
@@ -188,14 +188,14 @@ class Mem0Server(Mem0Reads, HttpBackend):
             raise MalformedRequest(_TOO_MANY, status=413)
         return tuple(_removed(one.key) for one in found if one.key)
 
-    def named(self, request: HttpRequest) -> tuple[Sending, ...]:
+    def named(self, request: HttpRequest) -> tuple[SentMemory, ...]:
         """The deletion of the memory in the path."""
         return (_removed(memory_id_of(request.path)),) if route_of(request) is DELETE else ()
 
     def forward(
         self,
         request: HttpRequest,
-        items: tuple[Sending, ...],
+        items: tuple[SentMemory, ...],
         admitted: Mapping[int, CandidateId],
     ) -> HttpRequest | None:
         """The request for one memory: an add and an update have their candidate's id as a mark."""
@@ -215,12 +215,12 @@ class Mem0Server(Mem0Reads, HttpBackend):
         return json_request("POST", MEMORIES, _add_body(kept, candidate_id))
 
     def outcome(
-        self, request: HttpRequest, admitted: tuple[Sending, ...], reply: HttpReply
-    ) -> tuple[Outcome, ...]:
+        self, request: HttpRequest, admitted: tuple[SentMemory, ...], reply: HttpReply
+    ) -> tuple[SendOutcome, ...]:
         """Done with the id that the server gave, or failed by its word; else unknown."""
         return tuple(_outcome_of(request, one, reply) for one in admitted)
 
-    def released(self, item: Unsettled, blob: bytes) -> HttpRequest:
+    def released(self, item: UnsettledItem, blob: bytes) -> HttpRequest:
         """The add of one message, the update or the deletion that was kept."""
         del blob
         method, path, body = request_parts(item)
@@ -230,7 +230,7 @@ class Mem0Server(Mem0Reads, HttpBackend):
             return json_request("PUT", path, body)
         return HttpRequest(method=method, path=path)
 
-    def question(self, item: Unsettled) -> HttpRequest | None:
+    def question(self, item: UnsettledItem) -> HttpRequest | None:
         """The read of one that changes; for a new memory the search for its mark.
 
         The server compares the vectors of texts, so its own text finds it first.
@@ -248,22 +248,22 @@ class Mem0Server(Mem0Reads, HttpBackend):
         }
         return json_request("POST", "/search", asked)
 
-    def told(self, item: Unsettled, reply: HttpReply) -> Outcome | None:
+    def told(self, item: UnsettledItem, reply: HttpReply) -> SendOutcome | None:
         """The outcome that the mark of a memory shows; for a deletion, that its absence shows."""
         if reply.status != OK:
             return None
         if item.change is ChangeKind.CREATE:
             found = [one for one in listed_in(reply) if one.mark == item.candidate_id]
             if not found:
-                return Outcome(state=Forwarded.FAILED)
+                return SendOutcome(state=ForwardStatus.FAILED)
             if len(found) > 1 or not found[0].key:
                 return None
-            return Outcome(state=Forwarded.DONE, key=found[0].key)
+            return SendOutcome(state=ForwardStatus.DONE, key=found[0].key)
         there = found_in(reply)
         arrived = there is None
         if item.change is not ChangeKind.DELETE:
             arrived = there is not None and there.mark == item.candidate_id
-        return Outcome(state=Forwarded.DONE if arrived else Forwarded.FAILED)
+        return SendOutcome(state=ForwardStatus.DONE if arrived else ForwardStatus.FAILED)
 
     def answer(
         self, request: HttpRequest, judged: tuple[ItemVerdict, ...], replies: tuple[HttpReply, ...]
@@ -316,11 +316,11 @@ class Mem0Server(Mem0Reads, HttpBackend):
         own = (one for one in found if not _has_one(one, before))
         return WalkedPage(memories=tuple(_listed(one) for one in own))
 
-    def reading(self, kept: Unsettled) -> HttpRequest:
+    def reading(self, kept: UnsettledItem) -> HttpRequest:
         """The read of one memory by the id under which the gate knows it."""
         return _get(known_id(kept.key) if kept.key else memory_id_of(request_parts(kept)[1]))
 
-    def says_same(self, kept: Unsettled, found: Item) -> bool:
+    def says_same(self, kept: UnsettledItem, found: Item) -> bool:
         """Whether text and metadata on the server have every part that was judged, and no other.
 
         What a merge left standing was judged with the write, so it is among the kept pieces.
@@ -343,10 +343,10 @@ class Mem0Server(Mem0Reads, HttpBackend):
         return None if mark is None else str(mark)
 
 
-def _added(body: AddBody) -> Iterator[Sending]:
+def _added(body: AddBody) -> Iterator[SentMemory]:
     for one in _stored(body):
         kept = _kept_body(body, one)
-        yield Sending(item=kept_request("POST", MEMORIES, kept, texts=_KEPT_TEXTS, key=""))
+        yield SentMemory(item=kept_request("POST", MEMORIES, kept, texts=_KEPT_TEXTS, key=""))
 
 
 def _stored(body: AddBody) -> list[AddedMessage]:
@@ -380,7 +380,7 @@ def _add_body(kept: _KeptMessage, mark: CandidateId | None) -> dict[str, JsonVal
     return body
 
 
-def _updated(request: HttpRequest, there: FoundMemory) -> Sending:
+def _updated(request: HttpRequest, there: FoundMemory) -> SentMemory:
     body = update_of(request)
     item = kept_request(
         "PUT", request.path, body, texts=_KEPT_TEXTS, key=there.key, change=ChangeKind.UPDATE
@@ -389,10 +389,10 @@ def _updated(request: HttpRequest, there: FoundMemory) -> Sending:
     metadata = {**there.metadata, **(changed if isinstance(changed, dict) else {})}
     words = strings_of(in_server_order(metadata) or {})
     shown = (text if isinstance(text, str) else there.text, *words, *there.names)
-    return Sending(item=merged(item, tuple(one for one in shown if one)))
+    return SentMemory(item=merged(item, tuple(one for one in shown if one)))
 
 
-def _removed(memory_id: str) -> Sending:
+def _removed(memory_id: str) -> SentMemory:
     key = known_id(memory_id)
     return deletion("DELETE", f"{MEMORIES}/{key}", {}, key)
 
@@ -401,12 +401,12 @@ def _get(memory_id: str) -> HttpRequest:
     return HttpRequest(method="GET", path=f"{MEMORIES}/{memory_id}")
 
 
-def _outcome_of(request: HttpRequest, sent: Sending, reply: HttpReply) -> Outcome:
+def _outcome_of(request: HttpRequest, sent: SentMemory, reply: HttpReply) -> SendOutcome:
     state = state_of(reply.status)
     if sent.item.change is ChangeKind.DELETE and reply.status == _MISSING:
-        state = Forwarded.DONE
-    is_new = route_of(request) is ADD and state is Forwarded.DONE
-    return Outcome(state=state, key=_id_in(reply) if is_new else "")
+        state = ForwardStatus.DONE
+    is_new = route_of(request) is ADD and state is ForwardStatus.DONE
+    return SendOutcome(state=state, key=_id_in(reply) if is_new else "")
 
 
 def _id_in(reply: HttpReply) -> str:

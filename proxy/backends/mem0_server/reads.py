@@ -36,7 +36,7 @@ from proxy.backends.mem0_server.routes import (
 )
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.http_backend import Page, ShownMemory
+from proxy.seams.http_backend import ReadPage, ShownMemory
 from proxy.seams.operation import HttpReply, HttpRequest
 
 _Picks = Callable[[Iterable[datetime]], datetime]
@@ -93,18 +93,20 @@ def listed_in(reply: HttpReply) -> list[FoundMemory]:
 class Mem0Reads(ServerReads):
     """The reads of Mem0's self-hosted server. Every answer is without the mark of the gate."""
 
-    def page(self, request: HttpRequest) -> Page | None:
+    def page(self, request: HttpRequest) -> ReadPage | None:
         """The first memories that a search or a list asks for."""
         route = route_of(request)
         if route in (GET, HISTORY, ENTITIES):
             return None
         if route is SEARCH:
             top_k = search_of(request)["top_k"]
-            return Page(offset=0, limit=top_k if isinstance(top_k, int) else 0, most=_SEARCHED_MAX)
+            return ReadPage(
+                offset=0, limit=top_k if isinstance(top_k, int) else 0, most=_SEARCHED_MAX
+            )
         asked = list_of(request).top_k
         if asked is None and route is LIST_ALL:
             return None
-        return Page(offset=0, limit=SHOWN_DEFAULT if asked is None else asked, most=LISTED_MAX)
+        return ReadPage(offset=0, limit=SHOWN_DEFAULT if asked is None else asked, most=LISTED_MAX)
 
     def asking(self, request: HttpRequest, count: int | None = None) -> HttpRequest:
         """The read, checked and encoded anew. Entities are made of a list."""

@@ -48,7 +48,7 @@ class AddedMessage(msgspec.Struct, frozen=True, kw_only=True):
     content: str
 
 
-class Scope(msgspec.Struct, frozen=True, kw_only=True):
+class MemoryIds(msgspec.Struct, frozen=True, kw_only=True):
     """The ids under which a memory is filed."""
 
     user_id: str | None = None
@@ -73,7 +73,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
 
-class AddBody(Scope, frozen=True, kw_only=True):
+class AddBody(MemoryIds, frozen=True, kw_only=True):
     """The body of `POST /memories`. Members that the server does not know, it ignores."""
 
     messages: Annotated[tuple[AddedMessage, ...], Meta(max_length=MESSAGES_MAX)]
@@ -92,7 +92,7 @@ class UpdateBody(msgspec.Struct, frozen=True, kw_only=True):
     expiration_date: str | UnsetType | None = UNSET
 
 
-class SearchAsked(Scope, frozen=True, kw_only=True):
+class SearchAsked(MemoryIds, frozen=True, kw_only=True):
     """The body of `POST /search`."""
 
     query: str
@@ -103,7 +103,7 @@ class SearchAsked(Scope, frozen=True, kw_only=True):
     show_expired: bool | None = None
 
 
-class ListQuery(Scope, frozen=True, kw_only=True):
+class ListQuery(MemoryIds, frozen=True, kw_only=True):
     """The query of `GET /memories`."""
 
     top_k: Annotated[int, Meta(ge=1, le=LISTED_MAX)] | None = None
@@ -204,7 +204,7 @@ def scope_of(request: HttpRequest) -> dict[str, str]:
     if route_of(request) is DELETE_ENTITY:
         _check_no_query(request)
         field, entity_id = entity_of(request.path)
-        return Scope(**{field: entity_id}).given()
+        return MemoryIds(**{field: entity_id}).given()
     if any(name not in ENTITY_FIELDS.values() for name, _ in request.query):
         # The server ignores what it does not know, and would delete more than was meant.
         raise MalformedRequest("query: a parameter is not known here")

@@ -11,7 +11,7 @@ from typing import Final
 
 from proxy.backends.route_table import RouteTable
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.http_backend import Does, Routed
+from proxy.seams.http_backend import Does, RoutedRequest
 from proxy.seams.operation import HttpRequest
 
 SEGMENTS: Final = frozenset(
@@ -30,20 +30,20 @@ SEGMENTS: Final = frozenset(
 MEMORIES: Final = "/memories"
 
 # Every read is made anew, because the mark of the gate is taken out of it.
-ADD: Final = Routed(does=Does.WRITE, operation="add", singly=True)
-UPDATE: Final = Routed(does=Does.WRITE, operation="update", changes_only=True)
-DELETE: Final = Routed(does=Does.REMOVE, operation="delete", singly=True)
-DELETE_ALL: Final = Routed(does=Does.REMOVE, operation="delete_all", singly=True)
-DELETE_ENTITY: Final = Routed(does=Does.REMOVE, operation="delete_entity", singly=True)
-SEARCH: Final = Routed(does=Does.READ, operation="search", remade=True)
-LIST: Final = Routed(does=Does.READ, operation="list", remade=True)
-GET: Final = Routed(does=Does.READ, operation="get", remade=True)
-HISTORY: Final = Routed(does=Does.READ, operation="history", remade=True)
+ADD: Final = RoutedRequest(does=Does.WRITE, operation="add", singly=True)
+UPDATE: Final = RoutedRequest(does=Does.WRITE, operation="update", changes_only=True)
+DELETE: Final = RoutedRequest(does=Does.REMOVE, operation="delete", singly=True)
+DELETE_ALL: Final = RoutedRequest(does=Does.REMOVE, operation="delete_all", singly=True)
+DELETE_ENTITY: Final = RoutedRequest(does=Does.REMOVE, operation="delete_entity", singly=True)
+SEARCH: Final = RoutedRequest(does=Does.READ, operation="search", remade=True)
+LIST: Final = RoutedRequest(does=Does.READ, operation="list", remade=True)
+GET: Final = RoutedRequest(does=Does.READ, operation="get", remade=True)
+HISTORY: Final = RoutedRequest(does=Does.READ, operation="history", remade=True)
 # Without an id the server lists what everybody has; it answers an administrator alone.
-LIST_ALL: Final = Routed(does=Does.READ, operation="list_all", remade=True, whole=True)
+LIST_ALL: Final = RoutedRequest(does=Does.READ, operation="list_all", remade=True, whole=True)
 # It counts the memories of everybody, hidden ones too, so it is made of a list.
-ENTITIES: Final = Routed(does=Does.READ, operation="entities", remade=True, whole=True)
-_ADMIN: Final = Routed(does=Does.ADMIN, operation="admin")
+ENTITIES: Final = RoutedRequest(does=Does.READ, operation="entities", remade=True, whole=True)
+_ADMIN: Final = RoutedRequest(does=Does.ADMIN, operation="admin")
 
 # A star stands for one segment.
 _ROWS: Final = {
@@ -81,7 +81,7 @@ ENTITY_FIELDS: Final = {"user": "user_id", "agent": "agent_id", "run": "run_id"}
 _ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def route_of(request: HttpRequest) -> Routed | None:
+def route_of(request: HttpRequest) -> RoutedRequest | None:
     """The row of the table for a request; None for a route that it does not have."""
     routed = TABLE.route_of(request)
     names_one = any(name in ENTITY_FIELDS.values() and text for name, text in request.query)

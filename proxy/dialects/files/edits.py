@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from policy.labels.editing import NEWLINE, NOTHING, Effect, How
+from policy.labels.effect import NEWLINE, NOTHING, Effect, EffectKind
 from policy.model import ChangeKind
 from policy.places import Place, class_in, is_instructions
 from policy.text.paths import folded_path
@@ -114,10 +114,10 @@ def item_of(
     known = NOTHING if before is None else 1
     if came and went:
         # Lines that go are in the file already: a read that shows them shows nothing of this item.
-        part = Effect(how=How.REPLACE, text=0, old=1)
+        part = Effect(how=EffectKind.REPLACE, text=0, old=1)
         return made(ChangeKind.UPDATE, (came, went), (1,), effect=part, reads=reads, came=known)
     if came:
-        whole = Effect(how=How.SET, text=0) if replaces_unknown else None
+        whole = Effect(how=EffectKind.SET, text=0) if replaces_unknown else None
         return made(ChangeKind.CREATE, (came,), effect=whole, reads=reads, came=known)
     if went or replaces_unknown:
         # Where no line is named, all that is known of the file goes.

@@ -1,5 +1,5 @@
 """The store API of LangGraph (`/store/...`), as `langgraph-sdk` speaks it."""
 
-from proxy.dialects.langgraph.store_routes import LangGraph
+from proxy.dialects.langgraph.store_routes import LangGraphStore
 
-__all__ = ["LangGraph"]
+__all__ = ["LangGraphStore"]

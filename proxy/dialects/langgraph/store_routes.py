@@ -174,7 +174,7 @@ class ListNamespaces(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 _LISTING: Final = msgspec.json.Decoder(ListNamespaces)
 
 
-class LangGraph:
+class LangGraphStore:
     """Implements `Dialect` for LangGraph's store. Pure; one instance serves every request."""
 
     name = "langgraph"

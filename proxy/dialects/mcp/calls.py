@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from policy.labels.editing import Effect
+from policy.labels.effect import Effect
 from policy.model import METADATA_LEN_MAX, NAME_LEN_MAX, TEXT_LEN_MAX, ChangeKind
 from policy.places import Place, class_in, is_instructions
 from proxy.dialects.mcp.effects import effect_of
@@ -35,7 +35,7 @@ from proxy.dialects.strict_json.strict import JsonValue, canonical_json
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import ITEMS_MAX, Item
 
-__all__ = ["Call", "arguments_of", "kept_of", "read_call", "without"]
+__all__ = ["ToolCall", "arguments_of", "kept_of", "read_call", "without"]
 
 KEY_LEN_MAX: Final = 1_024
 # Bytes kept free in a candidate's metadata for the key and the lengths beside the arguments.
@@ -43,7 +43,7 @@ ARGUMENTS_LEN_MAX: Final = METADATA_LEN_MAX - 8 * 1_024
 _KEY_TEXT_LEN_MAX: Final = 256
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     """One tool call, read through a map. `kind` is None where the map does not name the tool."""
 
     tool: str
@@ -56,7 +56,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     idle: frozenset[int] = frozenset()
 
 
-def read_call(tool_map: ToolMap, params: JsonValue) -> Call:
+def read_call(tool_map: ToolMap, params: JsonValue) -> ToolCall:
     """The kind of a call, and its items if it would change memory.
 
     `arguments_of` rebuilds from each item the call for that item alone.
@@ -83,11 +83,11 @@ def read_call(tool_map: ToolMap, params: JsonValue) -> Call:
     if rule is not None and rule.switch is not None:
         rule = _case(rule, arguments)
     if rule is None or rule.kind is None:
-        return Call(tool=name, kind=None, rule=None, arguments=arguments)
+        return ToolCall(tool=name, kind=None, rule=None, arguments=arguments)
     if rule.kind not in {ToolKind.WRITE, ToolKind.DELETE}:
-        return Call(tool=name, kind=rule.kind, rule=rule, arguments=arguments)
+        return ToolCall(tool=name, kind=rule.kind, rule=rule, arguments=arguments)
     items = _items(tool_map, rule, arguments)
-    return Call(
+    return ToolCall(
         tool=name,
         kind=rule.kind,
         rule=rule,
@@ -97,17 +97,17 @@ def read_call(tool_map: ToolMap, params: JsonValue) -> Call:
     )
 
 
-def _without_memory(tool_map: ToolMap, name: str, arguments: dict[str, JsonValue]) -> Call:
+def _without_memory(tool_map: ToolMap, name: str, arguments: dict[str, JsonValue]) -> ToolCall:
     """Read a call to a server that keeps no memories, or only files (`proxy.mcp.files`)."""
     if tool_map.posture is Posture.CONTEXT:
-        return Call(tool=name, kind=ToolKind.CONTEXT, rule=None, arguments=arguments)
+        return ToolCall(tool=name, kind=ToolKind.CONTEXT, rule=None, arguments=arguments)
     rule = tool_map.tool(name)
     if rule is None or rule.kind is None:
-        return Call(tool=name, kind=None, rule=None, arguments=arguments)
-    return Call(tool=name, kind=ToolKind.CONTEXT, rule=rule, arguments=arguments)
+        return ToolCall(tool=name, kind=None, rule=None, arguments=arguments)
+    return ToolCall(tool=name, kind=ToolKind.CONTEXT, rule=rule, arguments=arguments)
 
 
-def without(call: Call, refused: frozenset[int]) -> dict[str, JsonValue] | None:
+def without(call: ToolCall, refused: frozenset[int]) -> dict[str, JsonValue] | None:
     """The arguments of a call without some of its items; None if no item is left."""
     if not refused:
         return call.arguments
@@ -116,7 +116,7 @@ def without(call: Call, refused: frozenset[int]) -> dict[str, JsonValue] | None:
     return kept_of(call, refused)
 
 
-def kept_of(call: Call, refused: frozenset[int]) -> dict[str, JsonValue]:
+def kept_of(call: ToolCall, refused: frozenset[int]) -> dict[str, JsonValue]:
     """The arguments of a call without some of its items.
 
     An array that loses all of its items stays, empty.

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from policy.labels.editing import NOTHING, Effect, How
+from policy.labels.effect import NOTHING, Effect, EffectKind
 from proxy.dialects.mcp.paths import MisfitError, Pattern, parse_path, places
 from proxy.dialects.strict_json.strict import JsonValue
 
@@ -27,10 +27,10 @@ class TextEffect(enum.Enum):
 
 
 _HOW: Final = {
-    TextEffect.SET: How.SET,
-    TextEffect.APPEND: How.APPEND,
-    TextEffect.INSERT: How.INSERT,
-    TextEffect.REPLACE: How.REPLACE,
+    TextEffect.SET: EffectKind.SET,
+    TextEffect.APPEND: EffectKind.APPEND,
+    TextEffect.INSERT: EffectKind.INSERT,
+    TextEffect.REPLACE: EffectKind.REPLACE,
 }
 
 
@@ -87,10 +87,10 @@ def _insertion(rule: EffectRule, text: int, taken: dict[str, JsonValue]) -> Effe
         found = _values(rule.line, taken)
         line = found[0] if found else None
     if line is None or line == NOTHING:
-        return Effect(how=How.APPEND, text=text)
+        return Effect(how=EffectKind.APPEND, text=text)
     if isinstance(line, bool) or not isinstance(line, int) or not 0 <= line <= LINE_MAX:
         return None
-    return Effect(how=How.INSERT, text=text, line=line)
+    return Effect(how=EffectKind.INSERT, text=text, line=line)
 
 
 def _values(text: str, taken: dict[str, JsonValue]) -> list[JsonValue]:

@@ -44,7 +44,7 @@ class ConfirmQuestion(msgspec.Struct, frozen=True, kw_only=True):
     number: int = 1  # how many held candidates are shown at that address
 
 
-class Retried(msgspec.Struct, frozen=True, kw_only=True):
+class RetriedCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call that the client repeated with the answer to the sidecar's question."""
 
     state: str
@@ -95,7 +95,7 @@ def answer_of(message: JsonValue) -> Reaction:
     return _answer(result)
 
 
-def retried(params: JsonValue) -> Retried | None:
+def retried(params: JsonValue) -> RetriedCall | None:
     """The state and the answer that a repeated call contains.
 
     None for an ordinary call or the server's own question.
@@ -116,7 +116,9 @@ def retried(params: JsonValue) -> Retried | None:
         or set(responses) != {REQUEST_NAME}
     ):
         raise MalformedRequest("params.inputResponses: not the answer to what was asked")
-    return Retried(state=state.removeprefix(STATE_PREFIX), answer=_answer(responses[REQUEST_NAME]))
+    return RetriedCall(
+        state=state.removeprefix(STATE_PREFIX), answer=_answer(responses[REQUEST_NAME])
+    )
 
 
 def _answer(result: JsonValue) -> Reaction:

@@ -68,7 +68,7 @@ class Part(msgspec.Struct, frozen=True):
     text: _Text | None = None
 
 
-class Message(msgspec.Struct, frozen=True):
+class ChatMessage(msgspec.Struct, frozen=True):
     """One chat message. Tolerates other fields, because clients send whole SDK objects."""
 
     role: _Name = "user"
@@ -88,7 +88,9 @@ class Ids(msgspec.Struct, frozen=True, kw_only=True):
 class AddBody(Ids, frozen=True, kw_only=True):
     """`POST /v3/memories/add/`, `POST /v1/memories/`, `POST /memories`."""
 
-    messages: _Text | Message | Annotated[list[Message | str], Meta(max_length=BATCH_LEN_MAX)]
+    messages: (
+        _Text | ChatMessage | Annotated[list[ChatMessage | str], Meta(max_length=BATCH_LEN_MAX)]
+    )
     filters: _Object | None = None
     metadata: _Object | None = None
     infer: bool | None = None

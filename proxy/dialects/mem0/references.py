@@ -27,7 +27,7 @@ _HEADER_LEN: Final = 2
 _UUID_LEN: Final = 16
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class EventContent(msgspec.Struct, frozen=True, kw_only=True):
     """The content of an event's id: what was done, and up to 32 of the memories that came of it."""
 
     kind: str
@@ -41,7 +41,7 @@ def event_id(kind: str, memory_ids: Iterable[MemoryId]) -> str:
     return _text(bytes((_FORMAT, _KINDS.index(kind))) + b"".join(found))
 
 
-def read_event_id(text: str) -> Event:
+def read_event_id(text: str) -> EventContent:
     """The content of an event id.
 
     Raises:
@@ -58,7 +58,7 @@ def read_event_id(text: str) -> Event:
     )
     if not sound:
         raise MalformedRequest("event: not an event of this store", status=404)
-    return Event(
+    return EventContent(
         kind=_KINDS[data[1]],
         memory_ids=tuple(
             MemoryId(str(uuid.UUID(bytes=ids[start : start + _UUID_LEN])))

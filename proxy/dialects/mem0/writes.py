@@ -26,8 +26,8 @@ from proxy.dialects.mem0.bodies import (
     IGNORED_QUERY,
     AddBody,
     BatchBody,
+    ChatMessage,
     Ids,
-    Message,
     Part,
     UpdateBody,
 )
@@ -44,7 +44,7 @@ SOURCE_KEY: Final = "mnemogate_source"
 _SOURCES: Final = {source.value: source for source in SourceKind}
 
 
-class Claims(msgspec.Struct, frozen=True, kw_only=True):
+class RequestClaims(msgspec.Struct, frozen=True, kw_only=True):
     """What one request claims for each of its writes: ids, class and source."""
 
     memory_class: MemoryClass
@@ -53,7 +53,7 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
     metadata_json: str | None
 
 
-def claims_of(classes: ClassMap, metadata: dict[str, Any] | None) -> Claims:
+def claims_of(classes: ClassMap, metadata: dict[str, Any] | None) -> RequestClaims:
     """A write's class, its claimed source, and its other metadata.
 
     `mnemogate_source` and `mnemogate_class` are taken out of the metadata: the digest covers them
@@ -71,7 +71,7 @@ def claims_of(classes: ClassMap, metadata: dict[str, Any] | None) -> Claims:
     source = given.get(SOURCE_KEY)
     if SOURCE_KEY in given and (not isinstance(source, str) or source not in _SOURCES):
         raise MalformedRequest("metadata: the source it names is not a source kind")
-    return Claims(
+    return RequestClaims(
         memory_class=choice.memory_class,
         class_named=choice.named,
         source=None if source is None else _SOURCES[source],
@@ -151,7 +151,7 @@ def add(call: Mem0Call, classes: ClassMap, route: str, *, needs_id: str = NEEDS_
     if body.expiration_date is not None:
         expires_at = expiry_or_utc(body.expiration_date, "expiration_date")
     found = body.messages if isinstance(body.messages, list) else [body.messages]
-    messages = [Message(content=one) if isinstance(one, str) else one for one in found]
+    messages = [ChatMessage(content=one) if isinstance(one, str) else one for one in found]
     texts = [_text(message, where) for where, message in enumerate(messages)]
     proposals = [
         Proposal(
@@ -278,7 +278,7 @@ def _change(memory_id: MemoryId, body: UpdateBody, classes: ClassMap) -> Proposa
     )
 
 
-def _text(message: Message, where: int) -> str | None:
+def _text(message: ChatMessage, where: int) -> str | None:
     """The text of one message, or None for one without any (a bare tool call)."""
     content = message.content
     if content is None or isinstance(content, str):

@@ -26,7 +26,7 @@ class Readings(Protocol):
     def each(self, parts: list[Json], read: Callable[[dict[str, Json]], _R]) -> tuple[_R, ...]:
         """The value of `read` for each element of a list.
 
-        An element that is no object counts as empty. The values are `Repeated` ones if the list
+        An element that is no object counts as empty. The values are `SharedList` ones if the list
         begins as an earlier one did.
         """
         ...

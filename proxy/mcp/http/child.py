@@ -27,7 +27,7 @@ class ChildGone(Exception):  # noqa: N818 - a state, not a fault of ours
     """The error for a process that ended or does not read any more; its text says why."""
 
 
-class Command(msgspec.Struct, frozen=True, kw_only=True):
+class ServerCommandLine(msgspec.Struct, frozen=True, kw_only=True):
     """The command line of a server, and its whole environment."""
 
     words: tuple[str, ...]
@@ -44,7 +44,7 @@ class Child:
         self._writing = asyncio.Lock()
 
     @classmethod
-    async def start(cls, command: Command, name: str) -> Self:
+    async def start(cls, command: ServerCommandLine, name: str) -> Self:
         """Start a server in a process session of its own, so that its children end with it.
 
         Raises:

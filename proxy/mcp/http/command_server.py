@@ -24,7 +24,7 @@ from proxy.dialects.mcp.message import (
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.mcp.http.child import Child, ChildGone
 from proxy.mcp.http.client_request import ArrivedMessage, Exchange, exchange_of
-from proxy.mcp.http.line import Line, LineParts
+from proxy.mcp.http.line import LineParts, RelayLine
 from proxy.mcp.lines import TooLong
 from proxy.mcp.relay import Side
 
@@ -37,7 +37,7 @@ _NO_WAY_BACK: Final[Object] = {
 }
 
 
-class CommandLine(Line):
+class CommandLine(RelayLine):
     """A line to a process that serves this one session alone."""
 
     def __init__(self, parts: LineParts, child: Child) -> None:
@@ -228,7 +228,7 @@ class SharedProcess:
             await asked.line.relay.lost(asked.request_id)
 
 
-class SharedLine(Line):
+class SharedLine(RelayLine):
     """A line (relay) for one exchange at a time, on a server process that other lines share too."""
 
     def __init__(self, parts: LineParts, shared: Callable[[], Awaitable[SharedProcess]]) -> None:

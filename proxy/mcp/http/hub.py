@@ -11,10 +11,10 @@ import msgspec
 
 from policy.model import Principal
 from proxy.mcp.http.background import NoRoomForSession
-from proxy.mcp.http.child import Child, ChildGone, Command
+from proxy.mcp.http.child import Child, ChildGone, ServerCommandLine
 from proxy.mcp.http.client_request import Exchange
 from proxy.mcp.http.command_server import CommandLine, SharedLine, SharedProcess
-from proxy.mcp.http.line import CALL_SECONDS, Line, LineParts
+from proxy.mcp.http.line import CALL_SECONDS, LineParts, RelayLine
 from proxy.mcp.http.url_server import UrlLine
 from proxy.mcp.relay import Deliver, Relay
 from proxy.seams.access import Access, access_of
@@ -57,7 +57,7 @@ class Hub:
     def __init__(
         self,
         name: str,
-        behind: Upstream | Command,
+        behind: Upstream | ServerCommandLine,
         relay_for: RelayFor,
         *,
         limits: HubLimits,
@@ -74,15 +74,15 @@ class Hub:
         self._halt = halt
         self._now_s = now_s
         self._random_hex = random_hex
-        self._sessions: dict[str, tuple[Owner, Line]] = {}
-        self._lines: set[Line] = set()
-        self._idle: dict[Owner, list[Line]] = {}
+        self._sessions: dict[str, tuple[Owner, RelayLine]] = {}
+        self._lines: set[RelayLine] = set()
+        self._idle: dict[Owner, list[RelayLine]] = {}
         self._shared: dict[Owner, SharedProcess] = {}
         self._streams: dict[tuple[str, str], set[Exchange]] = {}
         self._sharing = asyncio.Lock()
         self._closed = False
 
-    async def open(self, principal: Principal) -> Line:
+    async def open(self, principal: Principal) -> RelayLine:
         """A line for a client that says `initialize`.
 
         Raises:
@@ -90,7 +90,7 @@ class Hub:
         """
         owner = _owner(principal)
         self._make_room(owner)
-        if isinstance(self._behind, Command):
+        if isinstance(self._behind, ServerCommandLine):
             return await self._open_command(self._behind, principal)
         behind = self._behind
         parts = self._line_parts(principal)
@@ -98,7 +98,7 @@ class Hub:
         await self._run(line, access_of(principal))
         return line
 
-    def find(self, principal: Principal, session_id: str) -> Line | None:
+    def find(self, principal: Principal, session_id: str) -> RelayLine | None:
         """The session of this principal with this id; None if there is none."""
         owner, line = self._sessions.get(session_id, (None, None))
         if line is None or owner != _owner(principal) or line.closed:
@@ -111,7 +111,7 @@ class Hub:
         if line is not None:
             line.close()
 
-    async def borrow(self, principal: Principal) -> Line:
+    async def borrow(self, principal: Principal) -> RelayLine:
         """A line for one exchange that belongs to no session.
 
         Raises:
@@ -125,7 +125,7 @@ class Hub:
         owner = _owner(principal)
         self._make_room(owner)
         parts = self._line_parts(principal)
-        if isinstance(self._behind, Command):
+        if isinstance(self._behind, ServerCommandLine):
             command = self._behind
             line = SharedLine(parts, lambda: self._share(command, owner))
         else:
@@ -133,7 +133,7 @@ class Hub:
         await self._run(line, access_of(principal))
         return line
 
-    def give_back(self, principal: Principal, line: Line) -> None:
+    def give_back(self, principal: Principal, line: RelayLine) -> None:
         """Take back the line (relay) of an exchange that ended well, to serve another one."""
         idle = self._idle.setdefault(_owner(principal), [])
         if line.closed or line.busy or len(idle) >= LANES_IDLE_MAX:
@@ -157,7 +157,7 @@ class Hub:
     @property
     def serves_sessions_only(self) -> bool:
         """Whether older clients need a session, as they do if the sidecar runs the server."""
-        return isinstance(self._behind, Command)
+        return isinstance(self._behind, ServerCommandLine)
 
     def sweep(self) -> None:
         """End sessions and lines that were idle for long."""
@@ -191,13 +191,13 @@ class Hub:
             call_seconds=self._limits.call_seconds,
         )
 
-    async def _run(self, line: Line, access: Access) -> None:
+    async def _run(self, line: RelayLine, access: Access) -> None:
         self._lines.add(line)
         access.tell(line.close)
         self._spawn(self._ran(line, access))
         await line.started()
 
-    async def _ran(self, line: Line, access: Access) -> None:
+    async def _ran(self, line: RelayLine, access: Access) -> None:
         try:
             await line.run()
         finally:
@@ -210,7 +210,7 @@ class Hub:
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         self._spawn_beside(_attempted(work, self._halt))
 
-    def _adopt(self, owner: Owner, session_id: str, line: Line) -> bool:
+    def _adopt(self, owner: Owner, session_id: str, line: RelayLine) -> bool:
         """Register a session id for this line; returns False if another line has it."""
         if session_id in self._sessions:
             _LOG.error("mcp server named a session twice", extra={"fields": {"server": self.name}})
@@ -230,7 +230,7 @@ class Hub:
 
     # ---- processes of servers that the sidecar runs itself ---------------------------------------
 
-    async def _open_command(self, command: Command, principal: Principal) -> Line:
+    async def _open_command(self, command: ServerCommandLine, principal: Principal) -> RelayLine:
         child = await self._started(command)
         line = CommandLine(self._line_parts(principal), child)
         line.session_id = self._random_hex(16)
@@ -239,7 +239,7 @@ class Hub:
         line.spawn(line.serve())
         return line
 
-    async def _share(self, command: Command, owner: Owner) -> SharedProcess:
+    async def _share(self, command: ServerCommandLine, owner: Owner) -> SharedProcess:
         # One start at a time: two first calls at once would start two processes, and one would be
         # of no use.
         async with self._sharing:
@@ -253,7 +253,7 @@ class Hub:
                 self._spawn(shared.silence())
             return shared
 
-    async def _started(self, command: Command) -> Child:
+    async def _started(self, command: ServerCommandLine) -> Child:
         child = await Child.start(command, self.name)
         if self._closed:
             await child.end()

@@ -50,7 +50,7 @@ class LineParts(msgspec.Struct, frozen=True, kw_only=True):
     call_seconds: float = CALL_SECONDS
 
 
-class Line:
+class RelayLine:
     """One relay together with its connections to client and server. Event loop only.
 
     In the handshake era it is one MCP session. In the stateless era it serves one exchange at a

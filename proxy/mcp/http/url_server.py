@@ -22,11 +22,11 @@ from proxy.dialects.mcp.message import (
 )
 from proxy.dialects.sse import MESSAGE, BrokenStream, EventFields, FieldReader
 from proxy.mcp.http.client_request import EVENT_STREAM, JSON, ArrivedMessage, Exchange, exchange_of
-from proxy.mcp.http.line import Line, LineParts
+from proxy.mcp.http.line import LineParts, RelayLine
 from proxy.mcp.relay import Side
 from proxy.seams.faults import UpstreamError
 from proxy.transport.stop import Stop
-from proxy.transport.upstream import Reply, Upstream
+from proxy.transport.upstream import Upstream, UpstreamReply
 
 # How many seconds the relay waits until the server accepts a message that gets no answer. Later
 # messages of the client wait for that.
@@ -70,7 +70,7 @@ def _print(event_id: str) -> bytes:
     return blake2b(event_id.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-class UrlLine(Line):
+class UrlLine(RelayLine):
     """A relay to a server at a URL. In the handshake era that server names the session."""
 
     def __init__(
@@ -192,7 +192,9 @@ class UrlLine(Line):
         if exchange is not None:
             exchange.finish()
 
-    async def _answered(self, reply: Reply, message: Message, exchange: Exchange | None) -> None:
+    async def _answered(
+        self, reply: UpstreamReply, message: Message, exchange: Exchange | None
+    ) -> None:
         if reply.status >= 500:  # noqa: PLR2004 - nobody knows what it did
             raise UpstreamError("the server behind failed")
         named = reply.headers.get(SESSION)
@@ -216,7 +218,7 @@ class UrlLine(Line):
         else:
             raise UpstreamError("the server behind gave no answer to a request")
 
-    def _passed(self, reply: Reply) -> dict[str, str]:
+    def _passed(self, reply: UpstreamReply) -> dict[str, str]:
         """The headers of an answer that the client gets.
 
         A session id only if it belongs to this line.
@@ -233,7 +235,7 @@ class UrlLine(Line):
             passed[SESSION] = self.session_id
         return passed
 
-    def _end_if_gone(self, reply: Reply) -> None:
+    def _end_if_gone(self, reply: UpstreamReply) -> None:
         """End the line (relay) if the server no longer knows its session.
 
         The client is told first.
@@ -257,7 +259,7 @@ class UrlLine(Line):
         }
         await self.relay.from_server(encode(body), _via(exchange))
 
-    async def _error_of(self, reply: Reply) -> Object:
+    async def _error_of(self, reply: UpstreamReply) -> Object:
         if reply.content_type == JSON:
             body = await self._upstream.whole(reply)
             try:
@@ -291,7 +293,7 @@ class UrlLine(Line):
         await self.relay.flushed(Side.SERVER)
         exchange.finish()
 
-    async def _events(self, reply: Reply, exchange: Exchange | None) -> None:
+    async def _events(self, reply: UpstreamReply, exchange: Exchange | None) -> None:
         reader = FieldReader()
         async for piece in reply.pieces:
             for event in reader.feed(piece):

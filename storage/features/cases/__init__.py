@@ -141,7 +141,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-class Culprit(msgspec.Struct, frozen=True, kw_only=True):
+class ConvictedMemory(msgspec.Struct, frozen=True, kw_only=True):
     """A memory that is to blame for a wrong answer, with the step (ordinal) that was replayed."""
 
     memory_id: MemoryId

@@ -21,7 +21,7 @@ from policy.after.closure import (
 )
 from policy.model import ChangeKind, MemoryId, MemoryStatus, PrincipalId, Tenant
 from storage.audit import InterceptedLeaf, VerdictLeaf
-from storage.features.cases import CaseMemory, Culprit
+from storage.features.cases import CaseMemory, ConvictedMemory
 from storage.features.incidents.rewind_steps import put_back
 from storage.features.quarantine.hiding import hidden_by, log_standing, place
 from storage.tables.change import Change, read_leaf
@@ -55,7 +55,11 @@ class CaseFacts:
         self._anchors: frozenset[str] | None = None
 
     def closure(
-        self, accused: Sequence[Culprit], *, proposes: bool = False, blast_max: int = BLAST_MAX
+        self,
+        accused: Sequence[ConvictedMemory],
+        *,
+        proposes: bool = False,
+        blast_max: int = BLAST_MAX,
     ) -> Closure:
         """What to do with the memories that are accused, and with those derived from them.
 

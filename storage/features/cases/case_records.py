@@ -17,7 +17,7 @@ from storage.features.cases import (
     Case,
     CaseBeginning,
     CaseMemory,
-    Culprit,
+    ConvictedMemory,
     Opening,
     Progress,
     may_follow,
@@ -106,7 +106,7 @@ class Convict(msgspec.Struct, frozen=True):
     """
 
     case_id: str
-    accused: Sequence[Culprit]
+    accused: Sequence[ConvictedMemory]
     by: PrincipalId
     progress: Progress
     proposes: bool = False

@@ -8,7 +8,7 @@ from typing import Final
 from policy.after.closure import BLAST_MAX, Act, Relation
 from policy.model import Hit, MemoryId, MemoryStatus, SourceKind, Tenant
 from storage.audit import VerdictLeaf
-from storage.features.cases import CASES, Case, CaseMemory, Culprit
+from storage.features.cases import CASES, Case, CaseMemory, ConvictedMemory
 from storage.features.cases.case_facts import CaseFacts, named
 from storage.features.cases.case_records import read_case
 from storage.features.incidents import IncidentReach
@@ -55,7 +55,7 @@ class Cases:
             return read_case(view, case_id)
 
     def preview(
-        self, tenant: Tenant, accused: Sequence[Culprit], *, blast_max: int = BLAST_MAX
+        self, tenant: Tenant, accused: Sequence[ConvictedMemory], *, blast_max: int = BLAST_MAX
     ) -> tuple[CaseMemory, ...]:
         """The memories that `convict` would name, with what it would do to each."""
         with self._store.reading() as view:
@@ -63,7 +63,7 @@ class Cases:
             closure = following.closure(accused, blast_max=blast_max)
             return tuple(map(following.named, closure.consequences))
 
-    def related(self, tenant: Tenant, accused: Sequence[Culprit]) -> tuple[CaseMemory, ...]:
+    def related(self, tenant: Tenant, accused: Sequence[ConvictedMemory]) -> tuple[CaseMemory, ...]:
         """Memories of the same session or origin, and near copies.
 
         It walks every row.

@@ -18,7 +18,7 @@ from storage.features.incidents import Incident
 from storage.features.quarantine.hiding import hidden_by, log_standing, place
 from storage.ground.errors import QuotaReached, StoreCorrupt
 from storage.ground.randomness import random_bytes
-from storage.tables.change import Added, Change, read_leaf
+from storage.tables.change import AddedRow, Change, read_leaf
 from storage.tables.codec import NO_ORDINAL, IdRecord, encode, ordinal_key
 from storage.tables.lmdb_store import IDS, ROWS, VECTORS
 from storage.tables.rows import (
@@ -160,7 +160,9 @@ def put_back(
     live = status is MemoryStatus.LIVE
     change.live_count += live
     before = None if known.status is MemoryStatus.DELETED else newest
-    change.added.append(Added(ordinal=ordinal, row=row, vector=vector, shown=live, before=before))
+    change.added.append(
+        AddedRow(ordinal=ordinal, row=row, vector=vector, shown=live, before=before)
+    )
     change.failpoint("after_put")
     return after, row
 

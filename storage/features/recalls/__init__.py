@@ -84,7 +84,7 @@ class LaterHits(NamedTuple):
     char_count: int
 
 
-class Span(msgspec.Struct, frozen=True, kw_only=True):
+class ContextSpan(msgspec.Struct, frozen=True, kw_only=True):
     """A part of one string of a request's body: characters `start` to `end` at `where`."""
 
     where: Where
@@ -92,7 +92,7 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     end: int
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class SeenMemory(msgspec.Struct, frozen=True, kw_only=True):
     """One memory that stood in a model request.
 
     `recall_id` is the read that served it last, "" where that is not kept. `memory_id` is None
@@ -104,10 +104,10 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     recall_id: str = ""
 
 
-class InContext(Seen, frozen=True, kw_only=True):
+class InContext(SeenMemory, frozen=True, kw_only=True):
     """One memory that stood in a model request, with the places where it stood."""
 
-    spans: tuple[Span, ...] = ()
+    spans: tuple[ContextSpan, ...] = ()
 
 
 class ReplySummary(msgspec.Struct, frozen=True, kw_only=True, rename={"principal_id": "principal"}):
@@ -127,7 +127,7 @@ class ReplySummary(msgspec.Struct, frozen=True, kw_only=True, rename={"principal
     incomplete: bool = False
 
 
-class Reply(ReplySummary, frozen=True, kw_only=True):
+class ReplyRecord(ReplySummary, frozen=True, kw_only=True):
     """One reply of a model, with the memories in the request that produced the reply."""
 
     memories: tuple[InContext, ...]
@@ -150,7 +150,7 @@ class Recalls(Protocol):
     A read waits a second at most for records that were noted before it.
     """
 
-    def note(self, record: Recall | Reply, later: LaterHits | None = None) -> str:
+    def note(self, record: Recall | ReplyRecord, later: LaterHits | None = None) -> str:
         """Queue a record to be kept; never waits and never raises. Event loop only.
 
         `later` finds the hits of a recall that has none yet. Returns the id of a recall, whose own
@@ -173,7 +173,7 @@ class Recalls(Protocol):
         """One recall by its id; None if it is not stored."""
         ...
 
-    def reply(self, tenant: Tenant, reply_id: str) -> Reply | None:
+    def reply(self, tenant: Tenant, reply_id: str) -> ReplyRecord | None:
         """One reply of the tenant, by the id that the model API gave it.
 
         None if it is not stored.
@@ -200,7 +200,7 @@ class Recalls(Protocol):
         memory_id: MemoryId | None = None,
         since_ms: int = 0,
         limit: int = 100,
-    ) -> tuple[Reply, ...]:
+    ) -> tuple[ReplyRecord, ...]:
         """Replies of a tenant, newest first: of a session, or with a memory in their context."""
         ...
 

@@ -20,13 +20,13 @@ import msgspec
 from policy.model import Memory, MemoryId, MemoryStatus, Tenant
 from storage.features.recalls import (
     NEAREST_MAX,
+    ContextSpan,
     InContext,
     LaterHits,
     Recall,
     RecalledMemory,
     RecallOptions,
-    Reply,
-    Span,
+    ReplyRecord,
 )
 from storage.features.recalls.ids import RecallIds
 from storage.features.recalls.packed import (
@@ -70,7 +70,7 @@ _DAY_MS: Final = 24 * 3_600_000
 _RECALL, _REPLY = 1, 3
 _NO_TAG: Final = bytes(8)
 
-Noted = Recall | Reply
+Noted = Recall | ReplyRecord
 _Waiting = tuple[int, bytes, Noted, "LaterHits | None"]
 
 
@@ -183,7 +183,7 @@ class RecallLedger:
     def _found(self, waiting: _Waiting) -> Noted | None:
         """A record with the hits that had to be found; None where nothing was found."""
         _, _, record, later = waiting
-        if later is None or isinstance(record, Reply):
+        if later is None or isinstance(record, ReplyRecord):
             return record
         hits = later.find()
         self._texts_went += later.char_count
@@ -267,7 +267,7 @@ class RecallLedger:
             )
         )
 
-    def _reply(self, rows: _NewestRows, record: Reply) -> bytes:
+    def _reply(self, rows: _NewestRows, record: ReplyRecord) -> bytes:
         memories = tuple(
             PackedInContext(
                 rows.ordinal(record.tenant, one),
@@ -309,7 +309,7 @@ class RecallLedger:
         self._caught_up()
         return next(iter(self._by_id({recall_id})), None)
 
-    def reply(self, tenant: Tenant, reply_id: str) -> Reply | None:
+    def reply(self, tenant: Tenant, reply_id: str) -> ReplyRecord | None:
         """One reply by the API's id (`Recalls.reply`)."""
         self._caught_up()
         tag = self._tag(tenant, reply_id)
@@ -358,11 +358,11 @@ class RecallLedger:
         memory_id: MemoryId | None = None,
         since_ms: int = 0,
         limit: int = 100,
-    ) -> tuple[Reply, ...]:
+    ) -> tuple[ReplyRecord, ...]:
         """Replies of a tenant, newest first (`Recalls.replies`)."""
         self._caught_up()
         ordinals = self._rows_of(tenant, memory_id)
-        found: list[Reply] = []
+        found: list[ReplyRecord] = []
         for frame in self._segments.newest_first(max(since_ms, self._cutoff_ms())):
             if len(found) >= limit:
                 break
@@ -417,7 +417,7 @@ class RecallLedger:
             if found is not None and found.recall_id in recall_ids:
                 yield found
 
-    def _complete(self, reply: Reply) -> Reply:
+    def _complete(self, reply: ReplyRecord) -> ReplyRecord:
         """The reply, marked incomplete if a recall that it names is not stored any more."""
         asked = {one.recall_id for one in reply.memories if one.recall_id}
         kept = {one.recall_id for one in self._by_id(asked)}
@@ -467,14 +467,14 @@ class RecallLedger:
             query=None if private is None else private.query,
         )
 
-    def _read_reply(self, frame: Frame) -> Reply | None:
+    def _read_reply(self, frame: Frame) -> ReplyRecord | None:
         plain = frame.plain()
         if plain is None or frame.at_ms < self._cutoff_ms():
             return None
         packed = decode_reply(plain)
         with self._store.reading() as view:
             names = [_name(view, packed.tenant, one.ordinal) for one in packed.memories]
-        return Reply(
+        return ReplyRecord(
             reply_id=packed.reply_id,
             at_ms=frame.at_ms,
             tenant=packed.tenant,
@@ -488,7 +488,7 @@ class RecallLedger:
                     memory_id=name,
                     recall_id=one.recall_id.hex(),
                     spans=tuple(
-                        Span(where=at, start=start, end=end) for at, start, end in one.spans
+                        ContextSpan(where=at, start=start, end=end) for at, start, end in one.spans
                     ),
                 )
                 for one, name in zip(packed.memories, names, strict=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from policy.labels.forwarded_call import call_of
-from policy.model import CandidateId, ChangeKind, Forwarded, MemoryStatus, PrincipalId
+from policy.model import CandidateId, ChangeKind, ForwardStatus, MemoryStatus, PrincipalId
 from policy.trust.score import NEWCOMER, TrustLevel
 from policy.verdict import Reason
 from storage.audit import OperatorLeaf, ResultLeaf, VerdictLeaf
@@ -91,7 +91,7 @@ class ForwardSnapshot:
         record = self._view.read(TRUST, self._names.principal(principal_id))
         return (NEWCOMER if record is None else trust_of(record)).level
 
-    def _since(self, record: ForwardRecord) -> dict[CandidateId, Forwarded] | None:
+    def _since(self, record: ForwardRecord) -> dict[CandidateId, ForwardStatus] | None:
         """The calls that ended since the verdict; None if a person or an operator acted since then.
 
         The leaf of such an act does not always name whom it concerns, so each act counts for
@@ -101,7 +101,7 @@ class ForwardSnapshot:
         now = 0 if header is None else header.leaf_count
         if now - record.leaf_index > LOOKED_BACK_MAX:
             return None
-        ended: dict[CandidateId, Forwarded] = {}
+        ended: dict[CandidateId, ForwardStatus] = {}
         for index in range(record.leaf_index + 1, now):
             leaf = read_leaf(self._view, index)
             match leaf:
@@ -130,7 +130,7 @@ class ForwardSnapshot:
             if one.ordinal != record.ordinal and one.sent.candidate_id not in together:
                 yield one
 
-    def _counted(self, one: GuardedRow, row: Row, ended: dict[CandidateId, Forwarded]) -> bool:
+    def _counted(self, one: GuardedRow, row: Row, ended: dict[CandidateId, ForwardStatus]) -> bool:
         """Whether another row still means for this admission what it meant at the verdict."""
         waits = one.sent.candidate_id in self._waiting
         if one.sent.version > row.version:
@@ -143,8 +143,8 @@ class ForwardSnapshot:
             return False
         how = ended.get(one.sent.candidate_id)
         if one.sent.change is ChangeKind.DELETE:
-            return how is not Forwarded.DONE
-        return how is not Forwarded.FAILED
+            return how is not ForwardStatus.DONE
+        return how is not ForwardStatus.FAILED
 
 
 def _is_nobodys_act(leaf: OperatorLeaf) -> bool:

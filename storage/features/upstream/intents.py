@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from policy.labels.forwarded_call import call_of, removes
-from policy.model import CandidateId, ChangeKind, Forwarded, MemoryStatus, Tenant
+from policy.model import CandidateId, ChangeKind, ForwardStatus, MemoryStatus, Tenant
 from storage.audit import ResultLeaf, VerdictLeaf
 from storage.features.quarantine.hiding import QUARANTINES
 from storage.features.upstream.closed_keys import (
@@ -81,27 +81,27 @@ class Settle(msgspec.Struct, frozen=True):
         self,
         change: Change,
         candidate_id: CandidateId,
-        result: Forwarded,
+        result: ForwardStatus,
         key: str,
     ) -> bool:
         place, record = _record(change.draft, self.behind, candidate_id)
         if record is None:
             return False
-        if key and result is Forwarded.DONE and _is_known(change, record, key):
+        if key and result is ForwardStatus.DONE and _is_known(change, record, key):
             # A server gives a new memory a key of its own. An answer with one that stands here
             # already would hand a tenant another's memory, so nobody knows what became of this one.
-            result = Forwarded.UNKNOWN
-        if result is Forwarded.UNKNOWN:
+            result = ForwardStatus.UNKNOWN
+        if result is ForwardStatus.UNKNOWN:
             if record.unknown:
                 return False
             lost = msgspec.structs.replace(record, sent=True, unknown=True)
             change.draft.write(FORWARDS, place, lost)
         else:
             change.draft.delete(FORWARDS, place)
-            if key and result is Forwarded.DONE:
+            if key and result is ForwardStatus.DONE:
                 _file_anew(change, record, key)
-            _conclude(change, record, done=result is Forwarded.DONE)
-            if result is Forwarded.FAILED:
+            _conclude(change, record, done=result is ForwardStatus.DONE)
+            if result is ForwardStatus.FAILED:
                 _give_back(change, record, candidate_id)
             elif not record.sent:
                 # A person wrote it, instead of its relay or agent.
@@ -280,7 +280,7 @@ def overtake(change: Change, candidate_id: CandidateId) -> None:
             candidate_id=candidate_id,
             at_ms=change.now_ms,
             verdict_index=record.leaf_index,
-            result=Forwarded.FAILED,
+            result=ForwardStatus.FAILED,
             by=THE_STORE,
         )
     )

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from policy.model import Forwarded, MemoryStatus, Tenant
+from policy.model import ForwardStatus, MemoryStatus, Tenant
 from storage.audit import ResultLeaf
 from storage.features.upstream.closed_keys import close_key
 from storage.features.upstream.forgotten_texts import forget_text
@@ -60,7 +60,7 @@ class UpstreamFiling(Follower):
                     candidate_id=row.candidate_id,
                     at_ms=change.now_ms,
                     verdict_index=row.leaf_index,
-                    result=Forwarded.DONE,
+                    result=ForwardStatus.DONE,
                     by=candidate.principal_id,
                 )
             )

@@ -16,7 +16,7 @@ from typing import Final
 import aiohttp
 import msgspec
 
-from policy.model import Forwarded
+from policy.model import ForwardStatus
 from policy.query import EVERYTHING
 from storage.audit import ResultLeaf, decode_leaf
 from tests.fault.backend_kills.between import Between, Moment, between
@@ -284,7 +284,7 @@ def _check_log(base: Path, lives: _Lives) -> None:
         ends = Counter[str]()
         for data in store.audit.leaves(0, 1_000_000):
             leaf = decode_leaf(data)
-            if isinstance(leaf, ResultLeaf) and leaf.result is not Forwarded.UNKNOWN:
+            if isinstance(leaf, ResultLeaf) and leaf.result is not ForwardStatus.UNKNOWN:
                 ends[leaf.candidate_id] += 1
         counts.wrong.extend(f"settled twice: {one}" for one, times in ends.items() if times > 1)
     finally:

@@ -8,7 +8,7 @@ from policy.text.skeleton import illegal_code_point
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import HttpRequest
 from proxy.settings.table import Limits
-from proxy.transport.connection import HELD_BYTES_MAX, Connection, Terms
+from proxy.transport.connection import HELD_BYTES_MAX, Connection, ConnectionTerms
 from proxy.transport.crowd import Crowd
 from proxy.transport.head import METHODS, HostRules, head_of
 from proxy.transport.request import ReceivedRequest
@@ -65,7 +65,7 @@ async def _came_of(data: bytes) -> list[ReceivedRequest]:
     async def answered(request: ReceivedRequest) -> None:
         came.append(request)
 
-    terms = Terms(
+    terms = ConnectionTerms(
         answers=answered,
         limits=LIMITS,
         crowd=Crowd(LIMITS.connections_max),

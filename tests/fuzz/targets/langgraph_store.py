@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.dialects.langgraph import LangGraph
+from proxy.dialects.langgraph import LangGraphStore
 from tests.fuzz.choices import words
 from tests.fuzz.dialects import check_dialect
 
@@ -14,7 +14,7 @@ WORDS = words(
     """
 )
 
-_DIALECT = LangGraph()
+_DIALECT = LangGraphStore()
 
 
 def check(data: bytes) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from policy.labels.editing import text_after
-from proxy.dialects.mcp.calls import Call, arguments_of, read_call, without
+from policy.labels.effect import text_after
+from proxy.dialects.mcp.calls import ToolCall, arguments_of, read_call, without
 from proxy.dialects.mcp.maps import ToolKind
 from proxy.dialects.strict_json.strict import JsonValue, decode_object
 from proxy.seams.faults import MalformedRequest
@@ -41,7 +41,7 @@ def check(data: bytes) -> None:
     _check_items(call)
 
 
-def _check_items(call: Call) -> None:
+def _check_items(call: ToolCall) -> None:
     assert call.items
     everything = set(range(len(call.items)))
     for index, item in enumerate(call.items):

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from policy.gate import Gate
 from proxy.compose.agent_memory import convictions_of
 from proxy.embed.embedding import resolve_embedder
-from proxy.intercept.budgets import Budgets, Topics
+from proxy.intercept.budgets import Topics, WriteCounts
 from proxy.intercept.interceptor import Interceptor
 from proxy.intercept.shadow import Sees, Shadow, TokenVerifier
 from proxy.seams.embedder import Embedder
@@ -37,7 +37,7 @@ class Wired(NamedTuple):
     surroundings: Environment
     writing: Interceptor
     events: list[Event]
-    budgets: Budgets
+    budgets: WriteCounts
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def wired(
         record=events.append,
         pace=pace or Pace(),
     )
-    budgets = Budgets(Topics(model.dimension), lambda: store.ruleset.budgets.window_s * 1_000)
+    budgets = WriteCounts(Topics(model.dimension), lambda: store.ruleset.budgets.window_s * 1_000)
     public = Ed25519PrivateKey.from_private_bytes(bytes(32)).public_key()
     writing = Interceptor(
         writer=store.writer,

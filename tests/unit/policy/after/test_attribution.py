@@ -15,9 +15,9 @@ from policy.after.attribution import (
     Control,
     Done,
     Ending,
-    Limits,
-    Open,
+    OpenCause,
     Plan,
+    ReplayLimits,
     Suspect,
     believed_first,
 )
@@ -26,7 +26,7 @@ from tests.evaluate.questions import questions_max
 
 Fails = Callable[[frozenset[str]], bool]
 
-ONCE = Limits(deterministic=True)
+ONCE = ReplayLimits(deterministic=True)
 
 
 def suspects(number: int) -> tuple[Suspect, ...]:
@@ -40,7 +40,7 @@ def blame(
     fails: Fails,
     *,
     trusted: frozenset[str] = frozenset(),
-    limits: Limits = ONCE,
+    limits: ReplayLimits = ONCE,
     whole_cause: bool = False,
 ) -> Done:
     plan = Plan(suspects(number), trusted, limits, whole_cause=whole_cause)
@@ -131,7 +131,7 @@ def test_a_question_that_fails_without_any_memory_is_not_the_memories_fault() ->
 
 def test_a_trusted_memory_that_is_wrong_is_for_a_person() -> None:
     done = blame(5, any_of("t", "s1"), trusted=frozenset({"t"}))
-    assert (done.ending, done.open) == (Ending.NEEDS_PERSON, Open.TRUSTED_MEMORY)
+    assert (done.ending, done.open) == (Ending.NEEDS_PERSON, OpenCause.TRUSTED_MEMORY)
     assert done.culprits == ()
 
 
@@ -147,19 +147,19 @@ def test_a_judge_that_says_nothing_convicts_nobody_more() -> None:
     while isinstance(ask := plan.next(), Ask):
         silent = "s3" in ask.present and ask.control is None
         plan.tell(ask, fails=None if silent else "s1" in ask.present)
-    assert (ask.ending, ask.open, ask.culprits) == (Ending.NEEDS_PERSON, Open.UNKNOWN, ("s1",))
+    assert (ask.ending, ask.open, ask.culprits) == (Ending.NEEDS_PERSON, OpenCause.UNKNOWN, ("s1",))
 
 
 def test_the_budget_ends_a_plan_with_what_is_known() -> None:
-    done = blame(10, any_of("s0", "s9"), limits=Limits(deterministic=True, asks_max=5))
-    assert (done.ending, done.open) == (Ending.NEEDS_PERSON, Open.BUDGET)
+    done = blame(10, any_of("s0", "s9"), limits=ReplayLimits(deterministic=True, asks_max=5))
+    assert (done.ending, done.open) == (Ending.NEEDS_PERSON, OpenCause.BUDGET)
     assert (done.culprits, done.asks) == (("s0",), 5)
 
 
 def test_a_judge_of_two_minds_is_undecided() -> None:
     turns = iter(range(1_000))
-    done = blame(3, lambda _present: next(turns) % 2 == 0, limits=Limits())
-    assert (done.ending, done.open, done.asks) == (Ending.NEEDS_PERSON, Open.UNDECIDED, 21)
+    done = blame(3, lambda _present: next(turns) % 2 == 0, limits=ReplayLimits())
+    assert (done.ending, done.open, done.asks) == (Ending.NEEDS_PERSON, OpenCause.UNDECIDED, 21)
 
 
 def test_a_noisy_judge_is_asked_until_one_answer_leads_by_four() -> None:
@@ -170,7 +170,7 @@ def test_a_noisy_judge_is_asked_until_one_answer_leads_by_four() -> None:
         done = blame(
             10,
             lambda present: bool(present & bad) is (draw.random() > 0.1),
-            limits=Limits(),
+            limits=ReplayLimits(),
         )
         exact += frozenset(done.culprits) == bad
         innocents += bool(set(done.culprits) - bad)
@@ -198,7 +198,7 @@ def test_equal_sets_are_asked_once() -> None:
 def test_without_a_suspect_there_is_nobody_to_blame() -> None:
     assert blame(0, lambda _present: False).ending is Ending.NOT_REPRODUCED
     done = blame(0, any_of("t"), trusted=frozenset({"t"}))
-    assert done.open is Open.TRUSTED_MEMORY
+    assert done.open is OpenCause.TRUSTED_MEMORY
 
 
 def test_an_outcome_of_another_question_is_a_fault_of_ours() -> None:

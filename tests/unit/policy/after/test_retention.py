@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from policy.after.retention import Due, Item, Pass, Why
+from policy.after.retention import DueMemory, Pass, RetentionItem, Why
 from policy.model import MemoryClass, MemoryId, PrincipalId, Scope, Tenant
 from policy.ruleset import Retention, RetentionRule, RulesetError, parse_ruleset
 from tests.unit.storage.opening import RULESET_TEXT
 
 DAY_MS = 86_400_000
 NOW_MS = 100 * DAY_MS
-EPISODE = Item(
+EPISODE = RetentionItem(
     ordinal=0,
     tenant=Tenant("default"),
     memory_id=MemoryId("m"),
@@ -24,19 +24,19 @@ EPISODE = Item(
 )
 
 
-def due(rules: Retention, *items: Item) -> list[tuple[int, Why]]:
+def due(rules: Retention, *items: RetentionItem) -> list[tuple[int, Why]]:
     seen = Pass(rules, NOW_MS)
     for ordinal, item in enumerate(items):
         seen.see(msgspec.structs.replace(item, ordinal=ordinal))
     return [(one.item.ordinal, one.why) for one in _checked(seen.due())]
 
 
-def _checked(found: tuple[Due, ...]) -> tuple[Due, ...]:
+def _checked(found: tuple[DueMemory, ...]) -> tuple[DueMemory, ...]:
     assert len({one.item.ordinal for one in found}) == len(found), "each memory once"
     return found
 
 
-def changed(**fields: object) -> Item:
+def changed(**fields: object) -> RetentionItem:
     return msgspec.structs.replace(EPISODE, **fields)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.canonical import canonical_bytes, decode_canonical
-from policy.labels.editing import Effect, How
+from policy.labels.effect import Effect, EffectKind
 from policy.labels.forwarded_call import (
     MCP,
     ForwardedCall,
@@ -48,7 +48,7 @@ def test_a_call_comes_back_as_it_was(pieces: list[str], key: str) -> None:
 
 
 def test_an_effect_comes_back_and_a_call_without_one_reads_as_before() -> None:
-    call = msgspec.structs.replace(_call("a", "b"), effect=Effect(How.REPLACE, 1, 0))
+    call = msgspec.structs.replace(_call("a", "b"), effect=Effect(EffectKind.REPLACE, 1, 0))
     candidate = decode_canonical(canonical_bytes(_candidate(*texts_of(call))))
     assert call_of(candidate) == call
     assert "effect" not in texts_of(_call("a"))[1]

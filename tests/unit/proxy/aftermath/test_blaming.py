@@ -21,7 +21,7 @@ from proxy.aftermath.blame_search import ON_CONVICTION, BlameSearch
 from proxy.aftermath.judges import Judges
 from proxy.aftermath.replay import NothingKept, Replays
 from proxy.model.model_replays import ModelReplays
-from proxy.seams.cases import AsksJudges, OnConviction, Opinion, ShownMemory, Signal
+from proxy.seams.cases import AsksJudges, OnConviction, Opinion, ReplayedMemory, Signal
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest
 from proxy.settings.after import NO_REPLAY
@@ -76,7 +76,7 @@ class Judge:
         return name == "caller"
 
     async def ask(
-        self, name: str, *, case: str, question: str, memories: Sequence[ShownMemory]
+        self, name: str, *, case: str, question: str, memories: Sequence[ReplayedMemory]
     ) -> Opinion:
         del name, case, question
         shown = frozenset(one.text for one in memories)

@@ -19,7 +19,7 @@ from proxy.seams.cases import Signal
 from proxy.seams.faults import MalformedRequest, NotFound, RateLimited
 from proxy.seams.operation import GiveFeedback, Proposal
 from storage.features.failures import Failure
-from storage.features.recalls import Reply
+from storage.features.recalls import ReplyRecord
 from tests.unit.proxy.wired import TRACE, Wired, wired
 from tests.unit.storage.opening import AGENT, OPERATOR
 
@@ -155,7 +155,7 @@ async def test_what_is_not_found_is_counted_before_it_is_looked_up(
         looked: list[str] = []
         find = talk.live.store.recalls.reply
 
-        def counted(tenant: Tenant, reply_id: str) -> Reply | None:
+        def counted(tenant: Tenant, reply_id: str) -> ReplyRecord | None:
             looked.append(reply_id)
             return find(tenant, reply_id)
 

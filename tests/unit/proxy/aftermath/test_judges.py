@@ -16,12 +16,12 @@ import pytest
 from aiohttp import web
 
 from proxy.aftermath.judges import FAILED, TIMEOUT, UNREADABLE, Judges
-from proxy.seams.cases import Opinion, ShownMemory
+from proxy.seams.cases import Opinion, ReplayedMemory
 from proxy.settings.judge_tables import JudgeTable
 from proxy.settings.values import BadValue
 from tests.unit.proxy.tabled import tables_of
 
-MEMORIES = (ShownMemory(id="m1", text="Refunds take 90 days."),)
+MEMORIES = (ReplayedMemory(id="m1", text="Refunds take 90 days."),)
 YES, UNKNOWN = Opinion(fails=True), Opinion(fails=None)
 LOOPBACK = ("127.0.0.0/8",)
 

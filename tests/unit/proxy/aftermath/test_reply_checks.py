@@ -22,7 +22,7 @@ from proxy.seams.environment import Environment
 from storage.embedded import EmbeddedStore
 from storage.features.cases import Opening
 from storage.features.cases.case_records import MoveCase, OpenCase
-from storage.features.recalls import InContext, Reply
+from storage.features.recalls import InContext, ReplyRecord
 from storage.features.registered import PutAnchor
 from storage.ground.errors import StoreUnavailable
 from tests.unit.proxy.aftermath.test_blaming import blaming, found, lie, truth
@@ -102,7 +102,7 @@ def noted(store: EmbeddedStore, reply_id: str, memory_id: MemoryId) -> None:
     assert memory is not None
     stands = InContext(ordinal=memory.ordinal, memory_id=memory_id, recall_id="", spans=())
     store.recalls.note(
-        Reply(
+        ReplyRecord(
             reply_id=reply_id,
             at_ms=store.time_ms,
             tenant=TENANT,

@@ -10,11 +10,11 @@ from policy.model import CandidateId, ChangeKind
 from proxy.backends.kept_request import kept_request, request_again, strings_of, telling_names
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Unsettled
+from proxy.seams.guard import UnsettledItem
 
 
 def again(arguments: str, pieces: tuple[str, ...]) -> tuple[str, str, object]:
-    item = Unsettled(
+    item = UnsettledItem(
         candidate_id=CandidateId("0" * 32),
         tool="add",
         change=ChangeKind.CREATE,

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from policy.model import ChangeKind, MemoryId, Principal, PrincipalId, Scope, SourceKind, Tenant
 from proxy.admin.wire.store import Proof
 from proxy.cli.proofs import check_proof
-from proxy.cli.proven_memories import Checked, Checking, Head, ProvenMemory, Wrong, proven
+from proxy.cli.proven_memories import Head, ProofChecker, ProofReport, ProvenMemory, Wrong, proven
 from storage.audit import (
     OperatorLeaf,
     VerdictLeaf,
@@ -91,8 +91,8 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lines, VerifierKey]:
         return list(proven(view, TENANT, key)), key
 
 
-def _checked(lines: Lines, pinned: VerifierKey | None) -> Checked:
-    checking = Checking(pinned)
+def _checked(lines: Lines, pinned: VerifierKey | None) -> ProofReport:
+    checking = ProofChecker(pinned)
     for line in lines:
         checking.take(msgspec.json.encode(line))
     return checking.result()
@@ -240,7 +240,7 @@ def test_another_logs_key_and_what_is_no_export_are_refused(
     assert not _checked([msgspec.structs.replace(head, form="other"), *lines[1:]], None).sound
     for nothing in (b"", b"{}", b"[]", b"\xff", b'{"form":1}'):
         with pytest.raises((ValueError, Wrong)):
-            Checking(None).take(nothing)
+            ProofChecker(None).take(nothing)
 
 
 SIGNER = Ed25519PrivateKey.from_private_bytes(b"\1" * 32)

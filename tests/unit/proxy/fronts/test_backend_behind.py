@@ -21,7 +21,7 @@ from proxy.fronts.backend_writes import LATE_S, BackendPlaces, HttpSettling
 from proxy.guard.key_owners import KeyOwners
 from proxy.guard.local_guard import LocalGuard
 from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
-from proxy.seams.guard import Forwarded, GuardedCall, Item, Unsettled
+from proxy.seams.guard import ForwardStatus, GuardedCall, Item, UnsettledItem
 from proxy.seams.operation import HttpRequest
 from proxy.transport.upstream import Upstream
 from tests.integration.memory_servers.recorder import Recorder, recorder
@@ -174,14 +174,14 @@ def anything(place: str, texts: Iterable[str]) -> None:
 class Lost(NamedTuple):
     """A write that was sent before a crash: an intent, of which no record says any more."""
 
-    item: Unsettled
+    item: UnsettledItem
     settling: HttpSettling
     guard: LocalGuard
     keys: KeyOwners
     server: Recorder
     clock: Clock
 
-    async def settle(self, state: Forwarded) -> None:
+    async def settle(self, state: ForwardStatus) -> None:
         await self.guard.settle(AGENT, SERVER, ((self.item.candidate_id, state),))
 
 
@@ -217,7 +217,7 @@ async def test_a_write_that_is_not_there_counts_as_failed_after_some_minutes_and
         assert await one.settling.look_up(one.item) is None
         one.clock.now_s += 1
         state = await one.settling.look_up(one.item)
-        assert state is Forwarded.FAILED
+        assert state is ForwardStatus.FAILED
         await one.settle(state)
         for reader in (AGENT, OTHER):
             assert await hides(one.keys, reader, shown(KEY, GOOD))
@@ -230,10 +230,10 @@ async def test_a_write_that_is_there_is_done_at_once(tmp_path: Path) -> None:
     async with lost(tmp_path) as one:
         assert await one.settling.look_up(one.item) is None
         one.server.put("k1", {"text": GOOD})
-        assert await one.settling.look_up(one.item) is Forwarded.DONE
+        assert await one.settling.look_up(one.item) is ForwardStatus.DONE
 
 
 async def test_a_write_that_its_server_refused_leaves_the_key_free(tmp_path: Path) -> None:
     async with lost(tmp_path) as one:
-        await one.settle(Forwarded.FAILED)
+        await one.settle(ForwardStatus.FAILED)
         assert not await hides(one.keys, OTHER, shown(KEY, GOOD))

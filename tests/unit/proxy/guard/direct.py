@@ -9,8 +9,8 @@ from proxy.guard.direct import Direct
 from proxy.seams.environment import Environment, RandomPool
 from proxy.seams.operation import HttpReply
 from proxy.transport.auth import Peer
-from proxy.transport.exchange import AnsweredReply, Incoming
-from proxy.transport.responses import Failure, attempt
+from proxy.transport.exchange import AnsweredReply, RequestHead
+from proxy.transport.responses import AnswerFailure, attempt
 
 
 class Slow:
@@ -27,7 +27,7 @@ class Slow:
         self.answered = 0
         self._body = body
 
-    async def answer(self, incoming: Incoming) -> AnsweredReply:
+    async def answer(self, incoming: RequestHead) -> AnsweredReply:
         incoming.gone.tell(self._left)
         self.asked.set()
         await self.go.wait()
@@ -35,7 +35,7 @@ class Slow:
             raise RuntimeError("of its own")
         done = await attempt(incoming.complete(), lambda: None)
         self.answered += 1
-        if isinstance(done, Failure):
+        if isinstance(done, AnswerFailure):
             return AnsweredReply(reply=problem(done.refusal, incoming.answering), route="guard.any")
         return AnsweredReply(reply=HttpReply(status=200, body=self._body), route="guard.any")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from policy.model import ChangeKind, Forwarded, Principal, PrincipalId
+from policy.model import ChangeKind, ForwardStatus, Principal, PrincipalId
 from policy.trust.score import TrustLevel
 from proxy.dialects.mcp.calls import read_call
 from proxy.dialects.model.memory_tools import OfferedTools
@@ -83,7 +83,7 @@ class Desk:
         admitted = tuple(j.candidate_id for j in judged if j.decision == "admit")
         if len(admitted) == len(judged):
             self.server.append(one.name)
-            done = tuple((c, Forwarded.DONE) for c in admitted if c is not None)
+            done = tuple((c, ForwardStatus.DONE) for c in admitted if c is not None)
             await self.guard.settle(by, server, done)
         return judged
 
@@ -272,7 +272,7 @@ async def test_after_a_restart_a_relay_judges_anew_and_the_first_is_looked_up(
         (lost,) = await after.guard.unsettled(AGENT, SERVER)
         assert lost.sent
         # The server never got it, so the relay's own read tells that it failed.
-        await after.guard.settle(AGENT, SERVER, ((lost.candidate_id, Forwarded.FAILED),))
+        await after.guard.settle(AGENT, SERVER, ((lost.candidate_id, ForwardStatus.FAILED),))
         await after.relayed(one)
         assert after.leaves() == ["admit", "failed", "admit", "done"]
 

@@ -13,7 +13,7 @@ import pytest
 
 from policy.model import CandidateId, ChangeKind
 from proxy.guard.election import ElectedGuard, Election, OpenedGate
-from proxy.seams.guard import Forwarded, GuardedCall, Item, ItemVerdict
+from proxy.seams.guard import ForwardStatus, GuardedCall, Item, ItemVerdict
 from storage.ground.errors import OutcomeUnknown, StoreCorrupt, StoreLocked, StoreUnavailable
 from tests.unit.proxy.guard.direct import Slow, direct_to
 from tests.unit.proxy.mcp.guarding import MemoryGuard
@@ -162,7 +162,7 @@ class Failing(MemoryGuard):
         self,
         principal: object,
         server: str,
-        settled: tuple[tuple[CandidateId, Forwarded], ...],
+        settled: tuple[tuple[CandidateId, ForwardStatus], ...],
     ) -> None:
         await super().settle(AGENT, server, settled)
         self.stumble()
@@ -187,5 +187,5 @@ async def test_a_settlement_that_was_lost_is_said_again(place: Place) -> None:
         elected = ElectedGuard(election, guard)
         (judged,) = await MemoryGuard.judge(guard, AGENT, write())
         assert judged.candidate_id is not None
-        await elected.settle(AGENT, "memory", ((judged.candidate_id, Forwarded.DONE),))
-    assert [state for _, state in guard.settled] == [Forwarded.DONE, Forwarded.DONE]
+        await elected.settle(AGENT, "memory", ((judged.candidate_id, ForwardStatus.DONE),))
+    assert [state for _, state in guard.settled] == [ForwardStatus.DONE, ForwardStatus.DONE]

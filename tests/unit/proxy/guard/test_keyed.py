@@ -16,7 +16,7 @@ from policy.withheld.pieces import pieces_of
 from proxy.guard.key_owners import KeyOwners
 from proxy.guard.local_guard import LocalGuard
 from proxy.guard.sieve import Sieve
-from proxy.seams.guard import Forwarded
+from proxy.seams.guard import ForwardStatus
 from proxy.seams.http_backend import ShownMemory
 from proxy.seams.operation import Proposal
 from storage.features.pinned_tools import ApproveTools
@@ -87,7 +87,7 @@ async def test_a_memory_is_hidden_until_it_is_settled_and_from_other_tenants_aft
         for one in (shown(KEY), shown(FOLDER, is_prefix=True)):
             assert await hides(keys, AGENT, one)
         assert keys.tenants_waiting(SERVER) == {AGENT.tenant}
-        await guard.settle(AGENT, SERVER, ((candidate_id, Forwarded.DONE),))
+        await guard.settle(AGENT, SERVER, ((candidate_id, ForwardStatus.DONE),))
         assert keys.tenants_waiting(SERVER) == frozenset()
         for one in (shown(KEY), shown(FOLDER, is_prefix=True)):
             assert not await hides(keys, AGENT, one)
@@ -118,7 +118,7 @@ async def test_a_marked_memory_is_shown_only_where_the_gate_knows_it(tmp_path: P
         # Control: an unmarked one was there before the gate.
         assert not await hides(keys, AGENT, shown("id-2", "old"))
         guard.has_key(candidate_id, "id-1")
-        await guard.settle(AGENT, SERVER, ((candidate_id, Forwarded.DONE),))
+        await guard.settle(AGENT, SERVER, ((candidate_id, ForwardStatus.DONE),))
         assert not await hides(keys, AGENT, marked)
         assert await hides(keys, OTHER, marked)
 
@@ -133,7 +133,7 @@ async def test_of_the_past_only_what_is_live_under_the_key_is_shown(tmp_path: Pa
         assert await hides(keys, AGENT, past(GOOD))
         candidate_id = await admitted(guard, AGENT, "")
         guard.has_key(candidate_id, "id-1")
-        await guard.settle(AGENT, SERVER, ((candidate_id, Forwarded.DONE),))
+        await guard.settle(AGENT, SERVER, ((candidate_id, ForwardStatus.DONE),))
         for one in (past(GOOD), past(GOOD, GOOD), past()):
             assert not await hides(keys, AGENT, one)
             assert await hides(keys, OTHER, one)
@@ -149,7 +149,7 @@ async def test_a_floor_shows_a_key_by_the_label_of_its_newest_live_memory(tmp_pa
 
         async def settled(who: Principal, text: str) -> None:
             candidate_id = await admitted(guard, who, KEY, text)
-            await guard.settle(who, SERVER, ((candidate_id, Forwarded.DONE),))
+            await guard.settle(who, SERVER, ((candidate_id, ForwardStatus.DONE),))
 
         for who, text, hidden in ((AGENT, GOOD, True), (PERSON, "Hers.", False)):
             await settled(who, text)
@@ -178,7 +178,7 @@ async def test_what_has_no_key_yet_keeps_no_other_from_being_written(tmp_path: P
         guard, keys = http(seen)
         for key in ("", "id-2"):
             sent = await admitted(guard, AGENT, key)
-            await guard.settle(AGENT, SERVER, ((sent, Forwarded.UNKNOWN),))
+            await guard.settle(AGENT, SERVER, ((sent, ForwardStatus.UNKNOWN),))
         assert await keys.unsettled_keys(AGENT, SERVER) == {"id-2"}
 
 
@@ -187,7 +187,7 @@ async def test_a_memory_is_hidden_by_its_key_and_never_for_its_words(tmp_path: P
         guard, keys = http(seen)
         first = await admitted(guard, AGENT, "k1")
         copy = await admitted(guard, AGENT, "k2")
-        await guard.settle(AGENT, SERVER, ((first, Forwarded.DONE), (copy, Forwarded.DONE)))
+        await guard.settle(AGENT, SERVER, ((first, ForwardStatus.DONE), (copy, ForwardStatus.DONE)))
         (held,) = await guard.judge(AGENT, call(item(STEERING, key="k3")))
         assert held.decision == "hold"
         answer = (shown("k1", GOOD), shown("k2", GOOD), shown("old", STEERING), shown("", GOOD))
@@ -205,7 +205,7 @@ async def test_a_memory_is_filed_under_the_key_that_its_server_gave_it(tmp_path:
         guard, keys = http(seen)
         candidate_id = await admitted(guard, AGENT, "")
         guard.has_key(candidate_id, "id-1")
-        await guard.settle(AGENT, SERVER, ((candidate_id, Forwarded.DONE),))
+        await guard.settle(AGENT, SERVER, ((candidate_id, ForwardStatus.DONE),))
         assert await keys.belongs_to_others(OTHER, SERVER, (shown("id-1"),)) == (True,)
         # A change of it is one of a memory that is known, and no person is asked.
         (judged,) = await guard.judge(AGENT, call(item(GOOD, key="id-1", change=ChangeKind.UPDATE)))
@@ -222,7 +222,7 @@ async def test_a_key_of_what_failed_is_not_kept(tmp_path: Path) -> None:
         guard, keys = http(seen)
         candidate_id = await admitted(guard, AGENT, "")
         guard.has_key(candidate_id, "id-1")
-        await guard.settle(AGENT, SERVER, ((candidate_id, Forwarded.FAILED),))
+        await guard.settle(AGENT, SERVER, ((candidate_id, ForwardStatus.FAILED),))
         assert await keys.belongs_to_others(OTHER, SERVER, (shown("id-1"),)) == (False,)
 
 
@@ -238,7 +238,7 @@ async def test_a_released_item_has_its_blob_and_an_admitted_one_leaves_none(
         await seen.store.writer.release(judged.candidate_id, BY)
         (given,) = await guard.unsettled(AGENT, SERVER)
         assert given.blob == blob
-        await guard.settle(AGENT, SERVER, ((judged.candidate_id, Forwarded.DONE),))
+        await guard.settle(AGENT, SERVER, ((judged.candidate_id, ForwardStatus.DONE),))
         await guard.judge(AGENT, call(msgspec.structs.replace(item(GOOD), blob=blob)))
         (pending,) = seen.store.forwards.pending()
         assert pending.blob == b""
@@ -287,15 +287,15 @@ async def test_a_deletion_that_is_settled_late_ends_nothing_that_came_after_it(
     with guarded(tmp_path) as seen:
         guard, keys = http(seen)
         before = await admitted(guard, AGENT, KEY)
-        await guard.settle(AGENT, SERVER, ((before, Forwarded.DONE),))
+        await guard.settle(AGENT, SERVER, ((before, ForwardStatus.DONE),))
         gone = msgspec.structs.replace(
             item(KEY, key=KEY), change=ChangeKind.DELETE, pieces=(KEY,), arguments="{}"
         )
         (deletion,) = await guard.judge(AGENT, call(gone))
         assert deletion.candidate_id is not None
         after = await admitted(guard, AGENT, KEY, "Ada has moved to Lisbon")
-        await guard.settle(AGENT, SERVER, ((after, Forwarded.DONE),))
-        await guard.settle(AGENT, SERVER, ((deletion.candidate_id, Forwarded.DONE),))
+        await guard.settle(AGENT, SERVER, ((after, ForwardStatus.DONE),))
+        await guard.settle(AGENT, SERVER, ((deletion.candidate_id, ForwardStatus.DONE),))
         assert not await hides(keys, AGENT, shown(KEY))
         assert await hides(keys, OTHER, shown(KEY))
         # Control: what was there before the deletion is gone.
@@ -336,7 +336,7 @@ async def says(
     if judged.decision == "hold":
         await seen.store.writer.release(judged.candidate_id, BY)
         assert [one.sent for one in await by.unsettled(principal, SERVER)] == [False]
-    await by.settle(principal, SERVER, ((judged.candidate_id, Forwarded.DONE),))
+    await by.settle(principal, SERVER, ((judged.candidate_id, ForwardStatus.DONE),))
     (new,) = [one.memory_id for one in listed(seen) if one.memory_id not in before]
     return new
 

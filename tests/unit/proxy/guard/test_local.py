@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from policy.labels import forwarded_call
-from policy.labels.editing import Effect, How
+from policy.labels.effect import Effect, EffectKind
 from policy.labels.forwarded_call import MCP, PREFIXES
 from policy.model import Basis, CandidateId, ChangeKind, MemoryClass, Principal, SourceKind
 from policy.query import EVERYTHING
@@ -18,7 +18,14 @@ from proxy.guard import local_guard
 from proxy.guard.local_guard import GONE_S, IN_FLIGHT_S
 from proxy.guard.sieve import Sieve
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Forwarded, Item, ItemVerdict, PinnedTool, Segment, Unsettled
+from proxy.seams.guard import (
+    ForwardStatus,
+    Item,
+    ItemVerdict,
+    PinnedTool,
+    RelayedText,
+    UnsettledItem,
+)
 from proxy.seams.operation import Proposal
 from storage.audit import Culprit, VerdictLeaf, decode_leaf
 from storage.features.pinned_tools import ApproveTools
@@ -64,7 +71,7 @@ async def _judge(seen: Guarded, one: Item, principal: Principal = AGENT) -> Item
 async def _lands(seen: Guarded, one: Item, principal: Principal = AGENT) -> CandidateId:
     judged = await _judge(seen, one, principal)
     assert judged.candidate_id is not None, judged
-    await seen.guard.settle(principal, SERVER, ((judged.candidate_id, Forwarded.DONE),))
+    await seen.guard.settle(principal, SERVER, ((judged.candidate_id, ForwardStatus.DONE),))
     return judged.candidate_id
 
 
@@ -87,10 +94,10 @@ async def test_an_admitted_item_is_an_intent_that_no_read_shows(seen: Guarded) -
 
 @pytest.mark.parametrize(
     ("result", "shown", "left"),
-    [(Forwarded.DONE, 1, 0), (Forwarded.FAILED, 0, 0), (Forwarded.UNKNOWN, 0, 1)],
+    [(ForwardStatus.DONE, 1, 0), (ForwardStatus.FAILED, 0, 0), (ForwardStatus.UNKNOWN, 0, 1)],
 )
 async def test_what_the_server_said_decides_whether_a_memory_is_shown(
-    seen: Guarded, result: Forwarded, shown: int, left: int
+    seen: Guarded, result: ForwardStatus, shown: int, left: int
 ) -> None:
     judged = await _judge(seen, item(GOOD))
     assert judged.candidate_id is not None
@@ -101,18 +108,18 @@ async def test_what_the_server_said_decides_whether_a_memory_is_shown(
     assert status.leaf_count == leaves + 1, "the same answer is one leaf, however often it comes"
     assert (status.live_count, len(_shown(seen))) == (shown, shown)
     assert len(seen.store.forwards.pending()) == left
-    assert await _refused(seen, (GOOD,)) == (result is Forwarded.UNKNOWN,)
+    assert await _refused(seen, (GOOD,)) == (result is ForwardStatus.UNKNOWN,)
 
 
 async def test_a_lost_answer_is_listed_and_then_known(seen: Guarded) -> None:
     judged = await _judge(seen, item(GOOD))
     assert judged.candidate_id is not None
     assert await seen.guard.unsettled(AGENT, SERVER) == (), "its relay is still sending it"
-    await seen.guard.settle(AGENT, SERVER, ((judged.candidate_id, Forwarded.UNKNOWN),))
+    await seen.guard.settle(AGENT, SERVER, ((judged.candidate_id, ForwardStatus.UNKNOWN),))
     (lost,) = await seen.guard.unsettled(AGENT, SERVER)
     assert (lost.sent, lost.key, lost.pieces) == (True, "Ada", ("Ada", "person", GOOD))
     assert lost.arguments == item(GOOD).arguments
-    await seen.guard.settle(AGENT, SERVER, ((judged.candidate_id, Forwarded.DONE),))
+    await seen.guard.settle(AGENT, SERVER, ((judged.candidate_id, ForwardStatus.DONE),))
     assert await seen.guard.unsettled(AGENT, SERVER) == ()
     assert _shown(seen) == [GOOD]
 
@@ -141,7 +148,7 @@ async def test_a_released_item_is_given_to_one_relay_once(seen: Guarded) -> None
     assert await seen.guard.unsettled(AGENT, SERVER) == ()
     (after_a_crash,) = await guard_of(seen.wired, seen.clock).unsettled(AGENT, SERVER)
     assert after_a_crash.sent, "nobody knows whether it was sent, so nobody sends it again"
-    await seen.guard.settle(AGENT, SERVER, ((first.candidate_id, Forwarded.DONE),))
+    await seen.guard.settle(AGENT, SERVER, ((first.candidate_id, ForwardStatus.DONE),))
     assert _shown(seen) == [STEERING]
 
 
@@ -161,7 +168,7 @@ async def test_another_guard_of_the_store_learns_from_the_log(seen: Guarded) -> 
     judged = await _judge(seen, item(GOOD))
     assert await other.sift(AGENT, SERVER, (GOOD,)) == (True,), "it is not settled"
     assert judged.candidate_id is not None
-    await seen.guard.settle(AGENT, SERVER, ((judged.candidate_id, Forwarded.DONE),))
+    await seen.guard.settle(AGENT, SERVER, ((judged.candidate_id, ForwardStatus.DONE),))
     assert await other.sift(AGENT, SERVER, (GOOD,)) == (False,)
 
 
@@ -219,9 +226,9 @@ async def test_what_nobody_saw_being_written_is_changed_by_a_person_only(seen: G
     ("change", "effect", "label"),
     [
         (ChangeKind.UPDATE, None, SourceKind.UNKNOWN),
-        (ChangeKind.UPDATE, Effect(How.APPEND, 2), SourceKind.UNKNOWN),
+        (ChangeKind.UPDATE, Effect(EffectKind.APPEND, 2), SourceKind.UNKNOWN),
         # Controls: nothing is left of what stood there, or nothing stood there.
-        (ChangeKind.UPDATE, Effect(How.SET, 2), SourceKind.USER_INPUT),
+        (ChangeKind.UPDATE, Effect(EffectKind.SET, 2), SourceKind.USER_INPUT),
         (ChangeKind.CREATE, None, SourceKind.USER_INPUT),
     ],
 )
@@ -247,7 +254,7 @@ async def test_a_deletion_ends_what_it_takes_away(seen: Guarded) -> None:
     assert _shown(seen) == [GOOD]
     failed = await _judge(seen, deletion("Ada"))
     assert failed.candidate_id is not None
-    await seen.guard.settle(AGENT, SERVER, ((failed.candidate_id, Forwarded.FAILED),))
+    await seen.guard.settle(AGENT, SERVER, ((failed.candidate_id, ForwardStatus.FAILED),))
     assert _shown(seen) == [GOOD]
     await _lands(seen, deletion("Ada"))
     assert _shown(seen) == []
@@ -281,8 +288,8 @@ async def test_a_call_that_cannot_be_kept_is_refused_whole(seen: Guarded, bad: I
 async def test_another_tenant_neither_settles_nor_learns(seen: Guarded) -> None:
     judged = await _judge(seen, item(GOOD))
     assert judged.candidate_id is not None
-    await seen.guard.settle(OTHER, SERVER, ((judged.candidate_id, Forwarded.DONE),))
-    await seen.guard.settle(AGENT, "another", ((judged.candidate_id, Forwarded.DONE),))
+    await seen.guard.settle(OTHER, SERVER, ((judged.candidate_id, ForwardStatus.DONE),))
+    await seen.guard.settle(AGENT, "another", ((judged.candidate_id, ForwardStatus.DONE),))
     assert _shown(seen) == []
     with pytest.raises(UnknownCandidate):
         await seen.guard.decided(OTHER, judged.candidate_id)
@@ -335,7 +342,9 @@ def test_the_values_of_the_seam_can_cross_it() -> None:
 
 
 async def test_a_candidate_found_in_a_result_names_it_in_leaf_and_trace(seen: Guarded) -> None:
-    segment = Segment(server="web", tool="search", call_id="toolu_01", texts=(f"News: {GOOD}.",))
+    segment = RelayedText(
+        server="web", tool="search", call_id="toolu_01", texts=(f"News: {GOOD}.",)
+    )
     await seen.guard.saw(AGENT, segment)
     await _lands(seen, item(GOOD))
     leaves = [decode_leaf(data) for data in seen.store.audit.leaves(0, 10_000)]
@@ -347,7 +356,7 @@ async def test_a_candidate_found_in_a_result_names_it_in_leaf_and_trace(seen: Gu
 
 
 async def test_a_person_s_own_words_are_hers_wherever_else_they_were_found(seen: Guarded) -> None:
-    segment = Segment(server="web", tool="search", call_id="1", texts=(GOOD,))
+    segment = RelayedText(server="web", tool="search", call_id="1", texts=(GOOD,))
     await seen.guard.saw(PERSON, segment)
     await seen.guard.saw(AGENT, segment)
     await _judge(seen, item(GOOD), PERSON)
@@ -418,9 +427,9 @@ async def test_servers_of_one_name_and_two_protocols_are_two(tmp_path: Path) -> 
         told = {one.dialect for one in seen.wired.events if isinstance(one, VerdictRecorded)}
         assert told == {"rack", "mcp"}
         # A relay of one protocol cannot settle what a relay of another one sent.
-        await of_mcp.settle(AGENT, SERVER, ((mine.candidate_id, Forwarded.DONE),))
+        await of_mcp.settle(AGENT, SERVER, ((mine.candidate_id, ForwardStatus.DONE),))
         assert len(seen.store.forwards.pending()) == 2
-        await of_rack.settle(AGENT, SERVER, ((mine.candidate_id, Forwarded.DONE),))
+        await of_rack.settle(AGENT, SERVER, ((mine.candidate_id, ForwardStatus.DONE),))
         (left,) = seen.store.forwards.pending()
         assert left.candidate_id == theirs.candidate_id
         # Not settled, so withheld; and behind its own server alone.
@@ -429,7 +438,7 @@ async def test_servers_of_one_name_and_two_protocols_are_two(tmp_path: Path) -> 
         of_mcp.abandon((theirs.candidate_id,))
         seen.clock.now_s += local_guard.GONE_S + 1
         assert await of_rack.unsettled(AGENT, SERVER) == ()
-        given: tuple[Unsettled, ...] = await of_mcp.unsettled(AGENT, SERVER)
+        given: tuple[UnsettledItem, ...] = await of_mcp.unsettled(AGENT, SERVER)
         assert [one.candidate_id for one in given] == [theirs.candidate_id]
         assert seen.store.reader.check().problems == ()
 

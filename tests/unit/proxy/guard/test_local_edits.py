@@ -10,7 +10,7 @@ from policy.model import ChangeKind, MemoryClass, MemoryStatus, Principal, Princ
 from policy.query import EVERYTHING
 from policy.verdict import Reason
 from proxy.dialects.strict_json.tolerant import Json
-from proxy.seams.guard import Forwarded
+from proxy.seams.guard import ForwardStatus
 from tests.evaluate.unsafe import unsafe_gate_without
 from tests.unit.proxy.editing import PAGE, Agent, Desk, desk
 from tests.unit.proxy.guarded import (
@@ -347,7 +347,7 @@ async def test_a_change_without_a_key_is_of_nothing_known(tmp_path: Path) -> Non
     with guarded(tmp_path) as seen:
         (made,) = await seen.guard.judge(AGENT, call(item(GOOD, key="")))
         assert made.candidate_id is not None
-        await seen.guard.settle(AGENT, SERVER, ((made.candidate_id, Forwarded.DONE),))
+        await seen.guard.settle(AGENT, SERVER, ((made.candidate_id, ForwardStatus.DONE),))
         for change in (ChangeKind.UPDATE, ChangeKind.DELETE):
             (judged,) = await seen.guard.judge(AGENT, call(item(GOOD, key="", change=change)))
             assert (judged.decision, judged.reason) == ("hold", Reason.PERSON_REQUIRED)
@@ -357,7 +357,7 @@ async def test_a_change_under_a_known_key_is_of_what_is_there(tmp_path: Path) ->
     with guarded(tmp_path) as seen:
         (made,) = await seen.guard.judge(AGENT, call(item(GOOD, key="Ada")))
         assert made.candidate_id is not None
-        await seen.guard.settle(AGENT, SERVER, ((made.candidate_id, Forwarded.DONE),))
+        await seen.guard.settle(AGENT, SERVER, ((made.candidate_id, ForwardStatus.DONE),))
         (judged,) = await seen.guard.judge(
             AGENT, call(item(GOOD, key="Ada", change=ChangeKind.UPDATE))
         )

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from policy.labels.editing import Effect, How
+from policy.labels.effect import Effect, EffectKind
 from policy.labels.forwarded_call import MCP, ForwardedCall, target_of, texts_of
 from policy.model import Candidate, ChangeKind, MemoryId, PrincipalId, SourceKind, Tenant
 from policy.withheld.pieces import sentences_of
 from proxy.aftermath.screens import KnownRules, ScreenMaker
 from proxy.guard.live_texts import FOUND_MAX, LiveTexts, prints_of_pieces
 from proxy.guard.sieve import Sieve
-from proxy.seams.guard import Forwarded
+from proxy.seams.guard import ForwardStatus
 from storage.features.registered import PutAnchor
 from storage.values import Anchor, ForwardState, UpstreamChange, UpstreamChanges
 from tests.unit.proxy.guarded import AGENT, SERVER, call, guard_of, guarded, item
@@ -165,7 +165,7 @@ def test_a_text_that_a_call_replaces_is_not_what_it_says() -> None:
         arguments="{}",
         key="k",
         pieces=("Ada keeps bees.", POISON),
-        effect=Effect(how=How.REPLACE, text=1, old=0),
+        effect=Effect(how=EffectKind.REPLACE, text=1, old=0),
     )
     assert call.said == (POISON,)
 
@@ -379,7 +379,7 @@ async def test_a_server_shows_no_memory_that_contradicts_an_anchor(tmp_path: Pat
         for text in (LIE, HONEST):
             (one,) = await guard.judge(AGENT, call(item(text, key=text)))
             assert one.candidate_id is not None
-            await guard.settle(AGENT, SERVER, ((one.candidate_id, Forwarded.DONE),))
+            await guard.settle(AGENT, SERVER, ((one.candidate_id, ForwardStatus.DONE),))
         asked = (LIE, HONEST, f"Two notes. {LIE} {HONEST}")
         assert await guard.sift(AGENT, SERVER, asked) == (False, False, False), "control"
         anchor = Anchor(

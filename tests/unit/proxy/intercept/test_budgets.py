@@ -8,8 +8,8 @@ from policy.model import PrincipalId
 from proxy.intercept.budgets import (
     BYTES_PER_WRITE,
     PRINCIPALS_MAX,
-    Budgets,
     Topics,
+    WriteCounts,
     weight_of,
 )
 from proxy.seams.faults import RateLimited
@@ -21,8 +21,8 @@ ME = AGENT.principal_id
 VECTOR = vector_of("tea")
 
 
-def budgets() -> Budgets:
-    return Budgets(Topics(DIMENSION), lambda: WINDOW_MS)
+def budgets() -> WriteCounts:
+    return WriteCounts(Topics(DIMENSION), lambda: WINDOW_MS)
 
 
 def test_writes_are_counted_before_this_one_and_leave_with_the_window() -> None:

@@ -19,9 +19,9 @@ from policy.model import ChangeKind, Memory, MemoryClass, MemoryId, SourceKind, 
 from policy.verdict import Reason
 from proxy.embed.embedding import resolve_embedder, takes_client_vectors, unit_vector
 from proxy.intercept import interceptor
-from proxy.intercept.budgets import BYTES_PER_WRITE, Budgets
+from proxy.intercept.budgets import BYTES_PER_WRITE, WriteCounts
 from proxy.intercept.interceptor import ANSWER_BYTES_MAX, CHUNK_LEN
-from proxy.intercept.verdict_events import Judging, undecided_event, verdict_event
+from proxy.intercept.verdict_events import VerdictPlace, undecided_event, verdict_event
 from proxy.seams.faults import MalformedRequest, RateLimited
 from proxy.seams.operation import Proposal, WrittenItem
 from proxy.seams.pace import LARGE, Pace
@@ -292,7 +292,7 @@ async def test_bytes_that_a_change_leaves_as_they_are_count_in_the_window(tmp_pa
     with wired(tmp_path, GATE) as live:
         (large,) = await judge(live, create("plain words " * 5_000))
         (small,) = await judge(live, create("plain words"))
-        counted: Budgets = live.writing.__dict__["_budgets"]
+        counted: WriteCounts = live.writing.__dict__["_budgets"]
         seen: list[int] = []
         for item in (small, large, small):
             change = Proposal(
@@ -341,7 +341,7 @@ def test_only_a_store_without_a_model_takes_them() -> None:
 
 
 CANARY = "canary-7f3a"
-SPAN = Judging(
+SPAN = VerdictPlace(
     context=TraceContext(trace_id="0a" * 16, span_id="0b" * 8),
     dialect="native",
     started_ns=10,

@@ -15,7 +15,7 @@ from policy.model import Principal, PrincipalId, Tenant
 from proxy.ledger.core import RequestFindings
 from proxy.ledger.records import SegmentRecord, SessionRecord, decode
 from proxy.ledger.sessions import Sessions
-from proxy.seams.guard import Segment
+from proxy.seams.guard import RelayedText
 from proxy.seams.pace import LARGE, SLICE_S, Pace
 from storage.session_log.log import prints_key
 from tests.unit.proxy.ledgers import ADA, GRACE, KEY, Ledger, call, reply, result, user
@@ -159,7 +159,7 @@ async def test_a_client_that_leaves_half_way_leaves_all_of_an_entry(
     elif door == "reply":
         entering = ledger.answer(begun, reply(PAGE))
     else:
-        segment = Segment(server="web", tool="fetch", call_id="c1", texts=(PAGE,))
+        segment = RelayedText(server="web", tool="fetch", call_id="c1", texts=(PAGE,))
         entering = ledger.sessions.saw(ADA.principal_id, segment, ADA.tenant)
     before, chars = len(log.batches), clock.chars
     leaves = asyncio.create_task(entering)

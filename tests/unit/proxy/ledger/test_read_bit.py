@@ -12,7 +12,7 @@ from proxy.dialects.strict_json.tolerant import Json
 from proxy.ledger.core import RequestFindings
 from proxy.ledger.records import encode
 from proxy.ledger.state import READ_ORIGINS_MAX
-from proxy.seams.guard import Join, Segment
+from proxy.seams.guard import Join, RelayedText
 from tests.unit.proxy.ledgers import (
     ADA,
     GRACE,
@@ -217,7 +217,7 @@ async def test_a_resource_or_prompt_of_a_server_sets_it_for_the_key(method: str)
     ledger = Ledger()
     session = await ledger.ask(user(ASKED))
     other = await ledger.ask(user(ASKED), by=GRACE)
-    segment = Segment(server="docs", tool=method, call_id="-", texts=(PAGE,))
+    segment = RelayedText(server="docs", tool=method, call_id="-", texts=(PAGE,))
     await ledger.sessions.saw(ADA.principal_id, segment, ADA.tenant)
     assert ledger.has_read(session)
     view = ledger.sessions.shown(other.session)
@@ -231,7 +231,7 @@ async def test_a_conversation_that_begins_after_a_resource_or_prompt_has_read(
 ) -> None:
     clock = Clock()
     ledger = kept(tmp_path, clock, is_new=True)
-    segment = Segment(server="docs", tool=method, call_id="-", texts=(PAGE,))
+    segment = RelayedText(server="docs", tool=method, call_id="-", texts=(PAGE,))
     await ledger.sessions.saw(ADA.principal_id, segment, ADA.tenant)
     assert ledger.has_read(await ledger.ask(user(f"Look at this. {PAGE}")))
     assert not ledger.has_read(await ledger.ask(user(ASKED), by=GRACE))
@@ -249,7 +249,7 @@ async def test_a_conversation_that_begins_after_a_resource_or_prompt_has_read(
 async def test_an_answer_that_a_relay_saw_belongs_to_no_session_until_a_request_brings_it() -> None:
     ledger = Ledger()
     session = await ledger.ask(user(ASKED))
-    segment = Segment(server="web", tool="fetch", call_id="7", texts=(PAGE,))
+    segment = RelayedText(server="web", tool="fetch", call_id="7", texts=(PAGE,))
     await ledger.sessions.saw(ADA.principal_id, segment, ADA.tenant)
     assert not ledger.has_read(session)
     # It names the origin of what no session explains.

@@ -10,15 +10,15 @@ from proxy.ledger.core import PRINCIPALS_MAX
 from proxy.ledger.ring import PRINTS_MAX, SEGMENTS_MAX, Ring, RingText
 from proxy.ledger.turn_reader import HOSTS_MAX, hosts_in
 from proxy.ledger.unmapped_tools import TOOLS_MAX, UnmappedTools
-from proxy.seams.guard import Segment
+from proxy.seams.guard import RelayedText
 from tests.unit.proxy.ledgers import ADA, GRACE, Ledger
 
 NOTE = "Customers of the harbour pay a lower rate for the archive"
 TOOL = Origin(kind=SourceKind.TOOL_RESULT, tool="fetch")
 
 
-def segment(*texts: str, tool: str = "search") -> Segment:
-    return Segment(server="web", tool=tool, call_id="call-1", texts=texts)
+def segment(*texts: str, tool: str = "search") -> RelayedText:
+    return RelayedText(server="web", tool=tool, call_id="call-1", texts=texts)
 
 
 def culprits(ledger: Ledger, text: str) -> tuple[Origin, ...]:

@@ -11,14 +11,14 @@ import asyncio
 from policy.model import CandidateId, Principal
 from policy.verdict import Reason
 from proxy.seams.guard import (
-    Forwarded,
+    ForwardStatus,
     GuardedCall,
     Item,
     ItemVerdict,
     PinnedTool,
     PinState,
-    Segment,
-    Unsettled,
+    RelayedText,
+    UnsettledItem,
 )
 from storage.ground.errors import StoreUnavailable
 
@@ -29,15 +29,15 @@ ASK = "ASK"
 class MemoryGuard:
     def __init__(self) -> None:
         self.judged: list[GuardedCall] = []
-        self.states: dict[CandidateId, Forwarded | None] = {}  # None: admitted, not settled
-        self.settled: list[tuple[CandidateId, Forwarded]] = []
-        self.segments: list[Segment] = []
+        self.states: dict[CandidateId, ForwardStatus | None] = {}  # None: admitted, not settled
+        self.settled: list[tuple[CandidateId, ForwardStatus]] = []
+        self.segments: list[RelayedText] = []
         self.held: dict[CandidateId, Item] = {}
         self.decisions: dict[CandidateId, ItemVerdict] = {}
         self.withheld: set[str] = set()
         self.relayed: dict[str, str] = {}
         self.ahead: dict[str, tuple[str, tuple[ItemVerdict, ...]]] = {}
-        self.waiting: list[Unsettled] = []
+        self.waiting: list[UnsettledItem] = []
         self.pins: tuple[PinnedTool, ...] | None = None
         self.approved = True
         self.broken = False
@@ -70,7 +70,7 @@ class MemoryGuard:
     def handed_over(self, principal: Principal) -> frozenset[str]:
         return frozenset(self.ahead)
 
-    async def ended(self, principal: Principal, call_id: str, state: Forwarded) -> None:
+    async def ended(self, principal: Principal, call_id: str, state: ForwardStatus) -> None:
         server, judged = self.ahead[call_id]
         settled = tuple((one.candidate_id, state) for one in judged if one.candidate_id is not None)
         await self.settle(principal, server, settled)
@@ -83,7 +83,10 @@ class MemoryGuard:
         return bool(mine)
 
     async def settle(
-        self, principal: Principal, server: str, settled: tuple[tuple[CandidateId, Forwarded], ...]
+        self,
+        principal: Principal,
+        server: str,
+        settled: tuple[tuple[CandidateId, ForwardStatus], ...],
     ) -> None:
         self._check(broken=self.settle_broken)
         for candidate_id, state in settled:
@@ -103,7 +106,7 @@ class MemoryGuard:
         self._check(broken=self.sift_broken)
         return tuple(any(hidden in text for hidden in self.withheld) for text in strings)
 
-    async def saw(self, principal: Principal, segment: Segment) -> None:
+    async def saw(self, principal: Principal, segment: RelayedText) -> None:
         self._check()
         self.segments.append(segment)
 
@@ -116,7 +119,7 @@ class MemoryGuard:
         changed = tuple(sorted({tool.name for tool in set(tools) ^ set(self.pins)}))
         return PinState(approved=not changed and self.approved, changed=changed)
 
-    async def unsettled(self, principal: Principal, server: str) -> tuple[Unsettled, ...]:
+    async def unsettled(self, principal: Principal, server: str) -> tuple[UnsettledItem, ...]:
         self._check()
         given, self.waiting = tuple(self.waiting), []
         return given
@@ -192,8 +195,8 @@ class MemoryGuard:
         self.waiting.append(_unsettled(candidate_id, call.tool, item, sent=True))
 
 
-def _unsettled(candidate_id: CandidateId, tool: str, item: Item, *, sent: bool) -> Unsettled:
-    return Unsettled(
+def _unsettled(candidate_id: CandidateId, tool: str, item: Item, *, sent: bool) -> UnsettledItem:
+    return UnsettledItem(
         candidate_id=candidate_id,
         tool=tool,
         change=item.change,

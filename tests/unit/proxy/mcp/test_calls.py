@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.mcp.relay import RelayLimits, Server
-from proxy.seams.guard import Forwarded
+from proxy.seams.guard import ForwardStatus
 from proxy.settings.tool_maps import shipped_map
 from tests.unit.proxy.mcp.graph import GraphServer, connected, text_of
 from tests.unit.proxy.mcp.guarding import EVIL, MemoryGuard
@@ -28,7 +28,7 @@ async def test_an_admitted_write_goes_on_as_what_was_judged_and_is_settled() -> 
         assert line(asked) in ends.to_server
     assert graph.entities == {"Ann": ["likes tea"]}
     assert answer["result"]["structuredContent"]["entities"][0]["name"] == "Ann"
-    assert [state for _, state in guard.settled] == [Forwarded.DONE]
+    assert [state for _, state in guard.settled] == [ForwardStatus.DONE]
 
 
 async def test_a_refused_write_is_not_sent_and_no_byte_of_it_comes_back() -> None:
@@ -63,7 +63,7 @@ async def test_of_a_batch_the_good_items_go_on_and_the_answer_says_which_did_not
     assert "1 of 3 items" in text_of(answer)
     assert "isError" not in answer["result"]
     assert answer["result"]["structuredContent"]["entities"][0]["name"] == "Ann"
-    assert [state for _, state in guard.settled] == [Forwarded.DONE, Forwarded.DONE]
+    assert [state for _, state in guard.settled] == [ForwardStatus.DONE, ForwardStatus.DONE]
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ async def test_a_call_taken_back_before_its_verdict_is_never_sent() -> None:
     assert graph.got() == ["read_graph"]
     assert got[1]["id"] == 2
     assert "notifications/cancelled" not in methods  # of a call that the server never had
-    assert [state for _, state in guard.settled] == [Forwarded.FAILED]
+    assert [state for _, state in guard.settled] == [ForwardStatus.FAILED]
 
 
 async def test_a_call_taken_back_while_it_queues_is_not_even_judged() -> None:
@@ -245,7 +245,7 @@ async def test_a_call_taken_back_after_it_was_sent_is_settled_by_its_late_answer
         methods = [json.loads(raw)["method"] for raw in ends.to_server]
     assert [body["id"] for body in got] == [2, 3]
     assert "notifications/cancelled" in methods
-    assert [state for _, state in guard.settled] == [Forwarded.DONE]
+    assert [state for _, state in guard.settled] == [ForwardStatus.DONE]
 
 
 async def test_a_second_and_an_orphaned_answer_settle_nothing() -> None:
@@ -258,7 +258,7 @@ async def test_a_second_and_an_orphaned_answer_settle_nothing() -> None:
         got = await ends.client_has(2)
     assert [body["id"] for body in got] == [1, 2]
     assert ends.relay.counts.orphans == 2
-    assert [state for _, state in guard.settled] == [Forwarded.DONE]
+    assert [state for _, state in guard.settled] == [ForwardStatus.DONE]
 
 
 async def test_a_server_that_says_no_has_stored_nothing() -> None:
@@ -267,7 +267,7 @@ async def test_a_server_that_says_no_has_stored_nothing() -> None:
         await ends.client(call(1, "create_entities", entities=[entity("Ann", "likes tea")]))
         (answer,) = await ends.client_has(1)
     assert "no room" in text_of(answer)
-    assert [state for _, state in guard.settled] == [Forwarded.FAILED]
+    assert [state for _, state in guard.settled] == [ForwardStatus.FAILED]
 
 
 async def test_a_server_that_never_answers_makes_the_outcome_unknown_and_no_answer() -> None:
@@ -279,7 +279,7 @@ async def test_a_server_that_never_answers_makes_the_outcome_unknown_and_no_answ
         await graph.speak()
         (answer,) = await ends.client_has(1)
     assert answer["id"] == 1
-    assert [state for _, state in guard.settled] == [Forwarded.UNKNOWN, Forwarded.DONE]
+    assert [state for _, state in guard.settled] == [ForwardStatus.UNKNOWN, ForwardStatus.DONE]
 
 
 async def test_a_server_lost_in_a_write_is_told_honestly() -> None:
@@ -291,7 +291,7 @@ async def test_a_server_lost_in_a_write_is_told_honestly() -> None:
         (answer,) = await ends.client_has(1)
     assert answer["result"]["isError"] is True
     assert "not known yet" in text_of(answer)
-    assert [state for _, state in guard.settled] == [Forwarded.UNKNOWN]
+    assert [state for _, state in guard.settled] == [ForwardStatus.UNKNOWN]
 
 
 async def test_a_client_that_leaves_in_a_write_leaves_it_unknown() -> None:
@@ -299,7 +299,7 @@ async def test_a_client_that_leaves_in_a_write_leaves_it_unknown() -> None:
         graph.silent = True
         await ends.client(call(1, "create_entities", entities=[entity("Ann", "likes tea")]))
         await ends.server_has(4)
-    assert [state for _, state in guard.settled] == [Forwarded.UNKNOWN]
+    assert [state for _, state in guard.settled] == [ForwardStatus.UNKNOWN]
 
 
 async def test_later_messages_wait_for_a_verdict_and_keep_their_order() -> None:

@@ -13,7 +13,7 @@ from proxy.dialects.mcp.maps import ToolMap
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.mcp.backend import question_of, told
 from proxy.mcp.relay import RelayLimits
-from proxy.seams.guard import Forwarded, Unsettled
+from proxy.seams.guard import ForwardStatus, UnsettledItem
 from proxy.settings.tool_maps import shipped_map
 from tests.unit.proxy.mcp.graph import GraphServer, connected, text_of
 from tests.unit.proxy.mcp.guarding import ASK, MemoryGuard
@@ -55,7 +55,7 @@ async def test_a_person_is_sent_to_the_page_and_his_yes_sends_the_write_once() -
     assert "isError" not in answer["result"]
     assert graph.entities == {"Ann": [f"{ASK} always tea"]}
     assert graph.got().count("create_entities") == 1
-    assert guard.settled == [(candidate_id, Forwarded.DONE)]
+    assert guard.settled == [(candidate_id, ForwardStatus.DONE)]
     # The answer to our question, and ours to the server, reached nobody else.
     assert not [body for body in sent if "result" in body]
 
@@ -69,7 +69,7 @@ async def test_a_yes_that_the_server_does_not_take_is_said_to_be_that() -> None:
         (candidate_id,) = guard.held
         guard.release(candidate_id, "create_entities")
         answer = (await ends.client_has(2))[1]
-    assert guard.settled == [(candidate_id, Forwarded.FAILED)]
+    assert guard.settled == [(candidate_id, ForwardStatus.FAILED)]
     assert answer["result"]["isError"] is True
     assert "it is not stored" in text_of(answer)
 
@@ -156,11 +156,11 @@ async def test_what_is_released_later_in_review_is_sent_once_by_itself() -> None
         got = await ends.client_has(2)
     assert graph.got() == ["create_entities"]
     assert [body["id"] for body in got] == [1, 2]
-    assert [state for _, state in guard.settled] == [Forwarded.DONE]
+    assert [state for _, state in guard.settled] == [ForwardStatus.DONE]
 
 
-def lost(change: ChangeKind, tool: str, arguments: str, *pieces: str) -> Unsettled:
-    return Unsettled(
+def lost(change: ChangeKind, tool: str, arguments: str, *pieces: str) -> UnsettledItem:
+    return UnsettledItem(
         candidate_id=CandidateId("ab" * 16),
         tool=tool,
         change=change,
@@ -184,14 +184,14 @@ DELETED = lost(ChangeKind.DELETE, "delete_entities", '{"entityNames":["#0"]}', "
 @pytest.mark.parametrize(
     ("stored", "item", "found"),
     [
-        ({"Ann": ["likes tea"]}, CREATED, Forwarded.DONE),
-        ({}, CREATED, Forwarded.FAILED),
-        ({}, DELETED, Forwarded.DONE),
-        ({"Ann": ["likes tea"]}, DELETED, Forwarded.FAILED),
+        ({"Ann": ["likes tea"]}, CREATED, ForwardStatus.DONE),
+        ({}, CREATED, ForwardStatus.FAILED),
+        ({}, DELETED, ForwardStatus.DONE),
+        ({"Ann": ["likes tea"]}, DELETED, ForwardStatus.FAILED),
     ],
 )
 async def test_a_lost_answer_is_found_out_by_reading_and_nothing_is_sent_again(
-    stored: dict[str, list[str]], item: Unsettled, found: Forwarded
+    stored: dict[str, list[str]], item: UnsettledItem, found: ForwardStatus
 ) -> None:
     async with connected(limits=QUICK) as (ends, graph, guard):
         graph.entities = dict(stored)
@@ -232,10 +232,10 @@ def graph(entities: list[JsonValue], relations: list[JsonValue]) -> Object:
     return {"content": [{"type": "text", "text": json.dumps(shown)}], "structuredContent": shown}
 
 
-def outcome(tool: str, arguments: Object, answer: Object) -> Forwarded | None:
+def outcome(tool: str, arguments: Object, answer: Object) -> ForwardStatus | None:
     tool_map = server_memory()
     [item] = read_call(tool_map, {"name": tool, "arguments": arguments}).items
-    one = Unsettled(
+    one = UnsettledItem(
         candidate_id=CandidateId("0" * 32),
         tool=tool,
         change=item.change,
@@ -253,14 +253,14 @@ def outcome(tool: str, arguments: Object, answer: Object) -> Forwarded | None:
 @pytest.mark.parametrize(
     ("relations", "made", "deleted"),
     [
-        ([LEFT, STAYS], Forwarded.DONE, Forwarded.FAILED),
+        ([LEFT, STAYS], ForwardStatus.DONE, ForwardStatus.FAILED),
         # Both names are there, and what they had in common is not.
-        ([STAYS], Forwarded.FAILED, Forwarded.DONE),
-        ([], Forwarded.FAILED, Forwarded.DONE),
+        ([STAYS], ForwardStatus.FAILED, ForwardStatus.DONE),
+        ([], ForwardStatus.FAILED, ForwardStatus.DONE),
     ],
 )
 def test_a_relation_is_there_or_not(
-    relations: list[JsonValue], made: Forwarded, deleted: Forwarded
+    relations: list[JsonValue], made: ForwardStatus, deleted: ForwardStatus
 ) -> None:
     answer = graph([ANN], relations)
     assert outcome("create_relations", {"relations": [LEFT]}, answer) is made
@@ -269,5 +269,5 @@ def test_a_relation_is_there_or_not(
 
 def test_an_entity_is_there_with_what_was_said_of_it() -> None:
     arguments: Object = {"entities": [ANN]}
-    assert outcome("create_entities", arguments, graph([ANN], [])) is Forwarded.DONE
-    assert outcome("create_entities", arguments, graph([], [])) is Forwarded.FAILED
+    assert outcome("create_entities", arguments, graph([ANN], [])) is ForwardStatus.DONE
+    assert outcome("create_entities", arguments, graph([], [])) is ForwardStatus.FAILED

@@ -13,7 +13,7 @@ from proxy.dialects.mcp.message import parse
 from proxy.mcp.answers import call_of, method_of, tool_of
 from proxy.mcp.pending_requests import PendingRequest
 from proxy.mcp.relay import RelayLimits, Server, Side
-from proxy.seams.guard import Forwarded, PinnedTool
+from proxy.seams.guard import ForwardStatus, PinnedTool
 from proxy.settings.tool_maps import shipped_map
 from tests.unit.proxy.mcp.graph import connected, text_of
 from tests.unit.proxy.mcp.guarding import MemoryGuard
@@ -252,7 +252,7 @@ async def test_a_write_whose_answer_cannot_be_relayed_is_unknown_and_is_looked_u
     assert "read first" in text_of(answer)
     # It was stored all the same, and the read that the map names tells so.
     assert graph.got() == ["create_entities", "open_nodes"]
-    assert [state for _, state in guard.settled] == [Forwarded.UNKNOWN, Forwarded.DONE]
+    assert [state for _, state in guard.settled] == [ForwardStatus.UNKNOWN, ForwardStatus.DONE]
 
 
 async def test_the_same_of_a_call_that_was_taken_back_is_recorded_and_told_to_nobody() -> None:
@@ -264,7 +264,7 @@ async def test_the_same_of_a_call_that_was_taken_back_is_recorded_and_told_to_no
         await ends.server_has(5)
         await ends.server(twice(1))
         await guard.has_settled(1)
-    assert [state for _, state in guard.settled] == [Forwarded.UNKNOWN]
+    assert [state for _, state in guard.settled] == [ForwardStatus.UNKNOWN]
     assert ends.to_client == []
 
 
@@ -289,7 +289,7 @@ async def test_an_unreadable_answer_to_what_was_not_sent_ends_nothing() -> None:
         (answer,) = await ends.client_has(1)
     assert graph.got() == ["create_entities"]
     assert "error" not in answer
-    assert [state for _, state in guard.settled] == [Forwarded.DONE]
+    assert [state for _, state in guard.settled] == [ForwardStatus.DONE]
 
 
 async def test_an_unreadable_answer_to_a_question_of_ours_is_none_and_at_once() -> None:

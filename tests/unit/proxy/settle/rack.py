@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 
 from policy.model import CandidateId, ChangeKind, Principal, PrincipalId, Tenant
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Forwarded, GuardedCall, Item, ItemVerdict, Unsettled
+from proxy.seams.guard import ForwardStatus, GuardedCall, Item, ItemVerdict, UnsettledItem
 from proxy.settle.forwarder import Forwarder
 from proxy.settle.leftovers import Leftovers
 from storage.ground.errors import StoreUnavailable
@@ -50,7 +50,7 @@ class Rack:
     async def is_ready(self) -> bool:
         return self.ready
 
-    async def send(self, item: Unsettled) -> str | None:
+    async def send(self, item: UnsettledItem) -> str | None:
         if not item.key.isdigit():
             raise MalformedRequest("slot: not a number")
         self.reached.set()
@@ -72,19 +72,19 @@ class Rack:
             self.slots[slot] = text[0]
         return "ok"
 
-    def outcome(self, reply: str) -> Forwarded:
-        return Forwarded.DONE if reply.startswith("ok") else Forwarded.FAILED
+    def outcome(self, reply: str) -> ForwardStatus:
+        return ForwardStatus.DONE if reply.startswith("ok") else ForwardStatus.FAILED
 
-    def turn(self, item: Unsettled) -> AbstractAsyncContextManager[None]:
+    def turn(self, item: UnsettledItem) -> AbstractAsyncContextManager[None]:
         del item
         return nullcontext()
 
-    async def look_up(self, item: Unsettled) -> Forwarded | None:
+    async def look_up(self, item: UnsettledItem) -> ForwardStatus | None:
         self.reads += 1
         if self.unreadable:
             return None
         wanted = None if item.change is ChangeKind.DELETE else item.pieces[-1]
-        return Forwarded.DONE if self.slots.get(item.key) == wanted else Forwarded.FAILED
+        return ForwardStatus.DONE if self.slots.get(item.key) == wanted else ForwardStatus.FAILED
 
 
 class Gate(MemoryGuard):
@@ -98,7 +98,7 @@ class Gate(MemoryGuard):
         self.claims = claims
         self.away = False
         self.asked = 0
-        self.intents: dict[CandidateId, Unsettled] = {}
+        self.intents: dict[CandidateId, UnsettledItem] = {}
 
     def released(self, number: int, slot: str, text: str | None = "tea") -> CandidateId:
         """A person said yes to a change; it was never sent."""
@@ -109,18 +109,21 @@ class Gate(MemoryGuard):
         return self._intent(number, slot, text, sent=True)
 
     async def settle(
-        self, principal: Principal, server: str, settled: tuple[tuple[CandidateId, Forwarded], ...]
+        self,
+        principal: Principal,
+        server: str,
+        settled: tuple[tuple[CandidateId, ForwardStatus], ...],
     ) -> None:
         self.asked += 1
         if self.away:
             raise StoreUnavailable("the gate is away")
         assert server == SERVER
         for candidate_id, state in settled:
-            if state is not Forwarded.UNKNOWN:
+            if state is not ForwardStatus.UNKNOWN:
                 self.intents.pop(candidate_id, None)
         await super().settle(principal, server, settled)
 
-    async def unsettled(self, principal: Principal, server: str) -> tuple[Unsettled, ...]:
+    async def unsettled(self, principal: Principal, server: str) -> tuple[UnsettledItem, ...]:
         if self.away:
             raise StoreUnavailable("the gate is away")
         given = tuple(self.intents.values())
@@ -130,7 +133,7 @@ class Gate(MemoryGuard):
 
     def _intent(self, number: int, slot: str, text: str | None, *, sent: bool) -> CandidateId:
         item, candidate_id = change_of(slot, text), CandidateId(f"{number:032x}")
-        self.intents[candidate_id] = Unsettled(
+        self.intents[candidate_id] = UnsettledItem(
             candidate_id=candidate_id,
             tool="line",
             change=item.change,
@@ -142,7 +145,7 @@ class Gate(MemoryGuard):
         return candidate_id
 
 
-def _text(one: Unsettled) -> str | None:
+def _text(one: UnsettledItem) -> str | None:
     return None if one.change is ChangeKind.DELETE else one.pieces[-1]
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from policy.model import CandidateId
-from proxy.seams.guard import Forwarded
+from proxy.seams.guard import ForwardStatus
 from tests.unit.proxy.settle.rack import Desk, Gate, Rack
 
 
@@ -21,7 +21,7 @@ async def test_a_released_item_is_sent_once_and_its_answer_is_there_for_who_aske
     await desk.rounds(20)
     assert rack.lines == ["put 3 tea"]
     assert rack.reads == 0
-    assert gate.settled == [(released, Forwarded.DONE)]
+    assert gate.settled == [(released, ForwardStatus.DONE)]
 
 
 async def test_two_connections_send_a_released_item_once_together() -> None:
@@ -48,19 +48,21 @@ async def test_a_gate_that_gives_an_item_out_twice_has_it_sent_twice() -> None:
     assert rack.lines == ["put 3 tea", "put 3 tea"]
 
 
-@pytest.mark.parametrize(("deaf", "found"), [(False, Forwarded.DONE), (True, Forwarded.FAILED)])
+@pytest.mark.parametrize(
+    ("deaf", "found"), [(False, ForwardStatus.DONE), (True, ForwardStatus.FAILED)]
+)
 async def test_a_lost_answer_is_unknown_found_by_reading_and_nothing_is_sent_again(
-    *, deaf: bool, found: Forwarded
+    *, deaf: bool, found: ForwardStatus
 ) -> None:
     gate, rack = Gate(), Rack()
     rack.silent, rack.deaf = True, deaf
     desk = Desk(gate, rack)
     released = gate.released(1, "3")
     assert await desk.leftovers.send_released(released) is None
-    assert gate.settled == [(released, Forwarded.UNKNOWN)]
+    assert gate.settled == [(released, ForwardStatus.UNKNOWN)]
     rack.silent = rack.deaf = False
     await desk.rounds(20)
-    assert gate.settled == [(released, Forwarded.UNKNOWN), (released, found)]
+    assert gate.settled == [(released, ForwardStatus.UNKNOWN), (released, found)]
     assert rack.lines == ([] if deaf else ["put 3 tea"])
     assert rack.reads == 1
 
@@ -70,7 +72,7 @@ async def test_the_server_s_no_is_a_failure_and_ends_it() -> None:
     rack.slots["3"] = "coffee"
     released = gate.released(1, "3")
     assert await Desk(gate, rack).leftovers.send_released(released) == "no room"
-    assert gate.settled == [(released, Forwarded.FAILED)]
+    assert gate.settled == [(released, ForwardStatus.FAILED)]
     assert gate.intents == {}
 
 
@@ -78,21 +80,21 @@ async def test_an_item_that_cannot_be_sent_fails_and_those_behind_it_are_sent() 
     gate, rack = Gate(), Rack()
     broken, good = gate.released(1, "three"), gate.released(2, "4")
     await Desk(gate, rack).rounds(2)
-    assert gate.settled == [(broken, Forwarded.FAILED), (good, Forwarded.DONE)]
+    assert gate.settled == [(broken, ForwardStatus.FAILED), (good, ForwardStatus.DONE)]
     assert rack.lines == ["put 4 tea"]
 
 
 @pytest.mark.parametrize(
     ("stored", "text", "found"),
     [
-        ({"3": "tea"}, "tea", Forwarded.DONE),
-        ({}, "tea", Forwarded.FAILED),
-        ({}, None, Forwarded.DONE),
-        ({"3": "tea"}, None, Forwarded.FAILED),
+        ({"3": "tea"}, "tea", ForwardStatus.DONE),
+        ({}, "tea", ForwardStatus.FAILED),
+        ({}, None, ForwardStatus.DONE),
+        ({"3": "tea"}, None, ForwardStatus.FAILED),
     ],
 )
 async def test_what_another_process_sent_is_looked_up(
-    stored: dict[str, str], text: str | None, found: Forwarded
+    stored: dict[str, str], text: str | None, found: ForwardStatus
 ) -> None:
     gate, rack = Gate(), Rack()
     rack.slots = stored
@@ -110,7 +112,7 @@ async def test_an_item_whose_answer_may_still_come_is_not_looked_up() -> None:
     await desk.rounds(5)
     assert rack.reads == 0
     assert gate.settled == []
-    await desk.forwarding.settle((lost,), Forwarded.UNKNOWN)
+    await desk.forwarding.settle((lost,), ForwardStatus.UNKNOWN)
     await desk.rounds(1)
     assert rack.reads == 1, "control"
 
@@ -130,7 +132,7 @@ async def test_what_no_read_tells_is_asked_again_at_growing_distances() -> None:
     await desk.rounds(63)
     assert gate.settled == []
     await desk.rounds(1)
-    assert gate.settled == [(lost, Forwarded.DONE)]
+    assert gate.settled == [(lost, ForwardStatus.DONE)]
 
 
 async def test_a_server_that_is_not_ready_is_left_alone_and_keeps_its_items() -> None:
@@ -142,7 +144,7 @@ async def test_a_server_that_is_not_ready_is_left_alone_and_keeps_its_items() ->
     assert not gate.intents[released].sent, "nobody took it"
     rack.ready = True
     await desk.rounds(1)
-    assert gate.settled == [(released, Forwarded.DONE)]
+    assert gate.settled == [(released, ForwardStatus.DONE)]
 
 
 async def test_a_gate_that_is_away_and_comes_back_loses_nothing() -> None:
@@ -164,7 +166,7 @@ async def test_a_gate_that_is_away_and_comes_back_loses_nothing() -> None:
     await gate.has_settled(1)
     await desk.finished()
     await desk.rounds(5)
-    assert gate.settled == [(released, Forwarded.DONE)]
+    assert gate.settled == [(released, ForwardStatus.DONE)]
     assert rack.lines == ["put 3 tea"]
 
 
@@ -181,7 +183,7 @@ async def test_a_process_that_ends_while_it_sends_records_that_nobody_knows() ->
     await first.forwarding.close()
     rack.may_answer.set()
     await Desk(gate, rack).rounds(1)
-    assert gate.settled == [(released, Forwarded.UNKNOWN), (released, Forwarded.DONE)]
+    assert gate.settled == [(released, ForwardStatus.UNKNOWN), (released, ForwardStatus.DONE)]
     assert rack.lines == ["put 3 tea"]
 
 

@@ -19,7 +19,7 @@ from proxy.transport.connection import (
     HELD_BYTES_MAX,
     READ_BYTES_MAX,
     Connection,
-    Terms,
+    ConnectionTerms,
     check_aiohttp,
     may_begin,
 )
@@ -84,7 +84,7 @@ class Listening:
     def __init__(self, limits: Limits = LIMITS) -> None:
         self.came: list[ReceivedRequest] = []
         self.let = asyncio.Event()
-        self.terms = Terms(
+        self.terms = ConnectionTerms(
             answers=self.answer,
             limits=limits,
             crowd=Crowd(LIMITS.connections_max),

@@ -6,7 +6,7 @@ import pytest
 from multidict import CIMultiDict
 
 from proxy.seams.faults import MalformedRequest
-from proxy.transport.chunks import LINE_BYTES_MAX, Chunks, Unframed
+from proxy.transport.chunks import LINE_BYTES_MAX, BadChunks, Chunks
 from proxy.transport.head import HostRules
 from tests.fuzz.heads import taken
 
@@ -164,7 +164,7 @@ def test_it_ends_at_its_last_byte_however_it_comes(step: int) -> None:
     ],
 )
 def test_what_another_reader_could_cut_elsewhere_is_refused(data: bytes) -> None:
-    with pytest.raises(Unframed):
+    with pytest.raises(BadChunks):
         Chunks().through(data)
 
 

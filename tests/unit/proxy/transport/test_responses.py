@@ -16,7 +16,7 @@ from proxy.seams.faults import (
 )
 from proxy.seams.operation import HttpReply
 from proxy.transport.request import response_of, stream_of
-from proxy.transport.responses import Failure, attempt, refusal_for
+from proxy.transport.responses import AnswerFailure, attempt, refusal_for
 from storage.ground.errors import (
     OutcomeUnknown,
     StoreCorrupt,
@@ -62,7 +62,7 @@ async def test_whatever_is_raised_is_answered(caplog: pytest.LogCaptureFixture) 
         raise ZeroDivisionError(SECRET)
 
     done = await attempt(fails(), lambda: pytest.fail("nothing is broken"))
-    assert isinstance(done, Failure)
+    assert isinstance(done, AnswerFailure)
     assert done.error_type == "ZeroDivisionError"
     assert SECRET not in caplog.text
     assert "Traceback" not in caplog.text
@@ -72,7 +72,7 @@ async def test_peers_fault_is_not_logged_as_ours(caplog: pytest.LogCaptureFixtur
     async def fails() -> str:
         raise MalformedRequest("x")
 
-    assert isinstance(await attempt(fails(), lambda: None), Failure)
+    assert isinstance(await attempt(fails(), lambda: None), AnswerFailure)
     assert caplog.text == ""
 
 
@@ -81,7 +81,7 @@ async def test_broken_invariant_stops_the_process() -> None:
         raise InvariantBroken(SECRET)
 
     stopped: list[bool] = []
-    assert isinstance(await attempt(fails(), lambda: stopped.append(True)), Failure)
+    assert isinstance(await attempt(fails(), lambda: stopped.append(True)), AnswerFailure)
     assert stopped == [True]
 
 

@@ -12,7 +12,7 @@ from policy.model import Candidate, ChangeKind, Principal, PrincipalId
 from policy.query import EVERYTHING
 from policy.verdict import Reason
 from proxy.compose.agent_memory import convictions_of
-from proxy.seams.guard import Forwarded
+from proxy.seams.guard import ForwardStatus
 from proxy.seams.operation import Proposal, WrittenItem
 from storage.features.quarantine.hiding import EndQuarantine, Quarantine
 from tests.unit.proxy.guarded import SERVER, call, guard_of, guarded, item
@@ -81,7 +81,7 @@ async def test_no_server_is_sent_a_copy_of_what_was_hidden_also_after_a_purge(
         guard = guard_of(seen.wired, seen.clock, dialect=dialect, target_prefix=prefix)
         (first,) = await guard.judge(AGENT, call(item(LIE, key="k1")))
         assert first.candidate_id is not None
-        await guard.settle(AGENT, SERVER, ((first.candidate_id, Forwarded.DONE),))
+        await guard.settle(AGENT, SERVER, ((first.candidate_id, ForwardStatus.DONE),))
         (memory,) = seen.store.reader.page(AGENT.tenant, EVERYTHING, 0, 9).memories
         await seen.store.writer.order(Quarantine(memory.memory_id, AGENT.tenant, BY))
         (again,) = await guard.judge(AGENT, call(item(LIE, key="k2")))

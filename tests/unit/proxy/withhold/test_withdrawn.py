@@ -33,7 +33,7 @@ from proxy.seams.operation import Proposal
 from proxy.withhold.left_out import without
 from proxy.withhold.request_withholding import Conversation
 from proxy.withhold.withholding import Withholding
-from storage.features.cases import Culprit, Opening, Progress
+from storage.features.cases import ConvictedMemory, Opening, Progress
 from storage.features.cases.case_records import Convict, OpenCase
 from storage.features.quarantine.hiding import EndQuarantine, Quarantine
 from storage.features.registered import PutAnchor
@@ -271,7 +271,7 @@ async def test_of_a_handbook_with_a_lie_only_the_lie_that_a_rule_convicts_leaves
     memory = await stored(one, page)
     opening = Opening(tenant=AGENT.tenant, signal=CaseSignal.ANCHOR, by=BY, anchor_id="office")
     case = await store.cases.order(OpenCase(opening))
-    accused = Culprit(memory_id=memory.memory_id, ordinal=memory.ordinal)
+    accused = ConvictedMemory(memory_id=memory.memory_id, ordinal=memory.ordinal)
     body = REQUESTS[api](f"# Handbook\n\n{page}\n\nThe end.")
     assert await sent(one.withholding, body, api) is body, "control: nobody hides it"
     await store.cases.order(

@@ -13,7 +13,7 @@ from policy.model import (
     Basis,
     CandidateId,
     ChangeKind,
-    Forwarded,
+    ForwardStatus,
     MemoryClass,
     MemoryId,
     Origin,
@@ -94,7 +94,7 @@ RESULT = ResultLeaf(
     candidate_id=CandidateId("0123456789abcdef" * 2),
     at_ms=1_790_000_000_002,
     verdict_index=1_234_568,
-    result=Forwarded.DONE,
+    result=ForwardStatus.DONE,
     by=PrincipalId("uid:1000"),
 )
 INCIDENT = IncidentLeaf(

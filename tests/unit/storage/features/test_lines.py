@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from policy.labels.forwarded_call import ForwardedCall, target_of, texts_of
-from policy.model import Basis, Forwarded, MemoryClass, Principal, PrincipalId
+from policy.model import Basis, ForwardStatus, MemoryClass, Principal, PrincipalId
 from policy.verdict import Reason
 from storage.embedded import EmbeddedStore
 from storage.features.lines import Forgive
@@ -73,7 +73,7 @@ def claimed(store: EmbeddedStore, outcome: Outcome, by: PrincipalId = BY) -> boo
     return bool(asyncio.run(store.forwards.claim(behind, (outcome.candidate_id,))))
 
 
-def settle(store: EmbeddedStore, outcome: Outcome, result: Forwarded) -> None:
+def settle(store: EmbeddedStore, outcome: Outcome, result: ForwardStatus) -> None:
     behind = GuardedServer(tenant=AGENT.tenant, target=TARGET, by=BY)
     asyncio.run(store.forwards.settle(behind, ((outcome.candidate_id, result),)))
 
@@ -126,7 +126,7 @@ def test_a_call_whose_lines_were_all_let_in_passes_once_after_a_restart(bench: B
         # In another order, by another tool, all at once.
         carried = propose(store, RULES[2], *RULES[:2], kind="Edit")
         assert (carried.decision, carried.basis.value) == (Decision.ADMIT, "confirmation")
-        settle(store, carried, Forwarded.DONE)
+        settle(store, carried, ForwardStatus.DONE)
         assert not any(claimed(store, one) for one in held), "no relay sends them as well"
         again = propose(store, RULES[2], *RULES[:2])
         assert again.decision is Decision.HOLD, "once"
@@ -148,13 +148,13 @@ def test_what_a_relay_took_no_call_has_again(store: EmbeddedStore) -> None:
     assert not claimed(store, held)
 
 
-@pytest.mark.parametrize("result", [Forwarded.FAILED, Forwarded.DONE])
+@pytest.mark.parametrize("result", [ForwardStatus.FAILED, ForwardStatus.DONE])
 def test_what_failed_may_be_carried_out_by_the_next_call(
-    store: EmbeddedStore, result: Forwarded
+    store: EmbeddedStore, result: ForwardStatus
 ) -> None:
     release(store, propose(store, RULES[0]))
     settle(store, propose(store, RULES[0]), result)
-    expected = Decision.ADMIT if result is Forwarded.FAILED else Decision.HOLD
+    expected = Decision.ADMIT if result is ForwardStatus.FAILED else Decision.HOLD
     assert propose(store, RULES[0]).decision is expected
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from policy.labels.editing import EDITS_MAX, Effect, How
+from policy.labels.effect import EDITS_MAX, Effect, EffectKind
 from policy.labels.forwarded_call import MCP, ForwardedCall, target_of, texts_of
-from policy.model import CandidateId, ChangeKind, Forwarded
+from policy.model import CandidateId, ChangeKind, ForwardStatus
 from storage.embedded import EmbeddedStore
 from storage.values import GuardedServer
 from storage.write import keyed_text
@@ -27,7 +27,7 @@ from tests.unit.storage.opening import (
 
 TARGET = target_of(MCP, "memory")
 BEHIND = GuardedServer(tenant=TENANT, target=TARGET, by=AGENT.principal_id)
-SET, APPEND = Effect(How.SET, 0), Effect(How.APPEND, 0)
+SET, APPEND = Effect(EffectKind.SET, 0), Effect(EffectKind.APPEND, 0)
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def do(
     store: EmbeddedStore,
     text: str,
     effect: Effect | None,
-    result: Forwarded | None = Forwarded.DONE,
+    result: ForwardStatus | None = ForwardStatus.DONE,
     change: ChangeKind = ChangeKind.CREATE,
 ) -> CandidateId:
     call = ForwardedCall(tool="t", arguments="{}", key="Ada", pieces=(text,), effect=effect)
@@ -86,21 +86,23 @@ def test_an_addition_to_what_nobody_saw_and_a_call_without_an_effect_leave_nothi
 
 def test_what_the_server_refused_changed_nothing(store: EmbeddedStore) -> None:
     do(store, "one", SET)
-    do(store, "two", SET, Forwarded.FAILED)
+    do(store, "two", SET, ForwardStatus.FAILED)
     assert known(store) == "one"
 
 
-@pytest.mark.parametrize("result", [None, Forwarded.UNKNOWN])
+@pytest.mark.parametrize("result", [None, ForwardStatus.UNKNOWN])
 def test_while_an_answer_is_out_a_text_is_read_as_if_it_were_there(
-    store: EmbeddedStore, result: Forwarded | None
+    store: EmbeddedStore, result: ForwardStatus | None
 ) -> None:
     do(store, "one", SET)
     do(store, "two", APPEND, result)
     assert known(store) == "one\ntwo"
 
 
-@pytest.mark.parametrize("result", [Forwarded.DONE, Forwarded.FAILED, None])
-def test_after_a_deletion_nothing_is_known(store: EmbeddedStore, result: Forwarded | None) -> None:
+@pytest.mark.parametrize("result", [ForwardStatus.DONE, ForwardStatus.FAILED, None])
+def test_after_a_deletion_nothing_is_known(
+    store: EmbeddedStore, result: ForwardStatus | None
+) -> None:
     do(store, "one", SET)
     do(store, "Ada", SET, result, change=ChangeKind.DELETE)
     assert known(store) is None

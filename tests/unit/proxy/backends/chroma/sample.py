@@ -10,8 +10,8 @@ import msgspec
 
 from policy.model import CandidateId
 from proxy.backends.chroma.chroma import Chroma
-from proxy.seams.guard import Unsettled
-from proxy.seams.http_backend import Sending
+from proxy.seams.guard import UnsettledItem
+from proxy.seams.http_backend import SentMemory
 from proxy.seams.operation import HttpReply, HttpRequest
 
 ADAPTER = Chroma()
@@ -65,9 +65,9 @@ def admitted(*places: int) -> dict[int, CandidateId]:
     return {at: CandidateId(f"{at:032x}") for at in places}
 
 
-def unsettled(one: Sending) -> Unsettled:
+def unsettled(one: SentMemory) -> UnsettledItem:
     """The item of a write, as it is kept for a release or a look-up."""
-    return Unsettled(
+    return UnsettledItem(
         candidate_id=CandidateId("0" * 32),
         tool="upsert",
         change=one.item.change,

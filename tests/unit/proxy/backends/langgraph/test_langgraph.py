@@ -13,12 +13,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from policy.model import CandidateId, ChangeKind, Forwarded, MemoryClass
+from policy.model import CandidateId, ChangeKind, ForwardStatus, MemoryClass
 from policy.verdict import Reason
 from proxy.backends.langgraph.langgraph import LangGraph
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import ItemVerdict, Unsettled
-from proxy.seams.http_backend import Does, Sending
+from proxy.seams.guard import ItemVerdict, UnsettledItem
+from proxy.seams.http_backend import Does, SentMemory
 from proxy.seams.operation import HttpReply, HttpRequest, Refusal
 
 ADAPTER = LangGraph()
@@ -67,9 +67,9 @@ def stored(text: str, key: str = "k1", namespace: list[str] = ALICE) -> dict[str
     }
 
 
-def unsettled(sending: Sending, *, sent: bool = True) -> Unsettled:
+def unsettled(sending: SentMemory, *, sent: bool = True) -> UnsettledItem:
     item = sending.item
-    return Unsettled(
+    return UnsettledItem(
         candidate_id=CandidateId("0" * 32),
         tool="put",
         change=item.change,
@@ -248,13 +248,13 @@ def test_too_much_text_for_one_memory_is_refused() -> None:
 @pytest.mark.parametrize(
     ("status", "state"),
     [
-        (204, Forwarded.DONE),
-        (400, Forwarded.FAILED),
-        (408, Forwarded.UNKNOWN),
-        (500, Forwarded.UNKNOWN),
+        (204, ForwardStatus.DONE),
+        (400, ForwardStatus.FAILED),
+        (408, ForwardStatus.UNKNOWN),
+        (500, ForwardStatus.UNKNOWN),
     ],
 )
-def test_the_status_says_what_became_of_a_write(status: int, state: Forwarded) -> None:
+def test_the_status_says_what_became_of_a_write(status: int, state: ForwardStatus) -> None:
     sendings = ADAPTER.items(put({"text": "t t"}), NULL)
     (outcome,) = ADAPTER.outcome(put({}), sendings, HttpReply(status=status))
     assert outcome.state is state
@@ -266,17 +266,17 @@ def test_a_lost_write_is_told_by_what_stands_under_its_key() -> None:
     kept_short = replace(get(), query=(*get().query, ("refresh_ttl", "false")))
     assert ADAPTER.question(lost) == kept_short
 
-    def told(answer: HttpReply) -> Forwarded | None:
+    def told(answer: HttpReply) -> ForwardStatus | None:
         found = ADAPTER.told(lost, answer)
         return None if found is None else found.state
 
-    assert told(reply(stored("likes tea"))) is Forwarded.DONE
+    assert told(reply(stored("likes tea"))) is ForwardStatus.DONE
     # The server may keep another spelling of what was sent. Control: of a change, what stood there
     # before still stands.
     assert told(reply(stored("likes coffee"))) is None
     lost = replace(lost, change=ChangeKind.UPDATE)
-    assert told(reply(stored("likes coffee"))) is Forwarded.FAILED
-    assert told(NULL) is Forwarded.FAILED
+    assert told(reply(stored("likes coffee"))) is ForwardStatus.FAILED
+    assert told(NULL) is ForwardStatus.FAILED
     assert told(HttpReply(status=503)) is None
 
 
@@ -285,9 +285,9 @@ def test_a_lost_deletion_is_done_when_nothing_stands_there() -> None:
     done = ADAPTER.told(unsettled(sending), NULL)
     failed = ADAPTER.told(unsettled(sending), reply(stored("likes tea")))
     assert done is not None
-    assert done.state is Forwarded.DONE
+    assert done.state is ForwardStatus.DONE
     assert failed is not None
-    assert failed.state is Forwarded.FAILED
+    assert failed.state is ForwardStatus.FAILED
 
 
 # ---- reads ---------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from policy.model import CandidateId, Tenant
 from proxy.backends.langgraph.langgraph import PAGE_LEN
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import Unsettled
+from proxy.seams.guard import UnsettledItem
 from proxy.seams.operation import HttpReply, HttpRequest
 from tests.unit.proxy.backends.langgraph.test_langgraph import ADAPTER, KEY, NULL, put
 
@@ -30,11 +30,11 @@ def page(*items: object) -> HttpReply:
     return HttpReply(status=200, body=msgspec.json.encode({"items": items}))
 
 
-def kept(value: Json) -> Unsettled:
+def kept(value: Json) -> UnsettledItem:
     """A put as it is kept, with what the server does not show of one."""
     (sending,) = ADAPTER.items(put(value, index=["text"], ttl=5), NULL)
     one = sending.item
-    return Unsettled(
+    return UnsettledItem(
         candidate_id=CandidateId("0" * 32),
         tool="put",
         change=one.change,

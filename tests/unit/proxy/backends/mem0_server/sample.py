@@ -15,8 +15,8 @@ import msgspec
 from policy.model import CandidateId, MemoryClass
 from policy.verdict import Reason
 from proxy.backends.mem0_server.mem0_server import Mem0Server
-from proxy.seams.guard import ItemVerdict, Unsettled
-from proxy.seams.http_backend import Sending
+from proxy.seams.guard import ItemVerdict, UnsettledItem
+from proxy.seams.http_backend import SentMemory
 from proxy.seams.operation import HttpReply, HttpRequest
 
 ADAPTER = Mem0Server()
@@ -90,10 +90,10 @@ def body_of(request: HttpRequest | None) -> Json:
     return msgspec.json.decode(request.body, type=Json)
 
 
-def unsettled(one: Sending, *, sent: bool = True) -> Unsettled:
+def unsettled(one: SentMemory, *, sent: bool = True) -> UnsettledItem:
     """The item of a write, as it is kept for a release or a look-up."""
     item = one.item
-    return Unsettled(
+    return UnsettledItem(
         candidate_id=CANDIDATE,
         tool="add",
         change=item.change,

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from policy.model import ChangeKind, Forwarded
+from policy.model import ChangeKind, ForwardStatus
 from proxy.backends.mem0_server.requests import LISTED_MAX, MARK
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.http_backend import Outcome
+from proxy.seams.http_backend import SendOutcome
 from proxy.seams.operation import HttpReply, HttpRequest
 from tests.unit.proxy.backends.mem0_server.sample import (
     ADAPTER,
@@ -265,21 +265,25 @@ def test_a_released_item_is_the_request_that_was_judged() -> None:
 def test_a_new_memory_has_the_id_that_the_server_gave_it() -> None:
     asked = adding("tea")
     items = ADAPTER.items(asked, None)
-    done = Outcome(state=Forwarded.DONE, key=ID)
+    done = SendOutcome(state=ForwardStatus.DONE, key=ID)
     assert ADAPTER.outcome(asked, items, added(ID)) == (done,)
     for reply in (added(), added(ID, OTHER), added("1")):
         with pytest.raises(MalformedRequest):
             ADAPTER.outcome(asked, items, reply)
-    for status, state in ((400, Forwarded.FAILED), (502, Forwarded.UNKNOWN)):
+    for status, state in ((400, ForwardStatus.FAILED), (502, ForwardStatus.UNKNOWN)):
         reply = answer({"detail": "x"}, status)
-        assert ADAPTER.outcome(asked, items, reply) == (Outcome(state=state),)
+        assert ADAPTER.outcome(asked, items, reply) == (SendOutcome(state=state),)
 
 
 def test_a_deletion_of_what_is_gone_is_done() -> None:
     items = ADAPTER.items(DELETE, answer(memory()))
-    for status, state in ((200, Forwarded.DONE), (404, Forwarded.DONE), (502, Forwarded.UNKNOWN)):
+    for status, state in (
+        (200, ForwardStatus.DONE),
+        (404, ForwardStatus.DONE),
+        (502, ForwardStatus.UNKNOWN),
+    ):
         found = ADAPTER.outcome(DELETE, items, answer({}, status))
-        assert found == (Outcome(state=state),)
+        assert found == (SendOutcome(state=state),)
 
 
 def test_a_lost_new_memory_is_found_by_its_mark_and_by_nothing_else() -> None:
@@ -295,13 +299,13 @@ def test_a_lost_new_memory_is_found_by_its_mark_and_by_nothing_else() -> None:
     }
     marked = memory(metadata={MARK: CANDIDATE})
     other = memory(OTHER, metadata={MARK: "6" * 32})
-    done = Outcome(state=Forwarded.DONE, key=ID)
+    done = SendOutcome(state=ForwardStatus.DONE, key=ID)
     assert ADAPTER.told(item, answer({"results": [other, marked]})) == done
     odd = memory("1", metadata={MARK: CANDIDATE})
     assert ADAPTER.told(item, answer({"results": [odd]})) is None
     for found in ([], [other], [memory()]):
         told = ADAPTER.told(item, answer({"results": found}))
-        assert told == Outcome(state=Forwarded.FAILED)
+        assert told == SendOutcome(state=ForwardStatus.FAILED)
     assert ADAPTER.told(item, answer({"results": []}, 502)) is None
 
 
@@ -314,15 +318,15 @@ def test_a_lost_update_or_deletion_is_told_by_the_memory() -> None:
     assert (asked.method, asked.path) == ("GET", f"/memories/{ID}")
     arrived = answer(memory(metadata={MARK: CANDIDATE}))
     for reply, state in (
-        (arrived, Forwarded.DONE),
-        (stands, Forwarded.FAILED),
-        (NONE_THERE, Forwarded.FAILED),
+        (arrived, ForwardStatus.DONE),
+        (stands, ForwardStatus.FAILED),
+        (NONE_THERE, ForwardStatus.FAILED),
     ):
-        assert ADAPTER.told(item, reply) == Outcome(state=state)
+        assert ADAPTER.told(item, reply) == SendOutcome(state=state)
     (gone,) = ADAPTER.items(DELETE, stands)
     item = unsettled(gone)
-    for reply, state in ((NONE_THERE, Forwarded.DONE), (stands, Forwarded.FAILED)):
-        assert ADAPTER.told(item, reply) == Outcome(state=state)
+    for reply, state in ((NONE_THERE, ForwardStatus.DONE), (stands, ForwardStatus.FAILED)):
+        assert ADAPTER.told(item, reply) == SendOutcome(state=state)
 
 
 # ---- answers -------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 from policy.model import ChangeKind, Entity, Hit, Memory, MemoryClass, Scope
 from policy.query import matches
 from policy.verdict import Reason
-from proxy.dialects.langgraph import LangGraph
+from proxy.dialects.langgraph import LangGraphStore
 from proxy.seams.faults import MalformedRequest, UnknownWrite
 from proxy.seams.operation import (
     EntitiesResult,
@@ -27,7 +27,7 @@ from proxy.seams.operation import (
 )
 from tests.unit.proxy.dialects.mem0.sample import ANSWERING, memory, request
 
-LANGGRAPH = LangGraph()
+LANGGRAPH = LangGraphStore()
 KEY = {"x-api-key": "agent-key"}
 ITEMS = "/store/items"
 CANARY = "Quixotia9e41"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.model import ChangeKind, MemoryClass
-from proxy.dialects.mcp.calls import Call, read_call, without
+from proxy.dialects.mcp.calls import ToolCall, read_call, without
 from proxy.dialects.mcp.maps import ToolKind, ToolMap, parse_map
 from proxy.dialects.mcp.pieces import arguments_of
 from proxy.dialects.strict_json.strict import JsonValue
@@ -60,7 +60,7 @@ kind = "admin"
 """)
 
 
-def call(name: str, arguments: JsonValue, tool_map: ToolMap = NOTES) -> Call:
+def call(name: str, arguments: JsonValue, tool_map: ToolMap = NOTES) -> ToolCall:
     return read_call(tool_map, {"name": name, "arguments": arguments})
 
 

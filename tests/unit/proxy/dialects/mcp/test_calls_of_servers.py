@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from policy.model import ChangeKind
-from proxy.dialects.mcp.calls import Call, kept_of, read_call
+from proxy.dialects.mcp.calls import ToolCall, kept_of, read_call
 from proxy.dialects.mcp.maps import MapError, ToolKind, parse_map
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
@@ -15,7 +15,7 @@ from proxy.settings.tool_maps import shipped_map
 NOTE: dict[str, JsonValue] = {"title": "Green Tea", "content": "- likes it", "directory": "Notes"}
 
 
-def call(server: str, tool: str, arguments: JsonValue) -> Call:
+def call(server: str, tool: str, arguments: JsonValue) -> ToolCall:
     tool_map = shipped_map(server)
     assert tool_map is not None
     return read_call(tool_map, {"name": tool, "arguments": arguments})
@@ -193,13 +193,13 @@ def test_one_tool_may_be_several(
 LONG = "tea " * 400
 
 
-def called(server: str, tool: str, **arguments: JsonValue) -> Call:
+def called(server: str, tool: str, **arguments: JsonValue) -> ToolCall:
     tool_map = shipped_map(server)
     assert tool_map is not None
     return read_call(tool_map, {"name": tool, "arguments": arguments})
 
 
-def changes(found: Call) -> list[tuple[ChangeKind, str, bool]]:
+def changes(found: ToolCall) -> list[tuple[ChangeKind, str, bool]]:
     return [(item.change, item.key, item.instructions) for item in found.items]
 
 

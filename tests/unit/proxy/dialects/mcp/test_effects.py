@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from policy.labels.editing import NOTHING, Effect, How, text_after
+from policy.labels.effect import NOTHING, Effect, EffectKind, text_after
 from proxy.dialects.mcp.calls import read_call
 from proxy.dialects.mcp.maps import MapError, parse_map
 from proxy.dialects.strict_json.strict import JsonValue
@@ -124,7 +124,7 @@ INSERT: dict[str, JsonValue] = {
     ],
 )
 def test_what_a_map_does_not_say_nobody_knows(arguments: dict[str, JsonValue]) -> None:
-    assert effect("anthropic-memory", "memory", **REPLACE)[0] == Effect(How.REPLACE, 2, 1)
+    assert effect("anthropic-memory", "memory", **REPLACE)[0] == Effect(EffectKind.REPLACE, 2, 1)
     assert effect("anthropic-memory", "memory", **arguments)[0] is None
 
 
@@ -132,7 +132,7 @@ def test_a_change_without_its_text_sets_nothing() -> None:
     found, _ = effect("chroma", "chroma_update_documents", collection_name="c", ids=["i"])
     assert found is None
     empty = effect("letta-agent", "memory_rethink", label="a", new_memory="")
-    assert empty[0] == Effect(How.SET, NOTHING)
+    assert empty[0] == Effect(EffectKind.SET, NOTHING)
 
 
 @pytest.mark.parametrize(

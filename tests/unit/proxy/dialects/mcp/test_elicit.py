@@ -6,7 +6,7 @@ from policy.model import MemoryClass
 from proxy.dialects.mcp.elicit import (
     ConfirmQuestion,
     Reaction,
-    Retried,
+    RetriedCall,
     answer_of,
     complete,
     input_required,
@@ -59,7 +59,7 @@ def test_a_stateless_client_comes_back_with_its_answer() -> None:
         "requestState": result["requestState"],
         "inputResponses": {name: {"action": "accept"} for name in requests},
     }
-    assert retried(params) == Retried(state="s1", answer=Reaction.ACCEPT)
+    assert retried(params) == RetriedCall(state="s1", answer=Reaction.ACCEPT)
 
 
 def test_calls_that_answer_somebody_else_are_left_alone() -> None:

@@ -25,7 +25,7 @@ from policy.model import (
 from policy.query import EVERYTHING
 from storage.audit import IncidentLeaf, OperatorLeaf, decode_leaf
 from storage.embedded import EmbeddedStore
-from storage.features.cases import Case, Culprit, Opening, Progress
+from storage.features.cases import Case, ConvictedMemory, Opening, Progress
 from storage.features.cases.case_records import Convict, MoveCase, NameRelated, OpenCase
 from storage.features.quarantine.hiding import Quarantine
 from storage.features.registered import PutAnchor
@@ -72,9 +72,11 @@ def ordinal_of(store: EmbeddedStore, memory_id: MemoryId) -> int:
     return known.ordinal
 
 
-def accused(store: EmbeddedStore, *memory_ids: MemoryId, outdated: bool = False) -> list[Culprit]:
+def accused(
+    store: EmbeddedStore, *memory_ids: MemoryId, outdated: bool = False
+) -> list[ConvictedMemory]:
     return [
-        Culprit(memory_id=one, ordinal=ordinal_of(store, one), outdated=outdated)
+        ConvictedMemory(memory_id=one, ordinal=ordinal_of(store, one), outdated=outdated)
         for one in memory_ids
     ]
 

@@ -16,13 +16,13 @@ from policy.model import ChangeKind, MemoryId, Tenant
 from policy.query import EVERYTHING, Compare, Field
 from storage.embedded import EmbeddedOptions, EmbeddedStore
 from storage.features.recalls import (
+    ContextSpan,
     InContext,
     LaterHits,
     Recall,
     RecalledMemory,
     RecallOptions,
-    Reply,
-    Span,
+    ReplyRecord,
     ledger,
     sealed_segments,
 )
@@ -75,7 +75,7 @@ def recall_of(store: EmbeddedStore, at_ms: int, text: str = QUERY, **fields: obj
     return Recall(**(values | fields))  # type: ignore[arg-type]
 
 
-def reply_of(at_ms: int, *memories: InContext, **fields: object) -> Reply:
+def reply_of(at_ms: int, *memories: InContext, **fields: object) -> ReplyRecord:
     values: dict[str, object] = {
         "reply_id": "msg_01",
         "at_ms": at_ms,
@@ -87,7 +87,7 @@ def reply_of(at_ms: int, *memories: InContext, **fields: object) -> Reply:
         "memories": memories,
         "calls": ("Bash",),
     }
-    return Reply(**(values | fields))  # type: ignore[arg-type]
+    return ReplyRecord(**(values | fields))  # type: ignore[arg-type]
 
 
 def purge(store: EmbeddedStore, memory_id: MemoryId) -> None:
@@ -178,7 +178,7 @@ def test_a_reply_names_what_stood_in_its_request_and_how_it_came_there(bench: Be
     store = bench.open()
     tea = say(store, "Ada drinks tea.")
     recall_id = store.recalls.note(recall_of(store, bench.clock()))
-    span = Span(where=("messages", 2, "content", 0), start=0, end=15)
+    span = ContextSpan(where=("messages", 2, "content", 0), start=0, end=15)
     inside = InContext(ordinal=-1, memory_id=id_of(tea), recall_id=recall_id, spans=(span,))
     store.recalls.note(reply_of(bench.clock(), inside))
     store.recalls.note(reply_of(bench.clock(), reply_id="msg_02"))

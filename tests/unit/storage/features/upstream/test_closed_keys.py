@@ -10,7 +10,7 @@ import lmdb
 import pytest
 
 from policy.labels.forwarded_call import ForwardedCall, texts_of
-from policy.model import ChangeKind, Forwarded, Tenant
+from policy.model import ChangeKind, ForwardStatus, Tenant
 from storage.embedded import EmbeddedStore
 from storage.features.quarantine.hiding import Quarantine
 from storage.features.upstream.closed_keys import CLOSED
@@ -43,7 +43,7 @@ def mine(store: EmbeddedStore) -> bool:
 def stored(store: EmbeddedStore, text: str = "Ada sings") -> Outcome:
     """One memory that the server has."""
     outcome = intend(store, text)
-    settle(store, outcome.candidate_id, Forwarded.DONE)
+    settle(store, outcome.candidate_id, ForwardStatus.DONE)
     return outcome
 
 
@@ -55,7 +55,7 @@ def take_away(store: EmbeddedStore, *pieces: str) -> None:
         text, OPERATOR, change=ChangeKind.DELETE, target=TARGET, metadata_json=metadata_json
     )
     (outcome,) = write(store, submission_of(candidate, OPERATOR, guarded_key=KEY))
-    settle(store, outcome.candidate_id, Forwarded.DONE)
+    settle(store, outcome.candidate_id, ForwardStatus.DONE)
 
 
 def quarantine(store: EmbeddedStore, outcome: Outcome) -> None:
@@ -107,7 +107,7 @@ def test_the_purge_of_a_hidden_memory_whose_words_an_update_left_standing_closes
         text, change=ChangeKind.UPDATE, target=TARGET, metadata_json=metadata_json
     )
     (second,) = write(store, submission_of(update, guarded_key=KEY))
-    settle(store, second.candidate_id, Forwarded.DONE)
+    settle(store, second.candidate_id, ForwardStatus.DONE)
     if hidden:
         quarantine(store, first)
     end(store, first, ChangeKind.PURGE)
@@ -131,7 +131,7 @@ def test_an_update_that_was_judged_beside_what_was_purged_meanwhile_leaves_its_k
         quarantine(store, first)
     end(store, first, ChangeKind.PURGE)
     assert mine(store)
-    settle(store, second.candidate_id, Forwarded.DONE)
+    settle(store, second.candidate_id, ForwardStatus.DONE)
     # The controls: a person hid nothing, or the update brings nothing of it.
     assert mine(store) == (hidden and left != ())
     # A later write was judged without it.
@@ -153,7 +153,7 @@ def test_a_later_write_that_is_done_and_a_deletion_of_the_key_open_it(
     end(store, stored(store), ChangeKind.PURGE)
     later = intend(store, "Ada dances")
     assert mine(store), "nobody knows yet that the server has it"
-    settle(store, later.candidate_id, Forwarded.DONE)
+    settle(store, later.candidate_id, ForwardStatus.DONE)
     assert not mine(store)
     end(store, later, ChangeKind.PURGE)
     take_away(store, "one piece of it")
@@ -168,8 +168,8 @@ def test_a_write_that_failed_closes_its_key_only_if_its_answer_was_lost(
 ) -> None:
     outcome = intend(store, "Ada sings")
     if lost:
-        settle(store, outcome.candidate_id, Forwarded.UNKNOWN)
-    settle(store, outcome.candidate_id, Forwarded.FAILED)
+        settle(store, outcome.candidate_id, ForwardStatus.UNKNOWN)
+    settle(store, outcome.candidate_id, ForwardStatus.FAILED)
     assert mine(store) is lost
 
 
@@ -178,8 +178,8 @@ def test_a_lost_write_over_a_memory_that_the_server_has_leaves_its_key_open(
 ) -> None:
     first = stored(store)
     lost = intend(store, "Ada dances")
-    settle(store, lost.candidate_id, Forwarded.UNKNOWN)
-    settle(store, lost.candidate_id, Forwarded.FAILED)
+    settle(store, lost.candidate_id, ForwardStatus.UNKNOWN)
+    settle(store, lost.candidate_id, ForwardStatus.FAILED)
     assert not mine(store)
     end(store, first, ChangeKind.PURGE)
     assert mine(store)

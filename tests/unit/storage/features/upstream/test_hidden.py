@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from policy.model import ChangeKind, Forwarded, Hiding, MemoryId, Scope
+from policy.model import ChangeKind, ForwardStatus, Hiding, MemoryId, Scope
 from storage.embedded import EmbeddedStore
 from storage.features.quarantine.hiding import EndQuarantine, Quarantine
 from storage.features.upstream.upstream_hiding import (
@@ -35,7 +35,7 @@ def put(store: EmbeddedStore, text: str, key: str = "Ada") -> MemoryId:
     """A memory that its server has."""
     outcome = intend(store, text, key)
     assert outcome.memory is not None
-    assert settle(store, outcome.candidate_id, Forwarded.DONE) == 1
+    assert settle(store, outcome.candidate_id, ForwardStatus.DONE) == 1
     return outcome.memory.memory_id
 
 
@@ -128,7 +128,7 @@ def test_the_newest_memory_under_a_key_decides_and_none_while_one_is_on_its_way(
     newer = intend(store, "Ada dances")
     assert due(store) == []
     before = store.hidden_behind.changes
-    settle(store, newer.candidate_id, Forwarded.DONE)
+    settle(store, newer.candidate_id, ForwardStatus.DONE)
     assert store.hidden_behind.changes != before, "a server may have to show it again"
     assert due(store) == [("Ada dances", Hiding.TAG, False)]
     record(store, one, gone=True)

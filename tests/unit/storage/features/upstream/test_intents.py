@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from policy.labels.forwarded_call import MCP, ForwardedCall, target_of, texts_of
-from policy.model import CandidateId, ChangeKind, Forwarded, MemoryStatus, Tenant
+from policy.model import CandidateId, ChangeKind, ForwardStatus, MemoryStatus, Tenant
 from policy.query import EVERYTHING
 from proxy.cli.verification import Verifier
 from storage.audit import ResultLeaf, decode_leaf
@@ -61,7 +61,7 @@ def end(store: EmbeddedStore, outcome: Outcome, change: ChangeKind) -> None:
     assert done.decision.value == "admit", done.reason
 
 
-def settle(store: EmbeddedStore, candidate_id: CandidateId, result: Forwarded) -> int:
+def settle(store: EmbeddedStore, candidate_id: CandidateId, result: ForwardStatus) -> int:
     return len(asyncio.run(store.forwards.settle(BEHIND, ((candidate_id, result),))))
 
 
@@ -93,7 +93,7 @@ def test_an_intent_is_found_by_no_read_and_by_the_search_only_once_it_is_done(
     assert outcome.memory is not None
     assert store.reader.get(TENANT, outcome.memory.memory_id) is None
     assert store.reader.history(TENANT, outcome.memory.memory_id) == ()
-    assert settle(store, outcome.candidate_id, Forwarded.DONE) == 1
+    assert settle(store, outcome.candidate_id, ForwardStatus.DONE) == 1
     assert listed(store) == ["Ada sings"]
     assert found(store, "Ada sings") == ["Ada sings"]
     assert store.reader.check().problems == ()
@@ -105,7 +105,7 @@ def test_memories_settle_in_any_order_and_are_listed_in_that_of_their_writing(
     store = bench.open()
     outcomes = [intend(store, f"fact {number}") for number in range(40)]
     for outcome in [*outcomes[::3], *outcomes[1::3], *outcomes[2::3]]:
-        settle(store, outcome.candidate_id, Forwarded.DONE)
+        settle(store, outcome.candidate_id, ForwardStatus.DONE)
     newest_first = [f"fact {number}" for number in reversed(range(40))]
     assert listed(store) == newest_first
     store.close()
@@ -115,8 +115,8 @@ def test_memories_settle_in_any_order_and_are_listed_in_that_of_their_writing(
     store.close()
 
 
-@pytest.mark.parametrize("result", Forwarded)
-def test_what_was_settled_outlives_a_restart(bench: Bench, result: Forwarded) -> None:
+@pytest.mark.parametrize("result", ForwardStatus)
+def test_what_was_settled_outlives_a_restart(bench: Bench, result: ForwardStatus) -> None:
     store = bench.open()
     outcome = intend(store, "Ada sings")
     settle(store, outcome.candidate_id, result)
@@ -124,9 +124,9 @@ def test_what_was_settled_outlives_a_restart(bench: Bench, result: Forwarded) ->
     store = bench.open()
     (leaf,) = results(store)
     assert (leaf.result, leaf.verdict_index, leaf.by) == (result, outcome.leaf_index, BY)
-    assert listed(store) == (["Ada sings"] if result is Forwarded.DONE else [])
+    assert listed(store) == (["Ada sings"] if result is ForwardStatus.DONE else [])
     pending = store.forwards.pending(TENANT, TARGET)
-    assert [one.unknown for one in pending] == ([True] if result is Forwarded.UNKNOWN else [])
+    assert [one.unknown for one in pending] == ([True] if result is ForwardStatus.UNKNOWN else [])
     assert settle(store, outcome.candidate_id, result) == 0
     assert store.reader.check().problems == ()
     store.close()
@@ -141,13 +141,13 @@ def test_an_intent_without_a_result_is_still_one_after_a_restart(bench: Bench) -
     assert (pending.candidate_id, pending.sent) == (outcome.candidate_id, True)
     assert listed(store) == []
     assert [one.stands for one in store.followed.since(-1).moved] == [ForwardState.FORWARDING]
-    settle(store, outcome.candidate_id, Forwarded.DONE)
+    settle(store, outcome.candidate_id, ForwardStatus.DONE)
     assert listed(store) == ["Ada sings"]
     store.close()
 
 
 def file_under(store: EmbeddedStore, behind: GuardedServer, outcome: Outcome, key: str) -> None:
-    settled = ((outcome.candidate_id, Forwarded.DONE),)
+    settled = ((outcome.candidate_id, ForwardStatus.DONE),)
     asyncio.run(store.forwards.settle(behind, settled, {outcome.candidate_id: key}))
 
 
@@ -169,14 +169,14 @@ def test_a_key_that_stands_here_already_is_given_to_no_other_memory(
     file_under(store, theirs, second, "id-1")
     # Nobody knows what became of it, and it stays to be looked up.
     assert [one.unknown for one in store.forwards.pending(tenant, TARGET)][-1:] == [True]
-    assert results(store)[-1].result is Forwarded.UNKNOWN
+    assert results(store)[-1].result is ForwardStatus.UNKNOWN
     if stands == "purged":
         (closed,) = store.forwards.closed(TENANT, TARGET, ("id-1",))
         assert closed.mine
     # Control: a key of its own.
     file_under(store, theirs, second, "id-2")
     assert store.forwards.live_strings(tenant, TARGET, "id-2") == {"Grace sings"}
-    assert results(store)[-1].result is Forwarded.DONE
+    assert results(store)[-1].result is ForwardStatus.DONE
     assert store.reader.check().problems == ()
 
 
@@ -187,7 +187,7 @@ def test_the_strings_under_a_key_are_those_of_its_live_memories(store: EmbeddedS
     outcomes = [intend(store, text) for text in ("Ada sings", "Ada paints", "Ada swims")]
     assert texts() == set()
     for outcome in outcomes:
-        settle(store, outcome.candidate_id, Forwarded.DONE)
+        settle(store, outcome.candidate_id, ForwardStatus.DONE)
     assert texts() == {"Ada sings", "Ada paints", "Ada swims"}
     first, second, _ = (one.memory for one in outcomes)
     assert first is not None
@@ -201,10 +201,10 @@ def test_the_strings_under_a_key_are_those_of_its_live_memories(store: EmbeddedS
 def test_a_memory_of_our_own_settles_nothing_and_is_no_intent(store: EmbeddedStore) -> None:
     (outcome,) = write(store, submission_of(candidate_of("plain", target=TARGET)))
     assert store.forwards.pending() == ()
-    assert settle(store, outcome.candidate_id, Forwarded.FAILED) == 0
+    assert settle(store, outcome.candidate_id, ForwardStatus.FAILED) == 0
     assert listed(store) == ["plain"]
     with pytest.raises(UnknownCandidate):
-        settle(store, CandidateId("no id"), Forwarded.DONE)
+        settle(store, CandidateId("no id"), ForwardStatus.DONE)
 
 
 @pytest.mark.parametrize("wrong", [(), (CandidateId("no id"),)])
@@ -223,10 +223,12 @@ async def test_outcomes_that_wait_together_are_one_commit_and_a_wrong_one_stops_
     ids = [(await asyncio.to_thread(intend, store, str(n))).candidate_id for n in range(5)]
     turnstile.reached.clear()
     turnstile.open.clear()
-    first = asyncio.ensure_future(store.forwards.settle(BEHIND, ((ids[0], Forwarded.DONE),)))
+    first = asyncio.ensure_future(store.forwards.settle(BEHIND, ((ids[0], ForwardStatus.DONE),)))
     await asyncio.to_thread(turnstile.reached.wait, 30)
     waiting = [
-        asyncio.ensure_future(store.writer.order_together(Settle(BEHIND, ((one, Forwarded.DONE),))))
+        asyncio.ensure_future(
+            store.writer.order_together(Settle(BEHIND, ((one, ForwardStatus.DONE),)))
+        )
         for one in (*ids[1:3], *wrong, *ids[3:])
     ]
     submitted = asyncio.ensure_future(store.writer.submit(submission_of(candidate_of("beside"))))
@@ -252,7 +254,7 @@ def test_an_intent_can_be_changed_by_nobody_until_it_is_settled(store: EmbeddedS
     memory_id = outcome.memory.memory_id
     change = candidate_of("other", change=ChangeKind.UPDATE, memory_id=memory_id, principal=AGENT)
     assert write(store, submission_of(change))[0].reason is not None
-    settle(store, outcome.candidate_id, Forwarded.DONE)
+    settle(store, outcome.candidate_id, ForwardStatus.DONE)
     again = msgspec.structs.replace(change, nonce="another")
     assert write(store, submission_of(again))[0].reason is None
     assert store.reader.check().problems == ()
@@ -289,7 +291,7 @@ def _log_twice(change: Change) -> None:
                     candidate_id=CandidateId(key.hex()),
                     at_ms=change.now_ms,
                     verdict_index=record.leaf_index,
-                    result=Forwarded.DONE,
+                    result=ForwardStatus.DONE,
                     by=BY,
                 )
             )
@@ -301,7 +303,7 @@ def _log_of_another(change: Change) -> None:
             candidate_id=CandidateId("0" * 32),
             at_ms=change.now_ms,
             verdict_index=change.leaf_count - 1,
-            result=Forwarded.UNKNOWN,
+            result=ForwardStatus.UNKNOWN,
             by=BY,
         )
     )
@@ -333,7 +335,7 @@ def test_whoever_verifies_the_files_sees_results_that_contradict_each_other(
 ) -> None:
     store = bench.open()
     outcome = intend(store, "Ada sings")
-    settle(store, outcome.candidate_id, Forwarded.UNKNOWN)
+    settle(store, outcome.candidate_id, ForwardStatus.UNKNOWN)
     if damage is not None:
         tamper(store, damage)
     store.close()

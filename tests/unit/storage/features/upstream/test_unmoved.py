@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from policy.labels.editing import Effect, How
+from policy.labels.effect import Effect, EffectKind
 from policy.labels.forwarded_call import MCP, ForwardedCall, target_of, texts_of
-from policy.model import CandidateId, ChangeKind, Forwarded
+from policy.model import CandidateId, ChangeKind, ForwardStatus
 from storage.embedded import EmbeddedStore
 from storage.features.upstream import forward_snapshot as module
 from storage.values import GuardedServer
@@ -26,7 +26,7 @@ from tests.unit.storage.opening import (
 
 TARGET = target_of(MCP, "memory")
 BEHIND = GuardedServer(tenant=TENANT, target=TARGET, by=AGENT.principal_id)
-SET, APPEND = Effect(How.SET, 0), Effect(How.APPEND, 0)
+SET, APPEND = Effect(EffectKind.SET, 0), Effect(EffectKind.APPEND, 0)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def intend(
     return CandidateId(outcome.candidate_id)
 
 
-def settle(store: EmbeddedStore, one: CandidateId, how: Forwarded = Forwarded.DONE) -> None:
+def settle(store: EmbeddedStore, one: CandidateId, how: ForwardStatus = ForwardStatus.DONE) -> None:
     asyncio.run(store.forwards.settle(BEHIND, ((one, how),)))
 
 
@@ -67,7 +67,7 @@ def test_what_nothing_happened_to_holds_however_much_else_was_written(store: Emb
 def test_an_intent_that_ended_or_was_lost_or_is_another_s_holds_no_more(
     store: EmbeddedStore,
 ) -> None:
-    for how in Forwarded:
+    for how in ForwardStatus:
         one = intend(store, how.value)
         assert holds(store, one), "control"
         settle(store, one, how)
@@ -92,14 +92,14 @@ def test_calls_for_one_key_are_taken_in_the_order_in_which_they_were_judged(
 def test_what_the_server_refused_before_it_moved_the_text(store: EmbeddedStore) -> None:
     settle(store, intend(store, "zero", SET))
     one, two = intend(store, "one"), intend(store, "two")
-    settle(store, one, Forwarded.FAILED)
+    settle(store, one, ForwardStatus.FAILED)
     assert not holds(store, two)
 
 
 def test_what_another_relay_wrote_under_the_key_moved_it(store: EmbeddedStore) -> None:
     settle(store, intend(store, "zero", SET))
     one = intend(store, "one")
-    settle(store, intend(store, "refused by the server"), Forwarded.FAILED)
+    settle(store, intend(store, "refused by the server"), ForwardStatus.FAILED)
     assert holds(store, one)
     settle(store, intend(store, "two"))
     assert not holds(store, one)

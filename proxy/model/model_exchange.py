@@ -30,8 +30,8 @@ from proxy.model.upstream_model import TOTAL_S, UpstreamModel, events_of
 from proxy.seams.faults import MalformedRequest, UpstreamError
 from proxy.seams.operation import HttpReply
 from proxy.transport.exchange import Pieces
-from proxy.transport.responses import Failure, attempt
-from proxy.transport.upstream import Reply
+from proxy.transport.responses import AnswerFailure, attempt
+from proxy.transport.upstream import UpstreamReply
 from telemetry.propagation import format_traceparent
 
 _Came = TypeVar("_Came", bytes, "list[Event]")
@@ -55,7 +55,7 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
     asks: bool = True
 
 
-class Turn:
+class ModelExchange:
     """One model request. Its methods are called one after the other, by one task."""
 
     def __init__(
@@ -67,7 +67,7 @@ class Turn:
         extraction: Extraction,
         halt: Callable[[], None],
         clock_ns: Callable[[], int],
-        ended: Callable[[Turn], None],
+        ended: Callable[[ModelExchange], None],
         healed: HealedReply | None = None,
     ) -> None:
         """`ended` is called once, after the last byte or when the agent leaves.
@@ -138,7 +138,7 @@ class Turn:
             ), None
         raise UpstreamError("the server behind broke off its answer")
 
-    async def ask(self, stack: AsyncExitStack) -> Reply:
+    async def ask(self, stack: AsyncExitStack) -> UpstreamReply:
         """Send the request upstream; the reply stays open as long as the stack."""
         whole = continued(self.api, self.asked.body, self._more) if self._more else self.asked.body
         asked = msgspec.structs.replace(self.asked, body=whole)
@@ -154,7 +154,7 @@ class Turn:
             wire.behind.send(wire.method, wire.target, headers, sent)
         )
 
-    async def ask_again(self, more: list[Json], stack: AsyncExitStack) -> Reply | None:
+    async def ask_again(self, more: list[Json], stack: AsyncExitStack) -> UpstreamReply | None:
         """Ask the model again; returns its new reply.
 
         Returns None if there is no new reply; then the first one ends as it is.
@@ -165,20 +165,20 @@ class Turn:
         self._more += more
         await stack.aclose()
         done = await attempt(self.ask(stack), self._halt)
-        if isinstance(done, Failure) or not _said(done):
+        if isinstance(done, AnswerFailure) or not _said(done):
             return None
         return done
 
     def _is_late(self) -> bool:
         return asyncio.get_running_loop().time() > self.due_s
 
-    def _headers_of(self, reply: Reply) -> tuple[tuple[str, str], ...]:
+    def _headers_of(self, reply: UpstreamReply) -> tuple[tuple[str, str], ...]:
         told = () if self._healed is None else self._healed.headers()
         return (*self.clearing.headers_of(reply), *told)
 
     # ---- asking again for a reply that memories made wrong ---------------------------------------
 
-    async def held_back(self, reply: Reply) -> list[Event] | None:
+    async def held_back(self, reply: UpstreamReply) -> list[Event] | None:
         """All events of a stream that is looked at before it is shown; None: it is not held back.
 
         Raises:
@@ -192,21 +192,21 @@ class Turn:
         self,
         came: _Came,
         told_by: Callable[[_Came], ModelReply],
-        take: Callable[[Reply], Awaitable[_Came]],
+        take: Callable[[UpstreamReply], Awaitable[_Came]],
     ) -> _Came:
         """A reply as it came, or the one that the model gave instead, without a memory's lie."""
         healed = self._healed
         while healed is not None and await healed.asks_again(self.current, told_by(came)):
             before = self.prepared
             done = await attempt(self._another(take), self._halt)
-            if isinstance(done, Failure) or done is None:
+            if isinstance(done, AnswerFailure) or done is None:
                 self.prepared = before
                 await healed.gives_up("no_answer")
                 break
             came = done
         return came
 
-    async def _another(self, take: Callable[[Reply], Awaitable[_Came]]) -> _Came | None:
+    async def _another(self, take: Callable[[UpstreamReply], Awaitable[_Came]]) -> _Came | None:
         """The model's whole reply to the request without what is hidden; None if there is none."""
         if self._is_late():
             return None
@@ -215,12 +215,12 @@ class Turn:
             return await take(reply) if _said(reply) else None
         return None
 
-    async def _body(self, reply: Reply) -> bytes:
+    async def _body(self, reply: UpstreamReply) -> bytes:
         raw = await self.wire.behind.whole(reply)
         _read(raw)
         return raw
 
-    async def _events(self, reply: Reply) -> list[Event]:
+    async def _events(self, reply: UpstreamReply) -> list[Event]:
         if reply.content_type != EVENTS:
             raise UpstreamError("the server behind was asked to stream, and did not")
         found: list[Event] = []
@@ -329,7 +329,11 @@ class StreamedReply:
     """
 
     def __init__(
-        self, turn: Turn, stack: AsyncExitStack, reply: Reply, events: list[Event] | None
+        self,
+        turn: ModelExchange,
+        stack: AsyncExitStack,
+        reply: UpstreamReply,
+        events: list[Event] | None,
     ) -> None:
         """`stack` keeps the upstream's answer open until this stream is closed.
 
@@ -356,7 +360,7 @@ class StreamedReply:
 
     async def _run(self) -> AsyncGenerator[bytes]:
         turn, editor = self._turn, self._editor
-        reply: Reply | None = self._reply
+        reply: UpstreamReply | None = self._reply
         while reply is not None:
             clean = turn.filter()
             try:
@@ -381,7 +385,7 @@ class StreamedReply:
             turn.output = editor.output
         turn.reply_id = editor.said().reply_id or ""
 
-    async def _coming(self, reply: Reply) -> AsyncGenerator[list[Event]]:
+    async def _coming(self, reply: UpstreamReply) -> AsyncGenerator[list[Event]]:
         """The events of a reply, in the groups in which they came."""
         if self._events is not None:
             yield self._events
@@ -418,7 +422,7 @@ def _cleaned(event: Event | None, clean: Filter) -> list[Event]:
     return clean.end() if event is None else clean.feed(straight_event(event))
 
 
-def _said(reply: Reply) -> bool:
+def _said(reply: UpstreamReply) -> bool:
     """Whether the status of an answer means that the model replied."""
     return reply.status in _SAID
 

@@ -29,7 +29,7 @@ TEXTS_MAX: Final = 10_000
 _TEXT_BYTES: Final = 64 * 1024
 
 
-class Quarantined:
+class QuarantinedMemories:
     """Memories under quarantine, which only an operator may read. Any thread."""
 
     def __init__(self, access: StoreAccess) -> None:

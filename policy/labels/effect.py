@@ -26,7 +26,7 @@ EDITS_MAX: Final = 1_024
 """A text that was changed more often since it was last set counts as unknown."""
 
 
-class How(enum.Enum):
+class EffectKind(enum.Enum):
     """What a call does to the text under its key: sets it, adds to it, or replaces a part."""
 
     __hash__ = object.__hash__
@@ -46,7 +46,7 @@ class Effect(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     more.
     """
 
-    how: How
+    how: EffectKind
     text: int
     old: int = NOTHING
     line: int = NOTHING
@@ -61,13 +61,13 @@ def text_after(before: str | None, pieces: Sequence[str], effect: Effect | None)
     if effect is None or said is None:
         return None
     after: str | None = None
-    if effect.how is How.SET:
+    if effect.how is EffectKind.SET:
         after = said
     elif before is None:
         return None
-    elif effect.how is How.APPEND:
+    elif effect.how is EffectKind.APPEND:
         after = f"{before}{NEWLINE}{said}" if before else said
-    elif effect.how is How.INSERT:
+    elif effect.how is EffectKind.INSERT:
         after = _inserted(before, said, effect.line)
     else:
         after = _replaced(before, _piece(pieces, effect.old), said)
@@ -104,7 +104,7 @@ def _places_of(text: str, old: str) -> int:
     return count
 
 
-class Lines(NamedTuple):
+class LineChanges(NamedTuple):
     """The lines that a change of a text takes away, and those that it brings."""
 
     gone: frozenset[str]
@@ -123,13 +123,15 @@ def lines_of(text: str) -> frozenset[str]:
     return frozenset(shape for shape in shapes if shape)
 
 
-def changed_lines(before: str | None, pieces: Sequence[str], effect: Effect | None) -> Lines | None:
+def changed_lines(
+    before: str | None, pieces: Sequence[str], effect: Effect | None
+) -> LineChanges | None:
     """The lines that a call takes from the text under its key, and those that it brings.
 
     None where no one can tell what the call leaves in place. Where the text before is not known,
     the strings of the call itself have to do.
     """
-    if effect is None or effect.how is How.SET:
+    if effect is None or effect.how is EffectKind.SET:
         after = text_after(before, pieces, effect)
         if before is None or after is None:
             return None
@@ -137,19 +139,19 @@ def changed_lines(before: str | None, pieces: Sequence[str], effect: Effect | No
     new = _piece(pieces, effect.text)
     if new is None:
         return None
-    if effect.how is not How.REPLACE:
-        return Lines(frozenset(), lines_of(new))
+    if effect.how is not EffectKind.REPLACE:
+        return LineChanges(frozenset(), lines_of(new))
     after = text_after(before, pieces, effect)
     if before is not None and after is not None:
         return _between(before, after)
     old = _piece(pieces, effect.old)
-    return None if old is None else Lines(lines_of(old), lines_of(new))
+    return None if old is None else LineChanges(lines_of(old), lines_of(new))
 
 
-def _between(before: str, after: str) -> Lines:
+def _between(before: str, after: str) -> LineChanges:
     # A change of looks alone is a change too, so the lines are compared as they are.
     was, becomes = ({line.strip() for line in text.split(NEWLINE)} for text in (before, after))
-    return Lines(lines_of(NEWLINE.join(was - becomes)), lines_of(NEWLINE.join(becomes - was)))
+    return LineChanges(lines_of(NEWLINE.join(was - becomes)), lines_of(NEWLINE.join(becomes - was)))
 
 
 def keeps_half(before: str, after: str) -> bool:
