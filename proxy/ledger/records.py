@@ -1,8 +1,8 @@
 """What the session ledger writes down, record by record: fingerprints, names and ids, no text.
 
 The ledger's state is computed from its records, while it runs and after a restart, by the same
-`proxy.ledger.state.LedgerState.apply`. A record is one tag byte and MessagePack. A snapshot consists of
-the same records.
+`proxy.ledger.state.LedgerState.apply`. A record is one tag byte and MessagePack. A snapshot
+consists of the same records.
 """
 
 from __future__ import annotations

@@ -140,8 +140,8 @@ class ItemDue(msgspec.Struct, frozen=True, kw_only=True):
 class ListedMemory(msgspec.Struct, frozen=True, kw_only=True):
     """One memory that the server has.
 
-    `item` is what a write of this very memory would be kept as (`SentMemory.item`, a creation); None
-    where no write through the gate could have made it, because of its size or its form.
+    `item` is what a write of this very memory would be kept as (`SentMemory.item`, a creation), or
+    None where no write through the gate could have made it, because of its size or its form.
     """
 
     # In the words of `Item.key`; as near to them as can be where `item` is None.
