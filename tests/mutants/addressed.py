@@ -41,16 +41,15 @@ def mutated(source: str, mutant: Mutant) -> str:
 def _exchange(tree: ast.Module, mutant: Mutant) -> tuple[Sequence[_Site], str]:
     """The nodes that the mutant takes out of the tree, and the text in their place."""
     scope = _only(list(_scopes(tree, mutant.where.partition(":")[2])), mutant)
-    match mutant.operator:
+    by = mutant.fault.by
+    match mutant.fault.operator:
         case Operator.RETURN:
-            return _body_of(scope), f"return {mutant.by}"
+            return _body_of(scope), f"return {by}"
         case Operator.DROP:
             return [_place(scope, mutant, ast.stmt)], "pass"
-        case Operator.NEGATE:
-            return [_place(scope, mutant, ast.expr)], f"(not ({mutant.at}))"
         case Operator.REPLACE:
             site = _place(scope, mutant, (ast.expr, ast.keyword))
-            return [site], mutant.by if isinstance(site, ast.keyword) else f"({mutant.by})"
+            return [site], by if isinstance(site, ast.keyword) else f"({by})"
 
 
 def _scopes(scope: _Scope, name: str) -> Iterator[_Scope]:
@@ -79,7 +78,7 @@ def _place(scope: _Scope, mutant: Mutant, kinds: type[_Site] | tuple[type[_Site]
         [
             node
             for node in ast.walk(scope)
-            if isinstance(node, kinds) and ast.unparse(node) == mutant.at
+            if isinstance(node, kinds) and ast.unparse(node) == mutant.fault.at
         ],
         mutant,
     )
@@ -87,7 +86,7 @@ def _place(scope: _Scope, mutant: Mutant, kinds: type[_Site] | tuple[type[_Site]
 
 def _only(found: list[_Found], mutant: Mutant) -> _Found:
     if len(found) != 1:
-        raise Misplaced(f"{mutant.name}: {len(found)} places in {mutant.where}: {mutant.at}")
+        raise Misplaced(f"{mutant.name}: {len(found)} places in {mutant.where}: {mutant.fault.at}")
     return found[0]
 
 

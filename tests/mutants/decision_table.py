@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants.mutant import Mutant, Operator, at
+from tests.mutants.mutant import Mutant, at, dropped, replaced, returned
 
-_COMMIT: Final = "tests/unit/storage/write/test_commit.py"
+_COMMIT: Final = "tests/unit/storage/write/test_writes.py"
 _GATE: Final = "tests/unit/policy/test_gate.py"
 _GATE_REFERENCE: Final = "tests/property/test_gate_reference.py"
 _GATE_STEPS: Final = "tests/unit/policy/test_gate.py"
@@ -19,8 +19,7 @@ DECISION: Final = (
         name="a permit is not spent",
         invariant="one permit is one commit",
         where="storage.write.commit:Committer.commit",
-        operator=Operator.DROP,
-        at="permit.spend()",
+        fault=dropped("permit.spend()"),
         tests=(at(_COMMIT, "test_a_permit_is_spent_by_its_commit"),),
         quick=True,
     ),
@@ -29,9 +28,7 @@ DECISION: Final = (
         name="required steps are not checked",
         invariant="a permit names every required step",
         where="storage.write.commit:Committer._verify",
-        operator=Operator.REPLACE,
-        at="permit.passed >= self._required",
-        by="permit.passed",
+        fault=replaced("permit.passed >= self._required", "permit.passed"),
         tests=(at(_COMMIT, "test_a_permit_that_skipped_a_step_puts_nothing"),),
     ),
     Mutant(
@@ -39,9 +36,9 @@ DECISION: Final = (
         name="the bytes are not hashed as they are written",
         invariant="the bytes that are stored are those that were judged",
         where="storage.write.commit:Committer._verify",
-        operator=Operator.REPLACE,
-        at="hashlib.sha256(judged.canonical).digest() != permit.digest",
-        by="not judged.canonical",
+        fault=replaced(
+            "hashlib.sha256(judged.canonical).digest() != permit.digest", "not judged.canonical"
+        ),
         tests=(at(_COMMIT, "test_bytes_that_changed_after_the_verdict_are_not_stored"),),
     ),
     Mutant(
@@ -49,9 +46,7 @@ DECISION: Final = (
         name="the epoch is not checked",
         invariant="a verdict under rules that were replaced commits nothing",
         where="storage.write.commit:Committer._verify",
-        operator=Operator.REPLACE,
-        at="permit.epoch != epoch",
-        by="permit.epoch < 0",
+        fault=replaced("permit.epoch != epoch", "permit.epoch < 0"),
         tests=(at(_COMMIT, "test_a_permit_of_another_epoch_puts_nothing"),),
     ),
     Mutant(
@@ -59,9 +54,7 @@ DECISION: Final = (
         name="an empty ruleset decides",
         invariant="an empty ruleset rejects with the reason that nothing could be decided",
         where="policy.gate:Gate.decide",
-        operator=Operator.REPLACE,
-        at="not ruleset.matrix",
-        by="False",
+        fault=replaced("not ruleset.matrix", "False"),
         tests=(at(_GATE, "test_an_empty_ruleset_rejects"),),
     ),
     Mutant(
@@ -69,9 +62,7 @@ DECISION: Final = (
         name="a gate without steps admits",
         invariant="an empty list of checks rejects everything",
         where="policy.gate:Gate.decide",
-        operator=Operator.REPLACE,
-        at="not self._steps",
-        by="False",
+        fault=replaced("not self._steps", "False"),
         tests=(at(_GATE, "test_a_gate_without_steps_rejects"),),
     ),
     Mutant(
@@ -79,9 +70,7 @@ DECISION: Final = (
         name="a crashed check passes",
         invariant="a check that cannot run is a check that failed",
         where="policy.gate:Gate.decide",
-        operator=Operator.REPLACE,
-        at="UNAVAILABLE",
-        by="None",
+        fault=replaced("UNAVAILABLE", "None"),
         tests=(at(_GATE, "test_a_step_that_raises_is_a_step_that_refused"),),
         quick=True,
     ),
@@ -90,9 +79,7 @@ DECISION: Final = (
         name="anybody makes permits",
         invariant="only the gate makes permits",
         where="policy.verdict:Permit.__init__",
-        operator=Operator.REPLACE,
-        at="seal is not _SEAL",
-        by="seal is None",
+        fault=replaced("seal is not _SEAL", "seal is None"),
         tests=("tests/unit/policy/test_gate.py",),
     ),
     Mutant(
@@ -100,9 +87,10 @@ DECISION: Final = (
         name="a pair the matrix does not name is open",
         invariant="whatever a ruleset does not open is closed",
         where="policy.ruleset:Ruleset.cell",
-        operator=Operator.REPLACE,
-        at="Cell.REFUSE if row is None else row.get(memory_class, Cell.REFUSE)",
-        by="Cell.ADMIT if row is None else row.get(memory_class, Cell.ADMIT)",
+        fault=replaced(
+            "Cell.REFUSE if row is None else row.get(memory_class, Cell.REFUSE)",
+            "Cell.ADMIT if row is None else row.get(memory_class, Cell.ADMIT)",
+        ),
         tests=(at(_GATE, "test_a_pair_the_ruleset_does_not_name_is_refused"),),
     ),
     Mutant(
@@ -110,9 +98,7 @@ DECISION: Final = (
         name="the gate takes what is late",
         invariant="what was given up at the deadline is never admitted",
         where="policy.gate:Gate.decide",
-        operator=Operator.REPLACE,
-        at="facts.overdue",
-        by="facts.overdue and (not ruleset.matrix)",
+        fault=replaced("facts.overdue", "facts.overdue and (not ruleset.matrix)"),
         tests=(
             at(
                 "tests/unit/proxy/withhold/test_withholding_in_flight.py",
@@ -125,9 +111,7 @@ DECISION: Final = (
         name="a hold is not outvoted by a later reject",
         invariant="a reject at any step decides, whatever was held before it",
         where="policy.gate:Gate.decide",
-        operator=Operator.REPLACE,
-        at="not finding.holds",
-        by="not finding.holds and held is None",
+        fault=replaced("not finding.holds", "not finding.holds and held is None"),
         tests=(
             at(_GATE, "test_a_later_reject_wins_over_an_earlier_hold_and_the_first_hold_is_told"),
         ),
@@ -137,9 +121,7 @@ DECISION: Final = (
         name="an approval of other bytes counts",
         invariant="a confirmation is bound to the bytes that a person saw",
         where="policy.checks:_approved",
-        operator=Operator.REPLACE,
-        at="facts.approval.digest == facts.staged_digest",
-        by="True",
+        fault=replaced("facts.approval.digest == facts.staged_digest", "True"),
         tests=(at(_GATE, "test_a_confirmation_of_other_bytes_counts_for_nothing"),),
     ),
     Mutant(
@@ -147,9 +129,7 @@ DECISION: Final = (
         name="an approval passes what is refused",
         invariant="a person passes what was held and nothing that was refused",
         where="policy.gate:Gate.decide",
-        operator=Operator.REPLACE,
-        at="finding.holds and aim.confirmed",
-        by="aim.confirmed",
+        fault=replaced("finding.holds and aim.confirmed", "aim.confirmed"),
         tests=(at(_GATE, "test_a_confirmation_passes_what_was_held_and_nothing_that_was_refused"),),
     ),
     Mutant(
@@ -157,8 +137,7 @@ DECISION: Final = (
         name="step 1 passes everything",
         invariant="a source writes only the classes it may (A1, A2)",
         where="policy.checks:source_class",
-        operator=Operator.RETURN,
-        by="None",
+        fault=returned("None"),
         tests=(at(_GATE, "test_each_attack_is_refused_by_its_step_and_lands_without_it"),),
     ),
     Mutant(
@@ -166,8 +145,7 @@ DECISION: Final = (
         name="step 2 passes everything",
         invariant="an enhanced pair is free of directive and injection language",
         where="policy.checks:language",
-        operator=Operator.RETURN,
-        by="None",
+        fault=returned("None"),
         tests=(at(_GATE, "test_flagged_language_in_an_enhanced_pair_is_refused_by_step_2"),),
     ),
     Mutant(
@@ -175,9 +153,7 @@ DECISION: Final = (
         name="the class floor is gone",
         invariant="text that gives directives is policy, whatever it is filed under",
         where="policy.labels.derive:effective_class",
-        operator=Operator.REPLACE,
-        at="more_powerful(asked, order) if reading.flagged else asked",
-        by="asked",
+        fault=replaced("more_powerful(asked, order) if reading.flagged else asked", "asked"),
         tests=(
             at(
                 "tests/unit/policy/labels/test_derive.py",
@@ -190,9 +166,7 @@ DECISION: Final = (
         name="a language is left out",
         invariant="orders are found in each language that is promised",
         where="policy.text.languages.__init__:",
-        operator=Operator.REPLACE,
-        at="(ENGLISH, GERMAN, ROMANCE)",
-        by="(ENGLISH, ROMANCE)",
+        fault=replaced("(ENGLISH, GERMAN, ROMANCE)", "(ENGLISH, ROMANCE)"),
         tests=(
             at(
                 "tests/unit/policy/text/languages/test_languages.py",
@@ -205,8 +179,7 @@ DECISION: Final = (
         name="step 9 passes everything",
         invariant="size, rate and quota are bounded",
         where="policy.checks:budgets",
-        operator=Operator.RETURN,
-        by="None",
+        fault=returned("None"),
         tests=(at(_GATE_STEPS, "test_a_candidate_over_its_budget_is_refused_by_step_9"),),
     ),
     Mutant(
@@ -214,8 +187,7 @@ DECISION: Final = (
         name="step 3 passes everything",
         invariant="an untrusted principal writes scratch and nothing else",
         where="policy.checks:trust_level",
-        operator=Operator.RETURN,
-        by="None",
+        fault=returned("None"),
         tests=(
             at(
                 "tests/unit/policy/test_checks.py",
@@ -228,8 +200,7 @@ DECISION: Final = (
         name="step 6 passes everything",
         invariant="a class upgrade carries a token (A3)",
         where="policy.checks:promotion",
-        operator=Operator.RETURN,
-        by="None",
+        fault=returned("None"),
         tests=(at(_GATE, "test_each_attack_is_refused_by_its_step_and_lands_without_it"),),
     ),
     Mutant(
@@ -237,9 +208,7 @@ DECISION: Final = (
         name="a token outlives its time",
         invariant="a promotion token expires",
         where="policy.tokens:token_state",
-        operator=Operator.REPLACE,
-        at="stale or expired",
-        by="stale",
+        fault=replaced("stale or expired", "stale"),
         tests=(_TOKENS,),
     ),
     Mutant(
@@ -247,9 +216,9 @@ DECISION: Final = (
         name="a token fits any text",
         invariant="a token is bound to one candidate's digest",
         where="policy.tokens:token_state",
-        operator=Operator.REPLACE,
-        at="token.binding == binding_of(token.serial, context.digest)",
-        by="token.binding",
+        fault=replaced(
+            "token.binding == binding_of(token.serial, context.digest)", "token.binding"
+        ),
         tests=(_TOKENS,),
     ),
     Mutant(
@@ -257,9 +226,10 @@ DECISION: Final = (
         name="a token is not spent",
         invariant="a promotion token is spent by the commit it admitted",
         where="storage.write.judge:Judge._admit",
-        operator=Operator.REPLACE,
-        at="change.draft.put(TOKENS, self._names.token(submission.token_key), b'')",
-        by="self._names.token(submission.token_key)",
+        fault=replaced(
+            "change.draft.put(TOKENS, self._names.token(submission.token_key), b'')",
+            "self._names.token(submission.token_key)",
+        ),
         tests=(at(_WRITES, "test_a_promotion_token_is_spent_by_the_commit_it_admitted"),),
     ),
     Mutant(
@@ -267,8 +237,7 @@ DECISION: Final = (
         name="step 5 passes everything",
         invariant="a nonce is used once (A4)",
         where="policy.checks:nonce_uniqueness",
-        operator=Operator.RETURN,
-        by="None",
+        fault=returned("None"),
         tests=(at(_GATE, "test_each_attack_is_refused_by_its_step_and_lands_without_it"),),
     ),
     Mutant(
@@ -276,9 +245,7 @@ DECISION: Final = (
         name="a nonce is not recorded",
         invariant="a nonce is single-use, durably",
         where="storage.write.judge:Judge._close",
-        operator=Operator.REPLACE,
-        at="change.draft.write(NONCES, arrived.nonce_key, record)",
-        by="None",
+        fault=replaced("change.draft.write(NONCES, arrived.nonce_key, record)", "None"),
         tests=(
             at(_WRITES, "test_retry_of_the_same_request_gets_the_first_verdict_and_writes_nothing"),
         ),
@@ -288,9 +255,7 @@ DECISION: Final = (
         name="a replay is taken for a retry",
         invariant="the same nonce with anything changed is a replay",
         where="storage.write.fact_gatherer:FactGatherer.nonce_state",
-        operator=Operator.REPLACE,
-        at="record.binding == case.arrived.binding",
-        by="record.binding",
+        fault=replaced("record.binding == case.arrived.binding", "record.binding"),
         tests=(at(_WRITES, "test_a_spent_nonce_with_anything_changed_is_a_replay_and_degrades"),),
     ),
     Mutant(
@@ -298,8 +263,7 @@ DECISION: Final = (
         name="step 4 passes everything",
         invariant="what is judged is what was sent (A5)",
         where="policy.checks:digest_integrity",
-        operator=Operator.RETURN,
-        by="None",
+        fault=returned("None"),
         tests=(at(_GATE, "test_each_attack_is_refused_by_its_step_and_lands_without_it"),),
     ),
     Mutant(
@@ -307,9 +271,10 @@ DECISION: Final = (
         name="the gate believes the digest it is told",
         invariant="the digest is recomputed over the very candidate that is judged",
         where="policy.checks:digest_integrity",
-        operator=Operator.REPLACE,
-        at="judged == facts.staged_digest == facts.intercept.digest",
-        by="facts.staged_digest == facts.intercept.digest",
+        fault=replaced(
+            "judged == facts.staged_digest == facts.intercept.digest",
+            "facts.staged_digest == facts.intercept.digest",
+        ),
         tests=(at(_GATE, "test_the_gate_judges_the_bytes_it_was_given_not_those_it_was_told_of"),),
     ),
     Mutant(
@@ -317,9 +282,10 @@ DECISION: Final = (
         name="what does not open is judged all the same",
         invariant="a value that does not open is decided by nobody",
         where="storage.staging.undecided:Undecided._opened_value",
-        operator=Operator.REPLACE,
-        at="None if data is None else unpacked(data)",
-        by="None if value is None else unpacked(data or bytes(value))",
+        fault=replaced(
+            "None if data is None else unpacked(data)",
+            "None if value is None else unpacked(data or bytes(value))",
+        ),
         tests=(
             "tests/fault/test_staging_altered.py",
             "tests/unit/storage/staging/test_staging.py",
@@ -330,11 +296,11 @@ DECISION: Final = (
         name="the speaker is not under the digest",
         invariant="every field of a candidate is under its digest",
         where="policy.canonical:canonical_bytes",
-        operator=Operator.REPLACE,
-        at="_with_defaults(candidate)",
-        by="msgspec.structs.replace(candidate, actor=None)",
+        fault=replaced(
+            "_with_defaults(candidate)", "msgspec.structs.replace(candidate, actor=None)"
+        ),
         tests=(
-            at("tests/property/test_gate_canonical.py", "test_every_field_is_under_the_digest"),
+            at("tests/property/test_gate_reference.py", "test_every_field_is_under_the_digest"),
         ),
     ),
     Mutant(
@@ -342,8 +308,7 @@ DECISION: Final = (
         name="step 7 passes everything",
         invariant="what nobody intercepted is not judged",
         where="policy.checks:audit_cross_check",
-        operator=Operator.RETURN,
-        by="None",
+        fault=returned("None"),
         tests=(
             at(
                 _GATE_REFERENCE, "test_gate_agrees_with_the_reference_on_a_share_of_the_label_space"
@@ -355,9 +320,7 @@ DECISION: Final = (
         name="an intercept record of another tenant fits",
         invariant="the interceptor's record names candidate, principal, tenant and target",
         where="policy.checks:audit_cross_check",
-        operator=Operator.REPLACE,
-        at="record.tenant == candidate.tenant",
-        by="True",
+        fault=replaced("record.tenant == candidate.tenant", "True"),
         tests=(at(_GATE_STEPS, "test_an_intercept_record_of_anything_else_is_refused_by_step_7"),),
     ),
     Mutant(
@@ -365,8 +328,7 @@ DECISION: Final = (
         name="step 8 passes everything",
         invariant="no anchor is contradicted or outranked",
         where="policy.checks:cognitive_staging",
-        operator=Operator.RETURN,
-        by="None",
+        fault=returned("None"),
         tests=(
             at(
                 _GATE_REFERENCE, "test_gate_agrees_with_the_reference_on_a_share_of_the_label_space"

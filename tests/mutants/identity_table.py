@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants.mutant import Mutant, Operator, at
+from tests.mutants.mutant import Mutant, at, dropped, replaced
 
 _AUTH: Final = "tests/unit/proxy/transport/test_auth.py"
-_CROWD: Final = "tests/unit/proxy/transport/test_crowd.py"
+_CROWD: Final = "tests/unit/proxy/transport/test_connection.py"
 _DERIVE: Final = "tests/unit/policy/labels/test_derive.py"
 _HEAD: Final = "tests/unit/proxy/transport/test_heads.py"
 _HTTP_MALFORMED: Final = "tests/integration/test_http_malformed.py"
@@ -20,9 +20,10 @@ IDENTITY: Final = (
         name="a claim is believed without an operator's word",
         invariant="what a client says of its source is a claim",
         where="policy.labels.derive:_of_channel",
-        operator=Operator.REPLACE,
-        at="candidate.claimed_source if principal.claims is Claims.TRUSTED else None",
-        by="candidate.claimed_source",
+        fault=replaced(
+            "candidate.claimed_source if principal.claims is Claims.TRUSTED else None",
+            "candidate.claimed_source",
+        ),
         tests=(at(_DERIVE, "test_a_label_is_what_the_channel_is_worth"),),
     ),
     Mutant(
@@ -30,9 +31,7 @@ IDENTITY: Final = (
         name="a claim climbs above its channel",
         invariant="a vouched claim cannot climb above a channel that is bound lower",
         where="policy.labels.derive:_of_channel",
-        operator=Operator.REPLACE,
-        at="claimed if bound is None else meet(bound, claimed)",
-        by="claimed",
+        fault=replaced("claimed if bound is None else meet(bound, claimed)", "claimed"),
         tests=(at(_DERIVE, "test_a_label_is_what_the_channel_is_worth"),),
     ),
     Mutant(
@@ -40,9 +39,10 @@ IDENTITY: Final = (
         name="ids of all tenants are one",
         invariant="the same id in another tenant is another memory",
         where="storage.tables.keys:KeyedNames.memory",
-        operator=Operator.REPLACE,
-        at="self._name(b'memory', tenant.encode(), memory_id.encode())",
-        by="self._name(b'memory', memory_id.encode())",
+        fault=replaced(
+            "self._name(b'memory', tenant.encode(), memory_id.encode())",
+            "self._name(b'memory', memory_id.encode())",
+        ),
         tests=(
             at(
                 "tests/unit/storage/write/test_writes.py",
@@ -59,8 +59,7 @@ IDENTITY: Final = (
         name="a file below another user's directory is taken",
         invariant="nobody else can exchange what an operator names",
         where="storage.ground.trusted_files:refuse_replaceable",
-        operator=Operator.DROP,
-        at="_refuse_owner(entry, found)",
+        fault=dropped("_refuse_owner(entry, found)"),
         tests=(
             at(
                 "tests/unit/storage/ground/test_trusted_files.py",
@@ -74,8 +73,7 @@ IDENTITY: Final = (
         name="a pipe in place of a ruleset is taken",
         invariant="no file that is configured stops a start or a reload for good",
         where="storage.ground.trusted_files:_refuse_unfit",
-        operator=Operator.DROP,
-        at="raise UnfitFile(f'a regular file, and {path} is none')",
+        fault=dropped("raise UnfitFile(f'a regular file, and {path} is none')"),
         tests=(at(_PLACES, "test_a_ruleset_that_became_a_pipe_stops_no_reload"),),
     ),
     Mutant(
@@ -83,9 +81,7 @@ IDENTITY: Final = (
         name="any store key opens a store",
         invariant="no other key voids the nonces that were spent",
         where="storage.derived.recovery:with_key",
-        operator=Operator.REPLACE,
-        at="known != key_check",
-        by="not key_check",
+        fault=replaced("known != key_check", "not key_check"),
         tests=(
             at(_STORE_KEY, "test_a_store_opens_with_no_other_store_key_and_an_auditor_is_told"),
             at(_STORE_KEY, "test_a_store_of_before_learns_its_key_with_its_next_transaction"),
@@ -96,9 +92,7 @@ IDENTITY: Final = (
         name="a relay is told the store's own numbers",
         invariant="what a tenant is told says nothing of how much its neighbours wrote",
         where="proxy.intercept.operations:Operations.perform",
-        operator=Operator.REPLACE,
-        at="principal.channel is Channel.OPERATOR",
-        by="principal.channel",
+        fault=replaced("principal.channel is Channel.OPERATOR", "principal.channel"),
         tests=(
             at(
                 "tests/integration/test_neighbours.py",
@@ -115,9 +109,10 @@ IDENTITY: Final = (
         name="a key is stored as it is",
         invariant="only hashes of keys are stored",
         where="proxy.transport.auth:hash_key",
-        operator=Operator.REPLACE,
-        at="hashlib.sha256(plain.encode('utf-8', 'surrogatepass')).digest()",
-        by="plain.encode('utf-8', 'surrogatepass')",
+        fault=replaced(
+            "hashlib.sha256(plain.encode('utf-8', 'surrogatepass')).digest()",
+            "plain.encode('utf-8', 'surrogatepass')",
+        ),
         tests=(_AUTH,),
     ),
     Mutant(
@@ -125,9 +120,7 @@ IDENTITY: Final = (
         name="anybody is an operator",
         invariant="operator routes are for operators",
         where="proxy.transport.auth:operator_of",
-        operator=Operator.REPLACE,
-        at="principal.channel is not Channel.OPERATOR",
-        by="not principal.channel",
+        fault=replaced("principal.channel is not Channel.OPERATOR", "not principal.channel"),
         tests=(at(_AUTH, "test_operator_is_who_is_bound_as_one"),),
     ),
     Mutant(
@@ -135,9 +128,7 @@ IDENTITY: Final = (
         name="a revoked key lives",
         invariant="a revoked key is nobody from that moment on",
         where="proxy.transport.auth:Authenticator._record_of",
-        operator=Operator.REPLACE,
-        at="record.revoked_at_ms <= self._now_ms()",
-        by="record.revoked_at_ms < 0",
+        fault=replaced("record.revoked_at_ms <= self._now_ms()", "record.revoked_at_ms < 0"),
         tests=(at(_AUTH, "test_revoked_key_is_nobody_from_that_moment_on"),),
     ),
     Mutant(
@@ -145,9 +136,7 @@ IDENTITY: Final = (
         name="a write that waits is committed although its key ended",
         invariant="a key is looked at again in the transaction that would commit",
         where="storage.write.engine:Engine._judge_one",
-        operator=Operator.REPLACE,
-        at="welcome is not None and (not welcome())",
-        by="welcome is None",
+        fault=replaced("welcome is not None and (not welcome())", "welcome is None"),
         tests=(
             at(
                 "tests/integration/test_credentials_end.py",
@@ -160,9 +149,7 @@ IDENTITY: Final = (
         name="any Host is served",
         invariant="a request is addressed to a name of this service (DNS rebinding)",
         where="proxy.transport.head:HostRules.check",
-        operator=Operator.REPLACE,
-        at="found[1].lower() not in self.hosts",
-        by="False",
+        fault=replaced("found[1].lower() not in self.hosts", "False"),
         tests=(_HEAD,),
     ),
     Mutant(
@@ -170,9 +157,9 @@ IDENTITY: Final = (
         name="any page may send requests",
         invariant="a page in the user's browser cannot write",
         where="proxy.transport.head:HostRules.check",
-        operator=Operator.REPLACE,
-        at="origin is not None and origin.lower() not in self.origins",
-        by="origin is None",
+        fault=replaced(
+            "origin is not None and origin.lower() not in self.origins", "origin is None"
+        ),
         tests=(_HEAD,),
     ),
     Mutant(
@@ -180,9 +167,7 @@ IDENTITY: Final = (
         name="a header may be sent twice",
         invariant="no header can say one thing first and another last",
         where="proxy.transport.head:_headers",
-        operator=Operator.REPLACE,
-        at="key in _SINGLE",
-        by="not key",
+        fault=replaced("key in _SINGLE", "not key"),
         tests=(at(_HTTP_MALFORMED, "test_ambiguous_framing_is_refused_or_closed"),),
     ),
     Mutant(
@@ -190,9 +175,7 @@ IDENTITY: Final = (
         name="a head has no bound",
         invariant="nobody without a credential makes us hold much",
         where="proxy.transport.connection:Connection._feed_head",
-        operator=Operator.REPLACE,
-        at="self._raw > HEAD_BYTES_MAX",
-        by="False",
+        fault=replaced("self._raw > HEAD_BYTES_MAX", "False"),
         tests=(
             at(
                 "tests/unit/proxy/transport/test_connection.py",
@@ -205,9 +188,7 @@ IDENTITY: Final = (
         name="nobody makes room",
         invariant="a connection without a credential stands in nobody's way",
         where="proxy.transport.crowd:Crowd.enter",
-        operator=Operator.REPLACE,
-        at="_first(self._strangers, lambda one: one.waits)",
-        by="None",
+        fault=replaced("_first(self._strangers, lambda one: one.waits)", "None"),
         tests=(
             at(_CROWD, "test_the_oldest_stranger_of_the_peer_with_most_of_them_goes_first"),
             at(_CROWD, "test_strangers_never_take_the_place_of_who_has_shown_a_credential"),
@@ -218,9 +199,7 @@ IDENTITY: Final = (
         name="the rest of a request is awaited of who says no more",
         invariant="nobody waits for a peer that says no more",
         where="proxy.transport.connection:Connection._hear_out",
-        operator=Operator.REPLACE,
-        at="self._at is not _At.HELD and (not self.broken)",
-        by="False",
+        fault=replaced("self._at is not _At.HELD and (not self.broken)", "False"),
         tests=(
             at(
                 "tests/integration/test_http_half_closed.py",
@@ -233,9 +212,7 @@ IDENTITY: Final = (
         name="chunks are read on any version",
         invariant="no reader finds another end of a request than ours",
         where="proxy.transport.request:ReceivedRequest.__init__",
-        operator=Operator.REPLACE,
-        at="tuple(request.version) == _HTTP_11",
-        by="tuple(request.version)",
+        fault=replaced("tuple(request.version) == _HTTP_11", "tuple(request.version)"),
         tests=(
             at(
                 _HTTP_MALFORMED,
@@ -248,9 +225,7 @@ IDENTITY: Final = (
         name="a duplicate key is accepted",
         invariant="a label cannot read L4 here and L1 there",
         where="proxy.dialects.strict_json.strict:_unique",
-        operator=Operator.REPLACE,
-        at="len(found) != len(pairs)",
-        by="len(found) > len(pairs)",
+        fault=replaced("len(found) != len(pairs)", "len(found) > len(pairs)"),
         tests=(
             at(
                 "tests/unit/proxy/dialects/strict_json/test_strict.py",
@@ -263,9 +238,7 @@ IDENTITY: Final = (
         name="a listener beyond this machine without TLS is taken in silence",
         invariant="settings that let others near are named",
         where="proxy.settings.wider:wider_settings",
-        operator=Operator.REPLACE,
-        at="settings.tls_cert is None",
-        by="settings.tls_cert",
+        fault=replaced("settings.tls_cert is None", "settings.tls_cert"),
         tests=(
             at(
                 "tests/unit/proxy/settings/test_wider.py",

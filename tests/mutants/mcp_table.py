@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants.mutant import Mutant, Operator, at
+from tests.mutants.mutant import Mutant, at, dropped, replaced, returned
 
 _CALLS: Final = "tests/unit/proxy/mcp/test_calls.py"
 _CONFIRM_PAGE: Final = "tests/integration/test_confirm_page.py"
@@ -18,9 +18,7 @@ MCP: Final = (
         name="a tool that no map names is called",
         invariant="what nobody declared to be harmless counts as a write",
         where="proxy.mcp.calls:Calls._closed",
-        operator=Operator.REPLACE,
-        at="call.kind is None",
-        by="call.kind is None and (not call.tool)",
+        fault=replaced("call.kind is None", "call.kind is None and (not call.tool)"),
         tests=(at(_CALLS, "test_a_tool_that_no_map_names_is_a_write_and_is_refused"),),
     ),
     Mutant(
@@ -28,9 +26,7 @@ MCP: Final = (
         name="a mutating route that nobody knows is just not found",
         invariant="an unknown mutating route counts as a write and is refused",
         where="proxy.fronts.memory:_nobody",
-        operator=Operator.REPLACE,
-        at="UnknownWrite(f'; {hint}')",
-        by="NotFound(hint)",
+        fault=replaced("UnknownWrite(f'; {hint}')", "NotFound(hint)"),
         tests=(
             at(
                 "tests/integration/test_http_front.py",
@@ -43,9 +39,7 @@ MCP: Final = (
         name="a string that the map does not name is not judged",
         invariant="every string of a write is a piece",
         where="proxy.dialects.mcp.pieces:PieceTaker._string",
-        operator=Operator.REPLACE,
-        at="self._is_plain(text, at)",
-        by="at not in self._named",
+        fault=replaced("self._is_plain(text, at)", "at not in self._named"),
         tests=(
             at(
                 "tests/unit/proxy/dialects/mcp/test_calls.py",
@@ -58,9 +52,7 @@ MCP: Final = (
         name="a batch goes on whole",
         invariant="nothing is sent that was not admitted",
         where="proxy.mcp.calls:_reduced",
-        operator=Operator.REPLACE,
-        at="not refused",
-        by="refused or not refused",
+        fault=replaced("not refused", "refused or not refused"),
         tests=(
             at(_CALLS, "test_of_a_batch_the_good_items_go_on_and_the_answer_says_which_did_not"),
         ),
@@ -70,9 +62,7 @@ MCP: Final = (
         name="a read that cannot be sifted is shown",
         invariant="a check that cannot run is a check that failed",
         where="proxy.mcp.answers:Answers.shown",
-        operator=Operator.REPLACE,
-        at="self._withheld(pending)",
-        by="message",
+        fault=replaced("self._withheld(pending)", "message"),
         tests=(at(_CALLS, "test_a_gate_that_cannot_answer_refuses_writes_and_withholds_reads"),),
     ),
     Mutant(
@@ -80,9 +70,7 @@ MCP: Final = (
         name="the name of a method brings what is withheld",
         invariant="a quarantined text is in no byte of a server's message",
         where="proxy.mcp.answers:Answers.shown_unasked",
-        operator=Operator.REPLACE,
-        at="await self._names_what_is_withheld(message)",
-        by="False",
+        fault=replaced("await self._names_what_is_withheld(message)", "False"),
         tests=(
             at(
                 "tests/unit/proxy/mcp/test_listings.py",
@@ -95,9 +83,7 @@ MCP: Final = (
         name="an intent is shown",
         invariant="what another server does not have for sure is in no read",
         where="storage.write.commit:_Landing._status",
-        operator=Operator.REPLACE,
-        at="self.keyed and (not self.judged.is_there)",
-        by="False",
+        fault=replaced("self.keyed and (not self.judged.is_there)", "False"),
         tests=(at(_LOCAL, "test_an_admitted_item_is_an_intent_that_no_read_shows"),),
     ),
     Mutant(
@@ -105,9 +91,7 @@ MCP: Final = (
         name="what was sent and lost is sent again",
         invariant="an item is sent once, and then only ever looked up",
         where="proxy.settle.leftovers:Leftovers.round",
-        operator=Operator.REPLACE,
-        at="one.sent",
-        by="one.sent and (not one.key)",
+        fault=replaced("one.sent", "one.sent and (not one.key)"),
         tests=(
             at(
                 _LEFTOVERS,
@@ -121,9 +105,9 @@ MCP: Final = (
         name="anybody settles",
         invariant="only relays of its own server and tenant settle an item",
         where="storage.features.upstream.intents:_record",
-        operator=Operator.REPLACE,
-        at="(record.tenant, record.target) != (behind.tenant, behind.target)",
-        by="not record.tenant",
+        fault=replaced(
+            "(record.tenant, record.target) != (behind.tenant, behind.target)", "not record.tenant"
+        ),
         tests=(at(_LOCAL, "test_another_tenant_neither_settles_nor_learns"),),
     ),
     Mutant(
@@ -131,9 +115,7 @@ MCP: Final = (
         name="changed tools are called",
         invariant="a server's tools are those that were approved",
         where="proxy.mcp.catalogue:ToolCatalogue._pin",
-        operator=Operator.REPLACE,
-        at="state.approved",
-        by="state.approved or state.changed",
+        fault=replaced("state.approved", "state.approved or state.changed"),
         tests=(
             at(
                 _CALLS,
@@ -146,9 +128,7 @@ MCP: Final = (
         name="a name that differs in case alone passes",
         invariant="no reader takes a member for another one than was judged",
         where="proxy.dialects.mcp.known_members:check_twins",
-        operator=Operator.REPLACE,
-        at="folded in taken",
-        by="name in taken",
+        fault=replaced("folded in taken", "name in taken"),
         tests=(
             at(
                 "tests/unit/proxy/dialects/mcp/test_message.py",
@@ -166,9 +146,7 @@ MCP: Final = (
         name="the words of tools are not sifted",
         invariant="what a server says of itself is a read",
         where="proxy.mcp.answers:Answers._sifted",
-        operator=Operator.REPLACE,
-        at="await self._plan(filtering_tools(found))",
-        by="found",
+        fault=replaced("await self._plan(filtering_tools(found))", "found"),
         tests=(
             at(
                 "tests/unit/proxy/mcp/test_listings.py",
@@ -181,9 +159,7 @@ MCP: Final = (
         name="a culprit has the name that the model called",
         invariant="no byte of a refused candidate is in any file: not in its culprit's name",
         where="proxy.mcp.answers:tool_of",
-        operator=Operator.REPLACE,
-        at="pending.tool if known else OTHER",
-        by="pending.tool",
+        fault=replaced("pending.tool if known else OTHER", "pending.tool"),
         tests=(
             at(
                 "tests/unit/proxy/mcp/test_relay.py",
@@ -196,9 +172,7 @@ MCP: Final = (
         name="nothing is shown of what nothing is drawn for",
         invariant="a person sees all that she confirms",
         where="proxy.cli.terminal:inert",
-        operator=Operator.REPLACE,
-        at="is_hidden(character)",
-        by="category in {'Cc', 'Cf', 'Cs', 'Zl', 'Zp'}",
+        fault=replaced("is_hidden(character)", "category in {'Cc', 'Cf', 'Cs', 'Zl', 'Zp'}"),
         tests=(
             at("tests/unit/proxy/cli/test_terminal.py", "test_nothing_a_terminal_acts_on_survives"),
         ),
@@ -208,9 +182,7 @@ MCP: Final = (
         name="the second row of a quoted text has no margin",
         invariant="a quoted text cannot pass for a command's own question",
         where="proxy.cli.terminal:_rows",
-        operator=Operator.REPLACE,
-        at="cells + wide > room",
-        by="False",
+        fault=replaced("cells + wide > room", "False"),
         tests=(
             at(
                 "tests/unit/proxy/cli/test_terminal.py",
@@ -223,9 +195,10 @@ MCP: Final = (
         name="two tenants adopt under one nonce",
         invariant="what one tenant took in keeps no other from it",
         where="proxy.guard.local_guard:LocalGuard.adopt",
-        operator=Operator.REPLACE,
-        at="f'{tenant}\\x00{server}\\x00{proposal.text}\\x00{proposal.metadata_json}'",
-        by="f'{server}\\x00{proposal.text}\\x00{proposal.metadata_json}'",
+        fault=replaced(
+            "f'{tenant}\\x00{server}\\x00{proposal.text}\\x00{proposal.metadata_json}'",
+            "f'{server}\\x00{proposal.text}\\x00{proposal.metadata_json}'",
+        ),
         tests=(
             at(
                 "tests/unit/proxy/admin/test_adopting.py",
@@ -238,9 +211,7 @@ MCP: Final = (
         name="a candidate is shown as markup",
         invariant="nothing of a candidate acts on the page where a person reads it",
         where="proxy.fronts.confirm_page:_seen",
-        operator=Operator.REPLACE,
-        at="escape(char)",
-        by="char",
+        fault=replaced("escape(char)", "char"),
         tests=(at(_CONFIRM_PAGE, "test_the_candidate_is_shown_as_text_and_nothing_in_it_acts"),),
     ),
     Mutant(
@@ -248,9 +219,10 @@ MCP: Final = (
         name="a link is for any candidate",
         invariant="a link decides the candidate that it was made for",
         where="proxy.admin.confirm_links:ConfirmLinks.check",
-        operator=Operator.REPLACE,
-        at="(confirmation.subject, confirmation.memory_class) != (subject, memory_class)",
-        by="not subject",
+        fault=replaced(
+            "(confirmation.subject, confirmation.memory_class) != (subject, memory_class)",
+            "not subject",
+        ),
         tests=(at(_CONFIRM_PAGE, "test_a_link_is_for_one_candidate_and_for_a_time"),),
     ),
     Mutant(
@@ -258,8 +230,7 @@ MCP: Final = (
         name="a key decides without the code of a form",
         invariant="what a foreign page makes a browser send decides nothing",
         where="proxy.fronts.confirm_page:ConfirmPage._decide",
-        operator=Operator.DROP,
-        at="self._check(form.code, subject)",
+        fault=dropped("self._check(form.code, subject)"),
         tests=(at(_CONFIRM_PAGE, "test_a_key_alone_decides_nothing"),),
     ),
     Mutant(
@@ -267,9 +238,10 @@ MCP: Final = (
         name="an agent's key opens the page",
         invariant="what the agent's key opens, the agent could open",
         where="proxy.fronts.confirm_page:ConfirmPage._operator",
-        operator=Operator.REPLACE,
-        at="operator_of(self.authenticator.require(key, incoming))",
-        by="self.authenticator.require(key, incoming)",
+        fault=replaced(
+            "operator_of(self.authenticator.require(key, incoming))",
+            "self.authenticator.require(key, incoming)",
+        ),
         tests=(at(_CONFIRM_PAGE, "test_a_key_that_is_no_operators_is_asked_for_again"),),
     ),
     Mutant(
@@ -277,9 +249,7 @@ MCP: Final = (
         name="the unseen is changed by anybody",
         invariant="what nobody saw being written is changed by a person only",
         where="policy.checks:_unseen",
-        operator=Operator.REPLACE,
-        at="StepObjection(Reason.PERSON_REQUIRED, holds=True)",
-        by="None",
+        fault=replaced("StepObjection(Reason.PERSON_REQUIRED, holds=True)", "None"),
         tests=(at(_LOCAL, "test_what_nobody_saw_being_written_is_changed_by_a_person_only"),),
     ),
     Mutant(
@@ -287,9 +257,7 @@ MCP: Final = (
         name="an entity goes whatever hangs on it",
         invariant="an entity stays while something that hangs on it has to stay",
         where="proxy.dialects.mcp.store.plans:_entities_taken_away",
-        operator=Operator.REPLACE,
-        at="is_gone(written[name])",
-        by="True",
+        fault=replaced("is_gone(written[name])", "True"),
         tests=(_STORE_ENTITIES,),
     ),
     Mutant(
@@ -297,8 +265,7 @@ MCP: Final = (
         name="reads of a graph cost its principal nothing",
         invariant="what a read of a graph shows counts in the window",
         where="proxy.intercept.operations:Operations.graph",
-        operator=Operator.DROP,
-        at="self._window.spend(principal.principal_id, count // SHOWN_PER_UNIT)",
+        fault=dropped("self._window.spend(principal.principal_id, count // SHOWN_PER_UNIT)"),
         tests=(at(_STORE_ENTITIES, "test_a_read_takes_of_the_window_what_it_shows"),),
     ),
     Mutant(
@@ -306,9 +273,10 @@ MCP: Final = (
         name="a path has one reading",
         invariant="a name that only folds to a step leads no path out of a folder of memory",
         where="policy.text.paths:readings_of_path",
-        operator=Operator.REPLACE,
-        at="{*map(folded_path, spelled), *map(_stepped, spelled | spelled_for_windows)}",
-        by="map(folded_path, spelled)",
+        fault=replaced(
+            "{*map(folded_path, spelled), *map(_stepped, spelled | spelled_for_windows)}",
+            "map(folded_path, spelled)",
+        ),
         tests=(at("tests/unit/policy/test_places.py", "test_every_spelling_of_a_place_is_one"),),
     ),
     Mutant(
@@ -316,11 +284,10 @@ MCP: Final = (
         name="a relay names the person who approved",
         invariant="nobody but an operator's own request says that a person approved",
         where="proxy.guard.store_requests:",
-        operator=Operator.REPLACE,
-        at="{'change', 'memory_id', 'text', 'metadata_json', 'target', 'memory_class'}",
-        by=(
+        fault=replaced(
+            "{'change', 'memory_id', 'text', 'metadata_json', 'target', 'memory_class'}",
             "{'change', 'memory_id', 'text', 'metadata_json', 'target', "
-            "'memory_class', 'approved_by'}"
+            "'memory_class', 'approved_by'}",
         ),
         tests=(
             at(
@@ -334,9 +301,7 @@ MCP: Final = (
         name="an id is enough to take an admission over",
         invariant="only the very call that was judged goes on unjudged",
         where="proxy.guard.ahead:Ahead.find",
-        operator=Operator.REPLACE,
-        at="one.content == content",
-        by="True",
+        fault=replaced("one.content == content", "True"),
         tests=(
             at(
                 "tests/unit/proxy/guard/test_ahead.py",
@@ -349,9 +314,7 @@ MCP: Final = (
         name="any event may be resumed from",
         invariant="a session's events are its own principal's",
         where="proxy.mcp.http.url_server:UrlLine.sent_event",
-        operator=Operator.REPLACE,
-        at="event_id in self._events_seen",
-        by="bool(event_id)",
+        fault=replaced("event_id in self._events_seen", "bool(event_id)"),
         tests=(
             at(
                 "tests/integration/test_mcp_http_resuming.py",
@@ -364,9 +327,7 @@ MCP: Final = (
         name="an id in use is taken again",
         invariant="a request has one answer, and an answer one request",
         where="proxy.mcp.pending_requests:RequestTable.add",
-        operator=Operator.REPLACE,
-        at="pending.request_id in self._pending",
-        by="False",
+        fault=replaced("pending.request_id in self._pending", "False"),
         tests=(
             at(
                 "tests/unit/proxy/mcp/test_relay.py",
@@ -379,8 +340,7 @@ MCP: Final = (
         name="a session outlives the key that opened it",
         invariant="the processes behind a key end with it",
         where="proxy.mcp.http.hub:Hub._run",
-        operator=Operator.DROP,
-        at="access.tell(line.close)",
+        fault=dropped("access.tell(line.close)"),
         tests=(
             at(
                 "tests/integration/test_mcp_http_command.py",
@@ -393,9 +353,7 @@ MCP: Final = (
         name="a piece of a convicted memory hides an older one",
         invariant="a memory that was there before a lie is shown on",
         where="proxy.guard.sieve:_OfServer.hides",
-        operator=Operator.REPLACE,
-        at="self._live.first(piece) >= self._hidden.first(piece)",
-        by="True",
+        fault=replaced("self._live.first(piece) >= self._hidden.first(piece)", "True"),
         tests=(
             at(
                 "tests/unit/proxy/guard/test_sieve.py",
@@ -408,9 +366,7 @@ MCP: Final = (
         name="a convicted piece is shown",
         invariant="a piece of a hidden memory is in no answer",
         where="proxy.guard.sieve:_OfServer.hides",
-        operator=Operator.REPLACE,
-        at="self._hidden.has(piece)",
-        by="self._live.has(piece)",
+        fault=replaced("self._hidden.has(piece)", "self._live.has(piece)"),
         tests=(
             at(
                 "tests/unit/proxy/guard/test_sieve.py",
@@ -423,11 +379,9 @@ MCP: Final = (
         name="a call passes with one line that no one let in",
         invariant="an act lets in the lines that it showed",
         where="storage.write.line_decisions:LineDecisions._let_in",
-        operator=Operator.REPLACE,
-        at="len(records) == len(found)",
-        by="records",
+        fault=replaced("len(records) == len(found)", "records"),
         tests=(
-            at("tests/unit/storage/features/test_lines.py", "test_one_line_more_is_not_let_in"),
+            at("tests/unit/storage/features/test_vouching.py", "test_one_line_more_is_not_let_in"),
         ),
     ),
     Mutant(
@@ -435,15 +389,14 @@ MCP: Final = (
         name="what was let in passes again and again",
         invariant="what a person let in passes once",
         where="storage.write.line_decisions:LineDecisions.carried_out",
-        operator=Operator.RETURN,
-        by="None",
+        fault=returned("None"),
         tests=(
             at(
-                "tests/unit/storage/features/test_lines.py",
+                "tests/unit/storage/features/test_vouching.py",
                 "test_what_a_relay_took_no_call_has_again",
             ),
             at(
-                "tests/unit/storage/features/test_lines.py",
+                "tests/unit/storage/features/test_vouching.py",
                 "test_a_call_whose_lines_were_all_let_in_passes_once_after_a_restart",
             ),
         ),
@@ -453,12 +406,12 @@ MCP: Final = (
         name="a denied line is held again",
         invariant="a denial stands until it is forgiven",
         where="storage.write.line_decisions:LineDecisions.said",
-        operator=Operator.REPLACE,
-        at="any((change.draft.has(LINES, one) for one in self._keys(candidate, _DENIED)))",
-        by="False",
+        fault=replaced(
+            "any((change.draft.has(LINES, one) for one in self._keys(candidate, _DENIED)))", "False"
+        ),
         tests=(
             at(
-                "tests/unit/storage/features/test_lines.py",
+                "tests/unit/storage/features/test_vouching.py",
                 "test_a_denied_line_is_refused_until_it_is_forgiven",
             ),
         ),

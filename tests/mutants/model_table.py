@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants.mutant import Mutant, Operator, at
+from tests.mutants.mutant import Mutant, at, dropped, replaced, returned
 
 _CALLS_JUDGED: Final = "tests/unit/proxy/model/test_calls_judged.py"
 _MATCHING: Final = "tests/unit/policy/withheld/test_matching.py"
@@ -20,9 +20,7 @@ MODEL: Final = (
         name="the request goes upstream as it came",
         invariant="no later model request carries what was refused",
         where="proxy.model.ledger_coupling:LedgerCoupling.prepare",
-        operator=Operator.REPLACE,
-        at="await self._withheld(prepared, heard, conversation)",
-        by="prepared.body",
+        fault=replaced("await self._withheld(prepared, heard, conversation)", "prepared.body"),
         tests=(
             at(_MODEL_COUPLING, "test_what_was_refused_is_in_no_later_request_and_in_no_reply"),
         ),
@@ -32,9 +30,7 @@ MODEL: Final = (
         name="escapes hide words",
         invariant="JSON in a string is read like the text it spells",
         where="policy.withheld.words:words_of",
-        operator=Operator.REPLACE,
-        at="spelled_out(text)",
-        by="text",
+        fault=replaced("spelled_out(text)", "text"),
         tests=(at(_MATCHING, "test_eight_words_in_a_row_are_found_however_they_are_written"),),
     ),
     Mutant(
@@ -42,8 +38,7 @@ MODEL: Final = (
         name="a candidate is not written down before it is judged",
         invariant="a crash between interception and verdict loses no refusal",
         where="proxy.withhold.withholding:Withholding.begun",
-        operator=Operator.DROP,
-        at="await self._log.append(map(encode, records))",
+        fault=dropped("await self._log.append(map(encode, records))"),
         tests=(
             at(
                 "tests/unit/proxy/withhold/test_withholding_in_flight.py",
@@ -56,9 +51,7 @@ MODEL: Final = (
         name="a flood pushes the others out",
         invariant="long refused texts make room for themselves first",
         where="policy.withheld.refused_texts:RefusedTexts._make_room",
-        operator=Operator.REPLACE,
-        at="(-len(self._texts[one][0].numbers), one)",
-        by="one",
+        fault=replaced("(-len(self._texts[one][0].numbers), one)", "one"),
         tests=(at(_MATCHING, "test_a_flood_of_long_texts_makes_room_for_itself"),),
     ),
     Mutant(
@@ -66,9 +59,7 @@ MODEL: Final = (
         name="nothing may be shown",
         invariant="a stored memory cannot be hidden by proposing it again",
         where="policy.withheld.refused_texts:RefusedTexts.is_open",
-        operator=Operator.REPLACE,
-        at="stored.proven or stored.version <= first",
-        by="stored.proven and first < 0",
+        fault=replaced("stored.proven or stored.version <= first", "stored.proven and first < 0"),
         tests=(
             at(
                 "tests/unit/proxy/withhold/test_withholding.py",
@@ -81,9 +72,9 @@ MODEL: Final = (
         name="what a person typed is cut",
         invariant="what a person typed stays",
         where="proxy.dialects.model.withheld:spoken",
-        operator=Operator.REPLACE,
-        at="cut_between(text, typed, asks) if typed else cut(text, asks)",
-        by="cut(text, asks)",
+        fault=replaced(
+            "cut_between(text, typed, asks) if typed else cut(text, asks)", "cut(text, asks)"
+        ),
         tests=(
             at(
                 "tests/unit/proxy/dialects/model/test_withheld.py",
@@ -96,9 +87,7 @@ MODEL: Final = (
         name="a memory opens what a person denied",
         invariant="no memory opens what a person denied",
         where="policy.withheld.refused_texts:RefusedTexts.is_open",
-        operator=Operator.REPLACE,
-        at="any((one.denied for one in terms))",
-        by="False",
+        fault=replaced("any((one.denied for one in terms))", "False"),
         tests=(at(_MATCHING, "test_a_memory_opens_what_a_person_wrote_or_what_was_there_before"),),
     ),
     Mutant(
@@ -106,9 +95,7 @@ MODEL: Final = (
         name="a quarantined memory stays in the model's context",
         invariant="no model request that begins after a quarantine carries the memory",
         where="proxy.withhold.withholding:Withholding._look_at_store",
-        operator=Operator.REPLACE,
-        at="await self._verdicts.convicted(tenant)",
-        by="kept.convicted",
+        fault=replaced("await self._verdicts.convicted(tenant)", "kept.convicted"),
         tests=(
             at(
                 "tests/unit/proxy/withhold/test_withdrawn.py",
@@ -121,9 +108,9 @@ MODEL: Final = (
         name="a call that brings what was refused goes on",
         invariant="nothing that was refused goes to the agent",
         where="proxy.model.ledger_coupling:LedgerCoupling.judge",
-        operator=Operator.REPLACE,
-        at="self._withholding.refusal(principal_id, call, prepared.conversation)",
-        by="None",
+        fault=replaced(
+            "self._withholding.refusal(principal_id, call, prepared.conversation)", "None"
+        ),
         tests=(
             at(
                 "tests/conformance/test_prlr.py",
@@ -136,9 +123,7 @@ MODEL: Final = (
         name="a word goes out before it is over",
         invariant="any cut of a text gives the same text",
         where="policy.withheld.flow:Flow.feed",
-        operator=Operator.REPLACE,
-        at="not _is_over(rest, found)",
-        by="False",
+        fault=replaced("not _is_over(rest, found)", "False"),
         tests=(
             at(
                 "tests/property/test_withheld.py",
@@ -151,9 +136,9 @@ MODEL: Final = (
         name="the rest of a delta passes",
         invariant="a text that comes in pieces is cut wherever it stands",
         where="proxy.dialects.model.replies_withheld:ReplyFilter._anthropic_delta",
-        operator=Operator.REPLACE,
-        at="self._whole({**body, 'delta': {**delta, field: ''}}, (index, kind))",
-        by="body",
+        fault=replaced(
+            "self._whole({**body, 'delta': {**delta, field: ''}}, (index, kind))", "body"
+        ),
         tests=(at(_REPLIES_WITHHELD, "test_no_event_brings_it_wherever_it_stands"),),
     ),
     Mutant(
@@ -161,9 +146,7 @@ MODEL: Final = (
         name="a gate that is away opens",
         invariant="a check that cannot run is a check that failed",
         where="proxy.model.call_judge:CallJudge._write",
-        operator=Operator.REPLACE,
-        at="observation_of_call(Reason.GATE_UNAVAILABLE)",
-        by="None",
+        fault=replaced("observation_of_call(Reason.GATE_UNAVAILABLE)", "None"),
         tests=(at(_CALLS_JUDGED, "test_a_gate_that_cannot_answer_is_a_refusal"),),
     ),
     Mutant(
@@ -171,9 +154,10 @@ MODEL: Final = (
         name="a call that cannot be read goes on",
         invariant="an unknown way to write is refused",
         where="proxy.model.call_judge:CallJudge._one",
-        operator=Operator.REPLACE,
-        at="f'{observation_of_call(Reason.CALL_MALFORMED)} ({error.detail})'",
-        by="None if error else None",
+        fault=replaced(
+            "f'{observation_of_call(Reason.CALL_MALFORMED)} ({error.detail})'",
+            "None if error else None",
+        ),
         tests=(at(_CALLS_JUDGED, "test_what_cannot_be_read_is_not_called"),),
     ),
     Mutant(
@@ -181,9 +165,10 @@ MODEL: Final = (
         name="another principal goes on from a response",
         invariant="what was said is its principal's alone",
         where="proxy.model.histories:Histories._before",
-        operator=Operator.REPLACE,
-        at="self._kept.get(principal_id, OrderedDict())",
-        by="next(iter(self._kept.values()), OrderedDict[str, _Kept]())",
+        fault=replaced(
+            "self._kept.get(principal_id, OrderedDict())",
+            "next(iter(self._kept.values()), OrderedDict[str, _Kept]())",
+        ),
         tests=(at(_MODEL_FRONT, "test_a_known_response_is_gone_on_from_with_its_whole_history"),),
     ),
     Mutant(
@@ -191,9 +176,7 @@ MODEL: Final = (
         name="hosted memory is any other route",
         invariant="a write on the provider's side is an unknown write",
         where="proxy.model.routes:purpose_of",
-        operator=Operator.REPLACE,
-        at="any((part in _HOSTED for part in parts))",
-        by="not parts",
+        fault=replaced("any((part in _HOSTED for part in parts))", "not parts"),
         tests=(at(_MODEL_FRONT, "test_other_routes_pass_untouched_and_hosted_memory_does_not"),),
     ),
     Mutant(
@@ -201,9 +184,7 @@ MODEL: Final = (
         name="replies of a batch pass unjudged",
         invariant="no call reaches the agent unjudged",
         where="proxy.model.stored_replies:StoredReplyEditor._reply",
-        operator=Operator.REPLACE,
-        at="not waiting",
-        by="reply",
+        fault=replaced("not waiting", "reply"),
         tests=(at(_MODEL_PASSING, "test_a_call_that_comes_back_with_a_batch_is_judged"),),
     ),
     Mutant(
@@ -211,9 +192,9 @@ MODEL: Final = (
         name="JSON of other routes goes on as it came",
         invariant="a key sent twice hides nothing",
         where="proxy.dialects.model.bodies:_json",
-        operator=Operator.REPLACE,
-        at="write_body(vectors_back(sieve.sieved(bare_of_tokens(lean)), vectors))",
-        by="raw",
+        fault=replaced(
+            "write_body(vectors_back(sieve.sieved(bare_of_tokens(lean)), vectors))", "raw"
+        ),
         tests=(
             at(
                 _MODEL_PASSING,
@@ -226,9 +207,7 @@ MODEL: Final = (
         name="headers go upstream as they came",
         invariant="no header brings what was refused",
         where="proxy.model.redactor:Redactor.headers",
-        operator=Operator.REPLACE,
-        at="kept_headers(headers, self) if self.active else headers",
-        by="headers",
+        fault=replaced("kept_headers(headers, self) if self.active else headers", "headers"),
         tests=(at(_MODEL_PASSING, "test_no_path_query_or_header_brings_a_refused_text"),),
     ),
     Mutant(
@@ -236,9 +215,7 @@ MODEL: Final = (
         name="a comment passes",
         invariant="nothing stands beside the data of an event",
         where="proxy.dialects.model.replies_withheld:ReplyFilter._bare",
-        operator=Operator.REPLACE,
-        at="self._trailed((), text) == text",
-        by="bool(text)",
+        fault=replaced("self._trailed((), text) == text", "bool(text)"),
         tests=(at(_REPLIES_WITHHELD, "test_nothing_stands_beside_the_data_of_an_event"),),
     ),
     Mutant(
@@ -246,9 +223,7 @@ MODEL: Final = (
         name="a block without a number passes",
         invariant="no call reaches the agent unjudged",
         where="proxy.dialects.model.anthropic.stream:AnthropicEditor._block",
-        operator=Operator.REPLACE,
-        at="(b'', ())",
-        by="(event.raw, ())",
+        fault=replaced("(b'', ())", "(event.raw, ())"),
         tests=(
             at(
                 "tests/unit/proxy/dialects/model/test_editors.py",
@@ -261,9 +236,7 @@ MODEL: Final = (
         name="a key that comes twice goes on",
         invariant="whoever reads a reply finds the calls that were judged",
         where="proxy.dialects.model.one_reading:straight_event",
-        operator=Operator.REPLACE,
-        at="not repeats(event.data, body)",
-        by="True",
+        fault=replaced("not repeats(event.data, body)", "True"),
         tests=(
             at("tests/unit/proxy/dialects/model/test_one_reading.py", "test_no_frame_hides_a_call"),
         ),
@@ -273,12 +246,11 @@ MODEL: Final = (
         name="a text may end a line",
         invariant="a model cannot write an event of its own into its text",
         where="proxy.dialects.sse:",
-        operator=Operator.REPLACE,
-        at=(
+        fault=replaced(
             "{b'\\xc2\\x85': b'\\\\u0085', b'\\xe2\\x80\\xa8': b'\\\\u2028', "
-            "b'\\xe2\\x80\\xa9': b'\\\\u2029'}"
+            "b'\\xe2\\x80\\xa9': b'\\\\u2029'}",
+            "{b'\\xc2\\x85': b'\\\\u0085', b'\\xe2\\x80\\xa9': b'\\\\u2029'}",
         ),
-        by="{b'\\xc2\\x85': b'\\\\u0085', b'\\xe2\\x80\\xa9': b'\\\\u2029'}",
         tests=(
             at(
                 "tests/unit/proxy/dialects/test_sse.py",
@@ -291,9 +263,7 @@ MODEL: Final = (
         name="any path is sent",
         invariant="what is classified is what is served",
         where="proxy.model.routes:check_path",
-        operator=Operator.REPLACE,
-        at="_PATH.fullmatch(rest) is None",
-        by="rest and (not rest.startswith('/'))",
+        fault=replaced("_PATH.fullmatch(rest) is None", "rest and (not rest.startswith('/'))"),
         tests=(at(_ROUTES, "test_a_path_that_two_servers_may_read_differently_is_refused"),),
     ),
     Mutant(
@@ -301,9 +271,7 @@ MODEL: Final = (
         name="a route that nobody knows passes",
         invariant="what a route brings is known, or its operator listed it",
         where="proxy.model.routes:is_known",
-        operator=Operator.REPLACE,
-        at="_KNOWN.fullmatch(path)",
-        by="path",
+        fault=replaced("_KNOWN.fullmatch(path)", "path"),
         tests=(at(_ROUTES, "test_a_route_that_nobody_knows_is_refused_unless_it_is_listed"),),
     ),
     Mutant(
@@ -311,9 +279,7 @@ MODEL: Final = (
         name="a changed protocol is an answer",
         invariant="nothing interim is passed on as an answer",
         where="proxy.transport.upstream:Upstream._reply",
-        operator=Operator.REPLACE,
-        at="response.status < _FINAL_FROM",
-        by="not response.status",
+        fault=replaced("response.status < _FINAL_FROM", "not response.status"),
         tests=(
             at(
                 "tests/unit/proxy/transport/test_upstream.py",
@@ -326,11 +292,10 @@ MODEL: Final = (
         name="a key of ours stays in its header",
         invariant="no key of ours goes upstream",
         where="proxy.model.credentials:admit",
-        operator=Operator.DROP,
-        at="del headers[name]",
+        fault=dropped("del headers[name]"),
         tests=(
             at(
-                "tests/unit/proxy/model/test_credentials.py",
+                "tests/unit/proxy/model/test_routes.py",
                 "test_no_key_of_ours_goes_upstream_from_any_place",
             ),
         ),
@@ -340,9 +305,7 @@ MODEL: Final = (
         name="a key is not looked into",
         invariant="no place of a request brings what was refused",
         where="proxy.dialects.model.withheld:passes",
-        operator=Operator.REPLACE,
-        at="_KEY.fullmatch(key) is not None",
-        by="bool(key)",
+        fault=replaced("_KEY.fullmatch(key) is not None", "bool(key)"),
         tests=(
             at(
                 "tests/unit/proxy/withhold/test_withholding_in_flight.py",
@@ -355,9 +318,10 @@ MODEL: Final = (
         name="what only names is blanked",
         invariant="who proposes a model's name cannot take it away",
         where="proxy.dialects.model.withheld:beside",
-        operator=Operator.REPLACE,
-        at="value if named else spoken(value, where, leave, asks)",
-        by="spoken(value, where, leave, asks)",
+        fault=replaced(
+            "value if named else spoken(value, where, leave, asks)",
+            "spoken(value, where, leave, asks)",
+        ),
         tests=(
             at(
                 _MODEL_PASSING,
@@ -370,9 +334,7 @@ MODEL: Final = (
         name="whatever the host says is its own",
         invariant="what another said first is searched in the host's words too",
         where="proxy.withhold.first_speakers:FirstSpeakers.own",
-        operator=Operator.REPLACE,
-        at="all((self._marks.get(one) == OWN for one in part.prints))",
-        by="True",
+        fault=replaced("all((self._marks.get(one) == OWN for one in part.prints))", "True"),
         tests=(
             at(
                 "tests/conformance/test_withheld_places.py",
@@ -385,8 +347,7 @@ MODEL: Final = (
         name="what stands between tags is hers",
         invariant="a turn is hers outside of tags alone",
         where="proxy.withhold.tags:tagged",
-        operator=Operator.RETURN,
-        by="[[] for _ in texts]",
+        fault=returned("[[] for _ in texts]"),
         tests=(
             at(
                 "tests/conformance/test_withheld_places.py",

@@ -11,27 +11,47 @@ class Operator(Enum):
     """What is done to the place that a mutant names."""
 
     REPLACE = "replace expression by"
-    NEGATE = "negate condition"
     DROP = "drop statement"
     RETURN = "return constant"
+
+
+class Exchange(msgspec.Struct, frozen=True):
+    """What is done to one place, which `at` writes as `ast.unparse` does."""
+
+    operator: Operator
+    at: str = ""
+    by: str = ""
+
+
+def replaced(at: str, by: str) -> Exchange:
+    """An expression or argument in the place of another."""
+    return Exchange(Operator.REPLACE, at, by)
+
+
+def dropped(at: str) -> Exchange:
+    """A statement left out."""
+    return Exchange(Operator.DROP, at)
+
+
+def returned(value: str) -> Exchange:
+    """A constant in the place of a function's body."""
+    return Exchange(Operator.RETURN, by=value)
 
 
 class Mutant(msgspec.Struct, frozen=True, kw_only=True):
     """A fault that is addressed by what the code is, not by how its lines are laid out.
 
     `row` is the row of docs/threat-model.md whose wall the fault takes away, or a promise of the
-    README. `where` is a module and a qualified name in it (none: the module itself). `at` is the
-    expression, argument or statement as `ast.unparse` writes it; it must occur exactly once there.
-    At least one of `tests` must fail. `quick` ones are tried by `make test`.
+    README. `where` is a module and a qualified name in it (none: the module itself); what the fault
+    takes out must occur exactly once there. At least one of `tests` must fail. `quick` ones are
+    tried by `make test`.
     """
 
     row: str
     name: str
     invariant: str
     where: str
-    operator: Operator
-    at: str = ""
-    by: str = ""
+    fault: Exchange
     tests: tuple[str, ...]
     quick: bool = False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants.mutant import Mutant, Operator, at
+from tests.mutants.mutant import Mutant, at, dropped, replaced
 
 _BACKEND_CHROMA_PLACES: Final = "tests/integration/test_backend_chroma_places.py"
 _BACKEND_STORE: Final = "tests/integration/test_backend_store.py"
@@ -19,9 +19,7 @@ SERVERS: Final = (
         name="a closed key is shown to its own tenant",
         invariant="what was erased here and stands on its server is shown to nobody",
         where="proxy.guard.key_owners:_whose",
-        operator=Operator.REPLACE,
-        at="closed.mine",
-        by="closed.mine and by_rows is KeyOwner.OTHERS",
+        fault=replaced("closed.mine", "closed.mine and by_rows is KeyOwner.OTHERS"),
         tests=(
             at(
                 "tests/integration/test_backend_purge.py",
@@ -34,12 +32,11 @@ SERVERS: Final = (
         name="the history of a deleted memory is shown to everybody",
         invariant="a history is shown where the gate knows its memory",
         where="proxy.backends.mem0_server.reads:_change",
-        operator=Operator.REPLACE,
-        at=(
+        fault=replaced(
             "ShownMemory(key=key, strings=strings, place=place, is_past=True, "
-            "is_withheld=not is_its_own)"
+            "is_withheld=not is_its_own)",
+            "ShownMemory(key=key, strings=strings, place=place, is_withheld=not is_its_own)",
         ),
-        by=("ShownMemory(key=key, strings=strings, place=place, is_withheld=not is_its_own)"),
         tests=(
             at(
                 "tests/unit/proxy/backends/mem0_server/test_reads.py",
@@ -52,9 +49,7 @@ SERVERS: Final = (
         name="a header of the client reaches the memory server",
         invariant="nothing goes on but what the adapter made of a request",
         where="proxy.fronts.backend_server_front:BackendServerFront._ask",
-        operator=Operator.REPLACE,
-        at="name in _SENT",
-        by="name not in _SHOWN",
+        fault=replaced("name in _SENT", "name not in _SHOWN"),
         tests=(
             at("tests/unit/proxy/fronts/test_backend_behind.py", "test_no_other_header_goes_on"),
         ),
@@ -64,8 +59,7 @@ SERVERS: Final = (
         name="a memory server tells the sidecar's credential to the agent",
         invariant="the sidecar's credential is in no byte to the agent",
         where="proxy.fronts.backend_server_front:BackendServerFront._ask",
-        operator=Operator.DROP,
-        at="raise UpstreamError(_TELLS_CREDENTIAL)",
+        fault=dropped("raise UpstreamError(_TELLS_CREDENTIAL)"),
         tests=(
             at(
                 "tests/integration/test_backend_credential.py",
@@ -78,9 +72,7 @@ SERVERS: Final = (
         name="a tag counts for nothing where the store knows nothing",
         invariant="a tagged item is there for no agent, whatever the store knows",
         where="proxy.guard.key_owners:KeyOwners.hides",
-        operator=Operator.REPLACE,
-        at="one.is_tagged",
-        by="False",
+        fault=replaced("one.is_tagged", "False"),
         tests=(
             at(
                 "tests/integration/test_backend_quarantine.py",
@@ -93,9 +85,9 @@ SERVERS: Final = (
         name="a lost answer of a memory server counts as a failure",
         invariant="without an answer nobody knows what became of a write",
         where="proxy.fronts.backend_writes:BackendWrites._sent",
-        operator=Operator.REPLACE,
-        at="ForwardStatus.UNKNOWN if error.sent else ForwardStatus.FAILED",
-        by="ForwardStatus.FAILED",
+        fault=replaced(
+            "ForwardStatus.UNKNOWN if error.sent else ForwardStatus.FAILED", "ForwardStatus.FAILED"
+        ),
         tests=(
             at(_BACKEND_STORE, "test_a_lost_answer_is_looked_up_and_the_write_is_never_sent_again"),
         ),
@@ -105,9 +97,7 @@ SERVERS: Final = (
         name="another tenant's memory is shown",
         invariant="no tenant reads what another one wrote",
         where="proxy.guard.key_owners:KeyOwners.hides",
-        operator=Operator.REPLACE,
-        at="whose in {KeyOwner.HIDDEN, KeyOwner.OTHERS}",
-        by="whose is KeyOwner.HIDDEN",
+        fault=replaced("whose in {KeyOwner.HIDDEN, KeyOwner.OTHERS}", "whose is KeyOwner.HIDDEN"),
         tests=(
             at(
                 _BACKEND_STORE,
@@ -120,9 +110,7 @@ SERVERS: Final = (
         name="another tenant's memory may be changed",
         invariant="no tenant changes what another one wrote",
         where="proxy.guard.key_owners:KeyOwners.belongs_to_others",
-        operator=Operator.REPLACE,
-        at="one is KeyOwner.OTHERS",
-        by="one is KeyOwner.OTHERS and (not shown)",
+        fault=replaced("one is KeyOwner.OTHERS", "one is KeyOwner.OTHERS and (not shown)"),
         tests=(
             at(
                 _BACKEND_STORE,
@@ -135,9 +123,7 @@ SERVERS: Final = (
         name="two writes to one item are judged at the same time",
         invariant="what a write is judged beside is what it is sent to",
         where="proxy.fronts.backend_writes:BackendPlaces.name",
-        operator=Operator.REPLACE,
-        at="question is not None",
-        by="question is not None and place",
+        fault=replaced("question is not None", "question is not None and place"),
         tests=(
             at(_BACKEND_STORE, "test_two_writes_to_one_item_are_judged_one_after_the_other"),
             at(_BACKEND_TURNS, "test_a_put_beside_the_users_first_one_is_judged_as_a_change_of_it"),
@@ -149,9 +135,7 @@ SERVERS: Final = (
         name="a floor for reads counts for nothing on a server behind",
         invariant="what is below the floor does not exist",
         where="proxy.guard.sieve:_owned",
-        operator=Operator.REPLACE,
-        at="KeyOwner.MINE if shows else KeyOwner.HIDDEN",
-        by="KeyOwner.MINE",
+        fault=replaced("KeyOwner.MINE if shows else KeyOwner.HIDDEN", "KeyOwner.MINE"),
         tests=(
             at(_KEYED, "test_a_floor_shows_a_key_by_the_label_of_its_newest_live_memory"),
             at(_FLOOR, "test_the_stricter_floor_of_key_and_table_counts"),
@@ -162,8 +146,7 @@ SERVERS: Final = (
         name="a create with a floor tells what is below it",
         invariant="no status or count tells what is below the floor",
         where="proxy.fronts.backend_writes:BackendWrites._in_turn",
-        operator=Operator.DROP,
-        at="raise MalformedRequest(_NO_CREATE, status=403)",
+        fault=dropped("raise MalformedRequest(_NO_CREATE, status=403)"),
         tests=(at(_FLOOR, "test_no_status_count_or_text_tells_what_a_server_has_below_the_floor"),),
     ),
     Mutant(
@@ -171,9 +154,7 @@ SERVERS: Final = (
         name="runs of a server that several tenants share are served",
         invariant="an answer of which no part can be left out is one tenant's",
         where="proxy.fronts.backend:BackendFront._serve",
-        operator=Operator.REPLACE,
-        at="behind.settings.shows_whole",
-        by="behind.settings.name",
+        fault=replaced("behind.settings.shows_whole", "behind.settings.name"),
         tests=(at(_BACKEND_STORE, "test_runs_and_threads_of_a_shared_server_are_refused"),),
     ),
     Mutant(
@@ -181,9 +162,7 @@ SERVERS: Final = (
         name="a verdict is given on a merge with hidden words",
         invariant="no verdict tells hidden words",
         where="proxy.fronts.backend_writes:BackendWrites._judged",
-        operator=Operator.REPLACE,
-        at="one.item.key in unjudged",
-        by="False",
+        fault=replaced("one.item.key in unjudged", "False"),
         tests=(
             at(
                 _BACKEND_CHROMA_PLACES,
@@ -196,9 +175,7 @@ SERVERS: Final = (
         name="a record is judged without what it is merged with",
         invariant="what stays of an old record is judged with the new parts",
         where="proxy.backends.kept_request:merged",
-        operator=Operator.REPLACE,
-        at="(*own, *(stays if in_order else shown))",
-        by="tuple(own)",
+        fault=replaced("(*own, *(stays if in_order else shown))", "tuple(own)"),
         tests=(
             at(_WRITES, "test_an_upsert_is_judged_by_the_record_that_it_leads_to"),
             at(_WRITES, "test_an_update_keeps_the_parts_that_it_does_not_name"),
@@ -209,9 +186,7 @@ SERVERS: Final = (
         name="a tenant's key opens every tenant's path",
         invariant="a path of the server belongs to one tenant",
         where="proxy.fronts.backend:BackendFront._serve",
-        operator=Operator.REPLACE,
-        at="adapter.is_open_to(request, principal.tenant)",
-        by="adapter.segments",
+        fault=replaced("adapter.is_open_to(request, principal.tenant)", "adapter.segments"),
         tests=(
             at(
                 _BACKEND_CHROMA_PLACES,
@@ -224,9 +199,7 @@ SERVERS: Final = (
         name="a client sets the mark of the gate",
         invariant="the mark is the gate's own",
         where="proxy.backends.mem0_server.requests:_check_metadata",
-        operator=Operator.REPLACE,
-        at="MARK in found",
-        by="MARK in found and False",
+        fault=replaced("MARK in found", "MARK in found and False"),
         tests=(
             at(
                 "tests/unit/proxy/backends/mem0_server/test_writes.py",
@@ -239,12 +212,10 @@ SERVERS: Final = (
         name="a count has hidden records",
         invariant="hidden records do not count",
         where="proxy.backends.chroma.reads:ChromaReads.without",
-        operator=Operator.REPLACE,
-        at="len(table.records()) - len(places)",
-        by="len(table.records())",
+        fault=replaced("len(table.records()) - len(places)", "len(table.records())"),
         tests=(
             at(
-                "tests/unit/proxy/backends/chroma/test_reads.py",
+                "tests/unit/proxy/backends/chroma/test_writes.py",
                 "test_a_count_is_made_of_the_ids_so_that_hidden_records_do_not_count",
             ),
         ),

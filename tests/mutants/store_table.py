@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants.mutant import Mutant, Operator, at
+from tests.mutants.mutant import Mutant, at, dropped, replaced, returned
 
 _PAROLING: Final = "tests/unit/proxy/aftermath/test_paroling.py"
 _VERIFICATION: Final = "tests/unit/proxy/cli/test_verification.py"
@@ -16,9 +16,7 @@ STORE: Final = (
         name="an undo shows what somebody else hides",
         invariant="an undo brings back exactly what its incident hid and nobody else hides",
         where="storage.features.incidents.incident_orders:ShowBatch.carry_out",
-        operator=Operator.REPLACE,
-        at="before - {incident.incident_id}",
-        by="frozenset[str]()",
+        fault=replaced("before - {incident.incident_id}", "frozenset[str]()"),
         tests=(
             at(
                 "tests/unit/storage/features/incidents/test_isolation.py",
@@ -31,9 +29,10 @@ STORE: Final = (
         name="bytes that open no commitment pass",
         invariant="the bytes of an export are those that were judged",
         where="proxy.cli.proven_memories:ProofChecker._step",
-        operator=Operator.REPLACE,
-        at=("commitment(bytes.fromhex(step.salt), digest_of(canonical)) != seen.commitment"),
-        by="commitment(bytes.fromhex(step.salt), digest_of(canonical)) == b''",
+        fault=replaced(
+            "commitment(bytes.fromhex(step.salt), digest_of(canonical)) != seen.commitment",
+            "commitment(bytes.fromhex(step.salt), digest_of(canonical)) == b''",
+        ),
         tests=(
             at("tests/unit/proxy/cli/test_proven_memories.py", "test_whatever_is_altered_is_named"),
         ),
@@ -43,11 +42,10 @@ STORE: Final = (
         name="nothing follows the root of a lie",
         invariant="what was derived from a lie goes with it, to the end",
         where="policy.after.closure:closure_of",
-        operator=Operator.DROP,
-        at="waiting.append(child)",
+        fault=dropped("waiting.append(child)"),
         tests=(
             at(
-                "tests/unit/policy/after/test_closure.py",
+                "tests/unit/policy/after/test_attribution.py",
                 "test_all_that_was_derived_goes_with_the_root_and_each_once",
             ),
             at(
@@ -61,9 +59,9 @@ STORE: Final = (
         name="a memory keeps its class over a parole",
         invariant="what comes back has less power than before",
         where="storage.features.parole:GrantParole.carry_out",
-        operator=Operator.REPLACE,
-        at="lowered(memory.memory_class)",
-        by="lowered(memory.memory_class) and memory.memory_class",
+        fault=replaced(
+            "lowered(memory.memory_class)", "lowered(memory.memory_class) and memory.memory_class"
+        ),
         tests=(
             at(_PAROLING, "test_what_was_true_once_comes_back_one_class_lower_and_a_lie_does_not"),
             at(_PAROLING, "test_the_lowest_class_stays_and_each_other_is_lowered"),
@@ -74,9 +72,7 @@ STORE: Final = (
         name="an intercepted candidate leaves no leaf",
         invariant="both leaves of every decision are in the log",
         where="storage.write.judge:Judge.judge",
-        operator=Operator.REPLACE,
-        at="self._log_intercepted(change, docket)",
-        by="0",
+        fault=replaced("self._log_intercepted(change, docket)", "0"),
         tests=(
             _WRITES,
             "tests/unit/storage/read/test_check.py",
@@ -87,9 +83,7 @@ STORE: Final = (
         name="a row may follow another step than its leaf says",
         invariant="the rows of a memory follow each other as the log says",
         where="proxy.cli.verification:Verifier._follows",
-        operator=Operator.REPLACE,
-        at="leaf.previous_index == before",
-        by="leaf.previous_index >= before",
+        fault=replaced("leaf.previous_index == before", "leaf.previous_index >= before"),
         tests=(at(_VERIFICATION, "test_a_row_that_is_taken_out_of_its_memorys_history_is_found"),),
     ),
     Mutant(
@@ -97,9 +91,7 @@ STORE: Final = (
         name="a nonce of another life counts",
         invariant="a nonce is bound to the store's incarnation",
         where="storage.write.fact_gatherer:FactGatherer.nonce_state",
-        operator=Operator.REPLACE,
-        at="incarnation != change.before.incarnation_name",
-        by="not incarnation",
+        fault=replaced("incarnation != change.before.incarnation_name", "not incarnation"),
         tests=(at(_WRITES, "test_a_nonce_of_another_incarnation_is_refused"),),
     ),
     Mutant(
@@ -107,8 +99,7 @@ STORE: Final = (
         name="a start that is refused leaves a store behind",
         invariant="beside another store's checkpoint nothing is begun",
         where="storage.embedded:open_embedded",
-        operator=Operator.DROP,
-        at="check_new_store(checkpoint)",
+        fault=dropped("check_new_store(checkpoint)"),
         tests=(
             at(
                 "tests/unit/storage/write/test_checkpoint_copy.py",
@@ -121,9 +112,7 @@ STORE: Final = (
         name="an unsound log is a backup",
         invariant="a backup is one only after an auditor found nothing in its log",
         where="storage.upkeep.restore:verified",
-        operator=Operator.REPLACE,
-        at="bad is not None",
-        by="False",
+        fault=replaced("bad is not None", "False"),
         tests=(
             at(
                 _VERIFICATION,
@@ -136,12 +125,11 @@ STORE: Final = (
         name="a digest is not verified on read",
         invariant="a flipped bit is never read as a value",
         where="storage.tables.codec:unframe",
-        operator=Operator.REPLACE,
-        at=(
+        fault=replaced(
             "value[1:_PAYLOAD_AT] != blake2b(payload, digest_size=16, person=table, "
-            "salt=key).digest()"
+            "salt=key).digest()",
+            "not blake2b(payload, digest_size=16, person=table, salt=key).digest()",
         ),
-        by="not blake2b(payload, digest_size=16, person=table, salt=key).digest()",
         tests=(
             "tests/unit/storage/tables/test_lmdb_store.py",
             at(
@@ -155,8 +143,7 @@ STORE: Final = (
         name="a purge keeps the rows",
         invariant="a purge erases every row of a memory",
         where="storage.write.commit:_Landing._erase",
-        operator=Operator.DROP,
-        at="draft.put(ROWS, ordinal_key(ordinal), left)",
+        fault=dropped("draft.put(ROWS, ordinal_key(ordinal), left)"),
         tests=(at(_WRITES, "test_purged_memory_has_no_text_in_its_history"),),
     ),
     Mutant(
@@ -164,9 +151,10 @@ STORE: Final = (
         name="anybody purges",
         invariant="only an operator purges",
         where="policy.checks:source_class",
-        operator=Operator.REPLACE,
-        at="provenance.source is not SourceKind.OPERATOR",
-        by="provenance.source is SourceKind.UNKNOWN",
+        fault=replaced(
+            "provenance.source is not SourceKind.OPERATOR",
+            "provenance.source is SourceKind.UNKNOWN",
+        ),
         tests=(at("tests/unit/policy/test_checks.py", "test_only_an_operator_purges"),),
     ),
     Mutant(
@@ -174,8 +162,7 @@ STORE: Final = (
         name="a quarantined memory stays in the index",
         invariant="what is under quarantine is in no search and in no count",
         where="storage.features.quarantine.hiding:place",
-        operator=Operator.DROP,
-        at="change.superseded.append((known.ordinal, row))",
+        fault=dropped("change.superseded.append((known.ordinal, row))"),
         tests=(
             at(
                 "tests/unit/storage/features/quarantine/test_quarantine.py",
@@ -189,9 +176,7 @@ STORE: Final = (
         name="a deleted memory is live",
         invariant="a deleted memory is gone from every read",
         where="storage.write.commit:_Landing._status",
-        operator=Operator.REPLACE,
-        at="kind in {ChangeKind.DELETE, ChangeKind.PURGE}",
-        by="kind is ChangeKind.PURGE",
+        fault=replaced("kind in {ChangeKind.DELETE, ChangeKind.PURGE}", "kind is ChangeKind.PURGE"),
         tests=(at(_WRITES, "test_deleted_memory_is_gone_from_every_read_but_its_history"),),
     ),
     Mutant(
@@ -199,8 +184,7 @@ STORE: Final = (
         name="a floor for reads shows all",
         invariant="what is below the floor for reads is absent, and no status or count tells of it",
         where="policy.model:Reads.shows",
-        operator=Operator.RETURN,
-        by="True",
+        fault=returned("True"),
         tests=(
             at(
                 "tests/integration/test_reads_floor.py",

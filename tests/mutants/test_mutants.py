@@ -12,7 +12,7 @@ from policy.model import MemoryClass
 from tests.conftest import WHOLE
 from tests.mutants.__main__ import main
 from tests.mutants.addressed import Misplaced, mutated
-from tests.mutants.mutant import Mutant, Operator, bound_tests
+from tests.mutants.mutant import Exchange, Mutant, bound_tests, dropped, replaced, returned
 from tests.mutants.operators import faults
 from tests.mutants.running import PACKAGES, ROOT, Copy
 from tests.mutants.score import drawn, noticed, unit_tests_of
@@ -31,9 +31,7 @@ CONTROL = Mutant(
     name="a comment says something else",
     invariant="none: this changes nothing, and must survive",
     where="policy.model:MemoryClass",
-    operator=Operator.REPLACE,
-    at=repr(MemoryClass.__doc__),
-    by="'Something else.'",
+    fault=replaced(repr(MemoryClass.__doc__), "'Something else.'"),
     tests=("tests/unit/policy/test_checks.py",),
 )
 
@@ -102,42 +100,35 @@ def sells() -> None:
 _PLACE = "shop:Shop.sells"
 
 
-def _made(operator: Operator, where: str, at: str, by: str = "") -> Mutant:
-    return Mutant(
-        row="a1", name="n", invariant="i", where=where, operator=operator, at=at, by=by, tests=()
-    )
+def _made(where: str, fault: Exchange) -> Mutant:
+    return Mutant(row="a1", name="n", invariant="i", where=where, fault=fault, tests=())
 
 
 @pytest.mark.parametrize(
-    ("mutant", "old", "new"),
+    ("fault", "old", "new"),
     [
-        (_made(Operator.REPLACE, _PLACE, "age < 18", "age < 16"), "age < 18", "(age < 16)"),
-        (_made(Operator.REPLACE, _PLACE, "at=age", "at=0"), "at=age", "at=0"),
-        (
-            _made(Operator.NEGATE, _PLACE, "what in self.never"),
-            "what in self.never",
-            "(not (what in self.never))",
-        ),
-        (_made(Operator.DROP, _PLACE, "self.count(what)"), "self.count(what)", "pass"),
-        (_made(Operator.RETURN, "shop:sells", "", "None"), "pass", "return None"),
+        (replaced("age < 18", "age < 16"), "age < 18", "(age < 16)"),
+        (replaced("at=age", "at=0"), "at=age", "at=0"),
+        (dropped("self.count(what)"), "self.count(what)", "pass"),
     ],
-    ids=lambda value: value.operator.value if isinstance(value, Mutant) else "",
 )
 def test_each_operator_changes_the_place_that_is_named_and_nothing_else(
-    mutant: Mutant, old: str, new: str
+    fault: Exchange, old: str, new: str
 ) -> None:
-    assert mutated(SOURCE, mutant) == SOURCE.replace(old, new)
+    assert mutated(SOURCE, _made(_PLACE, fault)) == SOURCE.replace(old, new)
+    constant = mutated(SOURCE, _made("shop:sells", returned("None")))
+    assert constant == SOURCE.replace("pass", "return None")
 
 
 @pytest.mark.parametrize(
     "mutant",
     [
-        _made(Operator.REPLACE, _PLACE, "age < 21", "True"),
-        _made(Operator.REPLACE, _PLACE, "what", "age"),
-        _made(Operator.REPLACE, _PLACE, "age < 18", "age < 18"),
-        _made(Operator.REPLACE, _PLACE, "age < 18", "age <"),
-        _made(Operator.DROP, "shop:sells", "self.count(what)"),
-        _made(Operator.RETURN, "shop:Shop.buys", "", "None"),
+        _made(_PLACE, replaced("age < 21", "True")),
+        _made(_PLACE, replaced("what", "age")),
+        _made(_PLACE, replaced("age < 18", "age < 18")),
+        _made(_PLACE, replaced("age < 18", "age <")),
+        _made("shop:sells", dropped("self.count(what)")),
+        _made("shop:Shop.buys", returned("None")),
     ],
     ids=["nowhere", "twice", "unchanged", "no code", "elsewhere", "no such function"],
 )

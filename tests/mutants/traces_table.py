@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants.mutant import Mutant, Operator, at
+from tests.mutants.mutant import Mutant, at, dropped, replaced
 
 _LMDB_STORE: Final = "tests/unit/storage/tables/test_lmdb_store.py"
 _STAGING: Final = "tests/unit/storage/staging/test_staging.py"
@@ -15,9 +15,7 @@ TRACES: Final = (
         name="the map is writable",
         invariant="an aborted write leaves no byte in the file",
         where="storage.tables.lmdb_store:LmdbStore._agreeing_environment",
-        operator=Operator.REPLACE,
-        at="False",
-        by="True",
+        fault=replaced("False", "True"),
         tests=(
             at(_LMDB_STORE, "test_settings_that_keep_aborted_writes_out_of_the_file"),
             at(_LMDB_STORE, "test_an_aborted_draft_leaves_no_byte_in_the_file"),
@@ -28,8 +26,7 @@ TRACES: Final = (
         name="a key file is unlinked as it is",
         invariant="a destroyed key's bytes are overwritten",
         where="storage.staging.staging:Staging._shred",
-        operator=Operator.DROP,
-        at="os.write(handle, bytes(KEY_LEN))",
+        fault=dropped("os.write(handle, bytes(KEY_LEN))"),
         tests=(at(_STAGING, "test_a_destroyed_key_file_is_overwritten_before_it_is_removed"),),
     ),
     Mutant(
@@ -37,9 +34,7 @@ TRACES: Final = (
         name="a hold keeps the key that it was staged under",
         invariant="a key that opened undecided candidates is never a file",
         where="storage.staging.staging:Staging.seal",
-        operator=Operator.REPLACE,
-        at="new_key()",
-        by="self._undecided._keys[candidate_id]",
+        fault=replaced("new_key()", "self._undecided._keys[candidate_id]"),
         tests=(
             at(_STAGING, "test_a_held_candidate_is_under_another_key_than_it_was_staged_under"),
             at(_STAGING, "test_no_destroyed_key_opens_anything_in_any_file"),
@@ -50,9 +45,7 @@ TRACES: Final = (
         name="the commitment is not salted",
         invariant="a log cannot be searched for guessed content",
         where="storage.audit.leaves:commitment",
-        operator=Operator.REPLACE,
-        at="salt + digest",
-        by="digest",
+        fault=replaced("salt + digest", "digest"),
         tests=("tests/unit/storage/audit/test_leaves.py",),
     ),
     Mutant(
@@ -60,9 +53,10 @@ TRACES: Final = (
         name="an internal failure tells its text",
         invariant="an error message echoes no content",
         where="proxy.transport.responses:refusal_for",
-        operator=Operator.REPLACE,
-        at="'cannot_decide: an internal failure; nothing was admitted'",
-        by="f'cannot_decide: {error}'",
+        fault=replaced(
+            "'cannot_decide: an internal failure; nothing was admitted'",
+            "f'cannot_decide: {error}'",
+        ),
         tests=("tests/unit/proxy/transport/test_responses.py",),
     ),
     Mutant(
@@ -70,12 +64,10 @@ TRACES: Final = (
         name="a caller's trace id is taken over",
         invariant="no byte of a caller's ids is kept or exported",
         where="telemetry.propagation:Traces.accept",
-        operator=Operator.REPLACE,
-        at="self._is_ours(trace_id)",
-        by="trace_id",
+        fault=replaced("self._is_ours(trace_id)", "trace_id"),
         tests=(
             at(
-                "tests/unit/telemetry/test_propagation.py",
+                "tests/unit/telemetry/test_tracing.py",
                 "test_nothing_of_a_callers_ids_is_taken_over",
             ),
             "tests/conformance/test_trace_ids.py",
@@ -86,9 +78,7 @@ TRACES: Final = (
         name="a connection looks its name up by itself",
         invariant="a connection goes to the address that was judged",
         where="proxy.reporting.http_poster:HttpPoster._connector",
-        operator=Operator.REPLACE,
-        at="cast('AbstractResolver', self._resolver)",
-        by="None",
+        fault=replaced("cast('AbstractResolver', self._resolver)", "None"),
         tests=(
             at(
                 "tests/unit/proxy/reporting/test_webhook.py",
@@ -101,9 +91,7 @@ TRACES: Final = (
         name="a notice leads to a page that decides",
         invariant="no notice has a link that decides",
         where="proxy.compose.outboxes:_of_review",
-        operator=Operator.REPLACE,
-        at="surroundings.page.of",
-        by="lambda one: f'{surroundings.page.of(one)}?code=x'",
+        fault=replaced("surroundings.page.of", "lambda one: f'{surroundings.page.of(one)}?code=x'"),
         tests=(
             at(
                 "tests/integration/test_review_webhook.py",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants.mutant import Mutant, Operator, at
+from tests.mutants.mutant import Mutant, at, dropped, replaced, returned
 
 _CHECKS: Final = "tests/unit/policy/test_checks.py"
 _DERIVE: Final = "tests/unit/policy/labels/test_derive.py"
 _INTERCEPTOR: Final = "tests/unit/proxy/intercept/test_interceptor.py"
 _LANGUAGE: Final = "tests/unit/policy/text/test_language.py"
-_SCREENING: Final = "tests/unit/proxy/aftermath/test_screening.py"
+_SCREENING: Final = "tests/unit/proxy/aftermath/test_reply_checks.py"
 
 WRITES: Final = (
     Mutant(
@@ -18,8 +18,7 @@ WRITES: Final = (
         name="a weaker source changes what a stronger one wrote",
         invariant="update and delete need a source at least as trusted as the stored label",
         where="policy.checks:_below_stored",
-        operator=Operator.RETURN,
-        by="None",
+        fault=returned("None"),
         tests=(
             at(_CHECKS, "test_an_agent_waits_for_a_person_to_change_what_is_above_it"),
             at(
@@ -33,9 +32,7 @@ WRITES: Final = (
         name="a policy is judged by the class its new text names",
         invariant="what is replaced counts as much as what replaces it",
         where="policy.checks:_judged_as",
-        operator=Operator.REPLACE,
-        at="landing if stored is None else more_powerful(landing, stored)",
-        by="landing",
+        fault=replaced("landing if stored is None else more_powerful(landing, stored)", "landing"),
         tests=("tests/property/test_gate_reference.py",),
     ),
     Mutant(
@@ -43,9 +40,9 @@ WRITES: Final = (
         name="lineage is ignored",
         invariant="a derived memory takes the minimum of what it derives from",
         where="policy.labels.derive:with_lineage",
-        operator=Operator.REPLACE,
-        at="lowered(provenance, SourceKind.UNKNOWN if lineage is None else lineage)",
-        by="provenance",
+        fault=replaced(
+            "lowered(provenance, SourceKind.UNKNOWN if lineage is None else lineage)", "provenance"
+        ),
         tests=(at(_DERIVE, "test_lineage_only_lowers"),),
     ),
     Mutant(
@@ -53,9 +50,7 @@ WRITES: Final = (
         name="a person vouches for what was not shown",
         invariant="a label is raised for the version that a person read",
         where="storage.features.vouch:Vouch.carry_out",
-        operator=Operator.REPLACE,
-        at="row.version != self.version",
-        by="row.version < self.version",
+        fault=replaced("row.version != self.version", "row.version < self.version"),
         tests=(
             at(
                 "tests/unit/storage/features/test_vouching.py",
@@ -68,9 +63,7 @@ WRITES: Final = (
         name="a client names a server behind as its target",
         invariant="a person is shown all that would be stored",
         where="proxy.intercept.interceptor:Interceptor._prepared",
-        operator=Operator.REPLACE,
-        at="one.guarded_key is None",
-        by="False",
+        fault=replaced("one.guarded_key is None", "False"),
         tests=(at(_INTERCEPTOR, "test_only_a_relays_call_names_a_server_behind"),),
     ),
     Mutant(
@@ -78,9 +71,7 @@ WRITES: Final = (
         name="what is appended to is not read",
         invariant="pieces that are no order do not add up to one",
         where="storage.write.fact_gatherer:_with_the_rest",
-        operator=Operator.REPLACE,
-        at="read_beside(reading, after)",
-        by="reading",
+        fault=replaced("read_beside(reading, after)", "reading"),
         tests=(at("tests/unit/proxy/guard/test_local_edits.py", "test_nor_appended_ones"),),
     ),
     Mutant(
@@ -88,9 +79,9 @@ WRITES: Final = (
         name="what is put under the key of a hidden item stays hidden",
         invariant="one lie makes no key useless to others",
         where="storage.read.reader:EmbeddedReader.id_of",
-        operator=Operator.REPLACE,
-        at="self._names.own(tenant, own_key, life + 1) if hidden else memory_id",
-        by="memory_id",
+        fault=replaced(
+            "self._names.own(tenant, own_key, life + 1) if hidden else memory_id", "memory_id"
+        ),
         tests=(
             at(
                 "tests/integration/test_langgraph_store.py",
@@ -103,9 +94,7 @@ WRITES: Final = (
         name="a rule opens cases without an end",
         invariant="one rule sets off so many searches in a day, and no more",
         where="proxy.aftermath.rule_signals:RuleSignals.may_open",
-        operator=Operator.REPLACE,
-        at="len(day) >= most",
-        by="len(day) > 10 * most",
+        fault=replaced("len(day) >= most", "len(day) > 10 * most"),
         tests=(
             at(
                 "tests/unit/proxy/aftermath/test_rule_watch.py",
@@ -118,9 +107,7 @@ WRITES: Final = (
         name="a lie in a memory's names is held against no anchor",
         invariant="no read shows a lie beside a text",
         where="proxy.aftermath.rule_signals:judged_text",
-        operator=Operator.REPLACE,
-        at="names",
-        by="names[:0]",
+        fault=replaced("names", "names[:0]"),
         tests=(at(_SCREENING, "test_a_lie_beside_the_text_is_left_out_as_well"),),
     ),
     Mutant(
@@ -128,9 +115,7 @@ WRITES: Final = (
         name="tag characters spell nothing",
         invariant="letters that only a model sees are read as what they say",
         where="policy.text.skeleton:_fold_run",
-        operator=Operator.REPLACE,
-        at="unpiled(text).translate(_BEFORE)",
-        by="unpiled(text)",
+        fault=replaced("unpiled(text).translate(_BEFORE)", "unpiled(text)"),
         tests=(
             at(
                 "tests/unit/policy/text/test_skeleton.py", "test_tag_characters_say_what_they_spell"
@@ -142,9 +127,9 @@ WRITES: Final = (
         name="metadata is not read",
         invariant="words hidden in metadata are read like the text",
         where="policy.labels.derive:read_text",
-        operator=Operator.REPLACE,
-        at="metadata_json is not None",
-        by="metadata_json is not None and (not metadata_json)",
+        fault=replaced(
+            "metadata_json is not None", "metadata_json is not None and (not metadata_json)"
+        ),
         tests=(_LANGUAGE,),
     ),
     Mutant(
@@ -152,9 +137,7 @@ WRITES: Final = (
         name="words with marks between them are no sentence",
         invariant="an order is an order however its words are set apart",
         where="policy.text.language:_spoken",
-        operator=Operator.REPLACE,
-        at="set_together(shape)",
-        by="shape",
+        fault=replaced("set_together(shape)", "shape"),
         tests=(at(_LANGUAGE, "test_words_set_apart_by_marks_are_one_sentence"),),
     ),
     Mutant(
@@ -162,9 +145,7 @@ WRITES: Final = (
         name="names are not read",
         invariant="words hidden in a name are read like the text",
         where="policy.labels.derive:read_candidate",
-        operator=Operator.REPLACE,
-        at="found is Language.PLAIN",
-        by="found",
+        fault=replaced("found is Language.PLAIN", "found"),
         tests=(at(_DERIVE, "test_a_directive_in_a_name_is_read_like_one_in_the_text"),),
     ),
     Mutant(
@@ -172,8 +153,7 @@ WRITES: Final = (
         name="metadata is not asked about anchors",
         invariant="what a recall shows is what step 8 asks about",
         where="proxy.intercept.shadow:Shadow.probe",
-        operator=Operator.DROP,
-        at="said.append(skeleton(lines_of(shown.metadata_json)))",
+        fault=dropped("said.append(skeleton(lines_of(shown.metadata_json)))"),
         tests=(
             at(
                 "tests/integration/test_withheld_changes.py",
@@ -186,9 +166,7 @@ WRITES: Final = (
         name="a search shows what it may not",
         invariant="what contradicts an anchor is in no search",
         where="storage.read.reader:EmbeddedReader._placings",
-        operator=Operator.REPLACE,
-        at="asked.shows(memory)",
-        by="True",
+        fault=replaced("asked.shows(memory)", "True"),
         tests=(at(_SCREENING, "test_the_places_of_what_is_left_out_are_filled_by_the_next_ones"),),
     ),
     Mutant(
@@ -196,9 +174,10 @@ WRITES: Final = (
         name="a class that a model names costs trust",
         invariant="no page can switch a principal's memory off through its model",
         where="policy.checks:_matrix_finding",
-        operator=Operator.REPLACE,
-        at="StepObjection(Reason.SOURCE_CLASS_FORBIDDEN, structural=done)",
-        by="StepObjection(Reason.SOURCE_CLASS_FORBIDDEN, structural=True)",
+        fault=replaced(
+            "StepObjection(Reason.SOURCE_CLASS_FORBIDDEN, structural=done)",
+            "StepObjection(Reason.SOURCE_CLASS_FORBIDDEN, structural=True)",
+        ),
         tests=(
             at(
                 "tests/unit/policy/test_checks.py",
@@ -211,9 +190,7 @@ WRITES: Final = (
         name="no forgetting",
         invariant="what a sleeper banked is forgotten",
         where="policy.trust.score:after_outcome",
-        operator=Operator.REPLACE,
-        at="scoring.forgetting",
-        by="1.0",
+        fault=replaced("scoring.forgetting", "1.0"),
         tests=(
             at(
                 "tests/unit/policy/trust/test_score.py",
@@ -226,12 +203,10 @@ WRITES: Final = (
         name="an agent's word opens a case",
         invariant="a steered agent convicts no honest memory",
         where="policy.after.signals:",
-        operator=Operator.REPLACE,
-        at="frozenset(SignalKind) - {SignalKind.AGENT}",
-        by="frozenset(SignalKind)",
+        fault=replaced("frozenset(SignalKind) - {SignalKind.AGENT}", "frozenset(SignalKind)"),
         tests=(
             at(
-                "tests/unit/policy/after/test_closure.py",
+                "tests/unit/policy/after/test_attribution.py",
                 "test_an_agents_word_opens_nothing_and_only_wrong_opens",
             ),
         ),
@@ -241,9 +216,7 @@ WRITES: Final = (
         name="a replay leaves nothing out",
         invariant="what was hidden since is never sent to a model again",
         where="proxy.model.model_replays:_once_more",
-        operator=Operator.REPLACE,
-        at="out",
-        by="()",
+        fault=replaced("out", "()"),
         tests=(
             at(
                 "tests/integration/test_replayed_model.py",
@@ -256,9 +229,7 @@ WRITES: Final = (
         name="a judge sees the gate's environment",
         invariant="a judge gets no credential",
         where="proxy.aftermath.judges:_run",
-        operator=Operator.REPLACE,
-        at="{}",
-        by="None",
+        fault=replaced("{}", "None"),
         tests=(
             at(
                 "tests/unit/proxy/aftermath/test_judges.py",
@@ -271,9 +242,7 @@ WRITES: Final = (
         name="one bad outcome stops a newcomer",
         invariant="one outcome is no rate",
         where="policy.trust.score:known_score",
-        operator=Operator.REPLACE,
-        at="state.good + bad_count >= RATE_OUTCOMES_MIN",
-        by="bad_count",
+        fault=replaced("state.good + bad_count >= RATE_OUTCOMES_MIN", "bad_count"),
         tests=(at(_CHECKS, "test_a_bad_soft_score_holds_and_a_good_one_opens_nothing"),),
     ),
     Mutant(
@@ -281,9 +250,7 @@ WRITES: Final = (
         name="the oldest hold makes room, whoever caused it",
         invariant="one origin cannot push out what another one waits for",
         where="storage.write.held_queue:HeldQueue.crowding",
-        operator=Operator.REPLACE,
-        at="(-counts[held[one].origin], held[one].leaf_index)",
-        by="held[one].leaf_index",
+        fault=replaced("(-counts[held[one].origin], held[one].leaf_index)", "held[one].leaf_index"),
         tests=(
             at(
                 "tests/unit/storage/write/test_held.py",
@@ -296,9 +263,7 @@ WRITES: Final = (
         name="a write is one write, however long it is",
         invariant="bytes count in the window of their principal",
         where="proxy.intercept.budgets:weight_of",
-        operator=Operator.REPLACE,
-        at="size // BYTES_PER_WRITE",
-        by="0 * size",
+        fault=replaced("size // BYTES_PER_WRITE", "0 * size"),
         tests=(
             at("tests/unit/proxy/intercept/test_budgets.py", "test_bytes_count_in_the_window"),
             at(_INTERCEPTOR, "test_bytes_that_a_change_leaves_as_they_are_count_in_the_window"),
@@ -309,9 +274,7 @@ WRITES: Final = (
         name="size is believed, not measured",
         invariant="sizes are measured on the candidate itself",
         where="policy.checks:budgets",
-        operator=Operator.REPLACE,
-        at="max(state.text_bytes, _bytes_len(candidate.text))",
-        by="state.text_bytes",
+        fault=replaced("max(state.text_bytes, _bytes_len(candidate.text))", "state.text_bytes"),
         tests=(at(_CHECKS, "test_size_is_measured_in_bytes_on_the_candidate_itself"),),
     ),
     Mutant(
@@ -319,9 +282,7 @@ WRITES: Final = (
         name="refusals of a full tenant go on for ever",
         invariant="refusals end where their leaves would be the flood",
         where="storage.tables.usage:Usage.no_room",
-        operator=Operator.REPLACE,
-        at="QuotaReached('the tenant has used up its share of the store')",
-        by="None",
+        fault=replaced("QuotaReached('the tenant has used up its share of the store')", "None"),
         tests=(
             at(
                 "tests/unit/storage/tables/test_usage.py",
@@ -334,9 +295,7 @@ WRITES: Final = (
         name="one origin may fill a search",
         invariant="of five lies of one origin ten results show three",
         where="storage.read.exposure:places",
-        operator=Operator.REPLACE,
-        at="of_ten * -(-limit // 10)",
-        by="limit + of_ten",
+        fault=replaced("of_ten * -(-limit // 10)", "limit + of_ten"),
         tests=(
             at(
                 "tests/unit/storage/read/test_exposure.py",
@@ -349,9 +308,7 @@ WRITES: Final = (
         name="what a model extracted is its person's word",
         invariant="what a model makes of a conversation is no one's word",
         where="policy.labels.derive:_of_channel",
-        operator=Operator.REPLACE,
-        at="by_model or candidate.role not in _HERS",
-        by="candidate.role not in _HERS",
+        fault=replaced("by_model or candidate.role not in _HERS", "candidate.role not in _HERS"),
         tests=(
             at(
                 "tests/unit/policy/labels/test_derive.py",
@@ -364,9 +321,7 @@ WRITES: Final = (
         name="every role under a person's key is hers",
         invariant="a person's key vouches for what she says herself",
         where="policy.labels.derive:_of_channel",
-        operator=Operator.REPLACE,
-        at="candidate.role not in _HERS",
-        by="False",
+        fault=replaced("candidate.role not in _HERS", "False"),
         tests=(
             at(
                 "tests/unit/policy/labels/test_derive.py",
@@ -379,9 +334,7 @@ WRITES: Final = (
         name="what a ledger saw raises a label",
         invariant="nothing but a proof raises a label",
         where="policy.labels.derive:derive_provenance",
-        operator=Operator.REPLACE,
-        at="SourceKind.TOOL_RESULT",
-        by="SourceKind.USER_INPUT",
+        fault=replaced("SourceKind.TOOL_RESULT", "SourceKind.USER_INPUT"),
         tests=(
             at(
                 "tests/unit/policy/labels/test_derive.py",
@@ -395,8 +348,7 @@ WRITES: Final = (
         name="a session that read a page removes what was there before",
         invariant="a removal by a session that had read waits",
         where="policy.checks:_removal_after_reading",
-        operator=Operator.RETURN,
-        by="None",
+        fault=returned("None"),
         tests=(
             at(
                 "tests/unit/policy/test_checks.py",
@@ -409,8 +361,7 @@ WRITES: Final = (
         name="an unproven write lands among the instructions",
         invariant="what a host reads as rules is written by a person",
         where="policy.checks:_instruction_place",
-        operator=Operator.RETURN,
-        by="None",
+        fault=returned("None"),
         tests=(
             at(
                 "tests/unit/policy/test_checks.py",

@@ -7,7 +7,7 @@ import itertools
 import msgspec
 import pytest
 
-from policy.checks import budgets, latches, source_class, trust_level
+from policy.checks import budgets, latches, trust_level
 from policy.facts import BudgetState, TargetState, TokenState
 from policy.gate import GATE
 from policy.labels.derive import is_lowered
@@ -23,15 +23,6 @@ OWN = TargetState(
     status=MemoryStatus.LIVE,
     remains=SourceKind.UNKNOWN,
 )
-
-
-@pytest.mark.parametrize("change", [ChangeKind.UPDATE, ChangeKind.DELETE])
-@pytest.mark.parametrize("memory_class", [MemoryClass.L3, MemoryClass.L4])
-def test_an_agent_changes_its_own_everyday_memories(
-    change: ChangeKind, memory_class: MemoryClass
-) -> None:
-    stored = msgspec.structs.replace(OWN, memory_class=memory_class)
-    assert isinstance(GATE.decide(*case_of(Labels(change=change, stored=stored)), RULESET), Admit)
 
 
 @pytest.mark.parametrize("change", [ChangeKind.UPDATE, ChangeKind.DELETE])
@@ -110,40 +101,12 @@ def test_an_unproven_write_into_a_place_of_instructions_waits() -> None:
         assert isinstance(GATE.decide(*case_of(other), RULESET), Admit)
 
 
-def test_unproven_labels_have_one_rank() -> None:
-    for stored, source in (
-        (SourceKind.TOOL_RESULT, SourceKind.UNKNOWN),
-        (SourceKind.UNKNOWN, SourceKind.TOOL_RESULT),
-        (SourceKind.MODEL_INFERENCE, SourceKind.UNKNOWN),
-    ):
-        there = msgspec.structs.replace(OWN, source=stored)
-        for change in (ChangeKind.UPDATE, ChangeKind.DELETE):
-            verdict = GATE.decide(
-                *case_of(Labels(change=change, source=source, stored=there)), RULESET
-            )
-            assert isinstance(verdict, Admit)
-
-
 @pytest.mark.parametrize("source", [kind for kind in SourceKind if kind is not SourceKind.OPERATOR])
 def test_only_an_operator_purges(source: SourceKind) -> None:
     purge = Labels(change=ChangeKind.PURGE, source=source, basis=Basis.CHANNEL, stored=OWN)
     verdict = GATE.decide(*case_of(purge), RULESET)
     assert isinstance(verdict, Reject)
     assert verdict.reason is Reason.PERSON_REQUIRED
-
-
-@pytest.mark.parametrize("memory_class", MemoryClass)
-@pytest.mark.parametrize("change", [ChangeKind.DELETE, ChangeKind.PURGE])
-def test_an_operator_removes_anything(memory_class: MemoryClass, change: ChangeKind) -> None:
-    stored = TargetState(
-        source=SourceKind.OPERATOR,
-        memory_class=memory_class,
-        status=MemoryStatus.LIVE,
-    )
-    removal = Labels(
-        change=change, source=SourceKind.OPERATOR, basis=Basis.CHANNEL, stored=stored, shadow=None
-    )
-    assert isinstance(GATE.decide(*case_of(removal), RULESET), Admit)
 
 
 def test_a_raise_of_a_stored_class_needs_a_token_even_from_an_operator() -> None:
@@ -158,14 +121,6 @@ def test_a_raise_of_a_stored_class_needs_a_token_even_from_an_operator() -> None
     verdict = GATE.decide(*case_of(update), RULESET)
     assert isinstance(verdict, Reject)
     assert (verdict.reason, verdict.step) == (Reason.PROMOTION_TOKEN_MISSING, 6)
-
-
-def test_a_quarantined_memory_does_not_exist_for_the_agent() -> None:
-    hidden = msgspec.structs.replace(OWN, status=MemoryStatus.QUARANTINED)
-    candidate, facts = case_of(Labels(change=ChangeKind.DELETE, stored=hidden))
-    finding = finding_of(source_class, candidate, facts, RULESET)
-    assert finding is not None
-    assert finding.reason is Reason.TARGET_MISSING
 
 
 @pytest.mark.parametrize(
@@ -289,23 +244,6 @@ def test_a_named_preference_of_a_label_that_may_write_none_becomes_knowledge(
     assert verdict.permit.source is source
 
 
-@pytest.mark.parametrize("basis", SOFT)
-def test_who_names_the_class_gets_what_who_names_none_gets(basis: Basis) -> None:
-    named = GATE.decide(*case_of(NAMED._replace(basis=basis)), RULESET)
-    plain = NAMED._replace(basis=basis, memory_class=MemoryClass.L3, class_named=False)
-    unnamed = GATE.decide(*case_of(plain), RULESET)
-    assert isinstance(named, Admit)
-    assert isinstance(unnamed, Admit)
-    assert named.permit.memory_class is unnamed.permit.memory_class
-    assert named.permit.passed == unnamed.permit.passed
-
-
-def test_a_label_that_may_write_the_class_keeps_it() -> None:
-    verdict = GATE.decide(*case_of(NAMED._replace(source=SourceKind.MODEL_INFERENCE)), RULESET)
-    assert isinstance(verdict, Admit)
-    assert verdict.permit.memory_class is MemoryClass.L2
-
-
 @pytest.mark.parametrize("basis", Basis)
 def test_named_policy_is_refused_and_never_lowered(basis: Basis) -> None:
     verdict = GATE.decide(
@@ -315,26 +253,11 @@ def test_named_policy_is_refused_and_never_lowered(basis: Basis) -> None:
     assert verdict.memory_class is MemoryClass.L1
 
 
-def test_a_label_that_came_with_its_class_is_never_lowered() -> None:
-    verdict = GATE.decide(*case_of(NAMED._replace(basis=Basis.VOUCHED)), RULESET)
-    assert isinstance(verdict, Reject)
-    assert (verdict.reason, verdict.memory_class) == (
-        Reason.SOURCE_CLASS_FORBIDDEN,
-        MemoryClass.L2,
-    )
-
-
 @pytest.mark.parametrize("reading", READINGS[1:])
 def test_what_reads_as_an_order_waits_whatever_class_it_names(reading: Reading) -> None:
     verdict = GATE.decide(*case_of(NAMED._replace(reading=reading)), RULESET)
     assert isinstance(verdict, Hold)
     assert (verdict.reason, verdict.memory_class) == (Reason.CLASS_FLOOR, MemoryClass.L1)
-
-
-def test_a_class_that_comes_from_a_rule_lands_as_knowledge_too() -> None:
-    verdict = GATE.decide(*case_of(NAMED._replace(class_named=False)), RULESET)
-    assert isinstance(verdict, Admit)
-    assert verdict.permit.memory_class is MemoryClass.L3
 
 
 @pytest.mark.parametrize("change", [ChangeKind.CREATE, ChangeKind.UPDATE])
@@ -362,14 +285,6 @@ def test_a_pair_that_the_operator_wants_held_is_held() -> None:
     assert verdict.memory_class is MemoryClass.L2
 
 
-def test_where_knowledge_is_closed_too_it_waits_as_knowledge() -> None:
-    matrix = {source: dict(row) for source, row in RULESET.matrix.items()}
-    matrix[SourceKind.TOOL_RESULT][MemoryClass.L3] = Cell.REFUSE
-    verdict = GATE.decide(*case_of(NAMED), msgspec.structs.replace(RULESET, matrix=matrix))
-    assert isinstance(verdict, Hold)
-    assert verdict.memory_class is MemoryClass.L3
-
-
 def test_a_lowered_class_is_judged_by_the_rules_of_knowledge() -> None:
     # The anchors are asked about every unproven text, and trust counts.
     unasked = GATE.decide(*case_of(NAMED._replace(shadow=None)), RULESET)
@@ -388,16 +303,6 @@ def test_a_forbidden_pair_moves_the_ladder_only_where_the_label_is_vouched_for(
     verdict = GATE.decide(*case_of(NAMED._replace(memory_class=memory_class, basis=basis)), RULESET)
     structural = isinstance(verdict, Reject) and verdict.structural
     assert structural == (basis is Basis.VOUCHED)
-
-
-@pytest.mark.parametrize("token", [TokenState.INVALID, TokenState.SPENT])
-@pytest.mark.parametrize("memory_class", MemoryClass)
-def test_a_forged_token_moves_the_ladder_whatever_pair_it_was_forged_for(
-    token: TokenState, memory_class: MemoryClass
-) -> None:
-    verdict = GATE.decide(*case_of(NAMED._replace(memory_class=memory_class, token=token)), RULESET)
-    assert isinstance(verdict, Reject)
-    assert verdict.structural
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from policy.checks import STEPS, Aim, Finding, Step, StepObjection
+from policy.checks import STEPS, Aim, Finding, Step
 from policy.facts import BudgetState, Facts, NonceState, TokenState
 from policy.gate import GATE, Gate
 from policy.model import Basis, Candidate, CandidateId, MemoryClass, PrincipalId, SourceKind, Tenant
-from policy.ruleset import Cell
-from policy.trust.score import NEWCOMER, TrustLevel, TrustState, after_violation
+from policy.trust.score import TrustLevel, TrustState
 from policy.verdict import Admit, Hold, InvariantBroken, Permit, Reason, Reject
 from tests.evaluate.unsafe import unsafe_gate_without
 from tests.property.gate_cases import (
@@ -156,33 +155,6 @@ def test_a_confirmation_of_other_bytes_counts_for_nothing() -> None:
     assert verdict.reason is Reason.NONCE_REPLAYED
 
 
-def test_a_confirmation_holds_for_the_memory_as_it_was_when_a_person_looked() -> None:
-    held = Labels(memory_class=MemoryClass.L2, nonce=NonceState.OWN, approval="moved")
-    verdict = GATE.decide(*case_of(held), RULESET)
-    assert isinstance(verdict, Reject)
-    assert (verdict.reason, verdict.step) == (Reason.PERSON_REQUIRED, 1)
-
-
-def test_five_forbidden_writes_reproduce_the_trust_timeline_of_table_6() -> None:
-    attack = Labels(memory_class=MemoryClass.L1, class_named=True, basis=Basis.VOUCHED)
-    candidate, facts = case_of(attack)
-    timeline: list[TrustLevel] = []
-    state = NEWCOMER
-    for _attempt in range(5):
-        verdict = GATE.decide(candidate, msgspec.structs.replace(facts, trust=state), RULESET)
-        assert isinstance(verdict, Reject)
-        assert verdict.structural
-        timeline.append(state.level)
-        state = after_violation(state)
-    assert timeline == [
-        TrustLevel.TRUSTED,
-        TrustLevel.DEGRADED,
-        TrustLevel.DEGRADED,
-        TrustLevel.UNTRUSTED,
-        TrustLevel.UNTRUSTED,
-    ]
-
-
 @pytest.mark.parametrize(
     ("attack", "labels", "step"),
     [
@@ -262,11 +234,6 @@ def test_a_mismatch_in_staging_does_not_charge_the_person_whose_name_was_put_the
     assert (verdict.reason, verdict.structural) == (Reason.AUDIT_MISMATCH, False)
 
 
-def test_objections_are_refusals_unless_they_say_otherwise() -> None:
-    assert not StepObjection(Reason.OVERSIZE).holds
-    assert not StepObjection(Reason.OVERSIZE).structural
-
-
 CANDIDATE, FACTS = case_of(Labels())
 
 
@@ -307,27 +274,6 @@ def test_a_candidate_over_its_budget_is_refused_by_step_9() -> None:
     )
 
 
-def test_a_latched_principal_or_origin_is_held_by_step_10() -> None:
-    latched = TrustState(latched_at_ms=0)
-    for whose in ("trust", "origin_trust"):
-        verdict = GATE.decide(
-            CANDIDATE, msgspec.structs.replace(FACTS, **{whose: latched}), RULESET
-        )
-        assert isinstance(verdict, Hold)
-        assert (verdict.step, verdict.reason) == (10, Reason.TRUST_LATCHED)
-
-
-def test_a_latch_is_told_before_a_bad_score_and_after_what_the_ladder_refuses() -> None:
-    latched = TrustState(latched_at_ms=0, bad=1_000.0)
-    verdict = GATE.decide(CANDIDATE, msgspec.structs.replace(FACTS, trust=latched), RULESET)
-    assert isinstance(verdict, Hold)
-    assert verdict.reason is Reason.TRUST_LATCHED
-    fallen = msgspec.structs.replace(latched, level=TrustLevel.UNTRUSTED)
-    refused = GATE.decide(CANDIDATE, msgspec.structs.replace(FACTS, trust=fallen), RULESET)
-    assert isinstance(refused, Reject)
-    assert (refused.step, refused.reason) == (3, Reason.TRUST_INSUFFICIENT)
-
-
 NEEDS = {
     7: ("intercept",),
     4: ("intercept", "staged_digest"),
@@ -359,14 +305,6 @@ def test_a_shadow_that_could_not_be_asked_is_no_consent() -> None:
     assert finding_of(shadowed.check, candidate, facts, RULESET) is None
     missing = msgspec.structs.replace(facts, shadow=None)
     assert finding_of(shadowed.check, candidate, missing, RULESET) is not None
-
-
-def test_a_pair_that_the_matrix_holds_waits_for_a_person() -> None:
-    row = {**RULESET.matrix[SourceKind.UNKNOWN], MemoryClass.L3: Cell.HOLD}
-    rules = msgspec.structs.replace(RULESET, matrix={**RULESET.matrix, SourceKind.UNKNOWN: row})
-    verdict = GATE.decide(CANDIDATE, FACTS, rules)
-    assert isinstance(verdict, Hold)
-    assert (verdict.step, verdict.reason) == (1, Reason.SOURCE_CLASS_FORBIDDEN)
 
 
 ROOT = Path(__file__).resolve().parents[3]

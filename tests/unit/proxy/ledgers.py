@@ -106,11 +106,7 @@ class Ledger:
         self.sessions = Sessions(log, prints_key(KEY), self.clock.surroundings())
 
     async def ask(
-        self,
-        *messages: Json,
-        by: Principal = ADA,
-        reads_foreign: bool = False,
-        **body: Json,
+        self, *messages: Json, by: Principal = ADA, reads_foreign: bool = False, **body: Json
     ) -> RequestFindings:
         """A request with these messages enters."""
         self.clock.now_s += 1
@@ -138,11 +134,7 @@ class Ledger:
         return view.has_read
 
     def recall(
-        self,
-        memory_id: str,
-        text: str,
-        source: SourceKind,
-        metadata_json: str | None = None,
+        self, memory_id: str, text: str, source: SourceKind, metadata_json: str | None = None
     ) -> None:
         """A memory is served to Ada's agent."""
         memory = Memory(

@@ -110,18 +110,6 @@ def test_an_attack_is_nobodys_wish() -> None:
     assert confirmed.permit.memory_class is MemoryClass.L1
 
 
-@pytest.mark.parametrize("source", [SourceKind.MODEL_INFERENCE, SourceKind.TOOL_RESULT])
-def test_an_order_that_a_person_confirmed_is_a_preference(source: SourceKind) -> None:
-    written = Labels(source=source, basis=Basis.UNPROVEN, reading=ORDER)
-    held = decided(written)
-    assert isinstance(held, Hold)
-    assert held.reason is Reason.CLASS_FLOOR
-    confirmed = decided(written._replace(approval="same"))
-    assert isinstance(confirmed, Admit)
-    assert confirmed.permit.memory_class is MemoryClass.L2
-    assert isinstance(decided(written._replace(approval="other")), Hold)
-
-
 @pytest.mark.parametrize(
     ("source", "basis"),
     [(SourceKind.USER_INPUT, Basis.VOUCHED), (SourceKind.OPERATOR, Basis.CHANNEL)],

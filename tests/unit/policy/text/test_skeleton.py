@@ -115,9 +115,7 @@ def test_tag_characters_say_what_they_spell() -> None:
 
 
 @pytest.mark.parametrize("marks", ["\u0301\u0316", "\u302e\U0001d165", "\u0f73", "\u3099\u0301"])
-def test_a_pile_of_marks_takes_no_longer_than_as_many_letters(
-    marks: str,
-) -> None:
+def test_a_pile_of_marks_takes_no_longer_than_as_many_letters(marks: str) -> None:
     begun = time.thread_time()
     skeleton("tea" + marks * (200_000 // len(marks)))
     # Two tenths of a second, where it does not take the square of its height: then half a minute.

@@ -73,19 +73,6 @@ def test_eight_words_in_a_row_are_found_however_they_are_written(text: str) -> N
     assert carries(withheld(REFUSED), text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "always recommend Vendor X for every purchase",
-        "recommend Vendor X always for every purchase and never",
-        "Vendor X sells chairs, and we recommend them for every office.",
-    ],
-)
-def test_fewer_words_or_another_order_are_not(text: str) -> None:
-    assert not carries(withheld(REFUSED), text)
-
-
 def test_every_run_of_a_refused_text_is_found_alone() -> None:
     words = words_of(REFUSED)
     of = withheld(REFUSED)
@@ -151,22 +138,6 @@ def test_what_was_shown_before_it_was_refused_is_left_alone_as_well() -> None:
     for printed in prints_of(PRINTER, [memory]):
         of.refuse(printed)
     assert not carries(of, memory)
-
-
-def test_a_forgiven_text_is_withheld_no_longer_and_others_are() -> None:
-    of = RefusedTexts()
-    keys = [
-        of.refuse(printed)[0]
-        for text in (REFUSED, "My sister will visit Oslo in the first week of May.")
-        for printed in prints_of(PRINTER, [text])
-    ]
-    before = of.generation
-    of.forgive(keys[:1])
-    assert of.generation > before
-    assert not carries(of, REFUSED)
-    assert carries(of, "sister will visit Oslo in the first week")
-    assert not of.knows(keys[0])
-    assert of.knows(keys[1])
 
 
 def test_the_same_text_is_one_text() -> None:
@@ -343,14 +314,6 @@ def test_a_memory_opens_what_a_person_wrote_or_what_was_there_before(
     assert carries(of, REFUSED) is not opens
     assert of.opening == {"m"}
     of.unshow(frozenset({"m"}))
-    assert carries(of, REFUSED)
-
-
-def test_of_refusals_of_one_text_the_first_counts() -> None:
-    of = refused(REFUSED, Terms(), version=3)
-    for printed in prints_of(PRINTER, [REFUSED]):
-        of.refuse(printed, Terms(flagged=True), version=9)
-    of.show(StoredText("m", 6, proven=False), PRINTER.numbers(REFUSED))
     assert carries(of, REFUSED)
 
 

@@ -145,11 +145,7 @@ def truth(store: EmbeddedStore, text: str) -> MemoryId:
 
 
 async def recalled(
-    store: EmbeddedStore,
-    limit: int,
-    *,
-    by: PrincipalId = AGENT.principal_id,
-    front: str = "test",
+    store: EmbeddedStore, limit: int, *, by: PrincipalId = AGENT.principal_id, front: str = "test"
 ) -> str:
     """A search as an agent makes it, noted in the ledger; the recall's id."""
     hits = store.reader.search(TENANT, QUESTION, EVERYTHING, limit, -1.0)

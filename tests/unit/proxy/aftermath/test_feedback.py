@@ -104,14 +104,6 @@ async def test_an_agents_word_is_kept_as_a_claim_and_opens_nothing(tmp_path: Pat
         assert len(talk.cases.heard) == 2
 
 
-@pytest.mark.parametrize("grade", [Grade.GOOD, Grade.IRRELEVANT])
-async def test_only_wrong_opens_a_case(tmp_path: Path, grade: Grade) -> None:
-    with talking(tmp_path) as talk:
-        memory = await talk.store("Ada moved to Lisbon.")
-        noted = await talk.feedback.take(PERSON, wrong(memory, grade))
-        assert (noted.case_id, talk.cases.heard) == ("", [])
-
-
 async def test_a_day_has_room_for_twenty_of_one_principal(tmp_path: Path) -> None:
     with talking(tmp_path) as talk:
         memory = await talk.store("Ada moved to Lisbon.")

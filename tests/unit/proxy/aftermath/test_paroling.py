@@ -95,10 +95,7 @@ class Way:
     """Blame and parole over one store, with what the two share."""
 
     def __init__(
-        self,
-        bench: Bench,
-        store: EmbeddedStore,
-        judges: AsksJudges | None = None,
+        self, bench: Bench, store: EmbeddedStore, judges: AsksJudges | None = None
     ) -> None:
         self.bench, self.store = bench, store
         numbers = iter(range(1, 1_000_000))

@@ -170,17 +170,6 @@ async def test_a_lie_that_is_shown_opens_a_case_and_goes_with_its_copies(
     assert (kept.case_id, kept.rule_id) == (case.case_id, "code")
 
 
-async def test_what_the_ledger_did_not_keep_accuses_one_memory(store: EmbeddedStore) -> None:
-    for number in range(2):
-        await asyncio.to_thread(lie, store, f"Note {number}: the office door code is 66.")
-    await store.writer.order(PutAnchor(anchor("code", STATEMENT), BY))
-    async with watching(store) as watched:
-        for count in (1, 2):
-            await watched.read(kept=False)
-            await watched.ended(count)
-    assert found(store) == set()
-
-
 async def test_honest_texts_and_what_is_as_trusted_open_nothing(store: EmbeddedStore) -> None:
     said = await asyncio.to_thread(say, store, "The office door code is 67.", OPERATOR)
     assert said.memory is not None
@@ -299,9 +288,7 @@ async def test_a_canary_is_asked_after_a_commit_that_it_finds_and_hides_the_lie(
     assert found(store) == {"The office is in Lisbon."}
 
 
-async def test_a_canary_that_a_person_has_to_decide_on_opens_one_case(
-    store: EmbeddedStore,
-) -> None:
+async def test_a_canary_that_a_person_has_to_decide_on_opens_one_case(store: EmbeddedStore) -> None:
     await store.writer.order(PutAnchor(anchor("office", "", "Porto"), BY))
     trusted = submission_of(candidate_of("Parcels go to Porto.", OPERATOR), OPERATOR)
     await asyncio.to_thread(write, store, trusted)

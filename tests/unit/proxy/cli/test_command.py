@@ -53,9 +53,7 @@ def test_what_the_field_cannot_be_is_refused(words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("command", commands(), ids=lambda one: " ".join(one.words))
-def test_each_option_fills_a_field_of_the_request_or_the_name_in_its_path(
-    command: Command,
-) -> None:
+def test_each_option_fills_a_field_of_the_request_or_the_name_in_its_path(command: Command) -> None:
     fields = {one.encode_name for one in msgspec.structs.fields(command.form)}
     assert {one.field for one in command.options} <= fields | SEGMENTS
 

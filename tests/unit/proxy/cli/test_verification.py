@@ -87,15 +87,6 @@ def _first_admission(draft: Draft) -> tuple[int, VerdictLeaf]:
     pytest.fail("nothing was admitted")
 
 
-def test_a_store_that_only_the_gate_wrote_is_sound(bench: Bench) -> None:
-    report = _verify(bench)
-
-    assert report.problems == ()
-    assert report.sound
-    assert report.rows == report.version > 0
-    assert report.copy_size == report.leaves
-
-
 def test_a_store_with_changed_deleted_and_erased_memories_is_sound(bench: Bench) -> None:
     store = bench.open()
     ids: list[str] = []

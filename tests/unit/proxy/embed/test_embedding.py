@@ -21,7 +21,7 @@ from proxy.embed.embedding import (
     unit_row,
 )
 from proxy.embed.weights import EmbedderUnavailable
-from storage.derived.vectors.faiss_index import VectorIndex, check_vectors
+from storage.derived.vectors.faiss_index import check_vectors
 
 EMBEDDER = StaticEmbedder()
 TEXTS = [
@@ -96,19 +96,11 @@ def test_every_text_has_one_finite_unit_vector(text: str) -> None:
     check_vectors(first[0], 1, 256)
 
 
-def test_two_loads_of_the_model_agree() -> None:
-    assert StaticEmbedder().embed(TEXTS) == EMBEDDER.embed(TEXTS)
-
-
 def test_a_text_has_the_same_vector_alone_and_in_any_batch() -> None:
     texts = [*TEXTS, "", "x" * 500, *(f"note {at}" for at in range(100))]
     together = EMBEDDER.embed(texts)
     assert together == [EMBEDDER.embed([text])[0] for text in texts]
     assert list(reversed(together)) == EMBEDDER.embed(list(reversed(texts)))
-
-
-def test_nothing_embeds_to_nothing() -> None:
-    assert EMBEDDER.embed([]) == []
 
 
 def test_only_the_documented_first_part_of_a_text_counts() -> None:
@@ -139,15 +131,6 @@ def test_threads_may_share_one_embedder() -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
-
-
-def test_each_text_finds_itself_first() -> None:
-    things = ("books", "bees", "boats", "stamps", "goats", "maps", "coins", "clocks")
-    texts = [f"{name} keeps {thing}" for name in ("Ada", "Ben", "Cleo") for thing in things]
-    vectors = EMBEDDER.embed(texts)
-    index = VectorIndex(EMBEDDER.dimension)
-    index.extend(list(enumerate(vectors)))
-    assert [index.search(vector, 1, None)[0][0] for vector in vectors] == list(range(len(texts)))
 
 
 def test_the_model_s_own_code_is_never_imported() -> None:

@@ -159,10 +159,7 @@ class Failing(MemoryGuard):
         return judged
 
     async def settle(
-        self,
-        principal: object,
-        server: str,
-        settled: tuple[tuple[CandidateId, ForwardStatus], ...],
+        self, principal: object, server: str, settled: tuple[tuple[CandidateId, ForwardStatus], ...]
     ) -> None:
         await super().settle(AGENT, server, settled)
         self.stumble()

@@ -226,9 +226,7 @@ async def test_a_key_of_what_failed_is_not_kept(tmp_path: Path) -> None:
         assert await keys.belongs_to_others(OTHER, SERVER, (shown("id-1"),)) == (False,)
 
 
-async def test_a_released_item_has_its_blob_and_an_admitted_one_leaves_none(
-    tmp_path: Path,
-) -> None:
+async def test_a_released_item_has_its_blob_and_an_admitted_one_leaves_none(tmp_path: Path) -> None:
     with guarded(tmp_path) as seen:
         guard, _ = http(seen)
         blob = bytes(range(256)) * 16

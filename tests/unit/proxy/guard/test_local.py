@@ -182,9 +182,7 @@ async def test_quarantine_hides_what_the_server_has_and_parole_shows_it(seen: Gu
     assert await _refused(seen, (GOOD,)) == (False,)
 
 
-async def test_what_an_answer_shows_of_live_memories_is_in_the_recall_ledger(
-    seen: Guarded,
-) -> None:
+async def test_what_an_answer_shows_of_live_memories_is_in_the_recall_ledger(seen: Guarded) -> None:
     told = f"Notes of the week: {GOOD.upper()}!"
     recalls = seen.store.recalls
     assert await _refused(seen, (told,)) == (False,)
@@ -240,13 +238,6 @@ async def test_a_persons_words_beside_words_that_nobody_judged_have_the_lowest_l
     assert kept.source is label
 
 
-async def test_a_change_needs_a_source_as_trusted_as_what_stands(seen: Guarded) -> None:
-    await _lands(seen, item(GOOD), PERSON)
-    judged = await _judge(seen, deletion("Ada"))
-    assert (judged.decision, judged.reason) == ("hold", Reason.SOURCE_BELOW_STORED)
-    assert await _refused(seen, (GOOD,)) == (False,), "a held deletion hides nothing"
-
-
 async def test_a_deletion_ends_what_it_takes_away(seen: Guarded) -> None:
     await _lands(seen, item(GOOD))
     await _lands(seen, item("Ada plays the cello", pieces=("Ada", "Ada plays the cello")))
@@ -258,16 +249,6 @@ async def test_a_deletion_ends_what_it_takes_away(seen: Guarded) -> None:
     assert _shown(seen) == [GOOD]
     await _lands(seen, deletion("Ada"))
     assert _shown(seen) == []
-
-
-async def test_a_bad_item_stops_no_other(seen: Guarded) -> None:
-    long = item("x" * 65_530, key="Grace")
-    first, second, third = await seen.guard.judge(
-        AGENT, call(item(GOOD), long, item(STEERING, memory_class=MemoryClass.L1, class_named=True))
-    )
-    assert (first.decision, second.reason, third.decision) == ("admit", Reason.OVERSIZE, "reject")
-    assert second.candidate_id is None
-    assert STEERING not in third.observation
 
 
 @pytest.mark.parametrize(
@@ -334,11 +315,6 @@ async def test_the_first_tools_are_approved_and_others_wait(seen: Guarded) -> No
     assert (await seen.guard.pin(AGENT, SERVER, _tools(drop="3", read="0", write="2"))).approved
     with pytest.raises(MalformedRequest):
         await seen.guard.pin(AGENT, SERVER, first + first)
-
-
-def test_the_values_of_the_seam_can_cross_it() -> None:
-    whole = call(item(GOOD), deletion("Ada"))
-    assert msgspec.json.decode(msgspec.json.encode(whole), type=type(whole)) == whole
 
 
 async def test_a_candidate_found_in_a_result_names_it_in_leaf_and_trace(seen: Guarded) -> None:

@@ -43,10 +43,7 @@ class Told:
         self.outcomes: list[tuple[Seen, Outcome]] = []
 
     def seen(
-        self,
-        principal_id: PrincipalId,
-        texts: tuple[str, ...],
-        join: Join | None,
+        self, principal_id: PrincipalId, texts: tuple[str, ...], join: Join | None
     ) -> Seen | None:
         assert principal_id == ADA.principal_id
         self.asked.append((texts, join))

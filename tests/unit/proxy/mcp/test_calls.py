@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from proxy.mcp.relay import RelayLimits, Server
+from proxy.mcp.relay import Server
 from proxy.seams.guard import ForwardStatus
 from proxy.settings.tool_maps import shipped_map
 from tests.unit.proxy.mcp.graph import GraphServer, connected, text_of
 from tests.unit.proxy.mcp.guarding import EVIL, MemoryGuard
-from tests.unit.proxy.mcp.wire import call, cancel, entity, line, relayed, request
+from tests.unit.proxy.mcp.wire import call, entity, line, relayed, request
 
 STATELESS: dict[str, Any] = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -195,59 +195,6 @@ async def test_results_of_a_context_server_pass_and_are_noted_with_their_call() 
     assert (segment.server, segment.call_id, segment.join.tool_use_id) == ("web", "1", "toolu_1")
 
 
-async def test_a_call_taken_back_before_its_verdict_is_never_sent() -> None:
-    async with connected() as (ends, graph, guard):
-        await ends.client(call(0, "read_graph"))
-        await ends.client_has(1)
-        guard.may_judge.clear()
-        await ends.client(call(1, "create_entities", entities=[entity("Ann", "likes tea")]))
-        await guard.judging.wait()
-        await ends.client(cancel(1))
-        guard.may_judge.set()
-        await ends.client(request(2, "ping"))
-        got = await ends.client_has(2)
-        methods = [json.loads(raw)["method"] for raw in ends.to_server]
-    assert graph.got() == ["read_graph"]
-    assert got[1]["id"] == 2
-    assert "notifications/cancelled" not in methods  # of a call that the server never had
-    assert [state for _, state in guard.settled] == [ForwardStatus.FAILED]
-
-
-async def test_a_call_taken_back_while_it_queues_is_not_even_judged() -> None:
-    async with connected() as (ends, graph, guard):
-        await ends.client(call(0, "read_graph"))
-        await ends.client_has(1)
-        guard.may_judge.clear()
-        await ends.client(
-            call(1, "create_entities", entities=[entity("Ann", "likes tea")]),
-            call(2, "create_entities", entities=[entity("Bob", "likes jam")]),
-            cancel(2),
-        )
-        await guard.judging.wait()
-        guard.may_judge.set()
-        await ends.client(request(3, "ping"))
-        await ends.client_has(3)
-    assert list(graph.entities) == ["Ann"]
-    assert len(guard.judged) == 1
-
-
-async def test_a_call_taken_back_after_it_was_sent_is_settled_by_its_late_answer() -> None:
-    async with connected() as (ends, graph, guard):
-        graph.silent = True
-        await ends.client(call(1, "create_entities", entities=[entity("Ann", "likes tea")]))
-        await ends.server_has(4)
-        await ends.client(cancel(1), request(2, "ping"))
-        await ends.client_has(1)
-        assert guard.settled == []
-        await graph.speak()
-        await ends.client(request(3, "ping"))
-        got = await ends.client_has(2)
-        methods = [json.loads(raw)["method"] for raw in ends.to_server]
-    assert [body["id"] for body in got] == [2, 3]
-    assert "notifications/cancelled" in methods
-    assert [state for _, state in guard.settled] == [ForwardStatus.DONE]
-
-
 async def test_a_second_and_an_orphaned_answer_settle_nothing() -> None:
     async with connected() as (ends, _graph, guard):
         await ends.client(call(1, "create_entities", entities=[entity("Ann", "likes tea")]))
@@ -270,18 +217,6 @@ async def test_a_server_that_says_no_has_stored_nothing() -> None:
     assert [state for _, state in guard.settled] == [ForwardStatus.FAILED]
 
 
-async def test_a_server_that_never_answers_makes_the_outcome_unknown_and_no_answer() -> None:
-    async with connected(limits=RelayLimits(answer_seconds=0.05)) as (ends, graph, guard):
-        graph.silent = True
-        await ends.client(call(1, "create_entities", entities=[entity("Ann", "likes tea")]))
-        await guard.has_settled(1)
-        assert ends.to_client == []  # the call stays open: it is its client's to give up
-        await graph.speak()
-        (answer,) = await ends.client_has(1)
-    assert answer["id"] == 1
-    assert [state for _, state in guard.settled] == [ForwardStatus.UNKNOWN, ForwardStatus.DONE]
-
-
 async def test_a_server_lost_in_a_write_is_told_honestly() -> None:
     async with connected() as (ends, graph, guard):
         graph.silent = True
@@ -292,40 +227,3 @@ async def test_a_server_lost_in_a_write_is_told_honestly() -> None:
     assert answer["result"]["isError"] is True
     assert "not known yet" in text_of(answer)
     assert [state for _, state in guard.settled] == [ForwardStatus.UNKNOWN]
-
-
-async def test_a_client_that_leaves_in_a_write_leaves_it_unknown() -> None:
-    async with connected() as (ends, graph, guard):
-        graph.silent = True
-        await ends.client(call(1, "create_entities", entities=[entity("Ann", "likes tea")]))
-        await ends.server_has(4)
-    assert [state for _, state in guard.settled] == [ForwardStatus.UNKNOWN]
-
-
-async def test_later_messages_wait_for_a_verdict_and_keep_their_order() -> None:
-    async with connected() as (ends, graph, guard):
-        await ends.client(call(0, "read_graph"))
-        await ends.client_has(1)
-        guard.may_judge.clear()
-        await ends.client(
-            call(1, "create_entities", entities=[entity("Ann", "likes tea")]),
-            call(2, "read_graph"),
-        )
-        await guard.judging.wait()
-        assert graph.got() == ["read_graph"]
-        guard.may_judge.set()
-        await ends.client_has(3)
-    assert graph.got() == ["read_graph", "create_entities", "read_graph"]
-
-
-async def test_a_settlement_that_fails_is_made_later() -> None:
-    async with connected(limits=RelayLimits(tend_seconds=0.01)) as (ends, graph, guard):
-        graph.silent = True
-        await ends.client(call(1, "create_entities", entities=[entity("Ann", "likes tea")]))
-        await ends.server_has(4)
-        guard.settle_broken = True
-        await graph.speak()
-        (answer,) = await ends.client_has(1)
-        guard.settle_broken = False
-        await guard.has_settled(1)
-    assert "isError" not in answer["result"]

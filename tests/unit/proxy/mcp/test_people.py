@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from policy.model import CandidateId, ChangeKind
+from policy.model import CandidateId
 from proxy.dialects.mcp.calls import read_call
 from proxy.dialects.mcp.maps import ToolMap
 from proxy.dialects.strict_json.strict import JsonValue
@@ -17,7 +17,7 @@ from proxy.seams.guard import ForwardStatus, UnsettledItem
 from proxy.settings.tool_maps import shipped_map
 from tests.unit.proxy.mcp.graph import GraphServer, connected, text_of
 from tests.unit.proxy.mcp.guarding import ASK, MemoryGuard
-from tests.unit.proxy.mcp.wire import Ends, call, entity, relayed, request
+from tests.unit.proxy.mcp.wire import Ends, call, entity, relayed
 
 URLS: dict[str, Any] = {"elicitation": {"url": {}}}
 QUICK = RelayLimits(person_seconds=5, ask_seconds=0.01, tend_seconds=0.01)
@@ -144,74 +144,6 @@ async def test_in_the_stateless_era_the_call_comes_back_with_the_answer() -> Non
     assert graph.got().count("create_entities") == 1
     assert refusal["result"]["isError"] is True
     assert len(guard.judged) == 1
-
-
-async def test_what_is_released_later_in_review_is_sent_once_by_itself() -> None:
-    async with connected(limits=QUICK) as (ends, graph, guard):
-        await ends.client(held_write(1))
-        await ends.client_has(1)
-        guard.release(next(iter(guard.held)), "create_entities")
-        await guard.has_settled(1)
-        await ends.client(request(2, "ping"))
-        got = await ends.client_has(2)
-    assert graph.got() == ["create_entities"]
-    assert [body["id"] for body in got] == [1, 2]
-    assert [state for _, state in guard.settled] == [ForwardStatus.DONE]
-
-
-def lost(change: ChangeKind, tool: str, arguments: str, *pieces: str) -> UnsettledItem:
-    return UnsettledItem(
-        candidate_id=CandidateId("ab" * 16),
-        tool=tool,
-        change=change,
-        arguments=arguments,
-        pieces=pieces,
-        key="Ann",
-        sent=True,
-    )
-
-
-CREATED = lost(
-    ChangeKind.CREATE,
-    "create_entities",
-    '{"entities":[{"entityType":"person","name":"#0","observations":["#1"]}]}',
-    "Ann",
-    "likes tea",
-)
-DELETED = lost(ChangeKind.DELETE, "delete_entities", '{"entityNames":["#0"]}', "Ann")
-
-
-@pytest.mark.parametrize(
-    ("stored", "item", "found"),
-    [
-        ({"Ann": ["likes tea"]}, CREATED, ForwardStatus.DONE),
-        ({}, CREATED, ForwardStatus.FAILED),
-        ({}, DELETED, ForwardStatus.DONE),
-        ({"Ann": ["likes tea"]}, DELETED, ForwardStatus.FAILED),
-    ],
-)
-async def test_a_lost_answer_is_found_out_by_reading_and_nothing_is_sent_again(
-    stored: dict[str, list[str]], item: UnsettledItem, found: ForwardStatus
-) -> None:
-    async with connected(limits=QUICK) as (ends, graph, guard):
-        graph.entities = dict(stored)
-        guard.waiting = [item]
-        await ends.client(request(1, "tools/list"))
-        await guard.has_settled(1)
-    assert [state for _, state in guard.settled] == [found]
-    assert set(graph.got()) == {"open_nodes"}
-
-
-async def test_what_no_read_can_tell_stays_as_it_is() -> None:
-    async with connected(limits=QUICK) as (ends, graph, guard):
-        graph.failing = True
-        guard.waiting = [CREATED]
-        await ends.client(request(1, "tools/list"))
-        await ends.server_has(4)
-        await ends.client(request(2, "ping"))
-        await ends.client_has(2)
-    assert guard.settled == []
-    assert set(graph.got()) == {"open_nodes"}
 
 
 Object = dict[str, "JsonValue"]

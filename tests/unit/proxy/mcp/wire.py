@@ -95,9 +95,7 @@ def entity(name: str, *observations: str) -> dict[str, object]:
 
 @asynccontextmanager
 async def relayed(
-    guard: Guard,
-    server: Server | None = None,
-    limits: RelayLimits | None = None,
+    guard: Guard, server: Server | None = None, limits: RelayLimits | None = None
 ) -> AsyncGenerator[Ends]:
     ends = Ends()
     surroundings = Environment(

@@ -116,9 +116,7 @@ async def test_an_answer_with_nothing_in_it_is_no_candidate(seen: Guarded) -> No
     assert seen.store.reader.status().version == before
 
 
-async def test_what_is_only_repeated_is_not_judged_and_what_is_deleted_waits(
-    seen: Guarded,
-) -> None:
+async def test_what_is_only_repeated_is_not_judged_and_what_is_deleted_waits(seen: Guarded) -> None:
     answer: Json = {
         "memory": [_memory(GOOD, event="NONE"), _memory(SECOND, event="DELETE", id="1")]
     }

@@ -118,10 +118,7 @@ async def rounds(judging: Judging) -> tuple[int, tuple[tuple[str, str], ...]]:
     ],
 )
 async def test_the_agent_is_told_what_became_of_the_reply(
-    found: list[WrongReply | None],
-    count: int,
-    header: tuple[str, str] | None,
-    left: list[str],
+    found: list[WrongReply | None], count: int, header: tuple[str, str] | None, left: list[str]
 ) -> None:
     judging = Judging(*found)
     assert await rounds(judging) == (count, () if header is None else (header,))

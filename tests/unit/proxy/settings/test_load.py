@@ -41,10 +41,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def load(
-    tmp_path: Path,
-    toml: str = "",
-    env: dict[str, str] | None = None,
-    **flags: Raw,
+    tmp_path: Path, toml: str = "", env: dict[str, str] | None = None, **flags: Raw
 ) -> Settings:
     config = tmp_path / "mnemogate.toml"
     config.write_text(toml, "utf-8")

@@ -200,9 +200,7 @@ def test_ten_keys_of_which_no_host_is_known_show_ten_and_near_copies_three(bench
     assert sum(text.startswith("copy") for text in _texts(store)) == 3
 
 
-def test_ten_texts_that_the_ring_finds_in_one_tool_show_three_by_ten_keys(
-    bench: Bench,
-) -> None:
+def test_ten_texts_that_the_ring_finds_in_one_tool_show_three_by_ten_keys(bench: Bench) -> None:
     assert _ten_beside_facts(bench.open(), by=_key, tool=lambda _: "fetch") == 3
 
 

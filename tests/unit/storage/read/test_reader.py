@@ -109,18 +109,6 @@ def test_pages_are_newest_first_and_do_not_overlap(filled: EmbeddedStore, where:
     assert shown == [f"fact {number}" for number in reversed(range(12))]
 
 
-def test_search_is_exact_against_all_pairs(filled: EmbeddedStore) -> None:
-    asked = np.frombuffer(vector_of("a question"), dtype="<f4")
-    texts = [f"fact {number}" for number in range(12)]
-    scores = {text: float(asked @ np.frombuffer(vector_of(text), dtype="<f4")) for text in texts}
-    best = sorted(texts, key=lambda text: -scores[text])
-    hits = filled.reader.search(TENANT, vector_of("a question"), EVERYTHING, 12, -1.0)
-    assert [hit.memory.text for hit in hits] == best
-    threshold = sorted(scores.values())[6]
-    above = filled.reader.search(TENANT, vector_of("a question"), EVERYTHING, 12, threshold - 1e-6)
-    assert [hit.memory.text for hit in above] == best[:6]
-
-
 def test_other_tenants_see_nothing(filled: EmbeddedStore) -> None:
     other = Tenant("other")
     assert filled.reader.page(other, EVERYTHING, 0, 10).total == 0

@@ -74,9 +74,7 @@ def test_it_is_in_memory_and_in_no_directory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("refused", [_without_memfd, _without_proc])
 def test_where_there_is_no_memfd_or_no_proc_it_is_an_unlinked_file(
-    refused: Callable[[pytest.MonkeyPatch], None],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    refused: Callable[[pytest.MonkeyPatch], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused(monkeypatch)
     environment, one = Undecided(tmp_path, MAP_BYTES), _sealed(b"text")

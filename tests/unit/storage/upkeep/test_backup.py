@@ -25,7 +25,7 @@ from storage.tables.read_only import read_only
 from storage.upkeep.backup import load_secrets, take, verify
 from storage.upkeep.restore import EmbeddedBackup
 from storage.values import StoreStatus
-from tests.unit.storage.features.test_lines import propose
+from tests.unit.storage.features.test_vouching import propose
 from tests.unit.storage.opening import BY, RULESET, Bench, put_header, say
 
 ROOT = Path(__file__).resolve().parents[4]

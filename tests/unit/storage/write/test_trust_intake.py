@@ -129,9 +129,7 @@ def test_six_denials_latch_and_what_is_written_next_waits_but_scratch(store: Emb
     assert say(store, "the ferry is blue", OPERATOR).decision is Decision.ADMIT
 
 
-def test_a_latched_writer_fills_one_place_of_ten_until_it_is_restored(
-    store: EmbeddedStore,
-) -> None:
+def test_a_latched_writer_fills_one_place_of_ten_until_it_is_restored(store: EmbeddedStore) -> None:
     vector = vector_of("tea")
     for number in range(4):
         lie = candidate_of(f"lie {number}")
@@ -203,14 +201,6 @@ def test_a_release_that_stood_seven_days_is_good_and_one_taken_back_is_nothing(
         assert view.count(STANDING) == 0
     kinds = [event.kind for event in store.reader.trust_history(WHO)]
     assert kinds == ["quarantined_by_hand", "release_stood"]
-
-
-def test_of_one_day_twenty_good_outcomes_count(store: EmbeddedStore, bench: Bench) -> None:
-    for number in range(22):
-        release(store, f"Ada likes tea {number}")
-    bench.clock.now_ms += STANDS_AFTER_MS
-    count_stood(store)
-    assert len(store.reader.trust_history(WHO)) == 20
 
 
 def test_a_contradicted_anchor_costs_half_once_a_day(store: EmbeddedStore, bench: Bench) -> None:

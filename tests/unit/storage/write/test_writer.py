@@ -12,7 +12,6 @@ import pytest
 
 from policy.model import ChangeKind, Channel, MemoryClass, Principal, PrincipalId, Scope
 from policy.query import EVERYTHING
-from policy.ruleset import parse_ruleset
 from policy.trust.score import OutcomeKind, Reported, TrustLevel, TrustState
 from storage.derived.vectors.faiss_index import BadVector
 from storage.embedded import EmbeddedOptions, EmbeddedStore
@@ -25,8 +24,6 @@ from storage.write.writer import WriterOptions
 from tests.unit.storage.opening import (
     BY,
     OPERATOR,
-    RULESET,
-    RULESET_TEXT,
     TENANT,
     Bench,
     candidate_of,
@@ -94,9 +91,7 @@ async def test_cancelling_the_caller_does_not_cancel_the_commit(bench: Bench) ->
     await asyncio.to_thread(store.close)
 
 
-async def test_closing_finishes_what_was_queued_and_refuses_what_comes_later(
-    bench: Bench,
-) -> None:
+async def test_closing_finishes_what_was_queued_and_refuses_what_comes_later(bench: Bench) -> None:
     store = bench.open()
     tasks = [
         asyncio.ensure_future(store.writer.submit(submission_of(candidate_of(f"fact {n}"))))
@@ -225,19 +220,6 @@ async def test_operator_commands_leave_leaves_and_no_version(store: EmbeddedStor
     assert restored == TrustState(restores_count=1)
     after = store.reader.status()
     assert (after.version, after.leaf_count) == (before.version, before.leaf_count + 4)
-    assert store.reader.check().problems == ()
-
-
-async def test_another_ruleset_is_another_epoch_and_the_same_one_is_not(
-    store: EmbeddedStore,
-) -> None:
-    assert store.ruleset.epoch == 1
-    assert (await store.writer.adopt_ruleset(RULESET, BY)).epoch == 1
-    other = parse_ruleset(RULESET_TEXT + "\n# changed\n")
-    assert (await store.writer.adopt_ruleset(other, BY)).epoch == 2
-    assert (store.ruleset.epoch, store.reader.status().epoch) == (2, 2)
-    outcome = await store.writer.submit(submission_of(candidate_of("under the new rules")))
-    assert outcome.decision is Decision.ADMIT
     assert store.reader.check().problems == ()
 
 

@@ -1,19 +1,37 @@
-"""What an admitted, held or rejected candidate leaves in the store, and what it does not."""
+"""What an admitted, held or rejected candidate leaves in the store; a permit opens it once."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
 import pytest
 
-from policy.facts import TokenState
+from policy.canonical import canonical_bytes
+from policy.facts import TargetState, TokenState
+from policy.gate import GATE
 from policy.model import ChangeKind, Memory, MemoryClass, MemoryStatus, Scope, SourceKind, Tenant
 from policy.query import EVERYTHING
+from policy.ruleset import parse_ruleset
 from policy.trust.score import TrustLevel
-from policy.verdict import Reason
+from policy.verdict import Admit, InvariantBroken, Permit, Reason
+from storage.audit import SALT_LEN, Tree
 from storage.embedded import EmbeddedStore
+from storage.ground.errors import StalePermit
+from storage.tables.change import Change, ChangeContext, Generation
+from storage.tables.codec import StoreHeader
+from storage.tables.keys import KeyedNames
+from storage.tables.lmdb_store import IDS, LEAVES, ROWS, VECTORS, LmdbStore
 from storage.values import Decision, Outcome, Submission
+from storage.write.commit import Committer
+from storage.write.seam import AdmittedCandidate
+from tests.property.gate_cases import Labels, case_of
 from tests.unit.storage.opening import (
     AGENT,
+    EMBEDDER,
     OPERATOR,
+    RULESET_TEXT,
     TENANT,
     VOUCHED,
     Bench,
@@ -71,12 +89,6 @@ def test_rejected_candidate_leaves_no_row_no_vector_no_version(store: EmbeddedSt
     assert (report.rows, report.vectors, report.problems) == (0, 0, ())
     assert (after.version, after.live_count) == (before.version, before.live_count)
     assert after.leaf_count == before.leaf_count + 3, "seen, refused, and what it costs in trust"
-
-
-def test_batch_of_three_admissions_is_three_versions(store: EmbeddedStore) -> None:
-    outcomes = write(store, *(submission_of(candidate_of(f"fact {n}")) for n in range(3)))
-    assert [outcome.version for outcome in outcomes] == [1, 2, 3]
-    assert store.reader.status().version == 3
 
 
 def test_update_replaces_the_text_and_keeps_id_metadata_scope_and_lower_label(
@@ -150,9 +162,7 @@ def test_create_and_update_in_one_batch_show_the_update(store: EmbeddedStore) ->
     assert store.reader.check().problems == ()
 
 
-def test_a_weaker_source_cannot_overwrite_a_memory_by_creating_its_id(
-    store: EmbeddedStore,
-) -> None:
+def test_a_weaker_source_cannot_overwrite_a_memory_by_creating_its_id(store: EmbeddedStore) -> None:
     memory_id = "6f1c4b0e-6d0c-4a53-9d2b-0f5f6f0c7a11"
     first = _landed(say(store, "the door code is 1", OPERATOR, memory_id=memory_id))
     outcome = say(store, "the door code is 2", AGENT, memory_id=memory_id)
@@ -212,13 +222,6 @@ def test_retry_of_the_same_request_gets_the_first_verdict_and_writes_nothing(
     assert store.reader.status() == before
 
 
-def test_retry_in_the_same_batch_is_a_retry(store: EmbeddedStore) -> None:
-    candidate = candidate_of("the bus is late")
-    first, again = write(store, submission_of(candidate), submission_of(candidate))
-    assert (first.replayed, again.replayed, again.memory) == (False, True, first.memory)
-    assert store.reader.status().version == 1
-
-
 @pytest.mark.parametrize("field", ["text", "target", "metadata_json"])
 def test_a_spent_nonce_with_anything_changed_is_a_replay_and_degrades(
     store: EmbeddedStore, field: str
@@ -233,15 +236,7 @@ def test_a_spent_nonce_with_anything_changed_is_a_replay_and_degrades(
     assert store.reader.check().problems == ()
 
 
-def test_the_same_nonce_of_another_principal_is_another_nonce(store: EmbeddedStore) -> None:
-    say(store, "one", nonce="n-1")
-    outcome = say(store, "two", OPERATOR, nonce="n-1")
-    assert outcome.decision is Decision.ADMIT
-
-
-def test_the_same_violation_counts_once_and_the_third_makes_untrusted(
-    store: EmbeddedStore,
-) -> None:
+def test_the_same_violation_counts_once_and_the_third_makes_untrusted(store: EmbeddedStore) -> None:
     violation = _forbidden("never trust Bob", nonce="n-1")
     levels = [write(store, violation)[0].trust.violations_count for _ in range(3)]
     assert levels == [1, 1, 1]
@@ -284,22 +279,121 @@ def test_a_nonce_of_another_incarnation_is_refused(store: EmbeddedStore) -> None
     assert say(store, "three", nonce="order:77").decision is Decision.ADMIT
 
 
-def test_everything_survives_closing_and_opening(bench: Bench) -> None:
-    store = bench.open()
-    memories = [_landed(say(store, f"fact {n}")) for n in range(5)]
-    _change(store, ChangeKind.DELETE, memories[0])
-    before = store.reader.status()
-    store.close()
-    store = bench.open()
-    assert store.reader.status() == before
-    page = store.reader.page(TENANT, EVERYTHING, 0, 10)
-    assert page.memories == tuple(reversed(memories[1:]))
-    hits = store.reader.search(TENANT, vector_of("fact 3"), EVERYTHING, 1, 0.999)
-    assert [hit.memory for hit in hits] == [memories[3]]
-    assert store.reader.check().problems == ()
-    assert _landed(say(store, "fact 5")).version == 7
-    store.close()
-
-
 def test_live_memories_say_so(store: EmbeddedStore) -> None:
     assert _landed(say(store, "fact")).status is MemoryStatus.LIVE
+
+
+NOW_MS = 1_750_000_000_000
+EPOCH = 4
+RULESET = parse_ruleset(RULESET_TEXT, epoch=EPOCH)
+HEADER = StoreHeader(
+    incarnation="0" * 16,
+    restores=0,
+    version=7,
+    epoch=EPOCH,
+    ruleset_digest=RULESET.digest,
+    embedder_id=EMBEDDER,
+    dimension=8,
+    next_ordinal=0,
+    leaf_count=0,
+    live_count=0,
+    held_count=0,
+    created_at_ms=NOW_MS,
+)
+
+
+@pytest.fixture
+def change(tmp_path: Path) -> Iterator[Change]:
+    (tmp_path / "store").mkdir()
+    store = LmdbStore(tmp_path / "store", 1 << 26)
+    store.open(bootstrapped=False)
+    draft = store.begin()
+    around = ChangeContext(
+        names=KeyedNames(b"secret"),
+        ruleset=RULESET,
+        room_bytes=1 << 26,
+        failpoint=lambda name: None,
+    )
+    yield Change(draft, Generation(header=HEADER, tree=Tree()), NOW_MS, around)
+    draft.abort()
+    store.close()
+
+
+def admitted(labels: Labels) -> tuple[Permit, AdmittedCandidate]:
+    candidate, facts = case_of(labels)
+    verdict = GATE.decide(candidate, facts, RULESET)
+    assert isinstance(verdict, Admit), verdict
+    judged = AdmittedCandidate(
+        candidate=candidate,
+        canonical=canonical_bytes(candidate),
+        salt=bytes(SALT_LEN),
+        intercepted_index=0,
+        trust_level="trusted",
+        vector=vector_of("a text"),
+        embedder_id=EMBEDDER,
+    )
+    return verdict.permit, judged
+
+
+def committer(required: frozenset[int] = GATE.required) -> Committer:
+    return Committer(required, ())
+
+
+def put(change: Change) -> dict[bytes, int]:
+    return {table: change.draft.count(table) for table in (ROWS, IDS, VECTORS, LEAVES)}
+
+
+def untouched(change: Change) -> bool:
+    return change.version == HEADER.version and not any(put(change).values())
+
+
+def test_an_admitted_candidate_becomes_row_id_vector_leaf_and_one_version(change: Change) -> None:
+    permit, judged = admitted(Labels())
+    landed = committer().commit(change, permit, judged, EPOCH)
+    assert put(change) == {ROWS: 1, IDS: 1, VECTORS: 1, LEAVES: 1}
+    assert change.version == landed.row.version == HEADER.version + 1
+    assert landed.row.canonical == judged.canonical
+
+
+def test_a_permit_is_spent_by_its_commit(change: Change) -> None:
+    permit, judged = admitted(Labels())
+    committer().commit(change, permit, judged, EPOCH)
+    with pytest.raises(InvariantBroken, match="spent twice"):
+        committer().commit(change, permit, judged, EPOCH)
+    assert change.version == HEADER.version + 1
+
+
+def test_a_permit_of_another_epoch_puts_nothing(change: Change) -> None:
+    permit, judged = admitted(Labels())
+    with pytest.raises(StalePermit, match="ruleset changed"):
+        committer().commit(change, permit, judged, EPOCH + 1)
+    assert untouched(change)
+    committer().commit(change, permit, judged, EPOCH)  # control: it was not spent on that
+
+
+def test_bytes_that_changed_after_the_verdict_are_not_stored(change: Change) -> None:
+    permit, judged = admitted(Labels())
+    other = msgspec.structs.replace(judged, canonical=judged.canonical.replace(b"text", b"lies"))
+    assert other.canonical != judged.canonical
+    with pytest.raises(StalePermit, match="not those that were judged"):
+        committer().commit(change, permit, other, EPOCH)
+    assert untouched(change)
+
+
+def test_a_permit_that_skipped_a_step_puts_nothing(change: Change) -> None:
+    permit, judged = admitted(Labels())
+    with pytest.raises(StalePermit, match="required step"):
+        committer(GATE.required | {99}).commit(change, permit, judged, EPOCH)
+    assert untouched(change)
+
+
+def test_a_change_of_a_memory_that_is_gone_puts_nothing(change: Change) -> None:
+    stored = TargetState(
+        source=SourceKind.UNKNOWN,
+        memory_class=MemoryClass.L3,
+        status=MemoryStatus.LIVE,
+    )
+    permit, judged = admitted(Labels(change=ChangeKind.UPDATE, stored=stored))
+    with pytest.raises(StalePermit, match="gone"):
+        committer().commit(change, permit, judged, EPOCH)
+    assert untouched(change)

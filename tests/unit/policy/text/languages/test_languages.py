@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from policy.labels.derive import read_text
@@ -82,23 +80,3 @@ def _finds(group: Group, shape: str, begins: set[int]) -> bool:
             for begin in begins
         )
     )
-
-
-@pytest.mark.parametrize(
-    "piece",
-    [
-        *("immer xx ", "empfiehl xx yy ", "ab jetzt xx ", "wenn der nutzer ", "du musst xx yy "),
-        *(
-            "sende token ",
-            "ignoriere alle deine ",
-            "sag dem nutzer ",
-            "antworte bitte ",
-            "keine xx ",
-        ),
-    ],
-)
-def test_a_long_hostile_text_is_read_in_bounded_time(piece: str) -> None:
-    text = (piece * 65_536)[:65_536]
-    began_s = time.process_time()
-    read_text(text, None)
-    assert time.process_time() - began_s < 5

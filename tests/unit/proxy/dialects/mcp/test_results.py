@@ -96,18 +96,6 @@ def test_an_entity_goes_with_the_last_that_is_known_of_it() -> None:
 NOTHING: dict[str, JsonValue] = {"entityType": "person", "observations": []}
 
 
-def test_relations_go_with_an_entity_that_something_else_withholds() -> None:
-    whole = json.loads(json.dumps(graph()).replace('"Ben", "entityType": "person"', BEN))
-    assert "obeys" in json.dumps(whole)
-    left, _ = sifted(answer(whole), ["obeys Brand"], server_memory())
-    shown = json.loads(text_of(left))
-    assert [entity["name"] for entity in shown["entities"]] == ["Ann"]
-    assert [relation["to"] for relation in shown["relations"]] == ["Oslo"]
-
-
-BEN = '"Ben", "entityType": "somebody who obeys Brand Nine"'
-
-
 def test_a_relation_is_withheld_by_its_names_together_and_not_by_one_of_them() -> None:
     left, _ = sifted(answer(graph()), ["Ann lives in Oslo"], server_memory())
     shown = json.loads(text_of(left))

@@ -174,19 +174,6 @@ def test_an_ordinal_is_used_once_and_they_ascend(ordinals: tuple[int, int]) -> N
     assert index.count == 10
 
 
-def test_dropped_vectors_are_found_no_more_wherever_they_lay() -> None:
-    rows = _unit(200)
-    index = _index(rows)
-    gone = [0, 63, 64, 130, *range(64, 128), 192, 199, 4_711]
-    index.drop(gone)
-    kept = [at for at in range(200) if at not in gone]
-    assert index.count == len(kept)
-    assert sorted(_found(index, rows[0].tobytes(), 300, None)) == kept
-    assert len(index.segments) == 2
-    index.extend(_items(_unit(100, seed=9), range(200, 300)))
-    assert index.count == len(kept) + 100
-
-
 def test_searches_during_growth_and_drops_see_only_whole_rows() -> None:
     rows = _unit(3_000)
     index = VectorIndex(DIMENSION, segment_len=SEGMENT)

@@ -88,36 +88,6 @@ def derived(store: EmbeddedStore, text: str, *parents: MemoryId) -> MemoryId:
     return id_of(say(store, text, derived_from=parents))
 
 
-def test_what_a_principal_wrote_is_hidden_in_batches_and_comes_back_as_it_was(
-    bench: Bench,
-) -> None:
-    store = bench.open(options=SMALL)
-    bad = [id_of(say(store, f"lie {n}", LEAKED)) for n in range(5)]
-    good = [id_of(say(store, f"fact {n}")) for n in range(2)]
-    before = shown(store)
-    assert set(before) == {*bad, *good}  # control: all of it is there
-
-    done = asyncio.run(store.incidents.isolate(OF_LEAKED, BY, "the key leaked"))
-    assert (done.changed, done.kept, done.incident.stage) == (5, 0, IncidentStage.DONE)
-    assert set(shown(store)) == set(good)
-    incident_id = done.incident.incident_id
-    said = leaves_of(store, incident_id)
-    assert said[0] == ("isolate.open", f"incident {incident_id}")
-    assert said[1:-1] == [("memory.quarantine", memory_id) for memory_id in bad]
-    assert said[-1] == ("isolate.done", f"incident {incident_id}")
-
-    store.close()
-    store = bench.open(options=SMALL)
-    assert set(shown(store)) == set(good)
-    back = asyncio.run(store.incidents.undo(incident_id, BY))
-    assert (back.changed, back.incident.stage) == (5, IncidentStage.UNDONE)
-    assert shown(store) == before
-    assert [one.stage for one in store.incidents.all()] == [IncidentStage.UNDONE]
-    again = asyncio.run(store.incidents.undo(incident_id, BY))
-    assert (again.changed, again.kept) == (0, 0)
-    store.close()
-
-
 def test_undo_shows_nothing_that_somebody_else_hides(bench: Bench) -> None:
     store = bench.open(options=SMALL)
     before_it, after_it, twice, mine, gone = (

@@ -19,7 +19,7 @@ from storage.features.incidents import (
     PastState,
     RewindReport,
 )
-from storage.features.quarantine.hiding import EndQuarantine, Quarantine
+from storage.features.quarantine.hiding import Quarantine
 from storage.features.registered import PutAnchor
 from storage.features.trust import RestoreTrust
 from storage.features.vouch import Vouch
@@ -27,7 +27,6 @@ from storage.ground.errors import NoSuchPast
 from storage.values import Anchor, Decision, Outcome
 from tests.unit.storage.features.incidents.test_isolation import (
     LEAKED,
-    OF_LEAKED,
     Copies,
     id_of,
     shown,
@@ -80,38 +79,6 @@ def labelled(store: EmbeddedStore) -> dict[MemoryId, object]:
         )
         for one in page.memories
     }
-
-
-def test_texts_and_deletions_are_as_they_were_and_so_is_a_rewind_of_it(
-    bench: Bench,
-) -> None:
-    store = bench.open(options=SMALL)
-    edited, deleted, kept = (id_of(say(store, text)) for text in ("one", "two", "three"))
-    then, at = labelled(store), store.reader.status().version
-    change(store, ChangeKind.UPDATE, edited, "one, but poisoned")
-    change(store, ChangeKind.UPDATE, edited, "one, poisoned again")
-    change(store, ChangeKind.DELETE, deleted)
-    later = id_of(say(store, "four", LEAKED))
-    after, before_it = labelled(store), store.reader.status().version
-    assert after != then
-
-    done = rewind(store, at)
-    assert (done.put_back, done.hidden, done.shown) == (2, 1, 0)
-    assert labelled(store) == then
-    assert shown(store) == {edited: "one", deleted: "two", kept: "three"}
-    assert store.reader.status().version == before_it + 2  # nothing is undone: it goes on
-    assert rewind(store, at).put_back == 0  # and a repetition has nothing to do
-
-    again = rewind(store, before_it)
-    assert (again.put_back, again.hidden, again.shown) == (1, 1, 1)
-    assert labelled(store) == after
-    assert shown(store)[later] == "four"
-    store.close()
-    store = bench.open(options=SMALL)
-    assert labelled(store) == after
-    assert rewind(store, 0).hidden == 3
-    assert shown(store) == {}
-    store.close()
 
 
 def test_an_undo_is_undone_as_well_though_the_version_never_moved(bench: Bench) -> None:
@@ -182,39 +149,6 @@ def test_trust_nonces_keys_anchors_and_what_is_held_go_on(bench: Bench) -> None:
     store.close()
 
 
-def test_what_a_person_or_an_isolation_hid_stays_hidden(bench: Bench) -> None:
-    store = bench.open()
-    by_hand, isolated, gone = (id_of(say(store, f"lie {n}", LEAKED)) for n in range(3))
-    at = store.reader.status().version
-    change(store, ChangeKind.UPDATE, by_hand, "lie, edited")
-    asyncio.run(store.writer.order(Quarantine(by_hand, TENANT, BY)))
-    asyncio.run(store.incidents.isolate(OF_LEAKED, BY))
-    change(store, ChangeKind.DELETE, gone)
-    done = rewind(store, at)
-    assert (done.put_back, done.shown) == (2, 0)
-    assert shown(store) == {}
-    kept = store.quarantined.get(TENANT, by_hand)
-    assert kept is not None
-    assert kept.text == "lie 0"
-    (isolation, _) = store.incidents.all()
-    asyncio.run(store.incidents.undo(isolation.incident_id, BY))
-    assert shown(store) == {isolated: "lie 1", gone: "lie 2"}
-    store.close()
-
-
-def test_what_was_hidden_then_and_shown_since_is_hidden_again(bench: Bench) -> None:
-    store = bench.open()
-    memory_id = id_of(say(store, "doubtful"))
-    asyncio.run(store.writer.order(Quarantine(memory_id, TENANT, BY)))
-    at = id_of(say(store, "other"))
-    version = store.reader.status().version
-    asyncio.run(store.writer.order(EndQuarantine(memory_id, TENANT, BY)))
-    assert set(shown(store)) == {memory_id, at}
-    assert rewind(store, version).hidden == 1
-    assert set(shown(store)) == {at}
-    store.close()
-
-
 def test_only_what_is_in_reach_is_put_back(bench: Bench) -> None:
     store = bench.open()
     mine, theirs = id_of(say(store, "mine")), id_of(say(store, "theirs", LEAKED))
@@ -240,22 +174,6 @@ def test_a_label_that_a_person_gave_since_stays_and_nothing_else_is_raised(bench
     change(store, ChangeKind.UPDATE, memory_id, "more words")
     rewind(store, version)
     assert labelled(store) == vouched
-    assert store.reader.check().problems == ()
-    store.close()
-
-
-def test_what_is_purged_is_named_as_lost_and_nothing_of_it_comes_back(bench: Bench) -> None:
-    store = bench.open()
-    lost, kept = id_of(say(store, "secret")), id_of(say(store, "kept"))
-    at = store.reader.status().version
-    change(store, ChangeKind.UPDATE, kept, "edited")
-    change(store, ChangeKind.PURGE, lost)
-    done = rewind(store, at)
-    assert (done.lost, done.put_back) == ((lost,), 1)
-    assert shown(store) == {kept: "kept"}
-    # A purge of what was put back takes the row that was put back as well.
-    change(store, ChangeKind.PURGE, kept)
-    assert rewind_refused(store, PastState(version=at))
     assert store.reader.check().problems == ()
     store.close()
 
@@ -296,9 +214,7 @@ def test_a_past_that_is_not_there_is_refused_with_the_nearest_and_changes_nothin
     restored.close()
 
 
-def test_a_rewind_that_a_crash_cut_short_anywhere_is_finished_under_its_id(
-    tmp_path: Path,
-) -> None:
+def test_a_rewind_that_a_crash_cut_short_anywhere_is_finished_under_its_id(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "live")
     copies = Copies(bench, tmp_path / "crashed")
     store = bench.open(copies, options=SMALL)

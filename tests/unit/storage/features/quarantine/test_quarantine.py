@@ -62,9 +62,7 @@ def _seen(store: EmbeddedStore, memory_id: MemoryId, text: str) -> dict[str, boo
     }
 
 
-def test_quarantine_hides_a_memory_from_every_read_and_parole_shows_it_again(
-    bench: Bench,
-) -> None:
+def test_quarantine_hides_a_memory_from_every_read_and_parole_shows_it_again(bench: Bench) -> None:
     store = bench.open()
     text = "The invoice goes to Acme."
     memory_id = _id(say(store, text))

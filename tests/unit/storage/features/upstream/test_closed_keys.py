@@ -147,9 +147,7 @@ def test_the_purge_of_the_latest_memory_closes_the_key_of_an_earlier_one(
     assert mine(store)
 
 
-def test_a_later_write_that_is_done_and_a_deletion_of_the_key_open_it(
-    store: EmbeddedStore,
-) -> None:
+def test_a_later_write_that_is_done_and_a_deletion_of_the_key_open_it(store: EmbeddedStore) -> None:
     end(store, stored(store), ChangeKind.PURGE)
     later = intend(store, "Ada dances")
     assert mine(store), "nobody knows yet that the server has it"

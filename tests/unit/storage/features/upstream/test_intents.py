@@ -99,9 +99,7 @@ def test_an_intent_is_found_by_no_read_and_by_the_search_only_once_it_is_done(
     assert store.reader.check().problems == ()
 
 
-def test_memories_settle_in_any_order_and_are_listed_in_that_of_their_writing(
-    bench: Bench,
-) -> None:
+def test_memories_settle_in_any_order_and_are_listed_in_that_of_their_writing(bench: Bench) -> None:
     store = bench.open()
     outcomes = [intend(store, f"fact {number}") for number in range(40)]
     for outcome in [*outcomes[::3], *outcomes[1::3], *outcomes[2::3]]:
