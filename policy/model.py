@@ -24,6 +24,9 @@ Tenant = NewType("Tenant", str)
 Digest = NewType("Digest", bytes)
 """SHA-256 over a candidate's canonical bytes (RFC 8785); never leaves the process."""
 
+PRINCIPAL = {"principal_id": "principal"}
+"""How the operator API names the field of a principal's name."""
+
 TEXT_LEN_MAX = 65_536
 METADATA_LEN_MAX = 32_768
 NAME_LEN_MAX = 256
@@ -161,7 +164,7 @@ class Basis(enum.Enum):
     CONFIRMATION = "confirmation"
 
 
-class Principal(msgspec.Struct, frozen=True, kw_only=True, rename={"principal_id": "principal"}):
+class Principal(msgspec.Struct, frozen=True, kw_only=True, rename=PRINCIPAL):
     """Who authenticated on a connection. Trust, nonces and ids are kept apart by principal."""
 
     principal_id: PrincipalId
@@ -281,7 +284,7 @@ class ForwardStatus(enum.Enum):
     UNKNOWN = "unknown"
 
 
-class Memory(msgspec.Struct, frozen=True, kw_only=True, rename={"principal_id": "principal"}):
+class Memory(msgspec.Struct, frozen=True, kw_only=True, rename=PRINCIPAL):
     """One committed memory as a read may show it. Times are Unix milliseconds."""
 
     memory_id: MemoryId

@@ -13,6 +13,7 @@ import msgspec
 from policy.after.matchers import Matcher
 from policy.facts import AnchorProbe, BudgetState, TokenState
 from policy.model import (
+    PRINCIPAL,
     Basis,
     Candidate,
     CandidateId,
@@ -42,9 +43,9 @@ if TYPE_CHECKING:
 
 STAGED_IN_MEMORY: Final = "memfd"
 THE_STORE: Final = PrincipalId("mnemogate")
+"""The name in leaves about what the store did by itself."""
 ADOPTS: Final = PrincipalId("mnemogate:adopt")
 """In whose name the gate takes in what a server behind kept before. No key has such a name."""
-"""The name in leaves about what the store did by itself."""
 MODE_OBSERVE: Final = "mode.observe"
 MODE_ENFORCE: Final = "mode.enforce"
 FORGIVE: Final = "withholding.forgive"
@@ -144,10 +145,7 @@ class OutcomeSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(OutcomeSummary, frozen=True, kw_only=True):
-    """The durable answer for one candidate, without content.
-
-    Only an admitted candidate's `memory` has content.
-    """
+    """The durable answer for one candidate; only an admitted one's `memory` has content."""
 
     source: SourceKind
     basis: Basis
@@ -165,7 +163,7 @@ class Outcome(OutcomeSummary, frozen=True, kw_only=True):
     commit_us: int = 0
 
 
-class HeldSummary(msgspec.Struct, frozen=True, kw_only=True, rename={"principal_id": "principal"}):
+class HeldSummary(msgspec.Struct, frozen=True, kw_only=True, rename=PRINCIPAL):
     """One candidate that waits for a person, without its content."""
 
     candidate_id: CandidateId
@@ -266,10 +264,7 @@ class Turnover(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EntityPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A slice of all ids; `total` counts every one.
-
-    `cut` says that the slice was shortened, because it would be too large.
-    """
+    """A slice of all ids; `total` counts every one. `cut`: shortened, as it would be too large."""
 
     total: int
     entities: tuple[Entity, ...]
@@ -296,8 +291,7 @@ class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     observing: bool = False  # whether the gate only observes (observe mode)
     # The time since which the oldest held candidate waits for a person; None if none waits.
     held_since_ms: int | None = None
-    # Where candidates are kept before their verdict: "memfd", "unlinked file", or "" for nowhere
-    # yet.
+    # Where candidates are kept before their verdict: "memfd", "unlinked file"; "" for nowhere yet.
     staged_in: str = STAGED_IN_MEMORY
 
 
@@ -579,12 +573,11 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to one search, and what a replay of the search needs.
+    """The answer to one search of the store at `version`, and what a replay of the search needs.
 
     `nearest` has the ordinals of the rows nearest to the query, best first, before the caps, at
-    most `NEAREST_MAX`. If a filter tests more than ids, or the index of a large
-    store is approximate, it has only rows that the search read. `version` is the store's version at
-    that time.
+    most `NEAREST_MAX`. If a filter tests more than ids, or the index of a large store is
+    approximate, it has only rows that the search read.
     """
 
     hits: tuple[Hit, ...]

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from policy.model import MemoryClass, MemoryId, PrincipalId, Scope, Tenant
+from policy.model import PRINCIPAL, MemoryClass, MemoryId, PrincipalId, Scope, Tenant
 from policy.ruleset import Retention, RetentionRule
 
 _DAY_MS: Final = 86_400_000
@@ -24,9 +24,7 @@ class Why(enum.Enum):
     PER_SCOPE = "per_scope"
 
 
-class RetentionItem(
-    msgspec.Struct, frozen=True, kw_only=True, rename={"principal_id": "principal"}
-):
+class RetentionItem(msgspec.Struct, frozen=True, kw_only=True, rename=PRINCIPAL):
     """One stored memory, without content.
 
     `ordinal` names one version of it, and grows with time.

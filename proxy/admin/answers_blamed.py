@@ -1,31 +1,45 @@
-"""What an operator may do about wrong answers: search for a cause, list them, close them."""
+"""What an operator may do about wrong answers: file and list them, find their cause, close them."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 import msgspec
 
 from policy.after.case_steps import CaseStep
+from policy.after.matchers import Matcher, check_matcher
 from policy.after.signals import Grade, SignalKind
 from policy.model import Tenant
 from proxy.admin.operator_call import OperatorCall, route
+from proxy.admin.wire.queries import TenantQuery
 from proxy.admin.wire.route import Empty, NoQuery
+from proxy.admin.wire.said import (
+    FAILURE,
+    FAILURE_FILE,
+    FAILURES,
+    FailureList,
+)
 from proxy.admin.wire.wrong_answers import (
     BLAME,
     CLOSE,
     INCIDENT,
+    AnswerRequest,
     BlameRequest,
     BlameView,
 )
 from proxy.aftermath.blame_search import BlameSearch
 from proxy.aftermath.replay import NothingKept
-from proxy.seams.cases import Signal
+from proxy.seams.cases import Signal, TakesFeedback
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, NotFound
+from proxy.seams.operation import GiveFeedback
 from storage.features.cases import Case
 from storage.features.cases.case_records import MoveCase
 from storage.features.cases.wrong_answers import Cases
+from storage.features.failures import Failure, Failures
+
+_SHOWN_MAX: Final = 1_000
 
 
 class WrongAnswers(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +51,8 @@ class WrongAnswers(msgspec.Struct, frozen=True, kw_only=True):
     cases: Cases
     blaming: BlameSearch
     surroundings: Environment
+    failures: Failures
+    feedback: TakesFeedback
 
     @route(INCIDENT)
     async def one(self, call: OperatorCall[NoQuery]) -> Case:
@@ -105,3 +121,51 @@ class WrongAnswers(msgspec.Struct, frozen=True, kw_only=True):
             controls=found.controls,
             named=named,
         )
+
+    @route(FAILURES)
+    async def failures_of(self, call: OperatorCall[TenantQuery]) -> FailureList:
+        """The newest failures (reports of wrong answers) of a tenant."""
+        found = await asyncio.to_thread(self.failures.newest, Tenant(call.asked.tenant), _SHOWN_MAX)
+        return FailureList(failures=found)
+
+    @route(FAILURE)
+    async def failure(self, call: OperatorCall[NoQuery]) -> Failure:
+        """One failure (a report of a wrong answer).
+
+        Raises:
+            NotFound: No failure of that id is kept.
+        """
+        return await self._failure(call.argument)
+
+    async def _failure(self, failure_id: str) -> Failure:
+        found = await asyncio.to_thread(self.failures.get, failure_id)
+        if found is None:
+            raise NotFound("no failure of that id is kept")
+        return found
+
+    @route(FAILURE_FILE)
+    async def file(self, call: OperatorCall[AnswerRequest]) -> Failure:
+        """Record, for an operator, that an answer of a tenant was wrong.
+
+        Raises:
+            MalformedRequest: The request does not name one answer, or an entry of its matcher
+                cannot be looked for.
+            NotFound: The answer is not known; the message says since when answers are recorded.
+        """
+        asked = call.asked
+        if asked.expect or asked.forbid:
+            try:
+                check_matcher(Matcher(must=asked.expect, must_not=asked.forbid))
+            except ValueError as error:
+                raise MalformedRequest(f"body: {error}") from None
+        said = GiveFeedback(
+            grade=Grade.WRONG,
+            reply_id=asked.reply_id,
+            recall_id=asked.recall_id,
+            memory_id=asked.memory_id,
+            expect=asked.expect,
+            forbid=asked.forbid,
+        )
+        of_tenant = msgspec.structs.replace(call.by, tenant=Tenant(asked.tenant))
+        noted = await self.feedback.take(of_tenant, said)
+        return await self._failure(noted.failure_id)

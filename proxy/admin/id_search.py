@@ -9,12 +9,11 @@ from typing import Final
 
 import msgspec
 
-from policy.model import MemoryId, Tenant
+from policy.model import Tenant
 from policy.query import EVERYTHING
 from proxy.admin.operator_call import OperatorCall, route
-from proxy.admin.wire.ids import BEGINNING_LEN_MIN, IDS, IDS_SHOWN, IdKind, IdList, IdsQuery
+from proxy.admin.wire.ids import IDS, IDS_SHOWN, IdKind, IdList, IdsQuery
 from proxy.ledger.sessions import Sessions
-from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.withhold.withholding import Withholding
 from storage.features.cases.wrong_answers import Cases
 from storage.features.incidents.batches import Incidents
@@ -46,28 +45,7 @@ class IdSearch(msgspec.Struct, frozen=True, kw_only=True):
 
         A whole id gives only itself.
         """
-        return await self._beginning(call.asked)
-
-    async def whole(self, kind: IdKind, begins: str, tenant: Tenant) -> str:
-        """The one id of this kind that begins so; the id of a deleted memory only as a whole.
-
-        Raises:
-            MalformedRequest: Several begin so, or it is too short for the beginning of an id.
-            NotFound: No id begins so.
-        """
-        if kind is IdKind.MEMORY and self.reader.history(tenant, MemoryId(begins)):
-            return begins
-        if len(begins) < BEGINNING_LEN_MIN:
-            raise MalformedRequest(f"{kind.value}: the beginning of an id has 4 characters or more")
-        found = await self._beginning(IdsQuery(kind=kind, begins=begins, tenant=tenant))
-        if found.total > 1:
-            named = ", ".join(found.ids)
-            raise MalformedRequest(f"{kind.value}: {found.total} ids begin so, such as {named}")
-        if not found.ids:
-            raise NotFound(f"no {kind.value} of this tenant has an id that begins so")
-        return found.ids[0]
-
-    async def _beginning(self, asked: IdsQuery) -> IdList:
+        asked = call.asked
         found: Iterable[str]
         match asked.kind:
             case IdKind.HELD:

@@ -10,6 +10,7 @@ import asyncio
 
 import msgspec
 
+from policy.after.parole import Trial
 from policy.model import (
     CandidateId,
     ChangeKind,
@@ -35,21 +36,26 @@ from proxy.admin.wire.store import (
 )
 from proxy.admin.wire.upkeep import (
     OBSERVED,
+    PAROLE,
     QUARANTINE,
     QUARANTINED,
     VOUCH,
     ObservedList,
+    ParoleRequest,
+    ParoleView,
     QuarantinedList,
     QuarantineRequest,
+    TrialView,
     VouchRequest,
 )
+from proxy.aftermath.parole_trials import ParoleTrials
 from proxy.ledger.sessions import Sessions
-from proxy.seams.faults import NotFound
+from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.operation import Proposal, Write, WriteResult
 from proxy.seams.performs import Performs
 from storage.audit import plain_name
 from storage.features.objections import Objections
-from storage.features.quarantine.hiding import Quarantine
+from storage.features.quarantine.hiding import EndQuarantine, Quarantine
 from storage.features.quarantine.quarantined_memories import QuarantinedMemories
 from storage.features.vouch import Vouch
 from storage.interfaces import MemoryReader, MemoryWriter
@@ -81,6 +87,7 @@ class Memories(msgspec.Struct, frozen=True, kw_only=True):
     under_quarantine: QuarantinedMemories
     operations: Performs
     ledger: Sessions
+    paroling: ParoleTrials
 
     @route(MEMORIES)
     async def all(self, call: OperatorCall[MemoriesQuery]) -> MemoryPage:
@@ -155,6 +162,27 @@ class Memories(msgspec.Struct, frozen=True, kw_only=True):
             )
         )
 
+    @route(PAROLE)
+    async def parole(self, call: OperatorCall[ParoleRequest]) -> ParoleView:
+        """Show a hidden memory again if it passes its trial, or without one.
+
+        Raises:
+            MalformedRequest: No trial is to be made, and no reason was given, or the other way
+                round.
+            UnknownMemory: The tenant has no such memory, or it was deleted.
+            MemoryMoved: The memory was changed during its trial; nothing was done.
+        """
+        asked, memory_id, tenant = call.asked, call.memory_id, Tenant(call.asked.tenant)
+        if asked.without_trial is not bool(asked.reason):
+            raise MalformedRequest("a parole without a trial, and no other, needs a reason")
+        if asked.without_trial:
+            standing = await self.writer.order(
+                EndQuarantine(memory_id, tenant, call.operator, asked.reason)
+            )
+            return extended(ParoleView, standing)
+        done = await self.paroling.parole(tenant, memory_id, call.operator)
+        return extended(ParoleView, done.standing, trial=_trial_view(done.trial))
+
     @route(VOUCH)
     async def vouch(self, call: OperatorCall[VouchRequest]) -> Visibility:
         """Label a memory as a person's own words, after the person read all of it."""
@@ -193,3 +221,9 @@ class Memories(msgspec.Struct, frozen=True, kw_only=True):
             leaf_index=item.leaf_index,
             bytes_saved=saved,
         )
+
+
+def _trial_view(trial: Trial | None) -> TrialView | None:
+    if trial is None:
+        return None
+    return TrialView(passed=trial.passed, against=trial.against, steps=trial.steps)

@@ -9,7 +9,7 @@ import msgspec
 
 from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.views import extended, leaf_view, proof_view
-from proxy.admin.wire.agent_sessions import SESSION, SESSIONS
+from proxy.admin.wire.provenance import SESSION, SESSIONS
 from proxy.admin.wire.queries import LeafQuery, LeavesQuery, SessionsQuery
 from proxy.admin.wire.route import Empty, NoQuery
 from proxy.admin.wire.store import (

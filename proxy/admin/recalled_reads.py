@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-import msgspec
-
 from policy.model import MemoryId, Tenant
-from proxy.admin.id_search import IdSearch
 from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.views import extended
-from proxy.admin.wire.ids import SESSION_ID_LEN, IdKind
 from proxy.admin.wire.queries import RecallsQuery, TenantQuery
 from proxy.admin.wire.recalled import (
     RECALL,
@@ -31,22 +27,13 @@ class RecalledReads:
     Event loop only; the ledger's files are read in a thread.
     """
 
-    def __init__(self, ledger: Recalls, ids: IdSearch) -> None:
+    def __init__(self, ledger: Recalls) -> None:
         self._ledger = ledger
-        self._ids = ids
 
     @route(RECALLS)
     async def all(self, call: OperatorCall[RecallsQuery]) -> RecallList:
         """The newest reads of a tenant, of a session, or those that showed one memory."""
-        asked, tenant = call.asked, Tenant(call.asked.tenant)
-        if asked.memory_id is not None:
-            whole = await self._ids.whole(IdKind.MEMORY, asked.memory_id, tenant)
-            asked = msgspec.structs.replace(asked, memory_id=whole)
-        # The ledger of sessions may have lost one that the recall ledger still names.
-        if asked.session is not None and len(asked.session) < SESSION_ID_LEN:
-            whole = await self._ids.whole(IdKind.SESSION, asked.session, tenant)
-            asked = msgspec.structs.replace(asked, session=whole)
-        return await asyncio.to_thread(self._all, asked)
+        return await asyncio.to_thread(self._all, call.asked)
 
     def _all(self, asked: RecallsQuery) -> RecallList:
         found = self._ledger.recalls(

@@ -1,4 +1,4 @@
-"""Registers what operators hold to be true: statements, required or forbidden words, questions."""
+"""Registers what operators hold to be true: statements, words, questions; and tries judges."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from proxy.admin.wire.registered import (
     CANARIES,
     CANARIES_RUN,
     CANARY_PUT,
+    JUDGE_TEST,
     AnchorList,
     AnchorRequest,
     AnchorView,
@@ -28,14 +29,22 @@ from proxy.admin.wire.registered import (
     CanaryRequest,
     CanaryRunView,
     CanaryView,
+    JudgeTestView,
 )
+from proxy.admin.wire.route import Empty
 from proxy.aftermath.canaries import Canaries
+from proxy.seams.cases import AsksJudges, ReplayedMemory
 from proxy.seams.environment import Environment
-from proxy.seams.faults import MalformedRequest
+from proxy.seams.faults import MalformedRequest, NotFound
 from storage.features.registered import PutAnchor
 from storage.interfaces import MemoryReader, MemoryWriter
 from storage.values import Anchor
 
+_QUESTION: Final = "When does the office open?"
+_MEMORIES: Final = (
+    ReplayedMemory(id="00000000-0000-4000-8000-000000000001", text="The office opens at nine."),
+    ReplayedMemory(id="00000000-0000-4000-8000-000000000002", text="Tea is in the kitchen."),
+)
 _NO_MATCHER: Final = Matcher()
 _CONTENT_WORDS_MIN: Final = 3
 
@@ -52,12 +61,36 @@ class Registrar:
         writer: MemoryWriter,
         surroundings: Environment,
         canaries: Canaries | None,
+        judges: AsksJudges,
     ) -> None:
         """`canaries` is None if the store embeds no text, so that no question can be asked."""
         self._canaries = canaries
+        self._judges = judges
         self._reader = reader
         self._writer = writer
         self._out = surroundings
+
+    @route(JUDGE_TEST)
+    async def test_judge(self, call: OperatorCall[Empty]) -> JudgeTestView:
+        """Ask a judge the same built-in question twice, one after the other.
+
+        Raises:
+            NotFound: No judge has this name.
+        """
+        name = call.argument
+        if name not in self._judges.names():
+            raise NotFound("no [[judge]] table has that name")
+        opinions = [
+            await self._judges.ask(name, case="test", question=_QUESTION, memories=_MEMORIES)
+            for _ in range(2)
+        ]
+        first, second = opinions
+        return JudgeTestView(
+            name=name,
+            deterministic=self._judges.deterministic(name),
+            answers=tuple(opinions),
+            same=first == second and first.problem is None,
+        )
 
     @route(ANCHORS)
     async def anchors(self, call: OperatorCall[TenantQuery]) -> AnchorList:

@@ -1,26 +1,53 @@
-"""MCP servers behind the gate, for an operator: tools, and changes without a known outcome."""
+"""Servers behind the gate, for an operator: tools, unsettled changes, and what they kept before."""
 
 from __future__ import annotations
 
-from policy.model import CandidateId, ForwardStatus, PrincipalId, Tenant
+import asyncio
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from policy.labels.forwarded_call import HTTP, call_of, target_of
+from policy.model import CandidateId, ChangeKind, ForwardStatus, Memory, PrincipalId, Tenant
 from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.views import server_view, unsettled_view
+from proxy.admin.wire.backend_comparison import (
+    ADOPT_FOUND,
+    COMPARE,
+    KEPT,
+    ComparedView,
+    CompareRequest,
+    CompareView,
+    KeptList,
+    KeptQuery,
+    KeptView,
+)
 from proxy.admin.wire.queries import AnyTenantQuery, TenantQuery
 from proxy.admin.wire.upkeep import (
+    ADOPT,
     APPROVE_TOOLS,
     SERVERS,
     SETTLE,
     UNSETTLED,
+    AdoptedView,
+    AdoptRequest,
+    AdoptView,
     ApproveRequest,
     ServerList,
     ServerView,
     SettleRequest,
     UnsettledList,
 )
-from proxy.seams.faults import NotFound
+from proxy.backends.http_backend import ServerWrites
+from proxy.seams.faults import MalformedRequest, NotFound
+from proxy.seams.guard import Item, UnsettledItem
+from proxy.seams.operation import WrittenItem
+from proxy.seams.tenants import DEFAULT_TENANT
 from storage.features.pinned_tools import ApproveTools, Pins
-from storage.features.upstream.intents import Forwards
-from storage.values import GuardedServer
+from storage.features.upstream.intents import CloseKeys, Forwards
+from storage.features.upstream.upstream_memories import UpstreamMemories
+from storage.features.vouch import Vouch
+from storage.interfaces import MemoryReader, MemoryWriter
+from storage.values import ClosedKey, Decision, ForwardState, GuardedServer, UpstreamMemory
 
 
 class UpstreamServers:
@@ -80,3 +107,262 @@ class UpstreamServers:
         result = ForwardStatus.DONE if done else ForwardStatus.FAILED
         await self._forwards.settle(behind, ((candidate_id, result),))
         return self._unsettled(None)
+
+
+_ADMIT: Final = Decision.ADMIT.value
+FLAGGED: Final = "flagged"
+_STATES: Final = {Decision.REJECT.value: FLAGGED, Decision.HOLD.value: "held"}
+
+
+class AdoptsItems(Protocol):
+    """What the taking in of old items needs of the part that guards servers of one protocol."""
+
+    async def adopt(
+        self,
+        tenant: Tenant,
+        server: str,
+        tool: str,
+        items: tuple[Item, ...],
+        approved_by: PrincipalId | None = None,
+    ) -> tuple[WrittenItem, ...]:
+        """A verdict for each item that the server kept.
+
+        An item taken in before gets its first verdict again. The person `approved_by` was shown all
+        of each item.
+        """
+        ...
+
+
+class Adoption:
+    """Takes in what servers of any protocol kept before the gate. Event loop only."""
+
+    def __init__(self, guard: AdoptsItems, reader: MemoryReader, writer: MemoryWriter) -> None:
+        self._guard = guard
+        self._reader = reader
+        self._writer = writer
+
+    @route(ADOPT)
+    async def adopt(self, call: OperatorCall[AdoptRequest]) -> AdoptView:
+        """Take in the items; each change leaves a leaf.
+
+        Taking in the same items again changes nothing, so an interrupted call is completed by
+        repeating it.
+
+        Raises:
+            MalformedRequest: An item is too large, or is no new memory, or several are vouched for
+                at once; none was taken in.
+            StorageError: Not every item is recorded.
+        """
+        asked, server, tenant = call.asked, call.argument, Tenant(call.asked.tenant)
+        if asked.vouch:
+            return await self._vouched(call.operator, tenant, server, asked)
+        written = await self._guard.adopt(tenant, server, asked.tool, asked.items)
+        taken = [one.memory_id if one.decision == _ADMIT else None for one in written]
+        found = await asyncio.to_thread(
+            lambda: [None if one is None else self._reader.get(tenant, one) for one in taken]
+        )
+        return AdoptView(
+            adopted=tuple(_view(one, memory) for one, memory in zip(written, found, strict=True))
+        )
+
+    async def _vouched(
+        self, by: PrincipalId, tenant: Tenant, server: str, asked: AdoptRequest
+    ) -> AdoptView:
+        """Take in one item as a person's own words, after that person was shown all of it."""
+        if len(asked.items) != 1:
+            raise MalformedRequest("items: a person vouches for one at a time, after reading it")
+        (one,) = await self._guard.adopt(tenant, server, asked.tool, asked.items)
+        # An item that is held already waits in review, and is decided there once.
+        if one.decision == Decision.REJECT.value:
+            (one,) = await self._guard.adopt(tenant, server, asked.tool, asked.items, by)
+        memory = None
+        if one.decision == _ADMIT and one.memory_id is not None:
+            memory = await asyncio.to_thread(self._reader.get, tenant, one.memory_id)
+        if memory is not None and memory.candidate_id == one.candidate_id:
+            await self._writer.order(Vouch(memory.memory_id, tenant, by, memory.version))
+            memory = await asyncio.to_thread(self._reader.get, tenant, memory.memory_id)
+        return AdoptView(adopted=(_view(one, memory),))
+
+
+def _view(one: WrittenItem, memory: Memory | None) -> AdoptedView:
+    if one.decision != _ADMIT:
+        state = _STATES.get(one.decision, "undecided")
+    elif memory is None:
+        state = "gone"
+    else:
+        state = memory.source.value
+    return AdoptedView(
+        state=state,
+        memory_id=one.memory_id,
+        leaf_index=one.leaf_index,
+        reason=None if one.reason is None else one.reason.value,
+    )
+
+
+_ROWS_AT_ONCE: Final = 1_000
+# A key that is closed for one tenant is closed for another.
+_ANYBODY: Final = Tenant(DEFAULT_TENANT)
+# What was erased here, or came after its look-up: nobody is shown it.
+_CLOSED: Final = ComparedView(state="hidden")
+_MARKED: Final = ComparedView(state="marked")
+_UNSETTLED: Final = ComparedView(state="unsettled")
+_SENT: Final = (
+    "items: one bears the gate's mark, so it was sent for one tenant, and no record here says which"
+)
+_TAKEN: Final = "items: one is another tenant's memory by now; compare them again"
+_FORWARD_STATES: Final = {ForwardState.QUARANTINED: "hidden", ForwardState.FORWARDING: "unsettled"}
+
+
+class BackendsCompared:
+    """One method per command; event loop only. It asks no server: the caller has read that."""
+
+    def __init__(
+        self,
+        kept: UpstreamMemories,
+        reader: MemoryReader,
+        adopting: Adoption,
+        forwards: Forwards,
+        adapters: Mapping[str, ServerWrites],
+    ) -> None:
+        """`adapters` are those of the configured servers, by the names of their tables."""
+        self._kept = kept
+        self._reader = reader
+        self._adopting = adopting
+        self._forwards = forwards
+        self._adapters = adapters
+
+    @route(COMPARE)
+    async def compare(self, call: OperatorCall[CompareRequest]) -> CompareView:
+        """How memories that a server has stand here, whosever they are.
+
+        Raises:
+            NotFound: No server of that name is configured.
+            MalformedRequest: An item was not made by the server's adapter.
+        """
+        return CompareView(compared=await self._compare(call.argument, call.asked.items))
+
+    async def _compare(self, backend: str, items: tuple[Item, ...]) -> tuple[ComparedView, ...]:
+        adapter = self._adapter(backend)
+        keys = tuple(one.key for one in items)
+        target = target_of(HTTP, backend)
+        # The intents are read first, so that one which is settled meanwhile is in one of both.
+        on_their_way: set[str] = {one.candidate_id for one in self._forwards.pending(None, target)}
+        found, closed = await asyncio.to_thread(self._known, target, keys)
+        views: list[ComparedView] = []
+        for item, kept, hidden in zip(items, found, closed, strict=True):
+            mark = adapter.mark_of(item) if kept is None else None
+            if kept is None and any(hidden):
+                views.append(_CLOSED)
+            elif mark is not None:
+                views.append(_UNSETTLED if mark in on_their_way else _MARKED)
+            else:
+                views.append(_compared(adapter, item, kept))
+        return tuple(views)
+
+    @route(KEPT)
+    async def kept(self, call: OperatorCall[KeptQuery]) -> KeptList:
+        """Some of the live memories that the server should have.
+
+        Raises:
+            NotFound: No server of that name is configured.
+        """
+        self._adapter(call.argument)
+        target, after = target_of(HTTP, call.argument), call.asked.after
+        found, following = await asyncio.to_thread(self._kept.after, target, after, _ROWS_AT_ONCE)
+        live = (_kept_view(one) for one in found if one.stands is ForwardState.LIVE)
+        return KeptList(kept=tuple(one for one in live if one is not None), next=following)
+
+    @route(ADOPT_FOUND)
+    async def adopt(self, call: OperatorCall[AdoptRequest]) -> AdoptView:
+        """Take in what the server has and no verdict let in; see `Adoption.adopt`.
+
+        What is flagged is hidden from everybody, until its key is written or deleted by the gate.
+
+        Raises:
+            NotFound: No server of that name is configured.
+            MalformedRequest: An item is too large, no new memory, or another tenant's by now; none
+                was taken in.
+            StorageError: Not every item is recorded.
+        """
+        asked, backend = call.asked, call.argument
+        adapter = self._adapter(backend)
+        if asked.vouch:
+            raise MalformedRequest("vouch: no one can vouch for what was found on a server")
+        if any(adapter.mark_of(one) is not None for one in asked.items):
+            raise MalformedRequest(_SENT)
+        # An agent may have written since the caller compared them.
+        views = await self._compare(backend, asked.items)
+        if any(one.tenant not in {None, asked.tenant} for one in views):
+            raise MalformedRequest(_TAKEN, status=409)
+        done = await self._adopting.adopt(call)
+        # An order that stood on the server is no memory here, so nothing else would hide it.
+        flagged = tuple(
+            item.key
+            for item, one in zip(asked.items, done.adopted, strict=True)
+            if one.state == FLAGGED and item.key
+        )
+        if flagged:
+            await self._forwards.order(
+                CloseKeys(Tenant(asked.tenant), target_of(HTTP, backend), flagged)
+            )
+        return done
+
+    def _adapter(self, backend: str) -> ServerWrites:
+        found = self._adapters.get(backend)
+        if found is None:
+            raise NotFound("no [[backend]] table has that name")
+        return found
+
+    def _known(
+        self, target: str, keys: tuple[str, ...]
+    ) -> tuple[tuple[UpstreamMemory | None, ...], tuple[ClosedKey, ...]]:
+        """What stands under each key of a server, and whether the key is closed, for anybody."""
+        tenants = tuple(one.tenant for one in self._reader.usage())
+        # The keys are read after the rows, so that what is erased meanwhile is never nowhere.
+        found = self._kept.under(target, keys, tenants)
+        return found, self._forwards.closed(_ANYBODY, target, keys)
+
+
+def _compared(adapter: ServerWrites, item: Item, kept: UpstreamMemory | None) -> ComparedView:
+    if kept is None:
+        return ComparedView(state="foreign")
+    state = _FORWARD_STATES.get(kept.stands)
+    if state is None:
+        known = _unsettled(kept)
+        same = known is not None and adapter.says_same(known, item)
+        state = "same" if same else "different"
+    return ComparedView(
+        state=state, tenant=kept.tenant, memory_id=kept.memory_id, number=kept.number
+    )
+
+
+def _unsettled(kept: UpstreamMemory) -> UnsettledItem | None:
+    """The sent item in the form in which adapters read one; None if it is no call any more."""
+    call = call_of(kept.candidate)
+    if call is None:
+        return None
+    return UnsettledItem(
+        candidate_id=kept.candidate_id,
+        tool=call.tool,
+        change=kept.candidate.change,
+        arguments=call.arguments,
+        pieces=call.pieces,
+        key=kept.key,
+        sent=True,
+    )
+
+
+def _kept_view(kept: UpstreamMemory) -> KeptView | None:
+    known = _unsettled(kept)
+    if known is None or known.change is ChangeKind.DELETE:
+        return None
+    return KeptView(
+        number=kept.number,
+        tenant=kept.tenant,
+        memory_id=kept.memory_id,
+        candidate_id=known.candidate_id,
+        tool=known.tool,
+        key=known.key,
+        arguments=known.arguments,
+        piece_count=len(known.pieces),
+    )

@@ -13,11 +13,10 @@ from typing import Final
 import msgspec
 
 from proxy.admin.wire.upkeep import ADOPT
-from proxy.cli.client import Operator
+from proxy.cli.client import Operator, portions
 from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.item_portions import portions
 from proxy.cli.terminal import inert
 from proxy.dialects.mcp.kept_before import ServerItems, digest_of_all, digest_of_item, items_listed
 from proxy.dialects.mcp.maps import MapError, ToolMap

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from proxy.admin.wire.judge_test import JUDGE_TEST, JudgeTestView
 from proxy.admin.wire.registered import (
     ANCHOR_PUT,
     ANCHORS,
     CANARIES,
     CANARIES_RUN,
     CANARY_PUT,
+    JUDGE_TEST,
     AnchorView,
     CanaryRunView,
+    JudgeTestView,
 )
 from proxy.cli.api_commands import Columns, asking, joined, lines, table, together
 from proxy.cli.command import Context, option

@@ -16,12 +16,11 @@ import msgspec
 
 from proxy.admin.wire.ids import IdKind
 from proxy.admin.wire.route import Route
+from proxy.cli.client import whole_ids
 from proxy.cli.command import Command, Context, Option, Options
 from proxy.cli.connect import operator
 from proxy.cli.exits import Exit
-from proxy.cli.progress import working
-from proxy.cli.short_ids import whole_ids
-from proxy.cli.terminal import NOTHING, iso
+from proxy.cli.terminal import NOTHING, iso, working
 from proxy.dialects.described import ARGUMENT
 from proxy.seams.tenants import DEFAULT_TENANT
 

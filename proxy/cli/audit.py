@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -12,20 +14,28 @@ import msgspec
 from proxy.admin.wire.ids import IDS_SHOWN, IdList
 from proxy.admin.wire.store import CHECKPOINT, LEAVES, PROOF, LeafView, Proof
 from proxy.cli.api_commands import lines, plain, show
-from proxy.cli.client import Operator
+from proxy.cli.client import Operator, check_beginning, only_id
 from proxy.cli.command import Command, Context, option, read_file
 from proxy.cli.connect import operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import next_step
-from proxy.cli.proofs import PROOF_LEN_MAX, ProofResult, check_proof
 from proxy.cli.proven_memories import LINE_LEN_MAX, ProofChecker, ProofReport, Wrong
-from proxy.cli.short_ids import check_beginning, only_id
 from proxy.cli.terminal import Terminal, inert
 from proxy.cli.verification import Verification, Verifier
 from proxy.settings.table import Settings
-from storage.audit import BadCheckpoint, VerdictLeaf, VerifierKey
+from storage.audit import (
+    BadCheckpoint,
+    Field,
+    VerdictLeaf,
+    VerifierKey,
+    decode_leaf,
+    fields_of,
+    leaf_hash,
+    open_checkpoint,
+    verify_inclusion,
+)
 from storage.ground import trusted_files
-from storage.ground.errors import StorageError
+from storage.ground.errors import StorageError, StoreCorrupt
 from storage.ground.trusted_files import Trust, reason
 from storage.opening import offline_store
 
@@ -125,13 +135,13 @@ def _verify_proof(context: Context, path: Path, pinned: VerifierKey | None) -> E
     if asked.checkpoint is not None:
         note = read_file(Path(asked.checkpoint), "the checkpoint", _NOTE_LEN_MAX)
     proven = check_proof(proof, note, pinned)
-    show(context, proven, _proven)
+    show(context, proven, _proof_told)
     if not proven.vkey_pinned:
         context.terminal.note("the verifier key came with the proof; pin the log's own with --vkey")
     return Exit.OK if proven.sound else Exit.FAILED
 
 
-def _proven(context: Context, proven: ProofResult) -> None:
+def _proof_told(context: Context, proven: Proven) -> None:
     terminal = context.terminal
     terminal.say(("sound: " if proven.sound else "NOT SOUND: ") + inert(proven.what))
     terminal.pairs([("leaf", f"{proven.leaf_index} of {proven.tree_size}")])
@@ -254,6 +264,61 @@ async def _checkpoint(context: Context) -> Exit:
             terminal.say(inert(line))
         terminal.note(f"vkey: {inert(view.verifier_key)}")
     return Exit.OK
+
+
+PROOF_LEN_MAX: Final = 262_144
+
+
+class Proven(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a proof holds, and for which leaf. `leaf` is decoded from the proven bytes."""
+
+    sound: bool
+    what: str
+    leaf_index: int
+    tree_size: int
+    vkey: str
+    vkey_pinned: bool
+    leaf: dict[str, Field]
+
+
+def check_proof(proof: Proof, note: bytes, pinned: VerifierKey | None) -> Proven:
+    """Verify an inclusion proof against a signed checkpoint.
+
+    Without a pinned key the proof's own is used, which only shows that proof and checkpoint fit
+    each other: both could be forged.
+    """
+    try:
+        key = pinned or VerifierKey.parse(proof.verifier_key)
+        head = open_checkpoint(note, key)
+        data = base64.b64decode(proof.leaf_base64, validate=True)
+        leaf = fields_of(decode_leaf(data))
+    except (BadCheckpoint, StoreCorrupt, binascii.Error) as error:
+        return _proven(proof, pinned, str(error))
+    if head.size != proof.tree_size:
+        what = f"the checkpoint signs {head.size} leaves, the proof is for {proof.tree_size}"
+        return _proven(proof, pinned, what, key)
+    hashes = tuple(bytes.fromhex(node) for node in proof.hashes)
+    if (proof.leaf_hash, proof.root_hash) != (leaf_hash(data).hex(), head.root.hex()):
+        return _proven(proof, pinned, "it names other hashes than those of leaf and head", key)
+    if not verify_inclusion(data, proof.leaf_index, head.size, hashes, head.root):
+        return _proven(proof, pinned, "the path does not lead to the signed root", key)
+    return msgspec.structs.replace(
+        _proven(proof, pinned, "the leaf is in the signed log", key), sound=True, leaf=leaf
+    )
+
+
+def _proven(
+    proof: Proof, pinned: VerifierKey | None, what: str, key: VerifierKey | None = None
+) -> Proven:
+    return Proven(
+        sound=False,
+        what=what,
+        leaf_index=proof.leaf_index,
+        tree_size=proof.tree_size,
+        vkey="" if key is None else key.text(),
+        vkey_pinned=pinned is not None,
+        leaf={},
+    )
 
 
 COMMANDS = (

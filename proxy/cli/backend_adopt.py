@@ -20,13 +20,11 @@ from proxy.admin.wire.upkeep import (
     AdoptedView,
 )
 from proxy.cli.backend_walk import Walk, compared, digest_of, plain_key, walking
-from proxy.cli.client import Operator
+from proxy.cli.client import Operator, portions
 from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.item_portions import portions
-from proxy.cli.progress import working
-from proxy.cli.terminal import Terminal
+from proxy.cli.terminal import Terminal, working
 from proxy.seams.guard import Item
 from proxy.seams.http_backend import ListedMemory
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName

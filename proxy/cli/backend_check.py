@@ -29,8 +29,7 @@ from proxy.cli.client import Operator
 from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import Where, operator
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.progress import working
-from proxy.cli.terminal import Terminal, inert
+from proxy.cli.terminal import Terminal, inert, working
 from proxy.seams.guard import UnsettledItem
 from proxy.seams.http_backend import ListedMemory
 from proxy.seams.operation import HttpRequest

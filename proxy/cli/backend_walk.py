@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import secrets
 from collections.abc import AsyncGenerator, Generator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Final
@@ -13,12 +14,10 @@ import msgspec
 from policy.model import CandidateId, Tenant
 from proxy.admin.wire.backend_comparison import COMPARE, ComparedView
 from proxy.admin.wire.upkeep import USAGE
-from proxy.cli.client import Operator
+from proxy.cli.client import Operator, portions
 from proxy.cli.command import Context
 from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.item_portions import portions
-from proxy.cli.list_trail import ListTrail
 from proxy.cli.terminal import inert
 from proxy.compose.backends import adapters_by_name
 from proxy.dialects.mcp.kept_before import digest_of_item
@@ -26,7 +25,7 @@ from proxy.dialects.strict_json.strict import decode_as
 from proxy.fronts.backend_server_front import BackendServerFront
 from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
 from proxy.seams.guard import Item, UnsettledItem
-from proxy.seams.http_backend import ListedMemory, WalkedPage
+from proxy.seams.http_backend import ListedMemory, ListPart, WalkedPage
 from proxy.seams.operation import HttpRequest
 from proxy.seams.tenants import DEFAULT_TENANT
 from proxy.settings.backend import BackendServer
@@ -225,3 +224,58 @@ def digest_of(memory: ListedMemory) -> str:
 def digest_of_key(key: str) -> str:
     """The digest that stands for a key alone."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+IDLE_MAX: Final = 16
+"""Pages in a row that bring nothing new, after which a list counts as endless."""
+NAMES_MAX: Final = 5_000_000
+"""Entries of one list, each of which takes a hundred bytes here."""
+_BACK: Final = 32
+_NAME_BYTES: Final = 8
+_ENDLESS: Final = "it gives page after page, and nothing new is in them"
+
+
+class ListTrail:
+    """What a walk has read of one list."""
+
+    def __init__(self) -> None:
+        self.begin: int | None = 0
+        """The number of the entry that the next page begins with; None at the end of the list."""
+        # Keyed hashes, because the names are somebody's words: nobody can make two of one hash.
+        self._salt = secrets.token_bytes(16)
+        self._known: set[bytes] = set()
+        self._idle = 0
+        self._back = _BACK
+
+    def take(self, part: ListPart) -> tuple[str, ...]:
+        """The names in the page that are new; none where the page may have others before it.
+
+        Raises:
+            UpstreamError: The list has no end.
+        """
+        at = self.begin or 0
+        new: dict[bytes, str] = {}
+        if at and not self._joins(part):
+            # Each time twice as far, because much may be gone.
+            self.begin = max(0, at - self._back)
+            self._back *= 2
+        else:
+            new = {self._hash(one): one for one in part.names}
+            for known in self._known & new.keys():
+                del new[known]
+            self._known.update(new)
+            self._back = _BACK
+            self.begin = at + max(1, len(part.names) - 1) if part.is_full else None
+        self._idle = 0 if new else self._idle + 1
+        if self._idle > IDLE_MAX:
+            raise UpstreamError(_ENDLESS)
+        if len(self._known) > NAMES_MAX:
+            raise UpstreamError(f"it has a list of more than {NAMES_MAX} entries")
+        return tuple(new.values())
+
+    def _joins(self, part: ListPart) -> bool:
+        return bool(part.names) and self._hash(part.names[0]) in self._known
+
+    def _hash(self, name: str) -> bytes:
+        named = name.encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(named, digest_size=_NAME_BYTES, key=self._salt).digest()

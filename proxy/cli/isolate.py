@@ -16,12 +16,11 @@ from proxy.admin.wire.incidents import (
     RewindRequest,
 )
 from proxy.cli.api_commands import OF_TENANT, REASON_HELP, given, lines, pairs, show, table
+from proxy.cli.client import whole_id, whole_ids
 from proxy.cli.command import Command, Context, Options, option
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.progress import working
-from proxy.cli.short_ids import whole_id, whole_ids
-from proxy.cli.terminal import inert, iso, moment
+from proxy.cli.terminal import inert, iso, moment, working
 from storage.features.incidents import (
     CaughtMemory,
     Incident,

@@ -45,12 +45,11 @@ from proxy.cli.api_commands import (
     table,
     together,
 )
+from proxy.cli.client import whole_id
 from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.progress import working
-from proxy.cli.short_ids import whole_id
-from proxy.cli.terminal import inert, iso, now_ms, waiting
+from proxy.cli.terminal import inert, iso, now_ms, waiting, working
 from proxy.seams.tenants import DEFAULT_TENANT
 from storage.values import AdmittedObjection, Visibility
 

@@ -26,10 +26,10 @@ from proxy.cli.api_commands import (
     table,
     together,
 )
+from proxy.cli.client import whole_id
 from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import iso
 from proxy.seams.tenants import DEFAULT_TENANT
 from storage.features.recalls import RecalledMemory, SeenMemory
@@ -157,6 +157,7 @@ COMMANDS = (
             ),
             option("--limit", "at most so many (default: 20)", metavar="N", default=_DEFAULT_LEN),
         ),
+        names={"memory_id": IdKind.MEMORY, "session": IdKind.SESSION},
         check=_one_filter,
     ),
     Command(

@@ -11,7 +11,7 @@ from proxy.cli.api_commands import show, table
 from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import operator
 from proxy.cli.exits import Exit
-from proxy.cli.progress import working
+from proxy.cli.terminal import working
 
 
 async def _run(context: Context) -> Exit:

@@ -52,11 +52,10 @@ from proxy.cli.api_commands import (
     show,
     table,
 )
-from proxy.cli.client import Operator
+from proxy.cli.client import Operator, whole_id
 from proxy.cli.command import Command, Context, Options, option
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import Terminal, age, inert, moment, now_ms
 from proxy.seams.observations import CLASS_WORDS, COUNTS, FOLLOWS, Way, whose_words
 from storage.values import Decision, Visibility

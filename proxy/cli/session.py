@@ -6,13 +6,13 @@ from typing import Final
 
 import msgspec
 
-from proxy.admin.wire.agent_sessions import SESSION, SESSIONS
 from proxy.admin.wire.ids import IdKind
+from proxy.admin.wire.provenance import SESSION, SESSIONS
 from proxy.cli.api_commands import Columns, asking, pairs, show, table
+from proxy.cli.client import whole_id
 from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import Terminal, inert, iso
 from proxy.ledger.wire import (
     CallView,

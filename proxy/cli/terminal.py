@@ -8,13 +8,14 @@ no row of a quoted text begins where the rows of a command begin.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
 import time
 import unicodedata
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from typing import Final, TextIO
 
@@ -337,3 +338,35 @@ def _padded(cell: str, width: int) -> str:
             kept += character
         cell = kept + "…"
     return cell + " " * (width - width_of(cell))
+
+
+_INTERVAL_S: Final = 1.0
+
+
+@asynccontextmanager
+async def working(terminal: Terminal, label: str | Callable[[], str]) -> AsyncGenerator[None]:
+    """Print a sign of progress once a second while the block runs, if progress is wanted.
+
+    `label` is asked for each time where it is a function.
+    """
+    if not terminal.shows_progress:
+        yield
+        return
+    try:
+        async with asyncio.TaskGroup() as group:
+            ticking = group.create_task(_tick(terminal, label))
+            try:
+                yield
+            finally:
+                ticking.cancel()
+    except ExceptionGroup as wrapped:
+        # The group's only exception is that of the block, because the task that prints raises none.
+        raise wrapped.exceptions[0] from None
+
+
+async def _tick(terminal: Terminal, label: str | Callable[[], str]) -> None:
+    began_s = time.monotonic()
+    while True:
+        said = label if isinstance(label, str) else label()
+        terminal.note(f"{said}: {time.monotonic() - began_s:.0f} s")
+        await asyncio.sleep(_INTERVAL_S)

@@ -16,30 +16,23 @@ from policy.facts import AnchorProbe
 from policy.gate import Gate
 from policy.labels.forwarded_call import HTTP, MCP
 from policy.model import Tenant
-from proxy.admin.adoption import Adoption
 from proxy.admin.answers_blamed import WrongAnswers
-from proxy.admin.backends_compared import BackendsCompared
-from proxy.admin.candidates import Candidates
 from proxy.admin.confirm_links import ConfirmLinks
 from proxy.admin.dry_run import DryRuns, Explainer
-from proxy.admin.failure_intake import FailureIntake
 from proxy.admin.id_search import IdSearch
-from proxy.admin.judge_tests import JudgeTests
-from proxy.admin.keys_and_tokens import Credentials
 from proxy.admin.memories import Memories
 from proxy.admin.operator_call import handlers
 from proxy.admin.overview import Overview
-from proxy.admin.paroles_asked import ParolesAsked
-from proxy.admin.principal_trust import PrincipalTrust
+from proxy.admin.principals import Credentials
 from proxy.admin.provenance_trace import ProvenanceTrace
-from proxy.admin.queue import Queue
+from proxy.admin.queue import Candidates, Queue
 from proxy.admin.recalled_reads import RecalledReads
 from proxy.admin.registrar import Registrar
 from proxy.admin.repairs import Repairs
 from proxy.admin.retention import RetentionSweeps
 from proxy.admin.review_decider import ReviewDecider
 from proxy.admin.rules_in_force import Rules
-from proxy.admin.upstream_servers import UpstreamServers
+from proxy.admin.upstream_servers import Adoption, BackendsCompared, UpstreamServers
 from proxy.admin.wire.operator_routes import ROUTES
 from proxy.aftermath.blame_search import BlameSearch
 from proxy.aftermath.canaries import Canaries
@@ -156,7 +149,12 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def of_memories(
-        self, operations: Operations, deciding: ReviewDecider, ledger: Sessions, graphs: Graphs
+        self,
+        operations: Operations,
+        deciding: ReviewDecider,
+        ledger: Sessions,
+        graphs: Graphs,
+        paroling: ParoleTrials,
     ) -> tuple[Memories, Candidates, Overview]:
         """What an operator may do about memories, held candidates, and the store."""
         store = self.store
@@ -167,6 +165,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             under_quarantine=store.quarantined,
             operations=operations,
             ledger=ledger,
+            paroling=paroling,
         )
         candidates = Candidates(
             reader=store.reader,
@@ -187,7 +186,8 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
     def registering(self, canaries: Canaries | None) -> Registrar:
         """The commands that register anchors, and canaries if texts are embedded."""
         store, out = self.store, self.surroundings
-        return Registrar(store.reader, store.writer, out, canaries)
+        judges = Judges(self.settings.judge)
+        return Registrar(store.reader, store.writer, out, canaries, judges)
 
     def canaries(self, signals: RuleSignals) -> Canaries | None:
         """The canaries; None where the store embeds no text, so that it can be asked nothing."""
@@ -280,9 +280,15 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             probations=probations,
         )
 
-    def wrong_answers(self, blaming: BlameSearch) -> WrongAnswers:
+    def wrong_answers(self, blaming: BlameSearch, feedback: FeedbackIntake) -> WrongAnswers:
         """The commands that operators have about wrong answers."""
-        return WrongAnswers(cases=self.store.cases, blaming=blaming, surroundings=self.surroundings)
+        return WrongAnswers(
+            cases=self.store.cases,
+            blaming=blaming,
+            surroundings=self.surroundings,
+            failures=self.store.failures,
+            feedback=feedback,
+        )
 
     def aftermath(self) -> tuple[BlameSearch, FeedbackIntake, ParoleTrials]:
         """The search for the cause of a wrong answer, what is said of answers, and paroles."""
@@ -444,19 +450,15 @@ class Services:
             rules,
             self.retaining,
             behind,
-            *foundation.of_memories(self.operations, self.deciding, ledger, graphs),
-            PrincipalTrust(reader=store.reader, writer=store.writer, credentials=credentials),
+            *foundation.of_memories(self.operations, self.deciding, ledger, graphs, self._paroling),
             DryRuns(explainer=explainer, in_force=rules.in_force, now_ms=now_ms),
             Adoption(self.guard, store.reader, store.writer),
             foundation.backends(self.guards.http),
-            FailureIntake(store.failures, self.feedback),
-            JudgeTests(Judges(settings.judge)),
             foundation.registering(canaries),
-            RecalledReads(store.recalls, ids),
+            RecalledReads(store.recalls),
             Repairs(incidents=store.incidents, cases=store.cases),
-            foundation.wrong_answers(self.blaming),
+            foundation.wrong_answers(self.blaming, self.feedback),
             ProvenanceTrace(store=store, ledger=ledger),
-            ParolesAsked(paroling=self._paroling, writer=store.writer),
         )
 
     @property

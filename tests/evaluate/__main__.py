@@ -19,8 +19,7 @@ from msgspec import Meta
 
 from proxy.cli.command import Context
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.progress import working
-from proxy.cli.terminal import Terminal, inert, silence
+from proxy.cli.terminal import Terminal, inert, silence, working
 from storage.ground.errors import StorageError
 from storage.ground.trusted_files import reason
 from tests.evaluate.attacks import Broken

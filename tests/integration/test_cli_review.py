@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from proxy.admin.wire.ids import IdKind, IdList
-from proxy.cli.client import Operator
+from proxy.cli.client import Operator, whole_id
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.short_ids import whole_id
 from tests.integration.cli_process import Place, Running
 
 

@@ -82,7 +82,7 @@ async def test_an_operator_files_a_failure_and_bad_input_says_why(tmp_path: Path
         assert len(failures.newest(Tenant("default"), 10)) == 2
 
 
-async def test_reads_of_a_memory_are_asked_for_by_the_beginning_of_its_id(tmp_path: Path) -> None:
+async def test_reads_of_a_memory_are_asked_for_by_its_id(tmp_path: Path) -> None:
     async with running(tmp_path) as sidecar:
         admin = Admin(sidecar)
         stored, other = [
@@ -92,15 +92,7 @@ async def test_reads_of_a_memory_are_asked_for_by_the_beginning_of_its_id(tmp_pa
         by = "/recalls?memory_id="
         whole = await admin.ask("GET", by + stored)
         assert [one["operation"] for one in whole["recalls"]] == ["get_memory"]
-        # Two random ids may share their first eight characters, and then longer beginnings differ.
-        begins = next(stored[:n] for n in range(8, 37) if stored[:n] != other[:n])
-        assert await admin.ask("GET", by + begins) == whole
-        assert (await admin.ask("GET", by + other))["recalls"] == [], "control: it was not read"
-        garbage = await admin.ask("GET", by + "no-such-memory", status=404)
-        assert "no memory of this tenant has an id that begins so" in garbage["detail"]
-        short = await admin.ask("GET", by + "x", status=422)
-        assert "4 characters or more" in short["detail"]
-        await admin.ask("GET", f"{by}{stored}&tenant=other", status=404)
-        await admin.ask("GET", "/recalls?session=zzzz", status=404)
+        for none in (other, "no-such-memory", f"{stored}&tenant=other"):
+            assert (await admin.ask("GET", by + none))["recalls"] == [], "control: none was read"
         await sidecar.call("DELETE", f"/v1/memories/{stored}", AGENT_KEY)
         assert await admin.ask("GET", by + stored) == whole, "a deleted memory has its reads"

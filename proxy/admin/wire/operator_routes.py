@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Final, TypeGuard
 
 from proxy.admin.wire import (
-    agent_sessions,
     backend_comparison,
     dry_run,
     ids,
     incidents,
-    judge_test,
     provenance,
     recalled,
     registered,
@@ -25,7 +23,7 @@ from proxy.admin.wire.route import AnyRoute, Route
 API: Final = "/api/v1"
 _MODULES: Final = (
     *(store, upkeep, provenance, ids, review_queue, incidents, wrong_answers, registered, said),
-    *(recalled, judge_test, dry_run, backend_comparison, agent_sessions),
+    *(recalled, dry_run, backend_comparison),
 )
 
 

@@ -1,4 +1,4 @@
-"""The operator API's answer about a memory's origin: names and leaves, never a text."""
+"""The operator API's answers about origins and sessions: names and leaves, never a text."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from policy.model import (
     MemoryClass,
     SourceKind,
 )
-from proxy.admin.wire.queries import TenantQuery
-from proxy.admin.wire.route import get
+from proxy.admin.wire.queries import SessionsQuery, TenantQuery
+from proxy.admin.wire.route import NoQuery, get
 from proxy.admin.wire.store import ProofView
-from proxy.ledger.wire import OriginView
+from proxy.ledger.wire import OriginView, SessionList, SessionView
 
 
 class ProvenanceStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,4 +80,15 @@ PROVENANCE: Final = get(
     ProvenanceView,
     "Where a memory came from: steps, leaves with proofs, sessions and recalled memories.",
     slow=True,
+)
+
+
+SESSIONS: Final = get(
+    "/sessions", SessionsQuery, SessionList, "Sessions of agents, most recently active first."
+)
+SESSION: Final = get(
+    "/sessions/{session}",
+    NoQuery,
+    SessionView,
+    "What entered a session, and what followed from it.",
 )

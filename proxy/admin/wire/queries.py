@@ -38,10 +38,7 @@ class MemoriesQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class RecallsQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which reads: those of one session, or those that showed one memory.
-
-    Each id may be the beginning of one, if no other id has it.
-    """
+    """Which reads: those of one session, or those that showed one memory."""
 
     session: Annotated[str, Meta(max_length=64)] | None = None
     memory_id: Annotated[str, Meta(max_length=64)] | None = None

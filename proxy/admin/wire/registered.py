@@ -1,4 +1,4 @@
-"""Requests and answers of the operator API about anchors and canaries."""
+"""Requests and answers of the operator API about anchors, canaries and judges."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from msgspec import Meta
 from policy.after.matchers import Applies, Entries, Matcher
 from policy.model import MemoryClass
 from proxy.admin.wire.queries import TenantQuery
-from proxy.admin.wire.route import get, post
-from proxy.seams.cases import CanaryOutcome
+from proxy.admin.wire.route import Empty, get, post
+from proxy.seams.cases import CanaryOutcome, Opinion
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 
 Questions = Annotated[
@@ -104,4 +104,24 @@ CANARIES_RUN: Final = post(
     TenantQuery,
     CanaryRunView,
     "Ask retrieval the questions of a tenant's canaries.",
+)
+
+
+class JudgeTestView(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of asking a judge about one set twice.
+
+    `same`: both answers could be read, and are equal.
+    """
+
+    name: str
+    deterministic: bool
+    answers: tuple[Opinion, ...]
+    same: bool
+
+
+JUDGE_TEST: Final = post(
+    "/judges/{judge}/test",
+    Empty,
+    JudgeTestView,
+    "Ask a caller's judge the same question about one set of memories twice.",
 )

@@ -13,13 +13,19 @@ from typing import Final
 
 import msgspec
 
-from policy.model import MemoryClass, MemoryId, MemoryStatus, PrincipalId, SourceKind, Tenant
+from policy.model import (
+    PRINCIPAL,
+    MemoryClass,
+    MemoryId,
+    MemoryStatus,
+    PrincipalId,
+    SourceKind,
+    Tenant,
+)
 from storage.tables.table import RecordTable
 
 
-class IncidentReach(
-    msgspec.Struct, frozen=True, kw_only=True, rename={"principal_id": "principal"}
-):
+class IncidentReach(msgspec.Struct, frozen=True, kw_only=True, rename=PRINCIPAL):
     """A filter for memories: it reaches those of which one step fits every field that is given.
 
     `server` and `tool` are those that the verdict's leaf names as the origin. `under`: a target,
@@ -89,7 +95,7 @@ INCIDENTS: Final = RecordTable(b"incidents", Incident)
 """Every incident by its id."""
 
 
-class CaughtMemory(msgspec.Struct, frozen=True, kw_only=True, rename={"principal_id": "principal"}):
+class CaughtMemory(msgspec.Struct, frozen=True, kw_only=True, rename=PRINCIPAL):
     """One memory that an isolation reaches.
 
     `descendant` says that the memory is reached only because it names a reached one as a parent.

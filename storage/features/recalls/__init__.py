@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from policy.model import Memory, MemoryId, PrincipalId, Tenant
+from policy.model import PRINCIPAL, Memory, MemoryId, PrincipalId, Tenant
 from policy.query import Filter
 
 NEAREST_MAX: Final = 50
@@ -35,7 +35,7 @@ class RecalledMemory(msgspec.Struct, frozen=True, kw_only=True):
     score: float | None = None
 
 
-class ReadSummary(msgspec.Struct, frozen=True, kw_only=True, rename={"principal_id": "principal"}):
+class ReadSummary(msgspec.Struct, frozen=True, kw_only=True, rename=PRINCIPAL):
     """One read that served memories, as an operator is shown it. `at_ms`: Unix milliseconds.
 
     `hits` stand in the order of the answer, so their place is their rank. `nearest` are the
@@ -110,7 +110,7 @@ class InContext(SeenMemory, frozen=True, kw_only=True):
     spans: tuple[ContextSpan, ...] = ()
 
 
-class ReplySummary(msgspec.Struct, frozen=True, kw_only=True, rename={"principal_id": "principal"}):
+class ReplySummary(msgspec.Struct, frozen=True, kw_only=True, rename=PRINCIPAL):
     """One reply of a model.
 
     `incomplete`: a record was lost on the way, so more memories may have been in the context.

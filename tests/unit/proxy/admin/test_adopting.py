@@ -11,8 +11,8 @@ import pytest
 from policy.model import Memory, MemoryClass, SourceKind, Tenant
 from policy.query import EVERYTHING
 from policy.ruleset import Cell
-from proxy.admin.adoption import Adoption
 from proxy.admin.operator_call import OperatorCall
+from proxy.admin.upstream_servers import Adoption
 from proxy.admin.wire.upkeep import AdoptedView, AdoptRequest
 from proxy.seams.faults import MalformedRequest
 from storage.audit import ResultLeaf, VerdictLeaf, decode_leaf

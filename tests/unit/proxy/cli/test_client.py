@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from proxy.admin.wire.review_queue import WAITING
 from proxy.admin.wire.store import HELD, HISTORY, KEY_ADD, MEMORIES, STATUS
-from proxy.cli import list_trail
+from proxy.cli import backend_walk
+from proxy.cli.backend_walk import IDLE_MAX, ListTrail
 from proxy.cli.client import Operator
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.list_trail import IDLE_MAX, ListTrail
 from proxy.seams.faults import UpstreamError
 from proxy.seams.http_backend import ListPart
 from proxy.seams.operation import HttpRequest
@@ -208,7 +208,7 @@ def test_a_server_with_ever_new_names_is_left_too(
     monkeypatch: pytest.MonkeyPatch,
     shows_again: bool,  # noqa: FBT001 - a case of the test
 ) -> None:
-    monkeypatch.setattr(list_trail, "NAMES_MAX", 300)
+    monkeypatch.setattr(backend_walk, "NAMES_MAX", 300)
     made = [[f"{page}-{number}" for number in range(PAGE)] for page in range(300)]
     pages = [before[-1:] + page for before, page in pairwise(made)] if shows_again else made
     with pytest.raises(UpstreamError, match="more than 300"):

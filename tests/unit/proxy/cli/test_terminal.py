@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.progress import working
-from proxy.cli.terminal import Terminal, block, inert, iso, width_of
+from proxy.cli.terminal import Terminal, block, inert, iso, width_of, working
 
 HOSTILE = {
     "escape sequence": "\x1b[2J\x1b[1;31mAPPROVED\x1b[0m",

@@ -1,4 +1,4 @@
-"""Keys and promotion tokens, as an operator hands them out."""
+"""Principals, as an operator sees them: their keys, promotion tokens and trust."""
 
 from __future__ import annotations
 
@@ -6,21 +6,30 @@ import msgspec
 
 from policy.model import Candidate, ChangeKind, MemoryId, Principal, PrincipalId, Scope, Tenant
 from proxy.admin.operator_call import OperatorCall, route
-from proxy.admin.views import extended, key_view
+from proxy.admin.views import extended, key_view, origin_view, trust_view
 from proxy.admin.wire.route import Empty, NoQuery
 from proxy.admin.wire.store import (
     KEY_ADD,
     KEY_REVOKE,
     KEY_ROTATE,
     KEYS,
+    ORIGIN_TRUST,
+    RESTORE,
+    RESTORE_ORIGIN,
     TOKEN,
+    TRUST,
+    TRUST_OF,
     KeyList,
     KeyRequest,
     KeyView,
     NewKeyView,
+    OriginQuery,
+    OriginTrustView,
     RotateRequest,
     TokenRequest,
     TokenView,
+    TrustList,
+    TrustView,
 )
 from proxy.dialects.strict_json.strict import canonical_json
 from proxy.intercept.shadow import TokenSigner, landing_class, stored_of
@@ -28,12 +37,13 @@ from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.transport.auth import Authenticator, mint_key
 from storage.features.registered import PutKey
+from storage.features.trust import RestoreOrigin, RestoreTrust
 from storage.interfaces import MemoryReader, MemoryWriter
-from storage.values import KeyRecord
+from storage.values import KeyRecord, OriginTrust
 
 
 class Credentials:
-    """Adds, rotates and revokes keys, and mints tokens. Event loop only.
+    """Adds, rotates and revokes keys, mints tokens, shows and restores trust. Event loop only.
 
     A plain key or token is in the answer, and is stored nowhere.
     """
@@ -194,3 +204,72 @@ class Credentials:
             if record.principal.principal_id == asked.principal:
                 return record.principal.tenant
         raise MalformedRequest("principal: has no key; say which tenant")
+
+    @route(TRUST)
+    async def trust(self, _call: OperatorCall[NoQuery]) -> TrustList:
+        """Every principal and every origin with a recorded trust."""
+        known = self._reader.all_trust()
+        return TrustList(
+            principals=tuple(trust_view(who, state) for who, state in known),
+            origins=tuple(map(origin_view, self._reader.all_origins())),
+        )
+
+    @route(TRUST_OF)
+    async def trust_of(self, call: OperatorCall[NoQuery]) -> TrustView:
+        """The trust in one principal; a newcomer's if the principal never wrote.
+
+        Raises:
+            NotFound: No principal has that name.
+        """
+        principal_id = self._known(call.argument)
+        history = self._reader.trust_history(principal_id)
+        return trust_view(principal_id, self._reader.trust(principal_id), history)
+
+    @route(RESTORE)
+    async def restore_trust(self, call: OperatorCall[Empty]) -> TrustView:
+        """Put a principal back on the top rung of the trust ladder.
+
+        Raises:
+            NotFound: No principal has that name.
+        """
+        principal_id = self._known(call.argument)
+        state = await self._writer.order(RestoreTrust(principal_id, call.operator))
+        return trust_view(principal_id, state)
+
+    @route(ORIGIN_TRUST)
+    async def origin_trust(self, call: OperatorCall[OriginQuery]) -> OriginTrustView:
+        """The trust of one origin, with its last changes.
+
+        Raises:
+            NotFound: No outcome is recorded for this origin.
+        """
+        return self._origin_view(call.asked)
+
+    @route(RESTORE_ORIGIN)
+    async def restore_origin(self, call: OperatorCall[OriginQuery]) -> OriginTrustView:
+        """Give an origin (a server's tool) the trust of a newcomer again.
+
+        Raises:
+            NotFound: No outcome is recorded for this origin.
+        """
+        one = self._origin(call.asked)
+        await self._writer.order(RestoreOrigin(one.tenant, one.server, one.tool, call.operator))
+        return self._origin_view(call.asked)
+
+    def _origin_view(self, asked: OriginQuery) -> OriginTrustView:
+        one = self._origin(asked)
+        return origin_view(one, self._reader.origin_history(one.tenant, one.server, one.tool))
+
+    def _origin(self, asked: OriginQuery) -> OriginTrust:
+        named = (asked.tenant, asked.server, asked.tool)
+        for one in self._reader.all_origins():
+            if (one.tenant, one.server, one.tool) == named:
+                return one
+        raise NotFound("no outcome of what came from that tool: `mnemogate trust show` lists them")
+
+    def _known(self, name: str) -> PrincipalId:
+        principal_id = PrincipalId(name)
+        recorded = any(who == principal_id for who, _ in self._reader.all_trust())
+        if not recorded and not self.knows(principal_id):
+            raise NotFound("no principal of that name: it has no key, no binding and no trust")
+        return principal_id
