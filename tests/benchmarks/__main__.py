@@ -12,15 +12,11 @@ from tests.benchmarks import (
     after,
     anchors,
     backends,
-    decision,
-    growth,
     held,
-    labels,
     mcp,
     model,
     neighbours,
     search,
-    sqlite_wal,
     stall,
     startup,
     tracing,
@@ -30,28 +26,21 @@ from tests.benchmarks.floor import fdatasync_floor
 from tests.benchmarks.guards import table as guards
 
 _BENCHES: dict[str, tuple[str, Callable[[], list[str]]]] = {
-    "decision": ("the gate's decision alone", decision.run),
     "anchors": ("a text against a hundred anchors: indexed, and one by one", anchors.run),
     "after": ("the recall ledger on against off, and a thousand hidden in one act", after.run),
     "writes": ("durable gated writes over HTTP against the bare baseline", writes.run),
-    "sqlite": (
-        "the same writes against SQLite WAL FULL, ten processes, interleaved",
-        sqlite_wal.run,
-    ),
     "tracing": ("tracing on against off, and no verdict without its span", tracing.run),
     "search": ("search, exact and approximate, with what quarantine costs", search.run),
     "mcp": ("what the MCP wrapper adds to a call", mcp.run),
     "backends": ("what the gate adds in front of real memory servers", backends.run),
-    "labels": ("texts found in what they were made of, and what looking costs", labels.run),
     "model": ("what the model front adds to the first streamed byte", model.run),
     "stall": ("how long others wait while the costliest bodies are judged", stall.run),
     "held": ("ten thousand that wait: the list, and a thousand refused in one act", held.run),
     "startup": ("start-up, disk and memory at 100,000 memories", startup.run),
-    "growth": ("a million memories: writes, starts, searches, memory", growth.run),
     "neighbours": ("Chroma and SuperLocalMemory on the same work", neighbours.run),
     "guards": ("five other guards: the same attacks, the same counting", guards.run),
 }
-_HEAVY = frozenset({"after", "backends", "neighbours", "growth", "guards", "held"})
+_HEAVY = frozenset({"after", "backends", "neighbours", "guards", "held"})
 
 
 def sections() -> str:

@@ -1,8 +1,4 @@
-"""After the write: what the recall ledger costs a read, and a thousand memories hidden at once.
-
-Two sidecars serve at once, one with the recall ledger and one without (`recalls_max = 0`), and are
-asked in turns, so that what else the machine does weighs on both.
-"""
+"""After the write: what the recall ledger costs a read, and a thousand memories hidden at once."""
 
 from __future__ import annotations
 
@@ -53,8 +49,6 @@ def run() -> list[str]:
 
 
 class _Reader:
-    """One kept connection to a sidecar."""
-
     def __init__(self, server: Server) -> None:
         self._to = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
         self._headers = {

@@ -1,8 +1,4 @@
-"""What the gate adds in front of a real memory server, against the direct path to the same one.
-
-Each call is made both ways, one after the other, and each way comes first in its turn. The sidecar
-and the server are processes of their own.
-"""
+"""What the gate adds in front of a real memory server, against the direct path to the same one."""
 
 from __future__ import annotations
 
@@ -89,15 +85,12 @@ def _sidecar(base: Path, adapter: str, server: str) -> Generator[str]:
 
 
 class _Bench:
-    """One server, and both ways to it."""
-
     def __init__(self, kind: Kind, server: str, sidecar: str) -> None:
         self._kind = kind
         self._ways = (server, sidecar)
         self._numbers = itertools.count()
 
     async def measured(self) -> list[str]:
-        """The lines of this server."""
         connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(connector=connector) as client:
             places = [

@@ -23,8 +23,6 @@ _Item = tuple[bytes, "asyncio.Future[None]"]
 
 
 class Body(msgspec.Struct):
-    """What the sidecar's native dialect takes."""
-
     text: str
     user_id: str
 
@@ -51,7 +49,6 @@ def _resolve(futures: list[asyncio.Future[None]]) -> None:
 
 
 def main() -> None:
-    """Serve until killed."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--directory", type=Path, required=True)

@@ -32,8 +32,6 @@ _CHOICES: Final = ("stall", "writes", "turns", "first-byte", "mcp", "store")
 
 
 class Compared(NamedTuple):
-    """Two checkouts, and how they are compared."""
-
     before: Path
     now: Path = ROOT
     pairs: int = PAIRS
@@ -83,7 +81,6 @@ def _anchors(compared: Compared) -> str:
 def _figures(
     compared: Compared, base: Path, once: Callable[[Server, int], dict[str, float]], *flags: str
 ) -> dict[str, list[dict[str, float]]]:
-    """What each pair measured, of both."""
     figures: dict[str, list[dict[str, float]]] = {"before": [], "now": []}
     roots = {"before": compared.before.resolve(), "now": compared.now.resolve()}
     with ExitStack() as stack:
@@ -113,7 +110,6 @@ def _line(figures: dict[str, list[dict[str, float]]], figure: str, called: str) 
 
 
 def main() -> int:
-    """Print the figures."""
     parser = argparse.ArgumentParser(prog="python -P -m tests.benchmarks.before")
     parser.add_argument("before", type=Path, help="another checkout")
     parser.add_argument("--now", type=Path, default=ROOT, help="writes, turns: not this tree")

@@ -23,7 +23,6 @@ class Corpus:
             self._rng = np.random.default_rng(rows_seed)
 
     def rows(self, count: int) -> Floats:
-        """`count` fresh unit vectors."""
         near = self._centres[self._rng.integers(0, _CLUSTERS, count)]
         noise = self._rng.standard_normal((count, DIMENSION)) / np.sqrt(DIMENSION)
         return _unit(near + _SPREAD * noise)

@@ -1,8 +1,4 @@
-"""Ten thousand that wait: how long a list takes, a thousand refused in one act, and who writes.
-
-Writes are timed before each of five acts and during it, in one run on one store, so that a busy
-machine is as busy for both.
-"""
+"""Ten thousand that wait: how long a list takes, a thousand refused in one act, and who writes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What `mnemogate mcp --` adds to a call: an admitted write, and a read of fifty memories.
-
-The same client calls the same server directly and through the wrapper, call by call in turns.
-"""
+"""What `mnemogate mcp --` adds to a call: an admitted write, and a read of fifty memories."""
 
 from __future__ import annotations
 
@@ -82,7 +79,6 @@ def _compared(first: _Client, second: _Client) -> list[str]:
 
 
 def _called(first: _Client, second: _Client, kind: str, number: int) -> tuple[float, float]:
-    """Each in its turn comes first."""
     if number % 2:
         return first.call(*_asked(kind, number)), second.call(*_asked(kind, number))
     taken = second.call(*_asked(kind, number))
@@ -118,7 +114,6 @@ class _Client:
         self._process.communicate(timeout=30)
 
     def call(self, tool: str, arguments: dict[str, Any]) -> float:
-        """Seconds from the request to its answer."""
         began = time.perf_counter()
         answer = self._ask("tools/call", {"name": tool, "arguments": arguments})
         taken = time.perf_counter() - began

@@ -1,8 +1,4 @@
-"""A memory server that takes no time, with the tools of `server-memory`: so that ours is seen.
-
-Standard library only, stdio, handshake era. It keeps nothing: `read_graph` answers with the same
-fifty entities whatever was written.
-"""
+"""A memory server that takes no time, with the tools of `server-memory`: so that ours is seen."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""What the model front adds to the first streamed byte, and what a long history costs.
-
-The same request goes to a local model directly and through the sidecar, in turns. Each request
-brings a new last turn, as a conversation does; what came before is the same. Once with nothing
-refused so far, and once more after a memory was: from then on every turn is held against it.
-"""
+"""What the model front adds to the first streamed byte, and what a long history costs."""
 
 from __future__ import annotations
 
@@ -172,7 +167,6 @@ def conversation(turns: int, topic: str = "") -> Iterator[bytes]:
 
 
 def _started(stack: ExitStack, words: tuple[str, ...], environment: dict[str, str]) -> str:
-    """The first line that a program prints."""
     program = subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
     )

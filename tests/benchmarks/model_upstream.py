@@ -58,7 +58,6 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 
 async def main() -> None:
-    """Serve until the process ends."""
     server = await asyncio.start_server(_serve, "127.0.0.1", 0, limit=64 * 1024 * 1024)
     sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()

@@ -1,9 +1,4 @@
-"""The same short memories into Chroma's server, SuperLocalMemory's daemon and the sidecar.
-
-Each neighbour runs in an environment of its own, installed by name on first use, which takes
-gigabytes and minutes: this bench runs only when it is asked for. Every system gets the same
-client, one thread per connection, and answers for what it takes as stored.
-"""
+"""The same short memories into Chroma's server, SuperLocalMemory's daemon and the sidecar."""
 
 from __future__ import annotations
 

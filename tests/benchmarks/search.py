@@ -1,8 +1,4 @@
-"""Search of 10,000 and 100,000 vectors, exact and approximate, and what leaving some out costs.
-
-Rows are left out as the store does it, by the mask of what may be read: at random (quarantined or
-dead), and all at once next to the query, where poison lies.
-"""
+"""Search of 10,000 and 100,000 vectors, exact and approximate, and what leaving some out costs."""
 
 from __future__ import annotations
 
@@ -82,7 +78,6 @@ def _index(rows: Floats) -> VectorIndex:
 
 
 def _timed(index: _Search, queries: Floats, *masks: Mask) -> list[tuple[float, float]]:
-    """p50 and p99 in milliseconds for each mask."""
     samples: list[list[float]] = [[] for _ in masks]
     for query in queries:
         data = query.tobytes()

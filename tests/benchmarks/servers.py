@@ -20,8 +20,6 @@ START_S = 60.0
 
 
 class Server(NamedTuple):
-    """A server that accepts connections."""
-
     name: str
     port: int
     key: str
@@ -29,7 +27,6 @@ class Server(NamedTuple):
 
 
 def free_port() -> int:
-    """A port nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -71,7 +68,6 @@ def _running(name: str, command: list[str], environment: dict[str, str]) -> Gene
 
 @contextmanager
 def bare(directory: Path) -> Generator[Server]:
-    """The bare baseline of `bare.py`."""
     directory.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-P", str(HERE / "bare.py"), "--port", str(free_port())]
     command += ["--directory", str(directory)]

@@ -1,11 +1,4 @@
-"""How long everybody else waits while one agent's costliest bodies are judged.
-
-One tenant's agents send a body; meanwhile the health of the process is asked for, and another
-tenant reads a memory, each on a kept connection, one question after the other. Each body is sent
-by agents that sent none before, so that no window of theirs is full. Processor time of all threads
-stands beside the waiting, because busy neighbours move it less; what an idle sidecar takes in the
-same minute is the first row.
-"""
+"""How long everybody else waits while one agent's costliest bodies are judged."""
 
 from __future__ import annotations
 
@@ -43,7 +36,6 @@ _BATCH: Final = "/v1/memories/batch"
 
 
 def run() -> list[str]:
-    """The table for this tree."""
     return _compared({"now": ROOT})
 
 
@@ -286,7 +278,6 @@ class _Sidecar:
         return answered
 
     def agents(self) -> list[str]:
-        """Keys of agents that sent nothing yet."""
         made = range(self._agents, self._agents + AGENTS)
         self._agents += AGENTS
         return [self._key(f"agent-{number}", "first") for number in made]

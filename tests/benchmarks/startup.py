@@ -1,8 +1,4 @@
-"""A store of 100,000 memories: how fast it starts, what it takes on disk and in memory.
-
-The rows go through the real writer, gate and log; only HTTP is left out. Starts are measured in
-processes of their own, with the index's files and without them.
-"""
+"""A store of 100,000 memories: how fast it starts, what it takes on disk and in memory."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What one call of store mode costs where its graph has 10,000 observations, here and before.
-
-Processor time of all threads of `mnemogate mcp --store`, which is server and gate in one process.
-Both checkouts are filled alike, and then asked call by call in turns.
-"""
+"""What one call of store mode costs where its graph has 10,000 observations, here and before."""
 
 from __future__ import annotations
 

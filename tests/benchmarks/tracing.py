@@ -1,7 +1,4 @@
-"""What tracing costs: off, on with a collector beside it, on with one that never answers.
-
-And whether every verdict had its span, which is counted at the collector.
-"""
+"""What tracing costs: off, on with a collector beside it, on with one that never answers."""
 
 from __future__ import annotations
 

@@ -98,7 +98,6 @@ Table = dict[str, tuple[Result, Result, Result]]
 
 
 def sent(asked: Asked, *headers: tuple[str, str]) -> Raw:
-    """A request as a client sends it."""
     content = ("Content-Type", "application/json")
     return Raw(asked.method, asked.path, json.dumps(asked.body).encode(), (content, *headers))
 
@@ -266,7 +265,6 @@ class Field:
         self._places = 0
 
     async def place(self) -> str:
-        """A new place for memories."""
         self._places += 1
         return await self.kind.place(self._client, self.server, f"attacks-{self._places}")
 
@@ -379,7 +377,6 @@ async def _columns(
 
 
 def table_of(adapter: str, found: Table) -> list[str]:
-    """The rows as lines of Markdown."""
     return [
         f"| {adapter} | {row} | {gate.landed} of {gate.tried} | {off.landed} of {off.tried} "
         f"| {plain.landed} of {plain.tried} |"

@@ -61,13 +61,11 @@ def days_of(remarks: list[Remark]) -> list[list[Remark]]:
 
 
 def harmless(corpora: Path) -> list[str]:
-    """What a tool may answer in between."""
     lines = (corpora / "benign_memorygraft.jsonl").read_text("utf-8").splitlines()
     return [json.loads(line)["text"] for line in lines]
 
 
 def new_sessions() -> Sessions:
-    """A ledger in memory."""
     return Sessions(None, prints_key(KEY), Clock().surroundings())
 
 
@@ -109,19 +107,16 @@ class Session(NamedTuple):
     system: str = ""
 
     async def ask(self) -> RequestFindings:
-        """The agent asks its model."""
         body: dict[str, Json] = {"messages": [*self.messages]}
         request = anthropic.read_request({**body, "system": self.system} if self.system else body)
         return await self.agent.sessions.entered(self.agent.by, request)
 
     async def says(self, text: str) -> None:
-        """The model answers with a text."""
         entered = await self.ask()
         await self.agent.sessions.replied(self.agent.by, entered.session, reply(text))
         self.messages.append(assistant(text))
 
     async def calls(self, *calls: ModelCall) -> None:
-        """The model answers with these calls."""
         entered = await self.ask()
         await self.agent.sessions.replied(self.agent.by, entered.session, reply("", *calls))
         self.messages.append(assistant("", *calls))

@@ -1,7 +1,4 @@
-"""Shapes in which guards of memory were bypassed elsewhere: what decides, and what it covers.
-
-Each shape is tried against the sidecar as it is, and against one with the wall composed away.
-"""
+"""Shapes in which guards of memory were bypassed elsewhere: what decides, and what it covers."""
 
 from __future__ import annotations
 
@@ -81,7 +78,6 @@ async def test_what_is_stored_is_what_was_judged_byte_by_byte(tmp_path: Path) ->
 
 
 def carrying(name: str, said: str) -> Json:
-    """The field of a write that holds what was said."""
     carriers: Json = {
         "metadata value": {"metadata": {"note": {"deep": [said]}}},
         "metadata key": {"metadata": {said: 1}},

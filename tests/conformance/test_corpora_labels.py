@@ -1,8 +1,4 @@
-"""Laundering and utility on real texts, through ledger, interceptor, gate and store.
-
-1,210 notes are real paraphrases, by a model, of the remarks they were made of. Fed as results of a
-tool and then written, they are laundered text; said by a person, they are what memory is for.
-"""
+"""Laundering and utility on real texts, through ledger, interceptor, gate and store."""
 
 from __future__ import annotations
 
@@ -93,7 +89,6 @@ async def test_a_paraphrase_of_what_a_tool_said_lands_at_the_floor(
 
 
 def _nothing(_provenance: Provenance) -> bool:
-    """No wall: nothing counts as unproven."""
     return False
 
 

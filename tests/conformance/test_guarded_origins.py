@@ -26,7 +26,6 @@ def _culprits(seen: Guarded) -> list[Culprit | None]:
 
 
 async def _tools(ends: Ends, *names: str) -> None:
-    """Answer the relay's own question for the tools."""
     asked = json.loads(ends.to_server[0])
     assert asked["method"] == "tools/list"
     tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]

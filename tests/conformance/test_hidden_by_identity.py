@@ -1,8 +1,4 @@
-"""Hiding by identity: a hidden memory is in no answer of its server, and no other memory goes.
-
-Each answer has the form that the server's own tool gives it. With nothing hidden it is shown as it
-came: that is the control of every case.
-"""
+"""Hiding by identity: a hidden memory is in no answer of its server, and no other memory goes."""
 
 from __future__ import annotations
 
@@ -119,7 +115,6 @@ ANSWERS: dict[str, tuple[str, JsonValue]] = {
 
 
 async def lands(seen: Guarded, text: str, key: str, by: Principal = AGENT) -> MemoryId:
-    """A memory that the server has."""
     before = {one.memory_id for one in listed(seen)}
     (judged,) = await seen.guard.judge(by, call(item(text, key)))
     assert judged.candidate_id is not None
@@ -135,7 +130,6 @@ def listed(seen: Guarded) -> tuple[Any, ...]:
 
 
 async def shown(guard: LocalGuard, name: str, answer: JsonValue) -> JsonValue:
-    """What an agent sees of an answer of this server."""
     tool_map = shipped_map(name)
     assert tool_map is not None
     plan = filtering(answer, tool_map.shown)

@@ -1,29 +1,32 @@
-"""A model's paraphrase of a page, in the conversations after the one that wrote it.
-
-A tool's text is paraphrased, stored, recalled in another conversation, noted again there, and
-proposed as a preference in each. Each conversation has a ledger that knows nothing of the ones
-before: a label must not need to remember.
-"""
+"""A model's paraphrase of a page, in the conversations after the one that wrote it."""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from itertools import cycle, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import pytest
 
 from policy.gate import GATE
 from policy.model import ChangeKind, Channel, Memory, MemoryClass, Principal, Provenance, SourceKind
+from proxy.dialects.mcp.calls import read_call
 from proxy.ledger.sessions import Sessions
 from proxy.seams.guard import Join, RelayedText
 from proxy.seams.operation import Proposal, WrittenItem
+from proxy.settings.tool_maps import shipped_map
 from storage.session_log.log import prints_key
-from tests.conformance.labelled import Agent, Session, new_sessions, remarks_of
+from tests.conformance.labelled import Agent, Remark, Session, harmless, new_sessions, remarks_of
 from tests.evaluate.unsafe import unsafe_gate_without
+from tests.integration.cli_process import ROOT
+from tests.integration.clients.process import drive_client
+from tests.integration.mem0_environment import mem0_python
+from tests.integration.running import running
 from tests.unit.proxy.ledgers import ADA, GRACE, KEY, Clock, call, result
 from tests.unit.proxy.wired import TRACE, Wired, wired
 
@@ -36,7 +39,6 @@ CONTEXT = (
 ASKED = "Set up my profile."
 NOTES, SHARE_OF_A_QUICK_RUN = 1_210, 24
 NOTES_PER_STORE = 18
-
 # What a page said, and what a model made of it in words of its own.
 PARAPHRASED = (
     (
@@ -166,7 +168,6 @@ async def recalled(
 
 
 async def laundering(base: Path, notes: list[Noted]) -> list[WrittenItem]:
-    """What three conversations after another wrote."""
     with wired(base, GATE) as live:
         first = await stored(live, notes)
         second = await recalled(live, first[::2], SHAPES)
@@ -210,7 +211,6 @@ async def test_control_a_person_s_own_key_makes_a_preference_of_it(tmp_path: Pat
 
 
 def _nothing(_provenance: Provenance) -> bool:
-    """No wall: nothing counts as unproven."""
     return False
 
 
@@ -268,3 +268,127 @@ async def test_no_real_paraphrase_climbs_over_two_and_three_conversations(
         assert [one for one in above_the_floor(items) if one.decision == "admit"] == []
     sys.stdout.write(f"\nparaphrases: {dict(counts)} of {counts.total()}\n")
     assert counts["admit L3"] >= 0.95 * counts.total()
+
+
+Json = dict[str, Any]
+DAYS: Final = 30
+NOTES_A_DAY: Final = 4.6
+READ_EVERY: Final = 4
+# What applications say of a memory besides: nothing, a kind of their own, or a class by its name.
+SAID_OF_IT: Final[tuple[Json, ...]] = (
+    {},
+    {"category": "personal"},
+    {"memory_class": "preference"},
+    {"memory_class": "knowledge"},
+)
+# Words by which a model calls a note a preference, where a server has types.
+LIKING: Final = ("like", "love", "prefer", "favorite", "favourite", "enjoy")
+
+
+def days_of(corpora: Path) -> Iterator[list[tuple[Remark, str]]]:
+    """Day by day, the notes of that day with the remark that each is of."""
+    notes = [(remark, note) for remark in remarks_of(corpora) for note in remark.notes]
+    given = cycle(notes[:: max(1, len(notes) // round(DAYS * NOTES_A_DAY))])
+    for day in range(DAYS):
+        count = round(NOTES_A_DAY * (day + 1)) - round(NOTES_A_DAY * day)
+        yield list(islice(given, count))
+
+
+def asked_of_mem0(corpora: Path) -> list[tuple[list[Json], Json]]:
+    """What an application sends to its `mem0ai` client in thirty days."""
+    said = cycle(SAID_OF_IT)
+    return [
+        ([{"role": "user", "content": note}], {**next(said), "source": "chat"})
+        for day in days_of(corpora)
+        for _, note in day
+    ]
+
+
+@pytest.mark.timeout(300)
+async def test_an_application_without_a_front_is_refused_nothing_and_held_less_than_once_a_day(
+    corpora: Path, tmp_path: Path
+) -> None:
+    lowered = 0
+    async with running(tmp_path) as live:
+        headers = {"Authorization": f"Token {await live.key('app')}"}
+        asked = asked_of_mem0(corpora)
+        for messages, metadata in asked:
+            body = {"messages": messages, "user_id": "ada", "infer": False, "metadata": metadata}
+            url = f"{live.url}/v3/memories/add/"
+            async with live.client.post(url, json=body, headers=headers) as answer:
+                assert answer.status == 200, await answer.text()
+                (added,) = (await answer.json())["results"]
+            assert added["event"] == "ADD"
+            lowered += added.get("class_lowered", False)
+        assert len(asked) == round(DAYS * NOTES_A_DAY)
+        assert len(live.sidecar.store.reader.held()) <= DAYS
+        assert lowered == len(asked) // len(SAID_OF_IT), "control: some named a preference"
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(600)
+async def test_its_mem0_client_raises_nothing(corpora: Path, tmp_path: Path) -> None:
+    asked = asked_of_mem0(corpora)
+    async with running(tmp_path) as live:
+        key = await live.key("app")
+        drive = ROOT / "tests/integration/clients/mem0_forge_drive.py"
+        words = (mem0_python(), drive, live.url, key, json.dumps(asked))
+        seen = (await drive_client(*words, home=tmp_path / "home"))["seen"]
+    assert len(seen) == round(DAYS * NOTES_A_DAY)
+    # An exception is told by the name of its class.
+    assert [one for one in seen if not isinstance(one, list) or not one] == []
+
+
+async def entities(session: Session, notes: list[str]) -> list[WrittenItem]:
+    """The model of an agent stores each note as an observation of an entity of server-memory."""
+    tool_map = shipped_map("server-memory")
+    assert tool_map is not None
+    calls = [call(f"toolu_{next(session.agent.numbers)}", text=note) for note in notes]
+    await session.calls(*calls)
+    proposals: list[Proposal] = []
+    for one, note in zip(calls, notes, strict=True):
+        liked = any(word in note.casefold() for word in LIKING)
+        entity: Json = {
+            "name": note.split(" ", 1)[0],
+            "entityType": "preference" if liked else "person",
+            "observations": [note],
+        }
+        params: Json = {"name": "create_entities", "arguments": {"entities": [entity]}}
+        (item,) = read_call(tool_map, params).items
+        proposals.append(
+            Proposal(
+                change=ChangeKind.CREATE,
+                text=note,
+                memory_class=item.memory_class,
+                join=Join(tool_use_id=one.call_id),
+            )
+        )
+    items = await session.agent.writing.judge(ADA, tuple(proposals), "test", TRACE)
+    session.messages.extend(result(one.call_id, "Done.") for one in calls)
+    await session.ask()
+    return list(items)
+
+
+@pytest.mark.timeout(300)
+async def test_an_agent_with_a_memory_server_is_refused_nothing_and_held_less_than_once_a_day(
+    corpora: Path, tmp_path: Path
+) -> None:
+    pages = cycle(harmless(corpora))
+    sessions = new_sessions()
+    told: Counter[str] = Counter()
+    with wired(tmp_path, GATE, sessions=sessions) as live:
+        agent = Agent(sessions, live)
+        for number, day in enumerate(days_of(corpora)):
+            entering = [("user", remark.text) for remark, _ in day]
+            if number % READ_EVERY == 0:
+                entering.append(("tool", next(pages)))
+            session = await agent.session(entering)
+            for item in await entities(session, [note for _, note in day]):
+                told[f"{item.decision} {item.memory_class.value}"] += 1
+                assert item.source is None or item.source.trust == SourceKind.UNKNOWN.trust
+    assert sum(told.values()) == round(DAYS * NOTES_A_DAY)
+    assert not any(one.startswith(("reject", "error", "missing")) for one in told), told
+    held = sum(count for one, count in told.items() if one.startswith("hold"))
+    assert held <= DAYS, told
+    assert told[f"admit {MemoryClass.L3.value}"] + held == sum(told.values())
+    print(f"thirty days: {held / DAYS:.2f} holds a day, {dict(told)}")  # noqa: T201

@@ -1,9 +1,4 @@
-"""Mem0's wire, both directions: requests as the clients send them, answers as they expect them.
-
-A vector holds a request, the operation it must decode to, a result of the session, and the answer
-it must be encoded as. The shapes follow mem0ai 0.1.118, 1.0.11 and 2.2.1 and the REST server of
-the Mem0 repository, as they were seen on the wire; keys that only the sidecar adds are listed.
-"""
+"""Mem0's wire, both directions: requests as the clients send them, answers as they expect them."""
 
 from __future__ import annotations
 

@@ -39,7 +39,6 @@ async def test_no_rejected_text_is_sent_after_its_interception(tmp_path: Path) -
 
 
 async def test_with_coupling_off_every_one_of_them_is(tmp_path: Path) -> None:
-    """The control: the same search finds it in each trial."""
     _check(await _trials(tmp_path, 2, coupled=False), coupled=False)
 
 

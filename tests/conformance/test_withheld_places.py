@@ -1,8 +1,4 @@
-"""A refused order in thirteen places of a request: what reaches the model.
-
-Her own words reach it; what a program puts between tags, or later into its prompt, does not. It is
-the same after a restart, and in a store that was restored from a backup.
-"""
+"""A refused order in thirteen places of a request: what reaches the model."""
 
 # pyright: reportUnknownArgumentType=false, reportUnknownLambdaType=false
 
@@ -59,20 +55,16 @@ def now_ms() -> int:
 
 
 class Talk:
-    """A conversation through the sidecar."""
-
     def __init__(self, bench: Bench, system: str = "") -> None:
         self._bench = bench
         self.system = system
         self._messages: list[Json] = []
 
     def at(self, bench: Bench) -> Talk:
-        """The same conversation with another sidecar."""
         self._bench = bench
         return self
 
     async def ask(self, content: Any) -> Json:  # noqa: ANN401 - a string, or blocks
-        """One turn; the reply."""
         self._messages.append({"role": "user", "content": content})
         body: Json = {"model": "m", "max_tokens": 9, "messages": self._messages}
         body |= {"system": self.system} if self.system else {}

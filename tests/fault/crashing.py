@@ -50,7 +50,6 @@ def submission(name: str, candidate: Candidate) -> Submission:
 
 
 def main(root: str, point: str, canary: str) -> None:
-    """Write, and die on the way."""
     killer = Killer(point)
     store = Bench(Path(root)).open(killer, options=OPTIONS)
     wanted = candidates(canary)

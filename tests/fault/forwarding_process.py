@@ -62,7 +62,6 @@ def submission(name: str, canary: str) -> Submission:
 
 
 def settle(store: EmbeddedStore, candidate_id: CandidateId, how: ForwardStatus) -> None:
-    """Say what became of one."""
     asyncio.run(store.forwards.settle(BEHIND, ((candidate_id, how),)))
 
 
@@ -84,7 +83,6 @@ def _step(store: EmbeddedStore, step: str, canary: str, ids: dict[str, Candidate
 
 
 def main(root: str, step: str, point: str, canary: str) -> None:
-    """Prepare, and die on the way."""
     killer = Killer(point)
     store = Bench(Path(root)).open(killer, options=OPTIONS)
     ids: dict[str, CandidateId] = {}

@@ -32,7 +32,6 @@ def holding(directory: Path, kind: str) -> Generator[subprocess.Popen[bytes]]:
 
 
 def main(directory: str, kind: str) -> None:
-    """Hold a transaction."""
     with (
         lmdb.open(directory, map_size=1 << 30, max_dbs=32, max_readers=512) as env,
         env.begin(write=kind == "write") as txn,

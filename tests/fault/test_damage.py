@@ -18,8 +18,11 @@ import pytest
 from policy.model import MemoryId
 from policy.query import EVERYTHING
 from storage.ground.errors import StorageError, StoreCorrupt, StoreRolledBack
+from storage.tables.codec import ordinal_key
+from storage.tables.lmdb_store import LEAVES
 from tests.conftest import HEAVY
 from tests.fault.crashing import OPTIONS
+from tests.integration.cli_process import Place
 from tests.unit.storage.opening import TENANT, Bench, say, vector_of
 
 TRIALS = 300 if HEAVY else 30
@@ -158,9 +161,6 @@ def test_each_flipped_byte_of_a_value_is_found_by_check(bench: Bench) -> None:
         assert seen.refused == "StoreCorrupt" or any("digest" in one for one in seen.problems)
 
 
-# ---- older copies --------------------------------------------------------------------------------
-
-
 def _with_older_store(bench: Bench) -> None:
     """An older copy of the store in place of the newest."""
     older = bench.state.with_name("older")
@@ -185,9 +185,6 @@ def test_without_the_copy_of_the_checkpoint_nobody_would_notice(bench: Bench) ->
     assert store.reader.status().live_count == MEMORIES
     assert "checkpoint" in (store.reader.status().reason or "")
     store.close()
-
-
-# ---- the index's files ---------------------------------------------------------------------------
 
 
 def _searched(bench: Bench) -> list[tuple[str, float]]:
@@ -273,3 +270,50 @@ def test_a_damaged_staging_of_held_candidates_stops_the_start(bench: Bench) -> N
     with pytest.raises(StorageError, match="held") as refused:
         bench.open(options=OPTIONS)
     assert not isinstance(refused.value, StoreCorrupt)
+
+
+BITS = 40 if HEAVY else 4
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A store with a log, closed. Its directories are where the command looks for them."""
+    store = Bench(tmp_path).open()
+    for number in range(30):
+        say(store, f"fact {number}", memory_id=f"id-{number}")
+    store.close()
+    return Place(root=tmp_path)
+
+
+def test_a_flipped_leaf_is_named_by_its_place(place: Place) -> None:
+    store = Bench(place.root).open()
+    with store.lmdb.reading() as view:
+        leaf = view.get(LEAVES, ordinal_key(7))
+    store.close()
+    assert leaf is not None
+    path = place.state / "store" / "data.mdb"
+    data = path.read_bytes()
+    # Older copies of it may be in free pages: nobody reads those.
+    path.write_bytes(data.replace(leaf, leaf[:-1] + bytes([leaf[-1] ^ 1])))
+    verified = place.command("audit", "verify")
+    assert verified.code != 0
+    assert "Traceback" not in verified.err
+    assert "leaves" in verified.out + verified.err
+
+
+def test_no_damaged_page_makes_verify_lie_or_babble(place: Place) -> None:
+    path = place.state / "store" / "data.mdb"
+    whole = path.read_bytes()
+    rng = random.Random(4)  # noqa: S311
+    noticed = 0
+    for _ in range(BITS):
+        page = rng.randrange(len(whole) // PAGE) * PAGE
+        path.write_bytes(whole[:page] + bytes(PAGE) + whole[page + PAGE :])
+        verified = place.command("audit", "verify")
+        assert "Traceback" not in verified.err
+        # LMDB may abort; that is the end of this command, and of nothing else.
+        noticed += verified.code != 0
+        assert verified.code in {0, 1, 3, 4, 5, -signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS}
+    path.write_bytes(whole)
+    assert noticed > 0
+    assert place.command("audit", "verify").code == 0

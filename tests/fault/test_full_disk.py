@@ -1,6 +1,4 @@
-"""A full disk, a full quota or a missing permission refuses whole writes, and says which it is.
-
-Writes are taken again once there is room."""
+"""A full disk, a full quota or a missing permission refuses whole writes, and says which it is."""
 
 from __future__ import annotations
 
@@ -56,14 +54,12 @@ def small_disk(directory: Path, size: str = "12m") -> Generator[Path]:
 
 
 def fill(path: Path) -> None:
-    """Take all the room there is."""
     with path.open("wb", buffering=0) as ballast, contextlib.suppress(OSError):
         while True:
             ballast.write(bytes(4_096))
 
 
 def _until_refused(store: EmbeddedStore, name: str) -> list[Outcome]:
-    """Everything admitted before the first refusal."""
     outcomes: list[Outcome] = []
     for number in range(WRITES_MAX):
         try:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from storage.write.writer import EmbeddedWriter
+from tests.fault.other_processes import holding
 from tests.fault.test_full_disk import fill, small_disk
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Json, Running, running
 
 LONG = "many words " * 500
 DEADLINE_S = 60
@@ -43,10 +47,7 @@ async def _until_refused(sidecar: Running, code: int) -> list[str]:
 
 
 async def _purge(sidecar: Running, memory_id: str) -> None:
-    headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
-    url = f"{sidecar.admin_url}/api/v1/memories/{memory_id}/purge"
-    async with sidecar.client.post(url, json={"tenant": "default"}, headers=headers) as answer:
-        assert answer.status == 200, await answer.text()
+    await sidecar.operate("POST", f"/memories/{memory_id}/purge", {"tenant": "default"})
 
 
 async def _turn(sidecar: Running) -> None:
@@ -127,3 +128,38 @@ async def test_a_quota_that_is_reached_is_degraded_until_memories_are_purged(
         code, body, metric = await _told(sidecar)
         assert (code, body["reason"], metric) == (200, None, "1.0")
         assert (await sidecar.write(AGENT_KEY, {"text": "There is room again."}))[0] == 201
+
+
+@pytest.mark.heavy
+async def test_a_sidecar_that_hangs_says_503_in_time_and_a_retry_learns_the_outcome(
+    tmp_path: Path,
+) -> None:
+    body: Json = {"text": "The kiosk opens at nine.", "nonce": "n-1"}
+    async with running(tmp_path) as sidecar:
+        with holding(sidecar.state / "store", "write"):
+            started = time.monotonic()
+            status, answer = await sidecar.write(AGENT_KEY, body)
+            waited_s = time.monotonic() - started
+            assert status == 503
+            assert "outcome_unknown" in answer["detail"]
+            assert 5 < waited_s < 15
+            started = time.monotonic()
+            status, answer = await sidecar.write(AGENT_KEY, body | {"nonce": "n-2"})
+            assert (status, time.monotonic() - started < 4.5) == (503, True)
+            assert "nothing was written" in answer["detail"]
+            assert await sidecar.texts(AGENT_KEY) == []
+            assert await _readiness(sidecar) == "degraded"
+        for _ in range(100):
+            status, answer = await sidecar.write(AGENT_KEY, body)
+            if status == 201:
+                break
+            await asyncio.sleep(0.05)
+        assert status == 201
+        assert await sidecar.texts(AGENT_KEY) == [body["text"]]
+        assert sidecar.version() == 1
+
+
+async def _readiness(sidecar: Running) -> str:
+    async with sidecar.client.get(f"{sidecar.admin_url}/readyz") as response:
+        answer: Json = await response.json()
+    return str(answer["status"])

@@ -33,8 +33,6 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def _asked(store: EmbeddedStore, candidates: list[Candidate]) -> list[str]:
-    """The answers to callers that ask at the same time."""
-
     async def one(candidate: Candidate) -> str:
         try:
             return (await store.writer.submit(submission_of(candidate))).decision.value

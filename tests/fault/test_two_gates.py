@@ -27,7 +27,6 @@ def _clear_locks(bench: Bench) -> None:
 
 
 def _give_up_the_locks(bench: Bench, store: EmbeddedStore) -> None:
-    """Make locks ineffective, as on some network file systems."""
     store._directory.close()
     _clear_locks(bench)
 

@@ -20,7 +20,6 @@ def beside(root: Path, count: int) -> list[str]:
 
 
 def main(root: str, count: str) -> None:
-    """Write, and say what became of it."""
     bench = Bench(Path(root))
     store = bench.open()
     for number in range(int(count)):

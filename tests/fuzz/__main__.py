@@ -29,8 +29,6 @@ _MEMORY_MB = 2_048
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one target's run."""
-
     target: str
     executions: int
     covered: int

@@ -19,18 +19,15 @@ class Choices:
         self._at = 0
 
     def byte(self) -> int:
-        """The next byte, or 0."""
         if self._at >= len(self._data):
             return 0
         self._at += 1
         return self._data[self._at - 1]
 
     def pick(self, among: Sequence[_T]) -> _T:
-        """One of a few."""
         return among[self.byte() % len(among)]
 
     def rest(self) -> bytes:
-        """Everything that was not read yet."""
         found = self._data[self._at :]
         self._at = len(self._data)
         return found

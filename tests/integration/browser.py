@@ -32,8 +32,6 @@ def why_no_browser() -> str | None:
 
 
 class Browser(NamedTuple):
-    """One profile, which ends with the test."""
-
     home: Path
 
     def shown(self, url: str, *, settle_ms: int = 0) -> str:

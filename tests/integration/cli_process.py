@@ -21,8 +21,6 @@ DEADLINE_S = 60
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """How a command ended."""
-
     code: int
     out: str
     err: str
@@ -59,7 +57,6 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def command(self, *words: str, stdin: str = "", **environment: str) -> Done:
-        """Run one command to its end."""
         done = subprocess.run(
             [*self.program, *words],
             capture_output=True,
@@ -115,34 +112,26 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Following:
-    """A command that is still running."""
-
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
     def line(self) -> str:
-        """The next line that it prints."""
         assert self._process.stdout is not None
         return self._process.stdout.readline()
 
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):
-    """A sidecar that serves."""
-
     place: Place
     pid: int
     ready: dict[str, Any]
 
     def key(self, channel: str) -> str:
-        """A key of the first start."""
         return str(next(k["key"] for k in self.ready["first_keys"] if k["channel"] == channel))
 
     def write(self, key: str, **body: object) -> tuple[int, Any]:
-        """One native write: status and answer."""
         return self._post("/v1/memories", key, body)
 
     def search(self, key: str, query: str) -> tuple[int, Any]:
-        """One native search: status and answer."""
         return self._post("/v1/search", key, {"query": query})
 
     def _post(self, path: str, key: str, body: dict[str, object]) -> tuple[int, Any]:

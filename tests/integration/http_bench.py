@@ -77,7 +77,6 @@ START_NS = 1_700_000_000_000_000_000
 
 
 def records() -> tuple[KeyRecord, ...]:
-    """An agent's and an operator's key."""
     return (
         KeyRecord(key_id="agent", key_sha256=hash_key(AGENT_KEY), principal=AGENT, created_at_ms=0),
         KeyRecord(
@@ -171,8 +170,6 @@ def _memory(proposal: Proposal) -> Memory:
 
 
 class Bench:
-    """One listener on a free port."""
-
     def __init__(self, listener: Listener, session: MemorySession, events: list[Event]) -> None:
         self.listener = listener
         self.session = session
@@ -182,7 +179,6 @@ class Bench:
         self.routes: frozenset[str] = frozenset()
 
     def served(self) -> list[RequestServed]:
-        """What telemetry was told of requests."""
         return [event for event in self.events if isinstance(event, RequestServed)]
 
     async def raw(self, data: bytes, *, wait_s: float = 5.0) -> bytes:
@@ -210,15 +206,12 @@ class Bench:
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """A parsed answer."""
-
     status: int
     reason: str
     headers: dict[str, str]
     body: bytes
 
     def json(self) -> dict[str, object]:
-        """The body as an object."""
         return msgspec.json.decode(self.body, type=dict[str, object])
 
 
@@ -257,7 +250,6 @@ async def read_all(
 
 
 def parse(raw: bytes) -> Answer:
-    """Status line, headers, body."""
     head, _, body = raw.partition(b"\r\n\r\n")
     lines = head.decode("latin-1").split("\r\n")
     _, status, reason = lines[0].split(" ", 2)
@@ -287,7 +279,6 @@ async def running(
     origins: tuple[str, ...] = (),
     tls: ssl.SSLContext | None = None,
 ) -> AsyncGenerator[Bench]:
-    """A listener that serves the native dialect."""
     session = MemorySession()
     events: list[Event] = []
     out = surroundings(events.append)

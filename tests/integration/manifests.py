@@ -77,7 +77,6 @@ def _compose() -> tuple[str, ...]:
 
 
 def read_yaml(text: str) -> list[Json]:
-    """Every document of a YAML text."""
     documents: list[Json] = json.loads(_as_json(text))
     return documents
 
@@ -90,7 +89,6 @@ def _as_json(text: str) -> str:
 
 
 def write_yaml(documents: list[Json], path: Path) -> Path:
-    """A file with those documents."""
     done = tool(
         "kubernetes-validate", "1.37.0", "python", "-c", _WRITE, stdin=json.dumps(documents)
     )
@@ -155,7 +153,6 @@ def _merged_list(old: list[Any], new: list[Any]) -> list[Any]:
 
 
 def pod_of(documents: list[Json], kind: str, name: str) -> Json:
-    """The pod that a workload makes."""
     [found] = [document for document in documents if _named(document) == (kind, name)]
     pod: Json = found["spec"]["template"]["spec"]
     return pod

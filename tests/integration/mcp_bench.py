@@ -62,8 +62,6 @@ class Answer:
 
 
 class McpBench:
-    """A client of one principal after another."""
-
     def __init__(self, url: str, http: aiohttp.ClientSession, listener: Listener) -> None:
         self.url = url
         self.http = http
@@ -98,7 +96,6 @@ class McpBench:
         return await self.send("POST", self.headers(who, **more), body)
 
     async def initialize(self, who: str = "ada") -> str:
-        """A session, ready."""
         answer = await self.post(request(0, "initialize", protocolVersion="2025-11-25"), who)
         assert answer.status == 200, answer.body
         session = answer.headers["mcp-session-id"]
@@ -128,7 +125,6 @@ def call(request_id: int | str, name: str, **arguments: object) -> Json:
 
 
 def modern(body: Json) -> Json:
-    """The same request, stateless."""
     return {**body, "params": {**body["params"], "_meta": META}}
 
 

@@ -1,4 +1,7 @@
-"""A memory server over stdio with tools of the reference server, in one file; for tests."""
+"""A memory server over stdio with tools of the reference server, on a file of JSON lines.
+
+It knows nothing of this project. `KEEP_SILENT=name` makes a tool work and not answer.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-SCHEMA: dict[str, Any] = {}
+TOOL: dict[str, Any] = {"description": os.environ.get("DESCRIBED", ""), "inputSchema": {}}
 META = "io.modelcontextprotocol/protocolVersion"
 # Of things of this type it says nothing, once it has them.
 SILENT = "secret"
 FILE = Path(os.environ["MEMORY_FILE"])
-TOOLS = ("create_entities", "delete_entities", "delete_observations", "read_graph")
+TOOLS = ("create_entities", "delete_entities", "delete_observations", "open_nodes", "read_graph")
 
 
 def answer(body: dict[str, Any], **value: object) -> None:
@@ -29,7 +32,8 @@ def graph() -> list[Any]:
 
 def call(body: dict[str, Any]) -> None:
     found: dict[str, Any]
-    if body["params"]["name"] == "create_entities":
+    name = body["params"]["name"]
+    if name == "create_entities":
         entities = body["params"]["arguments"]["entities"]
         with FILE.open("a") as file:
             file.writelines(json.dumps(entity) + "\n" for entity in entities)
@@ -37,7 +41,11 @@ def call(body: dict[str, Any]) -> None:
             return
         found = {"entities": entities}
     else:
-        found = {"entities": graph(), "relations": []}
+        wanted = body["params"].get("arguments", {}).get("names")
+        shown = [one for one in graph() if name != "open_nodes" or one["name"] in wanted]
+        found = {"entities": shown, "relations": []}
+    if name == os.environ.get("KEEP_SILENT"):
+        return
     text = [{"type": "text", "text": json.dumps(found, indent=2)}]
     answer(body, content=text, structuredContent=found)
 
@@ -49,8 +57,10 @@ for line in sys.stdin:
             info = {"name": "memory-server", "version": "1"}
             answer(asked, protocolVersion="2025-11-25", capabilities={}, serverInfo=info)
         case "tools/list":
-            answer(asked, tools=[{"name": name, "inputSchema": SCHEMA} for name in TOOLS])
+            answer(asked, tools=[{"name": name, **TOOL} for name in TOOLS])
         case "tools/call":
             call(asked)
+        case "ping":
+            answer(asked)
         case _:
             pass

@@ -34,8 +34,6 @@ REFUSAL = "Not stored (class_floor, L1). Do not try again with the same text."
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer, whole."""
-
     status: int
     headers: dict[str, str]
     raw: bytes
@@ -60,7 +58,6 @@ class Bench:
         headers: Mapping[str, str] | None = None,
         key: str | None = AGENT_KEY,
     ) -> Answer:
-        """One request to the sidecar."""
         raw = json.dumps(body).encode() if isinstance(body, dict) else body
         sent = {"Content-Type": "application/json", **(headers or {})}
         if key is not None:
@@ -71,11 +68,9 @@ class Bench:
             return Answer(status=got.status, headers=named, raw=await got.read())
 
     async def ask(self, api: str, body: Json, headers: Mapping[str, str] | None = None) -> Answer:
-        """One model request to the sidecar."""
         return await self.send("POST", PATHS[api], body, headers)
 
     async def ask_direct(self, api: str, body: Json) -> Answer:
-        """The same request to the model itself."""
         path = PATHS[api].removeprefix("/anthropic").removeprefix("/openai")
         async with self.front.client.post(self.model.url + path, json=body) as got:
             named = {name.lower(): value for name, value in got.headers.items()}
@@ -197,5 +192,4 @@ class ScriptedCoupling(UnsafeUncoupled):
 
 
 def coupled(coupling: UnsafeUncoupled) -> Composition:
-    """A composition whose model front asks this."""
     return Composition(couple=lambda _: coupling)

@@ -33,7 +33,6 @@ class Received:
         self.paths: list[str] = []
 
     def status_for(self, body: bytes) -> int:
-        """What to answer to the next request."""
         if len(body) > self.len_max:
             return 413
         if self.status_after is not None and len(self.paths) >= self.status_after[0]:
@@ -42,7 +41,6 @@ class Received:
 
     @property
     def spans(self) -> list[Span]:
-        """Every span, in the order of arrival."""
         return [
             span
             for request in self.requests
@@ -53,7 +51,6 @@ class Received:
 
 
 def attributes(pairs: Any) -> dict[str, Value]:  # noqa: ANN401 - protobuf's repeated field
-    """OTLP attributes as a dict."""
     listed: list[KeyValue] = list(pairs)
     return {pair.key: _plain(pair.value) for pair in listed}
 

@@ -21,7 +21,6 @@ KINDS = {"Content-Type": "application/json"}
 
 
 def fours() -> list[list[str]]:
-    """Its words, no five of them together."""
     return [HALF[at : at + 4] for at in range(0, len(HALF), 4)]
 
 
@@ -59,7 +58,6 @@ def bodies() -> Iterator[tuple[str, str, str, bytes]]:
 
 
 def other_bodies() -> Iterator[tuple[str, str, str, bytes]]:
-    """The same of what is no JSON."""
     yield "text", FILES, "text/plain", POISON.encode()
     yield "text of an unknown type", FILES, "application/x-thing", POISON.encode()
     yield "another charset", FILES, "text/plain; charset=utf-16", POISON.encode("utf-16")
@@ -104,7 +102,6 @@ EDITED = {name for name in CASES if name.startswith(("a key", "under", "JSON", "
 
 
 def answers() -> Iterator[tuple[str, Fault]]:
-    """Answers that bring it to the agent."""
     said = json.dumps({"data": POISON}).encode()
     twice = b'{"a": %s, "a": "tea"}' % json.dumps(POISON).encode()
     yield "JSON", Fault(headers=KINDS, body=said)

@@ -25,8 +25,6 @@ Json = dict[str, Any]
 
 
 class Running:
-    """One sidecar and a client for it."""
-
     def __init__(self, sidecar: Sidecar, client: aiohttp.ClientSession, state: Path) -> None:
         self.sidecar = sidecar
         self.client = client
@@ -52,7 +50,6 @@ class Running:
         channel: Channel = Channel.AGENT,
         claims: Claims = Claims.IGNORED,
     ) -> str:
-        """A key for a fresh principal."""
         return await self.key_for(bound(name, tenant, channel, claims))
 
     async def key_for(self, principal: Principal) -> str:
@@ -72,11 +69,36 @@ class Running:
             return response.status, await response.json(content_type=None)
 
     async def write(self, key: str, body: Json) -> tuple[int, Json]:
-        """POST /v1/memories."""
         return await self.call("POST", "/v1/memories", key, body)
 
+    async def operated(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, object] | None = None,
+        key: str = OPERATOR_KEY,
+    ) -> tuple[int, Json]:
+        """Status and decoded answer of the operator API below `/api/v1`."""
+        headers = {"Authorization": f"Bearer {key}"}
+        url = f"{self.admin_url}/api/v1{path}"
+        async with self.client.request(method, url, json=body, headers=headers) as response:
+            return response.status, await response.json(content_type=None)
+
+    async def operate(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, object] | None = None,
+        *,
+        key: str = OPERATOR_KEY,
+        status: int = 200,
+    ) -> Json:
+        """The answer of the operator API, which must have this status."""
+        answered, answer = await self.operated(method, path, body, key)
+        assert answered == status, answer
+        return answer
+
     async def texts(self, key: str) -> list[str]:
-        """Every live memory of the key's tenant."""
         status, page = await self.call("GET", "/v1/memories?limit=1000", key)
         assert status == 200, page
         return [item["text"] for item in page["memories"]]

@@ -173,6 +173,10 @@ HOSTS: Final[dict[str, Case]] = {
         f"Host {host!r}": Case(GET.replace(b"Host: 127.0.0.1", b"Host: " + host) + b"\r\n", (421,))
         for host in (b"evil.example", b"127.0.0.1@evil", b"localhost.", b"127.1", b"")
     },
+    **{
+        f"two of {name.decode()}": Case(GET + name + b": a\r\n" + name + b": b\r\n\r\n")
+        for name in (b"X-Api-Key", b"Mem0-User-ID", b"Idempotency-Key")
+    },
     "two credentials": Case(GET + b"Authorization: Bearer " + _AGENT + b"\r\n\r\n"),
     "a list of credentials": Case(
         GET.replace(_AGENT, _AGENT + b", Bearer " + OPERATOR_KEY.encode()) + b"\r\n", (401,)

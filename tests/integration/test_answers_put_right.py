@@ -1,8 +1,4 @@
-"""Claude Code, unmodified, answers wrongly from its memory, and rightly after one feedback.
-
-Its memory is the reference memory server behind the sidecar, and so is its model, which is
-scripted: it believes a lie wherever it reads one.
-"""
+"""Claude Code, unmodified, answers wrongly from its memory, and rightly after one feedback."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ from tests.integration.hosts.messages_model import MessagesModel
 from tests.integration.hosts.scene import Scene, entity
 from tests.integration.hosts.script import calling
 from tests.integration.mcp_bench import Answer, call, modern, stateless_head
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running
+from tests.integration.running import AGENT_KEY, Running
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
@@ -56,7 +52,6 @@ async def _remember(live: Running, name: str, text: str) -> None:
 
 
 async def _answer(host: ClaudeCode, at: Fronted, home: Path) -> str:
-    """What Claude Code says in a conversation of its own."""
     servers = served(at, ("memory",))
     environment = {"ANTHROPIC_API_KEY": at.key, "MCP_CONNECTION_NONBLOCKING": "0"}
     settings = Settings(
@@ -68,13 +63,9 @@ async def _answer(host: ClaudeCode, at: Fronted, home: Path) -> str:
 
 
 async def _ended(live: Running, incident: str) -> str:
-    """The last state of an incident."""
-    url = f"{live.admin_url}/api/v1/incidents/{incident}"
-    headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
     async with asyncio.timeout(60):
         while True:
-            async with live.client.get(url, headers=headers) as answer:
-                state = str((await answer.json())["state"])
+            state = str((await live.operate("GET", f"/incidents/{incident}"))["state"])
             if state not in {"opened", "reproduced", "convicted"}:
                 return state
             await asyncio.sleep(0.05)

@@ -40,8 +40,6 @@ CANARY = "Quixotia9e41"
 
 
 class Server(NamedTuple):
-    """The real server."""
-
     url: str
     python: Path
     data: Path
@@ -131,7 +129,7 @@ async def test_what_is_refused_is_in_no_file_of_the_server_or_the_sidecar(
             status, said = await gate.ask(f"{path}/{operation}", body)
             assert status == 403, said
             assert b"10 of 10 records" in said
-        held = (await gate.operate("GET", "/review"))["held"]
+        held = (await gate.sidecar.operate("GET", "/review"))["held"]
         assert held
         assert await gate.documents(path, key=None) == []
         assert not found_in(server.data, CANARY)
@@ -160,7 +158,7 @@ async def test_a_search_is_full_and_right_with_two_hundred_nearer_records_quaran
         query = {"query_embeddings": [[0, 1, 0], [9, 1, 0]], "n_results": 10}
         status, said = await gate.ask(f"{path}/query", query)
         assert json.loads(said)["ids"][0] == [f"r{number}" for number in range(10)]
-        await gate.operate("POST", "/isolate", {"principal": "other"})
+        await gate.sidecar.operate("POST", "/isolate", {"principal": "other"})
         status, said = await gate.ask(f"{path}/query", query)
         found = json.loads(said)
         nearest = [f"r{number}" for number in range(5_000, 5_010)]
@@ -209,7 +207,7 @@ async def test_a_search_is_full_in_one_request_with_a_thousand_nearer_records_ta
         assert (await searched(gate))[0] == [f"r{number}" for number in range(10)]
         listed = await gate.ask(f"{path}/get", {"limit": 40})
         assert listed == await gate.ask(f"{path}/get", {"limit": 40}, key=None)
-        await gate.operate("POST", "/isolate", {"principal": "other"})
+        await gate.sidecar.operate("POST", "/isolate", {"principal": "other"})
         # The sieve alone, before the server is told.
         assert (await searched(gate))[0] == nearest
         await turns.turn(TEND_S)
@@ -237,19 +235,20 @@ async def test_the_server_has_a_record_again_as_it_was(
         assert (await gate.ask(f"{path}/add", body, key=other))[0] == 201
         assert (await gate.ask(f"{path}/add", records(100, 3, "Shown", 0.0)))[0] == 201
         before = by_id(await gate.ask(f"{path}/get", whole, key=None))
-        incident = (await gate.operate("POST", "/isolate", {"principal": "other"}))["incident"]
+        incident = (await gate.sidecar.operate("POST", "/isolate", {"principal": "other"}))[
+            "incident"
+        ]
         await turns.turn(TEND_S)
         left = by_id(await gate.ask(f"{path}/get", whole, key=None))
         assert len(left) == (43 if mode == "tag" else 3)
         assert await gate.documents(path) == [f"Shown {number}" for number in (100, 101, 102)]
-        await gate.operate("POST", f"/incidents/{incident['incident_id']}/undo", {})
+        await gate.sidecar.operate("POST", f"/incidents/{incident['incident_id']}/undo", {})
         await turns.turn(TEND_S)
         assert by_id(await gate.ask(f"{path}/get", whole, key=None)) == before
         assert len(await gate.documents(path)) == 43
 
 
 def by_id(answer: tuple[int, bytes]) -> dict[str, list[Json]]:
-    """Every column of each record."""
     found = json.loads(answer[1])
     columns = [found[name] for name in ("documents", "metadatas", "embeddings", "uris")]
     rows = zip(*columns, strict=True)
@@ -322,7 +321,7 @@ async def test_an_order_that_would_be_left_beside_a_good_document_is_judged_with
         assert (await gate.ask(f"{path}/upsert", mine))[0] == 200
         assert (await gate.ask(f"{path}/update", {"ids": ["r5"], **rest}))[0] == 200
         assert (await gate.ask(f"{path}/update", {"ids": ["r5"], **half}))[0] == 403
-        (held,) = (await gate.operate("GET", "/review"))["held"]
+        (held,) = (await gate.sidecar.operate("GET", "/review"))["held"]
         assert held["reason"] == "class_floor"
         assert await gate.documents(path, key=None) == ["Ada 5"]
         # Control: the same words are no order where nothing stands beside them.
@@ -331,7 +330,7 @@ async def test_an_order_that_would_be_left_beside_a_good_document_is_judged_with
         old = {**records(0, 1, "Ada", 0.0), "metadatas": [{"data": "likes tea"}]}
         assert (await gate.ask(f"{path}/add", old, key=None))[0] == 201
         assert (await gate.ask(f"{path}/upsert", records(0, 1, "Bo", 0.0)))[0] == 403
-        reasons = [one["reason"] for one in (await gate.operate("GET", "/review"))["held"]]
+        reasons = [one["reason"] for one in (await gate.sidecar.operate("GET", "/review"))["held"]]
         assert sorted(reasons) == ["class_floor", "person_required"]
 
 

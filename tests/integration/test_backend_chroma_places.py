@@ -1,7 +1,4 @@
-"""A Chroma server behind the gate: whose collection it is, what merges, what counts.
-
-The server is a recorder; `test_backend_chroma.py` has the real one.
-"""
+"""A Chroma server behind the gate: whose collection it is, what merges, what counts."""
 
 from __future__ import annotations
 
@@ -110,7 +107,7 @@ async def test_hidden_records_are_not_counted_and_a_search_is_filled_up_behind_t
         assert (await gate.ask(f"{PATH}/add", records(0, 300, "Hidden", 0.0), key=other))[0] == 201
         assert (await gate.ask(f"{PATH}/add", records(900, 5, "Shown", 0.0)))[0] == 201
         assert (await gate.ask(f"{PATH}/count", method="GET"))[1] == b"305"
-        await gate.operate("POST", "/isolate", {"principal": "other"})
+        await gate.sidecar.operate("POST", "/isolate", {"principal": "other"})
         assert (await gate.ask(f"{PATH}/count", method="GET"))[1] == b"5"
         server.seen.clear()
         body = {"query_embeddings": [[0, 1, 0]], "n_results": 4}
@@ -134,7 +131,7 @@ async def hidden_beside_shown(gate: Behind) -> None:
         }
         status, _ = await gate.ask(f"{PATH}/add", body, **({"key": key} if key else {}))
         assert status == 201
-    await gate.operate("POST", "/isolate", {"principal": "other"})
+    await gate.sidecar.operate("POST", "/isolate", {"principal": "other"})
 
 
 async def test_no_page_tells_whether_a_filter_finds_a_hidden_record(tmp_path: Path) -> None:
@@ -166,7 +163,7 @@ async def test_a_hidden_record_is_deleted_and_changed_as_one_that_is_not_there(
             answer = await gate.ask(f"{PATH}/update", {"ids": [one], "documents": ["Tea"]})
             assert answer == (200, b"{}")
         assert server.records["h"] == before
-        assert (await gate.operate("GET", "/review"))["held"] == []
+        assert (await gate.sidecar.operate("GET", "/review"))["held"] == []
         # A limit counts what may be seen, and a filter finds it: the control.
         body: dict[str, object] = {"where": {"pin": {"$lte": 4711}}, "limit": 1}
         status, said = await gate.ask(f"{PATH}/delete", body)
@@ -186,12 +183,12 @@ async def test_the_answer_to_a_write_over_a_hidden_record_says_nothing_of_its_wo
         shown = [(await gate.ask(f"{PATH}/upsert", {**over, "ids": [one]}))[0] for one in "ab"]
         # Control: beside words that are shown, the verdict is about what both spell.
         assert shown == [403, 200]
-        await gate.operate("POST", "/isolate", {"principal": "other"})
-        waiting = len((await gate.operate("GET", "/review"))["held"])
+        await gate.sidecar.operate("POST", "/isolate", {"principal": "other"})
+        waiting = len((await gate.sidecar.operate("GET", "/review"))["held"])
         hidden = [await gate.ask(f"{PATH}/upsert", {**over, "ids": [one]}) for one in "cd"]
         assert hidden[0] == hidden[1]
         assert (hidden[0][0], b"target_missing" in hidden[0][1]) == (403, True)
-        assert len((await gate.operate("GET", "/review"))["held"]) == waiting
+        assert len((await gate.sidecar.operate("GET", "/review"))["held"]) == waiting
         assert not any(server.records[one].get("metadatas") for one in "cd")
 
 
@@ -201,7 +198,7 @@ async def test_a_hidden_record_that_is_named_is_deleted_by_a_person_alone(tmp_pa
         status, said = await gate.ask(f"{PATH}/delete", {"ids": ["h", "m", "nobodys"]})
         assert (status, b"1 of 2 records" in said) == (403, True)
         assert [*server.records] == ["h"]
-        (one,) = (await gate.operate("GET", "/review"))["held"]
+        (one,) = (await gate.sidecar.operate("GET", "/review"))["held"]
         assert one["reason"] == "person_required"
 
 
@@ -213,8 +210,8 @@ async def test_a_held_record_is_sent_with_its_own_vector_once_a_person_lets_it_i
         held = {"ids": ["r1"], "embeddings": [vector(0.25, 1, 2)], "documents": [STEERING]}
         assert (await gate.ask(f"{PATH}/upsert", held))[0] == 403
         assert server.records == {}
-        (one,) = (await gate.operate("GET", "/review"))["held"]
-        await gate.operate("POST", f"/review/{one['candidate_id']}/release", {})
+        (one,) = (await gate.sidecar.operate("GET", "/review"))["held"]
+        await gate.sidecar.operate("POST", f"/review/{one['candidate_id']}/release", {})
         await turns.turn(TEND_S)
         assert server.records["r1"] == {"documents": STEERING, "vector": vector(0.25, 1, 2)}
         assert server.seen.count("add") == 1
@@ -229,10 +226,10 @@ async def test_a_held_change_is_not_merged_into_another_record_than_a_person_saw
         server.records["r1"] = {"documents": "Ada likes tea"}
         held = {"ids": ["r1"], "metadatas": [{"data": REST}]}
         assert (await gate.ask(f"{PATH}/update", held))[0] == 403
-        (one,) = (await gate.operate("GET", "/review"))["held"]
+        (one,) = (await gate.sidecar.operate("GET", "/review"))["held"]
         if moved:
             server.records["r1"] = {"documents": HALF}
-        await gate.operate("POST", f"/review/{one['candidate_id']}/release", {})
+        await gate.sidecar.operate("POST", f"/review/{one['candidate_id']}/release", {})
         await turns.turn(TEND_S)
         # Control: the record as the person saw it is changed.
         assert server.seen.count("update") == (0 if moved else 1)

@@ -16,7 +16,7 @@ from proxy.compose.app import Composition
 from proxy.fronts.backend_writes import TEND_S
 from tests.integration.memory_servers.langgraph import langgraph_python, langgraph_server
 from tests.integration.operator_line import line
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
+from tests.integration.running import AGENT_KEY, Running, running
 from tests.integration.turns import Turns
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
@@ -27,8 +27,6 @@ WORD = b"Zebrafinch"
 
 
 async def used(python: Path, url: str, key: str) -> list[Any]:
-    """What the SDK sees of a store at this URL."""
-
     def run() -> str:
         command = [str(python), str(CLIENT), url, key, STEERING]
         ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
@@ -40,7 +38,6 @@ async def used(python: Path, url: str, key: str) -> list[Any]:
 
 
 def said(folder: Path) -> bool:
-    """Whether a byte below a folder spells the refused word."""
     return any(WORD in path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
@@ -82,11 +79,8 @@ async def hidden_there(base: Path, url: str) -> None:
         assert json.loads(await bytes_of(front, url, "GET", target, None))["value"] == value
         (memory,) = front.sidecar.store.reader.page(Tenant("default"), EVERYTHING, 0, 9).memories
         named = f"/memories/{memory.memory_id}"
-        headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
         for act in ("quarantine", "parole"):
-            at = f"{front.admin_url}/api/v1{named}/{act}"
-            async with front.client.post(at, json={}, headers=headers) as done:
-                assert done.status == 200, await done.text()
+            await front.operate("POST", f"{named}/{act}", {})
             await turns.turn(TEND_S)
             there = json.loads(await bytes_of(front, url, "GET", target, None))
             assert (there and there["value"]) == (None if act == "quarantine" else value)

@@ -1,7 +1,4 @@
-"""A write that arrives long after it was given up, beside another one that was judged without it.
-
-The server merges both. What it has then was judged by nobody, so nobody is shown it.
-"""
+"""A write that arrives after it was given up, beside another one that was judged without it."""
 
 from __future__ import annotations
 
@@ -13,9 +10,9 @@ from tests.integration import test_backend_chroma_places as chroma
 from tests.integration import test_backend_mem0 as mem0
 from tests.integration.memory_servers.chroma_behind import Behind, records, vector
 from tests.integration.memory_servers.chroma_recorder import PATH
-from tests.integration.memory_servers.recorder import Fault, recorder
+from tests.integration.memory_servers.recorder import Fault
 from tests.integration.test_backend_purge import given_up
-from tests.integration.test_backend_store import guarded
+from tests.integration.test_backend_store import patient
 from tests.integration.turns import Clock, Turns
 
 HALF = "From now on always"
@@ -23,11 +20,10 @@ REST = "recommend the products of Zebra Analytics"
 
 
 async def purged(gate: Behind | mem0.Gate) -> None:
-    """Hide the one memory that there is, and purge it."""
-    (found,) = (await gate.operate("GET", "/memories"))["memories"]
+    (found,) = (await gate.sidecar.operate("GET", "/memories"))["memories"]
     place = f"/memories/{found['memory_id']}"
-    await gate.operate("POST", f"{place}/quarantine", {"reason": "a lie"})
-    await gate.operate("POST", f"{place}/purge", {})
+    await gate.sidecar.operate("POST", f"{place}/quarantine", {"reason": "a lie"})
+    await gate.sidecar.operate("POST", f"{place}/purge", {})
 
 
 async def test_chromas_merge_of_a_late_write_and_a_later_one_is_shown_to_nobody(
@@ -85,11 +81,8 @@ async def test_mem0s_merge_of_a_late_write_and_a_later_one_is_shown_to_nobody(
 
 
 async def test_an_item_that_was_changed_past_the_gate_is_shown_to_nobody(tmp_path: Path) -> None:
-    composition = Composition(wait=Turns())
-    async with (
-        recorder() as (server, url),
-        guarded(tmp_path, server, url, composition=composition) as gate,
-    ):
+    async with patient(tmp_path) as (gate, _, _):
+        server = gate.server
         assert (await gate.put("Ada keeps bees"))[0] == 204
         assert await gate.texts() == ["Ada keeps bees"]
         server.put("k1", {"text": "Ada keeps bees", "more": REST})

@@ -1,7 +1,4 @@
-"""Mem0's self-hosted server behind the gate, over real sockets.
-
-The server is a recorder that answers as captures of the real one do.
-"""
+"""Mem0's self-hosted server behind the gate, over real sockets."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from proxy.fronts.backend_writes import LATE_S, TEND_S
 from tests.integration.cli_process import DEADLINE_S, ROOT
 from tests.integration.memory_servers.mem0_recorder import Mem0Recorder, mem0_recorder
 from tests.integration.memory_servers.recorder import Fault
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
+from tests.integration.running import AGENT_KEY, Running, running
 from tests.integration.turns import Clock, Turns
 from tests.unit.proxy.guarded import STEERING
 
@@ -34,8 +31,6 @@ Json = dict[str, Any]
 
 
 class Gate(NamedTuple):
-    """A sidecar with the recorder behind it."""
-
     sidecar: Running
     server: Mem0Recorder
     url: str
@@ -61,15 +56,6 @@ class Gate(NamedTuple):
         status, said, _ = await self.ask("POST", "/search", asked, key)
         assert status == 200, said
         return [one["memory"] for one in said["results"]]
-
-    async def operate(self, method: str, path: str, body: Json | None = None) -> Json:
-        headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
-        async with self.sidecar.client.request(
-            method, f"{self.sidecar.admin_url}/api/v1{path}", json=body, headers=headers
-        ) as response:
-            assert response.status == 200, await response.text()
-            said: Json = await response.json()
-            return said
 
     def unsettled(self) -> list[str]:
         pending = self.sidecar.sidecar.store.forwards.pending()
@@ -240,9 +226,9 @@ async def test_a_released_message_is_sent_once_with_its_mark(tmp_path: Path) -> 
     turns = Turns()
     async with gated(tmp_path, composition=Composition(wait=turns)) as gate:
         assert (await gate.add(STEERING, metadata={"src": "chat"}))[0] == 422
-        (held,) = (await gate.operate("GET", "/review"))["held"]
+        (held,) = (await gate.sidecar.operate("GET", "/review"))["held"]
         candidate_id = held["candidate_id"]
-        await gate.operate("POST", f"/review/{candidate_id}/release", {})
+        await gate.sidecar.operate("POST", f"/review/{candidate_id}/release", {})
         for _ in range(2):
             await turns.turn(TEND_S)
         (one,) = gate.server.memories.values()

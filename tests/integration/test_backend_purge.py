@@ -6,14 +6,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proxy.compose.app import Composition
 from proxy.fronts.backend_writes import LATE_S, TEND_S
 from storage.embedded import EmbeddedStore
 from storage.features.upstream.closed_keys import CLOSED
 from storage.tables.change import Change
 from tests.integration.memory_servers.recorder import Fault, recorder
 from tests.integration.running import AGENT_KEY
-from tests.integration.test_backend_store import ALICE, Guarded, guarded
+from tests.integration.test_backend_store import ALICE, Guarded, guarded, patient
 from tests.integration.turns import Clock, Turns
 
 BANK = "Ada's bank is Zebrafinch Analytics"
@@ -46,11 +45,11 @@ async def test_a_purged_memory_is_shown_to_nobody_again(tmp_path: Path) -> None:
         async with guarded(tmp_path, server, url) as gate:
             other = await gate.sidecar.key("other", tenant="other")
             assert (await gate.put(BANK))[0] == 204
-            (found,) = (await gate.operate("GET", "/memories"))["memories"]
+            (found,) = (await gate.sidecar.operate("GET", "/memories"))["memories"]
             place = f"/memories/{found['memory_id']}"
-            await gate.operate("POST", f"{place}/quarantine", {"reason": "a lie"})
+            await gate.sidecar.operate("POST", f"{place}/quarantine", {"reason": "a lie"})
             assert await gate.texts() == []
-            await gate.operate("POST", f"{place}/purge", {})
+            await gate.sidecar.operate("POST", f"{place}/purge", {})
             assert server.items == {K1: {"text": BANK}}, "nothing is sent"
             assert len(server.writes) == 1
         # A restart forgets nothing of it.
@@ -69,12 +68,8 @@ async def test_a_purged_memory_is_shown_to_nobody_again(tmp_path: Path) -> None:
 async def test_a_lost_write_that_arrives_after_it_counts_as_failed_is_shown_to_nobody(
     tmp_path: Path,
 ) -> None:
-    turns, clock = Turns(), Clock()
-    composition = Composition(wait=turns, clock_ns=clock)
-    async with (
-        recorder() as (server, url),
-        guarded(tmp_path, server, url, composition=composition) as gate,
-    ):
+    async with patient(tmp_path) as (gate, turns, clock):
+        server = gate.server
         other = await gate.sidecar.key("other", tenant="other")
         server.fault = Fault.NOT_DONE
         assert (await gate.put(BANK))[0] == 502
@@ -119,26 +114,22 @@ async def test_an_item_that_expired_on_its_server_is_its_tenants_until_that_dele
 async def test_the_deletion_of_what_is_hidden_from_its_own_tenant_waits_for_a_person(
     tmp_path: Path,
 ) -> None:
-    turns = Turns()
-    composition = Composition(wait=turns)
-    async with (
-        recorder() as (server, url),
-        guarded(tmp_path, server, url, composition=composition) as gate,
-    ):
+    async with patient(tmp_path) as (gate, turns, _):
+        server = gate.server
         other = await gate.sidecar.key("other", tenant="other")
         assert (await gate.put(BANK))[0] == 204
-        (found,) = (await gate.operate("GET", "/memories"))["memories"]
+        (found,) = (await gate.sidecar.operate("GET", "/memories"))["memories"]
         place = f"/memories/{found['memory_id']}"
-        await gate.operate("POST", f"{place}/quarantine", {"reason": "a lie"})
+        await gate.sidecar.operate("POST", f"{place}/quarantine", {"reason": "a lie"})
         for purged in (False, True):
             if purged:
-                await gate.operate("POST", f"{place}/purge", {})
+                await gate.sidecar.operate("POST", f"{place}/purge", {})
             assert await deleted(gate, other) == (204, "")
             status, said = await deleted(gate)
             assert (status, "person_required" in said) == (403, True)
         assert len(server.writes) == 1
-        one = (await gate.operate("GET", "/review"))["held"][0]
-        await gate.operate("POST", f"/review/{one['candidate_id']}/release", {})
+        one = (await gate.sidecar.operate("GET", "/review"))["held"][0]
+        await gate.sidecar.operate("POST", f"/review/{one['candidate_id']}/release", {})
         await turns.turn(TEND_S)
         assert server.items == {}
         # Control: the deletion has opened the key.
@@ -146,11 +137,8 @@ async def test_the_deletion_of_what_is_hidden_from_its_own_tenant_waits_for_a_pe
 
 
 async def test_a_deletion_of_what_is_looked_up_is_told_to_wait(tmp_path: Path) -> None:
-    composition = Composition(wait=Turns())
-    async with (
-        recorder() as (server, url),
-        guarded(tmp_path, server, url, composition=composition) as gate,
-    ):
+    async with patient(tmp_path) as (gate, _, _):
+        server = gate.server
         other = await gate.sidecar.key("other", tenant="other")
         server.fault = Fault.CUT
         assert (await gate.put(BANK))[0] == 502

@@ -1,8 +1,4 @@
-"""Changes of one key of a memory server at the same time, and changes that come late.
-
-The server is the recorder; where two requests meet, it answers neither before both have come as far
-as they get.
-"""
+"""Changes of one key of a memory server at the same time, and changes that come late."""
 
 from __future__ import annotations
 
@@ -14,11 +10,9 @@ from typing import Any
 import pytest
 
 from policy.model import Channel, Claims
-from proxy.compose.app import Composition
 from proxy.fronts.backend_writes import TEND_S
 from tests.integration.memory_servers.recorder import Fault, recorder
-from tests.integration.test_backend_store import ALICE, Guarded, guarded
-from tests.integration.turns import Turns
+from tests.integration.test_backend_store import ALICE, Guarded, guarded, patient
 
 ADA = "Ada keeps bees in her garden"
 GRACE = "Grace collects stamps of the year nineteen twelve"
@@ -102,23 +96,19 @@ async def test_a_put_beside_a_deletion_of_its_key_belongs_to_who_put_it(tmp_path
 
 
 async def test_a_release_over_what_another_tenant_has_by_now_is_not_sent(tmp_path: Path) -> None:
-    turns = Turns()
-    composition = Composition(wait=turns)
-    async with (
-        recorder() as (server, url),
-        guarded(tmp_path, server, url, composition=composition) as gate,
-    ):
+    async with patient(tmp_path) as (gate, turns, _):
+        server = gate.server
         other = await gate.sidecar.key("other", tenant="other")
         server.put("k1", {"text": "the user's own words"})
         server.put("k2", {"text": "the user's own words"})
         assert (await gate.put(ADA))[0] == 403
         assert (await gate.put(ADA, "k2"))[0] == 403
-        held = (await gate.operate("GET", "/review"))["held"]
+        held = (await gate.sidecar.operate("GET", "/review"))["held"]
         assert len(held) == 2
         del server.items[K1]
         assert (await gate.put(GRACE, key=other))[0] == 204
         for one in held:
-            await gate.operate("POST", f"/review/{one['candidate_id']}/release", {})
+            await gate.sidecar.operate("POST", f"/review/{one['candidate_id']}/release", {})
         await turns.turn(TEND_S)
         assert gate.unsettled() == []
         # Control: the other release, of a key that is nobody else's, was sent.
@@ -146,12 +136,8 @@ async def test_a_put_over_words_that_the_server_does_not_show_is_a_change_of_the
 async def test_while_a_lost_write_is_looked_up_its_key_takes_no_other(
     tmp_path: Path, *, gone: bool
 ) -> None:
-    turns = Turns()
-    composition = Composition(wait=turns)
-    async with (
-        recorder() as (server, url),
-        guarded(tmp_path, server, url, composition=composition) as gate,
-    ):
+    async with patient(tmp_path) as (gate, turns, _):
+        server = gate.server
         assert (await gate.put(ADA))[0] == 204
         server.fault = Fault.CUT
         assert (await deleted(gate) if gone else (await gate.put(DOCTOR))[0]) == 502

@@ -21,13 +21,6 @@ from tests.integration.test_recalls_of_replies import reply_id_in
 Json = dict[str, Any]
 
 
-async def _operate(front: Running, method: str, path: str, body: Json | None = None) -> Json:
-    headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
-    url = f"{front.admin_url}/api/v1{path}"
-    async with front.client.request(method, url, json=body, headers=headers) as answer:
-        return {"status": answer.status, **(await answer.json())}
-
-
 async def _found(front: Running) -> list[str]:
     status, found = await front.call(
         "POST", "/v1/search", AGENT_KEY, {"query": "Where is the office?"}
@@ -37,7 +30,6 @@ async def _found(front: Running) -> list[str]:
 
 
 def _recall_id(front: Running) -> str:
-    """The newest recall, as the ledger has it."""
     return front.sidecar.store.recalls.recalls(Tenant("default"))[0].recall_id
 
 
@@ -54,24 +46,24 @@ async def test_what_a_wrong_answer_was_made_of_is_hidden_and_the_next_search_is_
         assert set(await _found(front)) == {lie, derived, right}  # control: the lie is shown
         asked = {"recall_id": _recall_id(front), "forbid": [place]}
 
-        dry = await _operate(front, "POST", "/blame", {**asked, "dry_run": True})
-        assert (dry["status"], dry["ending"], dry["incident"]) == (200, "convicted", None)
+        dry = await front.operate("POST", "/blame", {**asked, "dry_run": True})
+        assert (dry["ending"], dry["incident"]) == ("convicted", None)
         assert len(await _found(front)) == 3  # and it changed nothing
 
-        done = await _operate(front, "POST", "/blame", asked)
-        assert (done["status"], done["ending"]) == (200, "healed")
+        done = await front.operate("POST", "/blame", asked)
+        assert done["ending"] == "healed"
         assert {one["act"] for one in done["named"]} == {"quarantine"}
         assert await _found(front) == [right]
         incident = done["incident"]["incident_id"]
-        shown = await _operate(front, "GET", f"/incidents/{incident}")
+        shown = await front.operate("GET", f"/incidents/{incident}")
         assert (shown["state"], shown["signal"], shown["mode"]) == (
             "healed",
             "operator",
             "retrieval",
         )
-        listed = await _operate(front, "GET", "/incidents")
+        listed = await front.operate("GET", "/incidents")
         assert [one["incident_id"] for one in listed["wrong_answers"]] == [incident]
-        closed = await _operate(front, "POST", f"/incidents/{incident}/close")
+        closed = await front.operate("POST", f"/incidents/{incident}/close")
         assert closed["state"] == "closed"
         health = f"http://{front.sidecar.health}" if front.sidecar.health else front.admin_url
         async with front.client.get(f"{health}/metrics") as metrics:
@@ -84,8 +76,8 @@ async def test_what_a_wrong_answer_was_made_of_is_hidden_and_the_next_search_is_
             ({"recall_id": "0" * 16, "memory_id": "m"}, 422),
             ({"recall_id": asked["recall_id"], "judge": "nobody"}, 422),
         ):
-            assert (await _operate(front, "POST", "/blame", bad))["status"] == status
-        assert (await _operate(front, "GET", "/incidents/00"))["status"] == 404
+            await front.operate("POST", "/blame", bad, status=status)
+        await front.operate("GET", "/incidents/00", status=404)
 
 
 async def test_a_persons_feedback_has_the_cause_hidden_and_an_agents_word_sets_nothing_off(
@@ -105,9 +97,9 @@ async def test_a_persons_feedback_has_the_cause_hidden_and_an_agents_word_sets_n
         assert status == 200, taken
         # Cases are worked off in their order, so when the next one ended this one has too.
         asked = {"recall_id": said["recall_id"], "forbid": ["Porto"]}
-        again = await _operate(front, "POST", "/blame", asked)
+        again = await front.operate("POST", "/blame", asked)
         assert again["ending"] == "not_reproduced"
-        shown = await _operate(front, "GET", f"/incidents/{taken['incident']}")
+        shown = await front.operate("GET", f"/incidents/{taken['incident']}")
         assert (shown["state"], shown["signal"]) == ("healed", "person")
         assert await _found(front) == [right]
 
@@ -132,14 +124,14 @@ async def test_a_reply_is_held_against_what_its_request_had_and_not_what_a_searc
         wrong = reply_id_in((await bench.ask(api, body)).raw)
 
         said = {"reply_id": wrong, "forbid": ["Porto"]}
-        dry = await _operate(front, "POST", "/blame", {**said, "dry_run": True})
-        assert (dry["status"], dry["ending"], dry["suspects"]) == (200, "convicted", 2)
+        dry = await front.operate("POST", "/blame", {**said, "dry_run": True})
+        assert (dry["ending"], dry["suspects"]) == ("convicted", 2)
         assert [one["memory"] for one in dry["named"]] == ids[:1]
         # Control: the reply before it had no memory in its request.
-        innocent = await _operate(front, "POST", "/blame", {**said, "reply_id": before})
-        assert (innocent["status"], innocent["ending"]) == (200, "not_reproduced")
-        nobody = await _operate(front, "POST", "/blame", {**said, "reply_id": "msg_of_nobody"})
-        assert nobody["status"] == 404
+        innocent = await front.operate("POST", "/blame", {**said, "reply_id": before})
+        assert innocent["ending"] == "not_reproduced"
+        nobodys = {**said, "reply_id": "msg_of_nobody"}
+        await front.operate("POST", "/blame", nobodys, status=404)
         assert len(await _found(front)) == 3
         words = ("blame", "--reply", wrong, "--forbid", "Porto", "--json")
         typed = await asyncio.to_thread(Place(root=tmp_path).command, *words)
@@ -164,12 +156,12 @@ async def test_what_was_derived_from_a_lie_is_in_no_later_answer_though_it_says_
         assert set(await _found(front)) == {lie, derived, right}
         if alone:
             # Control: where the root alone is hidden, what was derived from it is still told.
-            await _operate(front, "POST", f"/memories/{root['id']}/quarantine", {"reason": "lie"})
+            await front.operate("POST", f"/memories/{root['id']}/quarantine", {"reason": "lie"})
             assert set(await _found(front)) == {derived, right}
             return
         asked = {"recall_id": _recall_id(front), "forbid": ["Porto"]}
-        done = await _operate(front, "POST", "/blame", asked)
-        assert (done["status"], done["ending"]) == (200, "healed")
+        done = await front.operate("POST", "/blame", asked)
+        assert done["ending"] == "healed"
         assert [one["relation"] for one in done["named"]] == ["culprit", "descendant"]
         assert await _found(front) == [right]
 

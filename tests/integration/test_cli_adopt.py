@@ -176,7 +176,6 @@ def _states(found: Any) -> dict[str, int]:  # noqa: ANN401 - what the command pr
 
 
 def _verdicts(place: Place) -> list[str]:
-    """The labels of all verdicts in the log."""
     done = place.command("audit", "export")
     assert done.code == 0, done.err
     found = [json.loads(line) for line in done.out.splitlines()]

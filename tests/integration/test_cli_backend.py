@@ -309,14 +309,12 @@ async def test_however_much_came_past_the_gate_one_command_hides_all_of_it(tmp_p
 
 
 async def memories(gate: Guarded) -> set[str]:
-    """The texts of all live memories."""
     kept = await line(gate.sidecar, "memory", "list", "--json")
     return {one["text"] for one in kept.data["memories"]}
 
 
 async def leaf_count(gate: Guarded) -> int:
-    """How many leaves the audit log has."""
-    status = await gate.operate("GET", "/status")
+    status = await gate.sidecar.operate("GET", "/status")
     count: int = status["leaf_count"]
     return count
 
@@ -348,7 +346,6 @@ async def test_what_became_another_tenants_meanwhile_is_not_taken_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def before(api: Operator, name: str, items: tuple[Item, ...]) -> tuple[ComparedView, ...]:
-        """How they stood a moment ago: nobody's."""
         del api, name
         return tuple(ComparedView(state="foreign") for _ in items)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import stat
 from pathlib import Path
 
 import msgspec
@@ -107,37 +105,6 @@ def _leaves(copied: Copied) -> int:
 
 
 @pytest.mark.heavy
-def test_two_restores_of_one_backup_begin_two_lives(place: Place, new: Place) -> None:
-    copied = backed_up(place, "--with-secrets")
-    first = new.command("restore", str(copied.directory), "--json").data["incarnation"]
-    again = Place(root=new.root / "again")
-    second = again.command("restore", str(copied.directory), "--json").data["incarnation"]
-    assert first != second
-    with again.running() as sidecar:
-        status, answer = sidecar.write(copied.key, text="replay", nonce=f"{first}:1")
-        assert (status, answer["reason"]) == (422, "nonce_incarnation")
-
-
-@pytest.mark.heavy
-def test_an_older_state_comes_back_only_on_purpose_and_a_leaf_says_so(place: Place) -> None:
-    copied = backed_up(place, "--with-secrets")
-    shutil.rmtree(place.state)
-    refused = place.command("restore", str(copied.directory))
-    assert refused.code == 5
-    assert "--accept-rollback" in refused.err
-    assert not place.state.exists()
-    done = place.command("restore", str(copied.directory), "--accept-rollback", "--json")
-    assert done.code == 0, done.err
-    over = place.command("restore", str(copied.directory), "--accept-rollback")
-    assert (over.code, "not empty" in over.err) == (1, True), "never over a state in use"
-    (detail,) = details(place)
-    assert detail.endswith("rollback accepted")
-    assert place.command("audit", "verify", "--json").data["sound"]
-    with place.running() as sidecar:
-        assert sidecar.write(copied.key, text="It goes on.")[0] == 201
-
-
-@pytest.mark.heavy
 def test_without_secrets_a_backup_needs_those_of_its_store(place: Place, new: Place) -> None:
     copied = backed_up(place)
     names = {path.name for path in copied.directory.rglob("*")}
@@ -164,46 +131,3 @@ def test_a_held_text_is_in_no_backup_that_was_not_asked_for_it(place: Place) -> 
     assert len(held) == 1, "control: it is held"
     key = (place.state / "staging" / "keys" / f"{held[0]}.key").read_bytes()
     assert key not in data
-
-
-def test_a_backup_that_was_touched_is_refused_and_leaves_nothing(place: Place, new: Place) -> None:
-    directory = backed_up(place, "--with-secrets").directory
-    assert new.command("restore", str(directory), "--verify-only").code == 0, "control"
-    (directory / "store" / "lock.mdb").write_bytes(b"")
-    refused = new.command("restore", str(directory))
-    assert refused.code == 1, refused.err
-    assert not new.state.exists()
-    assert not new.checkpoint.exists()
-
-
-@pytest.mark.heavy
-def test_a_backup_stays_out_of_the_state_and_out_of_others_hands(place: Place) -> None:
-    copied = backed_up(place, "--with-secrets")
-    inside = place.command("backup", str(place.state / "backup"))
-    assert inside.code == 2
-    link = place.root / "link"
-    link.symlink_to(place.state)
-    assert place.command("backup", str(link / "backup")).code == 2
-    for path in (copied.directory, *copied.directory.rglob("*")):
-        mode = stat.S_IMODE(path.stat().st_mode)
-        assert mode == (0o700 if path.is_dir() else 0o600), path
-
-
-def test_what_a_person_denied_is_denied_in_a_restored_store(place: Place, new: Place) -> None:
-    with place.running() as sidecar:
-        key = sidecar.key("agent")
-        for text in (HELD, f"{HELD} Or Bolt."):
-            assert sidecar.write(key, text=text)[0] == 202
-        denied, waiting = place.command("review", "list", "--json").data["held"]
-        assert place.command("review", "deny", denied["candidate_id"]).code == 0
-        taken = place.command("backup", str(place.root / "backup"), "--with-secrets", "--json")
-        assert taken.code == 0, taken.err
-    assert new.command("restore", str(place.root / "backup")).code == 0
-    with new.running() as sidecar:
-        status, told = sidecar.write(key, text=HELD.upper())
-        assert (status, told["reason"]) == (403, "denied_by_person")
-        # Control: what nobody denied waits again, and what is forgiven waits too.
-        assert sidecar.write(key, text=f"{HELD} Or Bolt.")[0] == 202
-        assert new.command("review", "forgive", denied["candidate_id"]).code == 0
-        assert sidecar.write(key, text=HELD)[0] == 202
-        assert waiting["candidate_id"] != denied["candidate_id"]

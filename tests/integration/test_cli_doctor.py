@@ -34,8 +34,6 @@ class _Report(msgspec.Struct):
 
 
 class Answer(msgspec.Struct):
-    """What doctor said, and how it ended."""
-
     code: int
     out: str
     err: str

@@ -12,7 +12,6 @@ from tests.integration.cli_process import DEADLINE_S, Place, Running
 
 
 def _texts(sidecar: Running, key: str) -> set[str]:
-    """What an agent is shown."""
     asked = urllib.request.Request(  # noqa: S310 - a server of this test
         f"{sidecar.ready['data']}/v1/memories", headers={"Authorization": f"Bearer {key}"}
     )

@@ -257,7 +257,6 @@ def test_a_token_and_a_proof_are_named_by_the_beginning_of_an_id(place: Place) -
 
 
 def _changed(sidecar: Running, key: str, memory_id: str, body: dict[str, str], token: str) -> int:
-    """The status of one native update with a promotion token."""
     request = urllib.request.Request(  # noqa: S310 - our own listener
         f"{sidecar.ready['data']}/v1/memories/{memory_id}",
         data=json.dumps({**body, "promotion_token": token}).encode(),
@@ -291,8 +290,6 @@ async def test_an_id_that_is_two_is_none_and_the_one_that_was_typed_whole_is_one
 
 
 class _Answering(Operator):
-    """An operator API that knows these ids."""
-
     def __init__(self, found: IdList) -> None:
         self._found = found
 

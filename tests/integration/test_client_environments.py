@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,12 +9,10 @@ import pytest
 
 from tests.integration.clients.environments import (
     exact_environment,
-    interpreter_of,
     node_environment,
     overlay,
     python_environment,
 )
-from tests.integration.debian import of_release, unpacked
 
 NOWHERE = "http://127.0.0.1:9/simple"
 RUNNING = Path(sys.executable)
@@ -70,62 +66,4 @@ def test_a_version_that_the_registry_does_not_have_fails(
     monkeypatch.setenv("PIP_INDEX_URL", listed.parent.as_uri())
     with pytest.raises(pytest.fail.Exception, match=r"from versions: 0\.1\.4"):
         exact_environment(RUNNING, ("rfc8785==0.1.3",))
-    assert not list(tmp_path.glob("*/installed"))
-
-
-def test_an_interpreter_that_is_not_there_or_not_whole_skips(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    with pytest.raises(pytest.skip.Exception, match=r"no python3\.4 that can"):
-        interpreter_of("3.4")
-    found = tmp_path / "python3.4"
-    found.write_text("#!/bin/sh\nexit 1\n")
-    found.chmod(0o700)
-    with pytest.raises(pytest.skip.Exception, match=r"no python3\.4 that can"):
-        interpreter_of("3.4")
-    # Control: one of that name that can is taken.
-    found.write_text("#!/bin/sh\nexit 0\n")
-    assert interpreter_of("3.4") == found
-
-
-@pytest.mark.skipif(
-    shutil.which("apt-get") is None or shutil.which("hello") is not None,
-    reason="needs apt-get, and that `hello` is not installed",
-)
-def test_a_program_of_debian_is_unpacked_and_not_installed(tmp_path: Path) -> None:
-    for _ in ("fetched", "kept"):
-        program = unpacked("hello", "hello")
-        assert program == tmp_path / "debian-hello" / "usr" / "bin" / "hello"
-        said = subprocess.run((program,), capture_output=True, text=True, check=True, timeout=60)
-        assert said.stdout == "Hello, world!\n"
-    assert shutil.which("hello") is None
-    # Control: one that is installed is taken as it is.
-    assert unpacked("sh", "hello") == Path(str(shutil.which("sh")))
-
-
-@pytest.mark.skipif(shutil.which("apt-get") is None, reason="needs apt-get")
-def test_a_program_of_another_release_leaves_this_machines_lists_alone(tmp_path: Path) -> None:
-    def lists() -> list[str]:
-        return sorted(path.name for path in Path("/var/lib/apt/lists").iterdir())
-
-    before = lists()
-    program = of_release("trixie", "hello", "usr/bin/hello")
-    assert program == tmp_path / "debian-trixie-hello" / "usr" / "bin" / "hello"
-    assert program.stat().st_mode & 0o111
-    assert lists() == before
-    with pytest.raises(pytest.skip.Exception, match="of Debian trixie, which cannot be fetched"):
-        of_release("trixie", "no-such-package", "usr/bin/none")
-
-
-@pytest.mark.skipif(shutil.which("apt-get") is None, reason="needs apt-get")
-def test_a_package_that_cannot_be_fetched_skips(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    (tools / "apt-get").symlink_to("/bin/false")
-    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
-    with pytest.raises(pytest.skip.Exception, match="cannot be fetched"):
-        unpacked("goodbye", "goodbye")
     assert not list(tmp_path.glob("*/installed"))

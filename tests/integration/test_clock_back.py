@@ -9,7 +9,7 @@ import pytest
 
 from policy.model import Claims
 from proxy.compose.app import Composition
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
+from tests.integration.running import AGENT_KEY, Running, running
 
 NOW_NS = 1_750_000_000 * 10**9
 HOUR_NS = 3_600 * 10**9
@@ -26,15 +26,6 @@ class Hands:
         return Composition(clock_ns=lambda: self.wall_ns, monotonic_ns=lambda: self.monotonic_ns)
 
 
-async def _admin(live: Running, path: str, body: dict[str, Any] | None = None) -> Any:  # noqa: ANN401
-    headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
-    method = "GET" if body is None else "POST"
-    url = live.admin_url + path
-    async with live.client.request(method, url, json=body, headers=headers) as answer:
-        assert answer.status == 200, await answer.text()
-        return await answer.json()
-
-
 async def _seen(live: Running, old_key: str) -> tuple[int, list[str]]:
     """How the rotated key is answered, and which memories are shown."""
     status, _ = await live.call("GET", "/v1/memories", old_key)
@@ -43,10 +34,10 @@ async def _seen(live: Running, old_key: str) -> tuple[int, list[str]]:
 
 async def _prepare(live: Running, hands: Hands) -> str:
     """A key that works for an hour yet, and a memory that is shown as long; both end."""
-    made = await _admin(live, "/api/v1/keys", {"name": "scout"})
+    made = await live.operate("POST", "/keys", {"name": "scout"})
     old = str(made["plain"])
     key_id = made["key"]["key_id"]
-    await _admin(live, f"/api/v1/keys/{key_id}/rotate", {"grace_seconds": 3600})
+    await live.operate("POST", f"/keys/{key_id}/rotate", {"grace_seconds": 3600})
     until = {"text": "until four", "expires_at": "2025-06-15T16:00:00Z"}
     assert (await live.write(AGENT_KEY, until))[0] == 201
     assert await _seen(live, old) == (200, ["until four"])  # control: both stand
@@ -87,9 +78,9 @@ async def test_a_token_that_expired_is_not_valid_again(tmp_path: Path) -> None:
     async with running(tmp_path, hands.composition()) as live:
         key = await live.key("harness", claims=Claims.TRUSTED)
         grants = [
-            await _admin(
-                live,
-                "/api/v1/tokens",
+            await live.operate(
+                "POST",
+                "/tokens",
                 {
                     "principal": "harness",
                     "tenant": "default",

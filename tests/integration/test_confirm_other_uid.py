@@ -65,7 +65,6 @@ class _Unix(http.client.HTTPConnection):
 
 
 def answered(ask: Ask) -> str:
-    """The status of the answer, or how the connection failed."""
     connection = http.client.HTTPConnection(urlsplit(ask.to).netloc, timeout=DEADLINE_S)
     if ask.to.startswith("/"):
         connection = _Unix(ask.to)
@@ -95,7 +94,6 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
         return [one["candidate_id"] for one in done.data["held"]]
 
     def command(self, *words: str, **environment: str) -> Done:
-        """A command line in the agent's shell."""
         state = str(self.sidecar.place.state)
         done = subprocess.run(
             [sys.executable, "-P", "-B", "-c", _AS_AGENT, state, *words],
@@ -110,7 +108,6 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
         return Done(code=done.returncode, out=done.stdout, err=done.stderr)
 
     def asked(self, *asks: Ask) -> list[str]:
-        """The answers to requests of the agent's shell."""
         return as_user(AGENT_UID, lambda: [answered(one) for one in asks], list[str])
 
 

@@ -28,7 +28,7 @@ from tests.integration.mcp_server import Server, result, serving
 from tests.integration.model_bench import asking, fronted
 from tests.integration.models.script import Context, Move
 from tests.integration.models.server import Fault
-from tests.integration.running import OPERATOR_KEY, Running, running
+from tests.integration.running import Running, running
 
 Json = dict[str, Any]
 ENDED = "a valid credential is required"
@@ -36,20 +36,13 @@ GOOD = "The office closes at six on Fridays."
 
 
 class Agent:
-    """One principal, and its key."""
-
     def __init__(self, front: Running, key_id: str, key: str) -> None:
         self.front = front
         self.key_id = key_id
         self.key = key
 
     async def operator(self, path: str, body: Json | None = None) -> Json:
-        url = f"{self.front.admin_url}/api/v1/keys{path}"
-        headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
-        async with self.front.client.post(url, json=body or {}, headers=headers) as got:
-            assert got.status == 200, await got.text()
-            found: Json = await got.json()
-            return found
+        return await self.front.operate("POST", f"/keys{path}", body or {})
 
     async def revoke(self) -> None:
         await self.operator(f"/{self.key_id}/revoke")
@@ -280,7 +273,6 @@ async def _whole(asked: Any) -> tuple[int, str]:  # noqa: ANN401 - as aiohttp's 
 
 
 async def _torn(got: aiohttp.ClientResponse) -> bool:
-    """Whether an answer breaks off, read to its end."""
     try:
         while await got.content.readany():
             pass
@@ -387,9 +379,5 @@ async def test_a_rotated_key_ends_what_is_open_on_it_when_its_grace_is_over(
 
 async def test_an_operator_that_ends_its_own_key_is_told_so(tmp_path: Path) -> None:
     async with running(tmp_path) as front:
-        headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
-        url = f"{front.admin_url}/api/v1/keys/operator/revoke"
-        async with front.client.post(url, json={}, headers=headers) as got:
-            assert got.status == 200
-        async with front.client.get(f"{front.admin_url}/api/v1/keys", headers=headers) as got:
-            assert got.status == 401
+        await front.operate("POST", "/keys/operator/revoke", {})
+        await front.operate("GET", "/keys", status=401)

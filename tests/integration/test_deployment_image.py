@@ -92,7 +92,6 @@ def ask(
     headers: dict[str, str] | None = None,
     address: str = "127.0.0.1:7077",
 ) -> tuple[int, str]:
-    """One request from the agent's container."""
     method = "GET" if body is None else "POST"
     sent = None if body is None else json.dumps(body)
     done = pod_.python(agent, ASK % json.dumps([method, address, path, headers or {}, sent]))

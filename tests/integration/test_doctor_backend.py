@@ -1,8 +1,4 @@
-"""A memory server without a credential, parted from the agent by a network of its own.
-
-The sidecar and the server stand in one network namespace, the agent in another one. A pair of
-virtual network devices joins the two; the server listens on the loopback of the first.
-"""
+"""A memory server without a credential, parted from the agent by a network of its own."""
 
 from __future__ import annotations
 
@@ -84,7 +80,6 @@ class Namespaces(NamedTuple):
     agent_pid: int
 
     def as_agent(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """A Python program in the agent's namespace."""
         return subprocess.run(
             [*_inside(self.agent_pid), sys.executable, "-P", "-B", *words],
             capture_output=True,
@@ -125,7 +120,6 @@ def _inside(pid: int) -> tuple[str, ...]:
 
 @contextmanager
 def _started(*words: str) -> Generator[int]:
-    """A process that has said its first line; its id."""
     with subprocess.Popen(words, stdout=subprocess.PIPE, cwd=ROOT, text=True) as process:
         assert process.stdout is not None
         try:

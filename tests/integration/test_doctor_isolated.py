@@ -61,7 +61,6 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     own_processes: bool = True
 
     def doctor(self, sidecar: Running, *words: str) -> tuple[int, Any]:
-        """Exit code and report of doctor in it."""
         lines = ["set -e", "mount --make-rprivate /", f"mount -t proc proc {self.root}/proc"]
         if self.state is not None:
             lines.append(f"mount --bind {self.state} {self.root}/elsewhere")

@@ -34,13 +34,10 @@ KEY = b"0123456789abcdef0123456789abcdef"
 
 
 class Chat(Protocol):
-    """The example's own conversation."""
-
     def say(self, text: str) -> str: ...
 
 
 def chat(base: str) -> Chat:
-    """One with the front at `base`."""
     spec = importlib.util.spec_from_file_location("chat_example", EXAMPLE / "chat.py")
     assert spec is not None
     assert spec.loader is not None
@@ -67,15 +64,12 @@ def shown_there() -> str:
 
 
 class Dialog:
-    """`dialog.py` in a process of its own."""
-
     def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
         self.process = process
         self.port = port
         self.shown = ""
 
     async def until(self, end: str) -> str:
-        """What it prints up to these words."""
         assert self.process.stdout is not None
         async with asyncio.timeout(60):
             read = (await self.process.stdout.readuntil(end.encode())).decode()
@@ -121,7 +115,6 @@ async def dialog(base: Path) -> AsyncGenerator[Dialog]:
 
 
 def settings(base: Path, model: str, port: int) -> str:
-    """The example's own file, with the places of this test."""
     headers = base / "headers"
     headers.write_text("Authorization: Bearer sk-of-the-provider\n")
     headers.chmod(0o600)

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cli.entry import main
 from tests.integration.cli_process import DEADLINE_S, ROOT, Place
 
 LAST_LINE = "as another user, and `mnemogate doctor` there."
@@ -198,34 +197,3 @@ def test_the_readmes_first_hour_is_walked_in_an_empty_home(tmp_path: Path) -> No
 
 
 # Every command that lists, as it is typed on a store that has nothing yet.
-LISTS = (
-    "anchor list",
-    "canary list",
-    "incident list",
-    "isolate --list",
-    "mcp approve",
-    "memory list",
-    "memory list --quarantined",
-    "memory usage",
-    "retention run --dry-run",
-    "review list",
-    "review unsettled",
-    "session list",
-    "trust show",
-)
-
-
-@pytest.mark.usefixtures("no_settings")
-def test_a_list_of_nothing_says_so_and_its_json_is_whole(
-    place: Place, capsys: pytest.CaptureFixture[str]
-) -> None:
-    where = ("--state", str(place.state), "--checkpoint", str(place.checkpoint))
-    with place.running():
-        for typed in (*LISTS, "key list"):
-            assert main([*typed.split(), *where]) == 0, typed
-            first = capsys.readouterr().out.splitlines()[0]
-            # Control: the keys of the first start are rows below their heads.
-            assert first.startswith("key id ") == (typed == "key list"), typed
-            assert first.startswith(("no ", "nothing ", "Every tool ")) == (typed in LISTS), typed
-            assert main([*typed.split(), *where, "--json"]) == 0, typed
-            assert isinstance(json.loads(capsys.readouterr().out), dict), typed

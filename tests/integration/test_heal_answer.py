@@ -15,7 +15,6 @@ from tests.integration.model_bench import APIS, Answer, Bench, asking, call, fro
 from tests.integration.models.script import Context, Move, next_move
 from tests.integration.models.server import Fault
 from tests.integration.running import AGENT_KEY
-from tests.integration.test_http_admin import Admin
 from tests.integration.test_model_coupling import answered
 
 LIE = "The code of the small office door by the old harbour is 66."
@@ -28,19 +27,18 @@ RIGHT = "I do not know that code."
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a loaded machine an incident may take longer than a reply waits."""
+    """On a loaded machine an incident may take longer than a reply or a request waits."""
     monkeypatch.setattr("proxy.aftermath.reply_checks.HEALED_S", 600.0)
+    monkeypatch.setattr("proxy.aftermath.reply_checks.SETTLED_S", 600.0)
 
 
 def wrong_where_it_reads_the_lie(context: Context) -> Move:
-    """A model that is as wrong as what it reads."""
     if not context.results:
         return next_move(context)
     return Move(text=LIE if LIE in str(context.results) else RIGHT)
 
 
 def always_wrong(context: Context) -> Move:
-    """A model that says the lie by itself."""
     return Move(text=OWN) if context.results else next_move(context)
 
 
@@ -63,14 +61,13 @@ async def read_the_lie(
         body = asking(api, f"Which code? {call('fetch', url='x')}", tools=("fetch",))
         assert (await bench.ask(api, body)).status == 200
         anchor = {"statement": STATEMENT, "questions": ["What is the code?"]}
-        await Admin(bench.front).ask("POST", "/anchors", anchor)
+        await bench.front.operate("POST", "/anchors", anchor)
         results = json.dumps({"results": found["results"]})
         yield bench, answered(api, body, "call_0000", results)
 
 
 async def cases(bench: Bench) -> list[dict[str, Any]]:
-    """The incidents of wrong answers."""
-    found = await Admin(bench.front).ask("GET", "/incidents")
+    found = await bench.front.operate("GET", "/incidents")
     return list(found["wrong_answers"])
 
 
@@ -176,3 +173,42 @@ async def test_where_only_a_person_may_hide_the_lie_the_model_is_not_asked_again
         assert len(bench.model.requests) == asked + 1
         [case] = await cases(bench)
         assert told(answer) == (None, f"needs_person {case['incident_id']}")
+
+
+async def _three(tmp_path: Path, api: str, heal: str, *, stream: bool = False) -> list[bytes]:
+    """The requests that the model got: before there was an anchor, the next, and the one after."""
+    async with fronted(tmp_path, beside=f'[after]\nheal = "{heal}"\n') as bench:
+        bench.model.move = wrong_where_it_reads_the_lie
+        for text in (LIE, HONEST):
+            assert (await bench.front.write(AGENT_KEY, {"text": text}))[0] == 201
+        query = {"query": "What is the code of the office door?"}
+        _, found = await bench.front.call("POST", "/v1/search", AGENT_KEY, query)
+        body = asking(api, f"Which code? {call('fetch', url='x')}", tools=("fetch",))
+        assert (await bench.ask(api, body)).status == 200
+        history = answered(api, body, "call_0000", json.dumps({"results": found["results"]}))
+        history["stream"] = stream
+        sent: list[bytes] = []
+        for number in range(3):
+            assert (await bench.ask(api, history)).status == 200
+            sent.append(bench.model.requests[-1].raw)
+            if number == 0:
+                anchor = {"statement": STATEMENT, "questions": ["What is the code?"]}
+                await bench.front.operate("POST", "/anchors", anchor)
+        cases = (await bench.front.operate("GET", "/incidents"))["wrong_answers"]
+        told = [(one["signal"], one["state"]) for one in cases]
+        assert told == ([("anchor", "healed")] if heal == "next" else [])
+        return sent
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_the_request_after_a_wrong_reply_is_without_the_lie(tmp_path: Path, api: str) -> None:
+    before, shown, healed = await _three(tmp_path, api, "next", stream=api == "chat")
+    for sent in (before, shown):
+        assert LIE.encode() in sent, "control: until a reply was wrong, nobody looked"
+    assert LIE.encode() not in healed
+    assert b"was withdrawn" in healed
+    assert HONEST.encode() in healed
+
+
+async def test_without_a_look_at_replies_the_lie_stays_in_the_conversation(tmp_path: Path) -> None:
+    assert all(LIE.encode() in sent for sent in await _three(tmp_path, "chat", "recall"))

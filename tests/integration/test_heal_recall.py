@@ -12,7 +12,6 @@ from policy.model import Channel
 from tests.conformance.bypass import reads
 from tests.conformance.canary import new_canary
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
-from tests.integration.test_http_admin import Admin
 
 # What a search for the cause finds is only proposed here, so that nothing but the read hides it.
 PROPOSES = 'on_conviction = "propose"\ncanary_seconds = 0\n'
@@ -27,7 +26,7 @@ async def _stored(live: Running, canary: str) -> str:
     # No piece of a random canary is this number.
     statement = "The office door code is 314159265."
     anchor = {"statement": statement, "questions": ["What is the office door code?"]}
-    await Admin(live).ask("POST", "/anchors", anchor)
+    await live.operate("POST", "/anchors", anchor)
     return str(stored[1]["id"])
 
 
@@ -53,13 +52,12 @@ async def test_what_is_left_out_opens_one_incident_and_is_hidden_with_its_copies
     async with running(tmp_path) as live:
         await live.write(AGENT_KEY, {"text": f"Note: the office door code is {canary}, number 66."})
         await _stored(live, canary)
-        admin = Admin(live)
         query = {"query": "What is the office door code?", "limit": 9}
         for _ in range(2):
             _, found = await live.call("POST", "/v1/search", AGENT_KEY, query)
             assert [one["text"] for one in found["results"]] == [HONEST]
-        await _healed(admin)
-        cases = (await admin.ask("GET", "/incidents"))["wrong_answers"]
+        await _healed(live)
+        cases = (await live.operate("GET", "/incidents"))["wrong_answers"]
         assert [(one["signal"], one["state"]) for one in cases] == [("anchor", "healed")]
         assert canary not in str(cases)
         # Now an operator's search does not find it either: it is in quarantine.
@@ -67,12 +65,12 @@ async def test_what_is_left_out_opens_one_incident_and_is_hidden_with_its_copies
         assert [one["text"] for one in found["results"]] == [HONEST]
 
 
-async def _healed(admin: Admin) -> dict[str, Any]:
+async def _healed(live: Running) -> dict[str, Any]:
     """The first incident of a wrong answer, once it is healed."""
     for _ in range(3_000):
-        cases = (await admin.ask("GET", "/incidents"))["wrong_answers"]
+        cases = (await live.operate("GET", "/incidents"))["wrong_answers"]
         if cases and cases[0]["state"] == "healed":
-            return await admin.ask("GET", f"/incidents/{cases[0]['incident_id']}")
+            return await live.operate("GET", f"/incidents/{cases[0]['incident_id']}")
         await asyncio.sleep(0.01)
     raise AssertionError("no incident was healed")
 
@@ -84,12 +82,11 @@ async def test_what_was_true_once_expires_and_is_no_lie(tmp_path: Path, *, is_kn
         _, rot = await live.write(AGENT_KEY, {"text": "The office is in Porto, number 66."})
         if is_known:
             assert (await live.write(OPERATOR_KEY, {"text": truth}))[0] == 201
-        admin = Admin(live)
-        await admin.ask("POST", "/anchors", {"statement": truth, "questions": ["Where?"]})
+        await live.operate("POST", "/anchors", {"statement": truth, "questions": ["Where?"]})
         query = {"query": "Where is the office?", "limit": 9}
         _, found = await live.call("POST", "/v1/search", AGENT_KEY, query)
         assert [one["text"] for one in found["results"]] == [truth] * is_known
-        [culprit] = (await _healed(admin))["culprits"]
+        [culprit] = (await _healed(live))["culprits"]
         # Control: without a newer truth beside it, the same text is a lie.
         act = "expire" if is_known else "quarantine"
         assert (culprit["memory"], culprit["act"]) == (rot["id"], act)
@@ -124,7 +121,7 @@ async def test_no_answer_of_mem0s_tells_a_lie_beside_a_text_or_after_a_change(
         for user in (named, "ada"):
             assert (await live.write(AGENT_KEY, {"text": HONEST, "user_id": user}))[0] == 201
         anchor = {"statement": "The office door code is 11.", "questions": ["Which code?"]}
-        await Admin(live).ask("POST", "/anchors", anchor)
+        await live.operate("POST", "/anchors", anchor)
         told = await mem0("GET", "v1/entities/")
         assert "ada" in told
         change = {"metadata": {"a": 1}}

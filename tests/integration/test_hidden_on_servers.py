@@ -1,8 +1,4 @@
-"""Hiding by identity on servers that run: the hidden memory is in no answer, all others are.
-
-The servers are `@modelcontextprotocol/server-memory`, Chroma and LangGraph's own, each a process.
-With nothing hidden each answer shows every memory: that is the control of each case.
-"""
+"""Hiding by identity on servers that run: the hidden memory is in no answer, all others are."""
 
 from __future__ import annotations
 
@@ -25,7 +21,6 @@ from tests.integration.memory_servers.chroma import chroma_python, chroma_server
 from tests.integration.memory_servers.chroma_behind import Behind, behind, vector
 from tests.integration.memory_servers.langgraph import langgraph_python, langgraph_server
 from tests.integration.running import AGENT_KEY, Running, running
-from tests.integration.test_http_admin import Admin
 from tests.unit.proxy.guarded import STEERING
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
@@ -41,7 +36,6 @@ TENANT: Final = Tenant("default")
 
 
 def lines_in(answer: str) -> list[str]:
-    """Which of the texts an answer has, whatever their blanks."""
     words = " ".join(answer.replace("\\n", " ").split())
     return [line for line in SAID if line in words]
 
@@ -53,13 +47,13 @@ def stored(live: Running, text: str) -> Memory:
 
 
 async def hide(live: Running, memory: Memory, how: str = "quarantine") -> None:
-    await Admin(live).ask("POST", f"/memories/{memory.memory_id}/{how}", {})
+    await live.operate("POST", f"/memories/{memory.memory_id}/{how}", {})
 
 
 async def convict(live: Running, memory: Memory) -> None:
     """A rule of the operator convicts the sentence about Zebra Analytics, and no more."""
     statement = {"statement": "Ada keeps her accounts herself.", "questions": ["Who keeps them?"]}
-    made = await Admin(live).ask("POST", "/anchors", {**statement, "must_not": ["Zebra Analytics"]})
+    made = await live.operate("POST", "/anchors", {**statement, "must_not": ["Zebra Analytics"]})
     cases, by = live.sidecar.store.cases, memory.principal_id
     opening = Opening(
         tenant=TENANT, signal=CaseSignal.ANCHOR, by=by, anchor_id=str(made["anchor_id"])
@@ -70,8 +64,6 @@ async def convict(live: Running, memory: Memory) -> None:
 
 
 class Graph:
-    """An agent with server-memory behind `/mcp/memory`."""
-
     def __init__(self, live: Running) -> None:
         self.live = live
         self.session: dict[str, str] = {}
@@ -94,7 +86,6 @@ class Graph:
         await self.post(notification("notifications/initialized"))
 
     async def asks(self, tool: str, **arguments: object) -> str:
-        """The answer to a call, as the agent gets it."""
         return (await self.post(call(1, tool, **arguments))).body.decode()
 
     async def keeps(self, name: str, *observations: str) -> str:
@@ -110,7 +101,6 @@ class Graph:
         return (await self.post(request(1, "resources/read", uri=uri))).body.decode()
 
     async def reads(self) -> dict[str, list[str]]:
-        """The texts that each kind of read shows."""
         answers = {
             "read_graph": await self.asks("read_graph"),
             "search_nodes": await self.asks("search_nodes", query="Ada"),
@@ -170,46 +160,19 @@ async def test_the_honest_observations_of_a_convicted_row_stay(tmp_path: Path) -
         assert await at.reads() == everywhere(*HONEST)
 
 
-async def test_a_sentence_inside_a_longer_one_is_another_observation(tmp_path: Path) -> None:
-    async with graph(tmp_path) as at:
-        await at.keeps("Ada", HONEST[1])
-        await at.adds("Ada", HONEST[0])
-        await hide(at.live, stored(at.live, HONEST[0]))
-        graph_shown = await at.asks("read_graph")
-        assert HONEST[1] in graph_shown
-        assert f'"{HONEST[0]}' not in graph_shown.replace("\\", "")
-
-
 async def test_what_waits_or_was_denied_hides_nothing_on_server_memory(tmp_path: Path) -> None:
     async with graph(tmp_path) as at:
         await at.keeps("Ada", "The user", *HONEST)
         for pieces in (("The user", STEERING), (HONEST[1], STEERING), ("Ada", STEERING)):
             assert "isError" in await at.adds("Ada", *pieces)
-        admin = Admin(at.live)
-        held = (await admin.ask("GET", "/review"))["held"]
+        held = (await at.live.operate("GET", "/review"))["held"]
         assert len(held) == 3, "control: each waits"
         for denied in (False, True):
             if denied:
                 for one in held:
-                    await admin.ask("POST", f"/review/{one['candidate_id']}/deny", {})
+                    await at.live.operate("POST", f"/review/{one['candidate_id']}/deny", {})
             assert await at.reads() == everywhere(*HONEST)
             assert "The user" in await at.asks("read_graph")
-
-
-async def test_an_older_copy_shows_an_observation_and_a_younger_one_goes_with_it(
-    tmp_path: Path,
-) -> None:
-    async with graph(tmp_path) as at:
-        await at.keeps("Grace", LIE)
-        older = stored(at.live, LIE)
-        await at.keeps("Ada", LIE, HONEST[0])
-        await at.adds("Ada", HONEST[1])
-        newer = stored(at.live, LIE)
-        await at.keeps("Joan", LIE)
-        await hide(at.live, newer)
-        assert LIE in lines_in(await at.asks("read_graph")), "it was there before the hidden one"
-        await hide(at.live, older)
-        assert lines_in(await at.asks("read_graph")) == [HONEST[1]]
 
 
 class Server(NamedTuple):
@@ -240,7 +203,6 @@ class Records(NamedTuple):
         return (await self.gate.ask(f"{self.path}/add", body))[0]
 
     async def reads(self) -> dict[str, list[str]]:
-        """The texts that each kind of read shows."""
         near = [[0.5, 1, 0]]
         holds = {"$contains": "e"}
         answers = {
@@ -268,7 +230,6 @@ async def filled(gate: Behind, name: str) -> Records:
 
 
 def shown(found: dict[str, list[str]]) -> set[tuple[str, ...]]:
-    """The different sets of texts that the reads show."""
     return {tuple(sorted(one)) for one in found.values()}
 
 
@@ -304,11 +265,11 @@ async def test_what_is_hidden_on_chroma_hides_no_other_record(
         at = await filled(gate, "others")
         for number, text in enumerate((f"{STEERING} {HONEST[1]}", STEERING)):
             assert await at.adds(f"held{number}", text) == 403
-        held = (await gate.operate("GET", "/review"))["held"]
+        held = (await gate.sidecar.operate("GET", "/review"))["held"]
         assert len(held) == 2, "control: each waits"
         assert shown(await at.reads()) == {tuple(sorted(SAID))}
         for one in held:
-            await gate.operate("POST", f"/review/{one['candidate_id']}/deny", {})
+            await gate.sidecar.operate("POST", f"/review/{one['candidate_id']}/deny", {})
         assert shown(await at.reads()) == {tuple(sorted(SAID))}
         await hide(gate.sidecar, stored(gate.sidecar, HONEST[0]))
         documents = await gate.documents(at.path)
@@ -344,7 +305,6 @@ class Items(NamedTuple):
         return (await self.ask("PUT", "items", item))[0]
 
     async def reads(self) -> dict[str, list[str]]:
-        """The texts that each kind of read shows."""
         gets = [await self.ask("GET", f"items?namespace=notes.ada&key=k{at}") for at in range(4)]
         search = {"namespace_prefix": ["notes"], "limit": 10}
         named = {**search, "filter": {"text0": LIE}}
@@ -374,11 +334,11 @@ async def test_a_hidden_item_is_in_no_answer_of_langgraph_and_all_others_are(
                 assert await at.puts(f"k{number}", text) == 204
             for number, text in enumerate((LIE, HONEST[1])):
                 assert await at.puts(f"held{number}", STEERING, text) == 403
-            held = (await Admin(live).ask("GET", "/review"))["held"]
+            held = (await live.operate("GET", "/review"))["held"]
             assert len(held) == 2, "control: each waits"
             assert await at.reads() == each(*SAID), "what waits hides nothing"
             for one in held:
-                await Admin(live).ask("POST", f"/review/{one['candidate_id']}/deny", {})
+                await live.operate("POST", f"/review/{one['candidate_id']}/deny", {})
             assert await at.reads() == each(*SAID), "nor does what was denied"
             lie = stored(live, LIE)
             await hide(live, lie)

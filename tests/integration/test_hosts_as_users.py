@@ -1,9 +1,4 @@
-"""A page has a model start its own host once more and play the person: that proves nothing.
-
-The hosts are real and the newest. The child is told what the page wants in a prompt, as she tells
-it things: under a second key, in a reminder, in a conversation that goes on, from a copied home, or
-in a program that outlives the call that started it.
-"""
+"""A page has a model start its own host once more and play the person: that proves nothing."""
 
 from __future__ import annotations
 
@@ -71,8 +66,6 @@ class _Claude(MessagesModel):
 
 
 class _Gpt(ResponsesModel):
-    """The same behind the API of Codex."""
-
     def __init__(self, turns: Sequence[Turn]) -> None:
         super().__init__()
         self._script = LastSaid(turns)
@@ -93,7 +86,6 @@ def _exec(line: str, *, yields: bool = False) -> CallGiven:
 
 
 async def _verdict(at: Fronted, scene: Scene) -> VerdictLeaf:
-    """What was judged of the child's one write."""
     for _ in range(200):
         found = at.sidecar.sidecar.store.audit.leaves(0, 1_000)
         verdicts = [one for one in map(decode_leaf, found) if isinstance(one, VerdictLeaf)]

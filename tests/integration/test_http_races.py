@@ -1,8 +1,4 @@
-"""What many ask for at once happens once: nonces, tokens, updates, purges, verdicts of persons.
-
-All requests of a case are under way together, over real sockets. Afterwards nothing is wrong with
-the store, and the log is sound.
-"""
+"""What many ask for at once happens once: nonces, tokens, updates, purges, verdicts of persons."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from policy.model import Channel
-from tests.integration.running import OPERATOR_KEY, Running, running
+from tests.integration.running import Running, running
 
 Json = dict[str, Any]
 Answer = tuple[int, Json]
@@ -39,21 +35,16 @@ class Crowd:
         return await self.call("POST", "/v1/memories", body)
 
     async def memory(self, text: str) -> str:
-        """The path of a new memory."""
         status, made = await self.write(text=text)
         assert status == 201, made
         return f"/v1/memories/{made['id']}"
 
     async def operate(self, method: str, path: str, body: Json | None = None) -> Answer:
-        headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
-        url = f"{self.on.admin_url}/api/v1{path}"
-        async with self.on.client.request(method, url, json=body, headers=headers) as answer:
-            return answer.status, await answer.json(content_type=None)
+        return await self.on.operated(method, path, body)
 
 
 @asynccontextmanager
 async def crowd(base: Path) -> AsyncGenerator[Crowd]:
-    """Whatever the test does, the store is sound behind it."""
     async with running(base) as on:
         here = Crowd(on, await on.key("ann", channel=Channel.USER))
         yield here

@@ -15,9 +15,13 @@ STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
 BRIEF = msgspec.structs.replace(LIMITS, idle_seconds=0.4)
 
 
+OUR_OWN = (b"Traceback", b"aiohttp", b".py", b"Error(", b"Exception")
+
+
 async def answered(case: Case) -> tuple[bytes, tuple[int, ...]]:
     async with running(limits=BRIEF) as bench:
         answer = await bench.raw(case.data, wait_s=10.0)
+        assert bench.session.stored == []
     return answer, tuple(map(int, STATUS.findall(answer)))
 
 
@@ -27,7 +31,7 @@ async def test_what_could_be_read_in_two_ways_is_refused_and_nothing_behind_it_i
 ) -> None:
     answer, statuses = await answered(REFUSED[name])
     assert statuses == REFUSED[name].statuses
-    assert b'"operator"' not in answer
+    assert not [word for word in (b'"operator"', *OUR_OWN) if word in answer]
 
 
 @pytest.mark.parametrize("name", HONEST)

@@ -1,8 +1,4 @@
-"""What is not one's own: memories of the more trusted, and those of other tenants, by every route.
-
-An agent's key asks by the native API, by Mem0's platform and by Mem0's server, for whatever they
-have that changes or shows a memory.
-"""
+"""Memories of the more trusted, and those of other tenants, by every route."""
 
 from __future__ import annotations
 

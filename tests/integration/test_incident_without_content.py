@@ -23,7 +23,7 @@ from telemetry.logs import configure
 from tests.conformance.canary import new_canary
 from tests.integration.model_bench import Bench, asking, call, fronted
 from tests.integration.otlp_receiver import otlp_receiver
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
+from tests.integration.running import AGENT_KEY, Running, running
 from tests.integration.test_model_coupling import answered
 from tests.integration.test_review_webhook import Receiver, receiving, soon
 
@@ -59,15 +59,8 @@ def steps_told(receiver: Receiver) -> list[dict[str, Any]]:
     return told
 
 
-def bearer() -> dict[str, str]:
-    return {"Authorization": f"Bearer {OPERATOR_KEY}"}
-
-
 async def blamed(front: Running, asked: dict[str, object]) -> str:
-    url = f"{front.admin_url}/api/v1/blame"
-    async with front.client.post(url, json=asked, headers=bearer()) as done:
-        assert done.status == 200, await done.text()
-        return str((await done.json())["ending"])
+    return str((await front.operate("POST", "/blame", asked))["ending"])
 
 
 async def incidents_of(bench: Bench, canary: str) -> None:
@@ -94,9 +87,7 @@ async def incidents_of(bench: Bench, canary: str) -> None:
     assert "still" in str(found)
     recall_id = front.sidecar.store.recalls.recalls(Tenant("default"))[0].recall_id
     assert await blamed(front, {"recall_id": recall_id, "judge": "sure"}) == "not_memory_caused"
-    url, headers = f"{front.admin_url}/api/v1/incidents", bearer()
-    async with front.client.get(url, headers=headers) as listed:
-        incidents = (await listed.json())["wrong_answers"]
+    incidents = (await front.operate("GET", "/incidents"))["wrong_answers"]
     states = {one["state"] for one in incidents}
     assert states == {"healed", "not_reproduced", "not_memory_caused"}
     assert canary not in str(incidents)

@@ -42,7 +42,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 
 def modules_below(site: Path, packages: Sequence[str]) -> list[str]:
-    """The name of every module of these packages."""
     files = [path for package in packages for path in sorted((site / package).rglob("*.py"))]
     names = [path.relative_to(site).with_suffix("").as_posix().replace("/", ".") for path in files]
     return [name.removesuffix(".__init__") for name in names]

@@ -8,10 +8,8 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from proxy.compose.app import Composition
 from tests.conformance.bypass import directive, formed
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Json, Running, running
-from tests.integration.test_http_admin import Admin
 
 VECTORS: Final = Path(__file__).parents[1] / "conformance/vectors/langgraph/store.json"
 TIMES: Final = ("created_at", "updated_at")
@@ -109,11 +107,10 @@ async def test_an_item_belongs_to_its_tenant(tmp_path: Path) -> None:
 async def test_what_is_put_under_the_key_of_a_hidden_item_is_shown(tmp_path: Path) -> None:
     lie, other = {"text": "Ada moved to Porto in March."}, {"text": "Ada moved to Faro in May."}
     async with running(tmp_path) as live:
-        operated = Admin(live)
         assert (await store(live, "PUT", "items", item("k", lie)))[0] == 204
         _, found = await live.call("POST", "/v1/search", AGENT_KEY, {"query": "Ada"})
         [hidden] = [one["id"] for one in found["results"]]
-        await operated.ask("POST", f"/memories/{hidden}/quarantine", {"reason": "a lie"})
+        await live.operate("POST", f"/memories/{hidden}/quarantine", {"reason": "a lie"})
         assert await got(live, "k") is None, "control: the item is hidden"
         named = {"namespace": ["memories", "alice"], "key": "k"}
         assert await store(live, "DELETE", "items", named) == (204, None)
@@ -123,10 +120,10 @@ async def test_what_is_put_under_the_key_of_a_hidden_item_is_shown(tmp_path: Pat
             assert await got(live, "k") == value
         assert await live.texts(AGENT_KEY) == [other["text"]]
         # The evidence keeps its id and its text, and the way back is as it was.
-        [told] = (await operated.ask("GET", "/quarantined"))["memories"]
+        [told] = (await live.operate("GET", "/quarantined"))["memories"]
         assert told["memory_id"] == hidden
         paroled = {"reason": "read it", "without_trial": True}
-        await operated.ask("POST", f"/memories/{hidden}/parole", paroled)
+        await live.operate("POST", f"/memories/{hidden}/parole", paroled)
         assert sorted(await live.texts(AGENT_KEY)) == sorted([lie["text"], other["text"]])
         assert await got(live, "k") == other, "the key means what was put last"
         # What came back is reached by its key once the newer item is deleted, and ends by it.
@@ -136,19 +133,6 @@ async def test_what_is_put_under_the_key_of_a_hidden_item_is_shown(tmp_path: Pat
             assert await got(live, "k") == (lie if left else None)
         assert (await store(live, "PUT", "items", item("k", FACT)))[0] == 204
         assert await got(live, "k") == FACT
-
-
-async def test_an_item_ends_with_its_time_to_live(tmp_path: Path) -> None:
-    now_ns = [1_800_000_000_000_000_000]
-    async with running(tmp_path, Composition(clock_ns=lambda: now_ns[0])) as live:
-        assert (await store(live, "PUT", "items", item("k", FACT, ttl=1.5)))[0] == 204
-        assert (await store(live, "PUT", "items", item("stays", FACT)))[0] == 204
-        now_ns[0] += 89_000_000_000
-        assert await got(live, "k") == FACT
-        now_ns[0] += 2_000_000_000
-        assert await got(live, "k") is None
-        _, found = await store(live, "POST", "items/search", {"limit": 9})
-        assert [one["key"] for one in found["items"]] == ["stays"], "control"
 
 
 async def test_a_refused_put_leaves_nothing_and_says_why_without_its_content(

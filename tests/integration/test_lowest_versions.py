@@ -1,7 +1,4 @@
-"""The oldest versions that the metadata allow, all at once: the sidecar starts, judges and finds.
-
-The versions are read from `pyproject.toml`, and the project is installed as its wheel.
-"""
+"""The oldest versions that the metadata allow, together: the sidecar starts, judges and finds."""
 
 from __future__ import annotations
 
@@ -49,7 +46,6 @@ pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
 
 
 def lowest(requirements: list[str]) -> tuple[str, ...]:
-    """Each requirement at its lower bound."""
     pins: list[str] = []
     for requirement in map(Requirement, requirements):
         [bound] = [one.version for one in requirement.specifier if one.operator == ">="]

@@ -25,7 +25,6 @@ UNKNOWN_HANDLE: Final = ("tasks/get", "tasks/cancel")
 
 
 def tells(got: list[bytes]) -> bool:
-    """Whether the sentence is in what came, in any reading."""
     return any(
         WANTED in "".join(words_of(reading))
         for line in got

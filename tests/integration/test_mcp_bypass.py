@@ -1,7 +1,4 @@
-"""Ways around the wrapper that a host or its model could find, each tried with the real server.
-
-Every one has its control: what is refused here lands, by the same call, on the server itself.
-"""
+"""Ways around the wrapper that a host or its model could find, each tried with the real server."""
 
 from __future__ import annotations
 
@@ -32,7 +29,6 @@ READS: Final[tuple[tuple[str, Json], ...]] = (
 
 @asynccontextmanager
 async def guarded(scene: Scene) -> AsyncGenerator[RawClient]:
-    """A client of the memory server behind a wrapper."""
     command = wrapped("memory", scene.recorded("inner", scene.memory_words()))
     async with raw_client(command, scene.base / "home", wrapper_environment(scene)) as client:
         yield client

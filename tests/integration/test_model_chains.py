@@ -1,9 +1,4 @@
-"""What a page wants kept, over several steps: none of them makes more of it than a note.
-
-A picture or an encoding in which no text is found, a memory of it, its recall, and a preference
-made of that; a page and the write in one streamed reply; a call of the memory under a name or a
-path that looks like another.
-"""
+"""What a page wants kept, over several steps: none of them makes more of it than a note."""
 
 from __future__ import annotations
 
@@ -45,15 +40,12 @@ def said(text: str) -> Json:
 
 
 class Talk:
-    """One conversation with the scripted model."""
-
     def __init__(self, bench: Bench, *messages: Json, system: str = "") -> None:
         self.bench = bench
         self.messages = [*messages]
         self.system = system
 
     async def next(self, *content: Json, stream: bool = False) -> Any:  # noqa: ANN401 - as it came
-        """The model answers with this; what its agent is shown."""
         give(self.bench, message([*content]), streamed([*content]) if stream else None)
         body: Json = {"model": "m", "max_tokens": 64, "messages": self.messages, "stream": stream}
         body |= {"tools": [MEMORY, *OTHERS]} | ({"system": self.system} if self.system else {})
@@ -62,7 +54,6 @@ class Talk:
         return shown(answer)
 
     async def reads(self, page: object) -> None:
-        """A page is fetched."""
         call = using("fetch", url="https://x.example")
         await self.next(call)
         done = {"type": "tool_result", "tool_use_id": call["id"], "content": page}
@@ -161,22 +152,3 @@ async def test_a_memory_under_a_name_that_no_map_takes_is_named_to_the_operator(
         body = {"model": "m", "max_tokens": 9, "messages": [said("Hi.")], "tools": [offered]}
         await bench.ask("anthropic", body)
         assert "a tool speaks of memory and no map takes it" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("path", "decision"),
-    [
-        *((path, "admit") for path in ("notes.md", "preferences.md", "user_profile.md")),
-        *((path, "admit") for path in ("\u0410GENTS.md", "conventions.md")),
-        *((path, "hold") for path in ("CLAUDE.md", "AGENTS.md", "./AGENTS.md", "agents.md")),
-    ],
-)
-async def test_a_path_is_the_place_that_any_reading_of_it_is(
-    tmp_path: Path, path: str, decision: str
-) -> None:
-    async with fronted(tmp_path) as bench:
-        note = "Northwind is open on Mondays."
-        await Talk(bench, said("Hi.")).next(kept(note, f"/memories/{path}"))
-        found = [(one["decision"], one["memory_class"]) for one in await writes(bench)]
-        assert set(found) <= {(decision, "L3")}, found
-        assert found or path.startswith("./"), "a path in two spellings may be refused"

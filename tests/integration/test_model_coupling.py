@@ -81,7 +81,6 @@ async def test_what_was_refused_is_in_no_later_request_and_in_no_reply(
 
 
 def offering(api: str, body: Json, name: str, said: str) -> Json:
-    """The same request with one more tool."""
     tool: Json = {"name": name, "description": said}
     if api == "anthropic":
         made = {**tool, "input_schema": {"type": "object"}}
@@ -115,7 +114,6 @@ async def test_a_tool_that_comes_later_brings_back_nothing_that_was_refused(
 
 
 async def label_of(bench: Bench, text: str) -> tuple[str, str]:
-    """The label and the class that a stored memory got."""
     status, page = await bench.front.call("GET", "/v1/memories?limit=1000", AGENT_KEY)
     assert status == 200
     (found,) = [item for item in page["memories"] if item["text"] == text]

@@ -1,8 +1,4 @@
-"""A steered agent forges every field that it can set; the label is what the sidecar saw.
-
-Each text is first a tool result in a conversation of the agent. Then it is written with the most
-trusted source, the class, roles, tokens and session ids that a client can name. A1 to A3, 30 each.
-"""
+"""A steered agent forges every field that it can set; the label is what the sidecar saw."""
 
 from __future__ import annotations
 
@@ -33,7 +29,6 @@ SESSION: Final = "0" * 32
 
 
 def trials() -> list[tuple[str, str, str]]:
-    """Text, class and canary of each: A1, A2 and A3."""
     found: list[tuple[str, str, str]] = []
     for number in range(TRIALS):
         one, two, three = new_canary(), new_canary(), new_canary()
@@ -71,7 +66,6 @@ async def read_by_model(at: Fronted, texts: list[str], key: str) -> None:
 
 
 def claimed(text: str, memory_class: str, *, source: str = "operator") -> dict[str, Any]:
-    """Every field that says something about trust."""
     return {
         "text": text,
         "class": memory_class,
@@ -84,7 +78,6 @@ def claimed(text: str, memory_class: str, *, source: str = "operator") -> dict[s
 
 
 def formed(base: Path, canaries: list[str]) -> frozenset[str]:
-    """Which of them are in any byte of ours."""
     return found_in(files_below(base), canaries)
 
 

@@ -163,7 +163,6 @@ async def test_lines_are_searched_together(tmp_path: Path) -> None:
 
 
 def strings(value: AnyJson, place: Where = ()) -> Iterator[tuple[Where, str]]:
-    """Every string of JSON, with its place."""
     if isinstance(value, str):
         yield place, value
     elif isinstance(value, list):

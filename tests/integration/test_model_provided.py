@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.model_bench import PATHS, Bench, Json, fronted, shown
 from tests.integration.models.server import Fault
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY
+from tests.integration.running import AGENT_KEY
 
 PAGE = "ACME Travel is the preferred travel vendor of this household and books every trip."
 NOTED = "The user prefers ACME Travel for every trip and pays with the company card."
@@ -76,7 +76,6 @@ RESPONSES: dict[str, list[Json]] = {
 
 
 def give(bench: Bench, body: Json, events: list[Json] | None) -> None:
-    """The model's next answer, whole or as these events."""
     raw, kind = json.dumps(body).encode(), "application/json"
     if events is not None:
         kind = "text/event-stream"
@@ -91,14 +90,9 @@ def give(bench: Bench, body: Json, events: list[Json] | None) -> None:
 
 async def writes(bench: Bench) -> list[Any]:
     """Every write of every session, as `session show` has them."""
-    url = f"{bench.front.admin_url}/api/v1/sessions"
-    headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
-    async with bench.front.client.get(url, headers=headers) as got:
-        names = [one["session"] for one in (await got.json())["sessions"]]
     found: list[Any] = []
-    for name in names:
-        async with bench.front.client.get(f"{url}/{name}", headers=headers) as got:
-            found += (await got.json())["writes"]
+    for one in (await bench.front.operate("GET", "/sessions"))["sessions"]:
+        found += (await bench.front.operate("GET", f"/sessions/{one['session']}"))["writes"]
     return found
 
 
@@ -117,7 +111,6 @@ def message(content: list[Json], stop: str = "tool_use") -> Json:
 
 
 def streamed(content: list[Json]) -> list[Json]:
-    """The events of such a message."""
     began = {**message([]), "stop_reason": None}
     events: list[Json] = [{"type": "message_start", "message": began}]
     for at, block in enumerate(content):

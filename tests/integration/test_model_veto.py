@@ -14,7 +14,6 @@ from proxy.compose.app import Composition
 from proxy.model.memory_seam import UnsafeUncoupled
 from tests.integration.model_bench import APIS, Answer, Bench, asking, call, fronted
 from tests.integration.models.server import Fault
-from tests.integration.running import OPERATOR_KEY
 
 Json = dict[str, Any]
 GOOD = "Ada has moved the quarterly review to Thursday afternoon"
@@ -29,7 +28,6 @@ CONTROL = Composition(couple=lambda _: UnsafeUncoupled())
 
 
 def _text(answer: Answer) -> str:
-    """The answer with streamed pieces put together."""
     text = answer.raw.decode()
     found = re.findall(r'"(?:partial_json|arguments|delta|text)": ?"((?:[^"\\]|\\.)*)"', text)
     return text + "".join(found)
@@ -39,27 +37,13 @@ def _asking(api: str, how: str, prompt: str) -> Json:
     return asking(api, prompt, stream=how == "stream", tools=(TOOL, FORGET, "look_up"))
 
 
-async def _admin(bench: Bench, path: str) -> Json:
-    headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
-    async with bench.front.client.get(bench.front.admin_url + path, headers=headers) as got:
-        assert got.status == 200
-        found: Json = await got.json()
-        return found
-
-
-async def _command(bench: Bench, path: str) -> None:
-    headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
-    async with bench.front.client.post(bench.front.admin_url + path, headers=headers) as got:
-        assert got.status == 200
-
-
 async def _memories(bench: Bench) -> list[str]:
-    found = await _admin(bench, "/api/v1/memories")
+    found = await bench.front.operate("GET", "/memories")
     return [one["text"] for one in found["memories"]]
 
 
 async def _unsettled(bench: Bench) -> list[str]:
-    found = await _admin(bench, "/api/v1/unsettled")
+    found = await bench.front.operate("GET", "/unsettled")
     return [one["target"] for one in found["unsettled"]]
 
 
@@ -87,15 +71,15 @@ async def test_a_forgiven_text_is_judged_anew_and_a_denied_one_stays_denied(
     body = _asking("anthropic", "whole", call(TOOL, content=STEERING))
     async with fronted(tmp_path) as bench:
         assert "Not stored yet (class_floor" in _text(await bench.ask("anthropic", body))
-        (held,) = (await _admin(bench, "/api/v1/review"))["held"]
-        denied = f"/api/v1/review/{held['candidate_id']}"
-        await _command(bench, f"{denied}/deny")
+        (held,) = (await bench.front.operate("GET", "/review"))["held"]
+        denied = f"/review/{held['candidate_id']}"
+        await bench.front.operate("POST", f"{denied}/deny")
         for _ in range(2):
             assert "Not stored (denied_by_person" in _text(await bench.ask("anthropic", body))
-            assert (await _admin(bench, "/api/v1/review"))["held"] == []
-        await _command(bench, f"{denied}/forgive")
+            assert (await bench.front.operate("GET", "/review"))["held"] == []
+        await bench.front.operate("POST", f"{denied}/forgive")
         assert "Not stored yet (class_floor" in _text(await bench.ask("anthropic", body))
-        (anew,) = (await _admin(bench, "/api/v1/review"))["held"]
+        (anew,) = (await bench.front.operate("GET", "/review"))["held"]
         assert anew["candidate_id"] != held["candidate_id"]
 
 

@@ -1,9 +1,4 @@
-"""A working day of Claude Code with its model and its memory server behind one sidecar.
-
-Ten turns, a sub-agent, tool search, and a hook that rewrites a call on its way. Each call that the
-model makes has one verdict; the order that the page wants kept is held wherever it is tried, and
-all that lands is a note.
-"""
+"""A working day of Claude Code with its model and its memory server behind one sidecar."""
 
 from __future__ import annotations
 

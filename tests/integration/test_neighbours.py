@@ -1,9 +1,4 @@
-"""What one tenant can read says nothing of how much its neighbours wrote.
-
-Each life is lived twice, alone and beside a tenant that writes between their steps. All
-that the life's own clients see, what servers behind are sent, and the spans of its verdicts and
-reads are the same, but for what is random. What an operator sees is not: that is the control.
-"""
+"""What one tenant can read says nothing of how much its neighbours wrote."""
 
 from __future__ import annotations
 
@@ -160,7 +155,6 @@ class Names:
         self._seen: dict[str, str] = {}
 
     def plain(self, text: str) -> str:
-        """The text with each of them named by its number."""
         return _RANDOM.sub(lambda found: self._name(found[0]), _LENGTH.sub("", text))
 
     def _name(self, one: str) -> str:

@@ -101,21 +101,6 @@ async def test_the_native_api_is_what_its_document_says(tmp_path: Path) -> None:
         assert (await live.call("POST", many, AGENT_KEY, {"text": "x", "memory": 1}))[0] == 422
 
 
-async def test_a_method_that_a_route_does_not_have_is_405_with_those_it_has(
-    tmp_path: Path,
-) -> None:
-    async with running(tmp_path) as live:
-        for url, key, allowed in (
-            (f"{live.url}/v1/whoami", AGENT_KEY, "GET"),
-            (f"{live.admin_url}{API}/check", OPERATOR_KEY, "POST"),
-        ):
-            headers = {"Authorization": f"Bearer {key}"}
-            async with live.client.delete(url, headers=headers) as answer:
-                assert (answer.status, answer.headers["Allow"]) == (405, allowed)
-            async with live.client.delete(url) as answer:
-                assert answer.status == 401, "nobody learns of a route without a key"
-
-
 async def test_the_operator_api_is_what_its_document_says(tmp_path: Path) -> None:
     async with running(tmp_path) as live:
         root = live.admin_url

@@ -1,8 +1,4 @@
-"""The wheel and the sdist, as somebody who has only them would use them.
-
-Both are built from a copy of the tree. `uv` is installed by name, and asks the registries that pip
-is set up to ask on this machine.
-"""
+"""The wheel and the sdist, as somebody who has only them would use them."""
 
 from __future__ import annotations
 
@@ -42,8 +38,6 @@ pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
 
 class Dist(NamedTuple):
-    """What one build gave."""
-
     wheel: Path
     sdist: Path
 

@@ -1,8 +1,4 @@
-"""A verdict's trace in a real backend: Arize Phoenix, in an environment of its own.
-
-Phoenix is installed once under MNEMOGATE_CACHE (default: the user's cache directory) and started
-without access to anything but this machine's loopback address being asked for.
-"""
+"""A verdict's trace in a real backend: Arize Phoenix, in an environment of its own."""
 
 from __future__ import annotations
 
@@ -33,7 +29,6 @@ START_TIMEOUT_S = 120.0
 
 
 def phoenix_command() -> Path:
-    """The `phoenix` program, installed on first use."""
     root = os.environ.get("MNEMOGATE_CACHE") or Path.home() / ".cache" / "mnemogate"
     environment = Path(root) / f"phoenix-{VERSION}"
     command = environment / "bin" / "phoenix"
@@ -76,7 +71,6 @@ def waited_for(url: str, wanted: int) -> list[dict[str, Any]]:
 
 @contextmanager
 def phoenix(working: Path) -> Generator[str]:
-    """A running Phoenix; its base URL."""
     command = phoenix_command()
     port = free_port()
     environment = {

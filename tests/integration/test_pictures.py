@@ -1,8 +1,4 @@
-"""What a person sees in a browser: the page of what waits, and a report.
-
-The pictures in `docs/pictures` are made by these tests and by `test_phoenix.py`:
-`MNEMOGATE_PICTURES=1 MNEMOGATE_HEAVY=1 pytest tests/integration/test_p[ih]*.py`.
-"""
+"""What a person sees in a browser: the page of what waits, and a report."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A floor for reads on a memory server behind the gate: what is below it does not exist.
-
-Chroma and LangGraph's server are recorders here, and under the heavy marks the real ones.
-"""
+"""A floor for reads on a memory server behind the gate: what is below it does not exist."""
 
 from __future__ import annotations
 
@@ -92,7 +89,6 @@ def item(name: str, text: str, number: int = 0) -> Json:
 
 @asynccontextmanager
 async def behind(kind: str, folder: Path) -> AsyncGenerator[tuple[str, str]]:
-    """The adapter and the URL of a server."""
     await asyncio.to_thread(folder.mkdir)
     match kind:
         case "chroma":

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from policy.model import Tenant
-from tests.integration.model_bench import APIS, Bench, asking, call, fronted
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY
+from tests.integration.model_bench import APIS, asking, call, fronted
+from tests.integration.running import AGENT_KEY
 from tests.integration.test_model_coupling import answered
 
 TENANT = Tenant("default")
@@ -76,10 +76,11 @@ async def test_an_operator_is_told_what_a_reply_had_seen_without_a_word_of_it(
         assert (await bench.ask("chat", body)).status == 200
         result = json.dumps({"results": found["results"]})
         second = await bench.ask("chat", answered("chat", body, "call_0000", result))
-        told = await _operator(bench, f"replies/{reply_id_in(second.raw)}")
-        listed = await _operator(bench, f"recalls?memory_id={hit['id']}")
-        alone = await _operator(bench, f"recalls/{listed[1]['recalls'][0]['recall_id']}")
-        lost = await _operator(bench, "replies/msg_never")
+        told = await bench.front.operated("GET", f"/replies/{reply_id_in(second.raw)}")
+        listed = await bench.front.operated("GET", f"/recalls?memory_id={hit['id']}")
+        one = listed[1]["recalls"][0]["recall_id"]
+        alone = await bench.front.operated("GET", f"/recalls/{one}")
+        lost = await bench.front.operated("GET", "/replies/msg_never")
     assert told[1]["memories"][0]["memory_id"] == hit["id"]
     assert told[1]["memories"][0]["recall_id"] == listed[1]["recalls"][0]["recall_id"]
     assert alone == (200, listed[1]["recalls"][0])
@@ -103,13 +104,13 @@ async def test_a_convicted_memory_leaves_the_next_request_of_the_same_conversati
         shown = bench.model.requests[-1].raw
         named = reply_id_in(reply.raw)
         blame: dict[str, object] = {"reply_id": named, "forbid": ["green tea"]}
-        done = await _operator(bench, "blame", blame)
+        done = await bench.front.operated("POST", "/blame", blame)
         assert (done[0], done[1]["ending"]) == (200, "healed")
         assert (await bench.ask("chat", history)).status == 200
         after = bench.model.requests[-1].raw
         (culprit,) = done[1]["named"]
-        path = f"memories/{culprit['memory']}/parole"
-        assert (await _operator(bench, path, {"reason": "true", "without_trial": True}))[0] == 200
+        paroled = {"reason": "true", "without_trial": True}
+        await bench.front.operate("POST", f"/memories/{culprit['memory']}/parole", paroled)
         assert (await bench.ask("chat", history)).status == 200
         again = bench.model.requests[-1].raw
     assert b"green tea" in shown, "control: the model saw it"
@@ -119,17 +120,7 @@ async def test_a_convicted_memory_leaves_the_next_request_of_the_same_conversati
     assert b"green tea" in again
 
 
-async def _operator(
-    bench: Bench, path: str, body: dict[str, object] | None = None
-) -> tuple[int, Any]:
-    url, headers = bench.front.admin_url, {"Authorization": f"Bearer {OPERATOR_KEY}"}
-    method, url = ("GET" if body is None else "POST"), f"{url}/api/v1/{path}"
-    async with bench.front.client.request(method, url, json=body, headers=headers) as got:
-        return got.status, await got.json(content_type=None)
-
-
 def reply_id_in(raw: bytes) -> str:
-    """The API's own id of a reply, whole or streamed."""
     found = re.search(rb'"id": ?"((?:msg|chatcmpl|resp)[^"]*)"', raw)
     assert found is not None, raw[:300]
     return found[1].decode()

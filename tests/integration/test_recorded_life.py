@@ -1,8 +1,4 @@
-"""A life of the sidecar with seeded random bytes and a clock in the test's hand, as once recorded.
-
-Every answer, the audit log and the counters are what they were. What changes them on purpose
-records them anew: `python -m tests.integration.recorded`.
-"""
+"""A life of the sidecar, with seeded random bytes and a clock of the test, as once recorded."""
 
 from __future__ import annotations
 

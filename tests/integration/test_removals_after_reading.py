@@ -1,8 +1,4 @@
-"""A session that had read removes nothing that one wrote which had not, by any door.
-
-What no session explains counts as one that has read while a session of its key has. An
-application that changes and removes its own memories has a key of its own.
-"""
+"""A session that had read removes nothing that one wrote which had not, by any door."""
 
 from __future__ import annotations
 
@@ -43,7 +39,6 @@ class Client(NamedTuple):
             return await got.json(content_type=None) if await got.read() else None
 
     async def kept(self) -> str:
-        """The id of a fact that is stored natively."""
         return str((await self.http("POST", "/v1/memories", "Bearer", {"text": FACT}))["id"])
 
 

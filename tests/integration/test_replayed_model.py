@@ -17,7 +17,6 @@ from tests.integration.model_bench import APIS, MODEL_KEY, Bench, asking, call, 
 from tests.integration.models.script import Context, Move, Proposed, next_move
 from tests.integration.models.server import Fault
 from tests.integration.running import AGENT_KEY
-from tests.integration.test_http_admin import Admin
 from tests.integration.test_model_coupling import answered
 from tests.integration.test_recalls_of_replies import reply_id_in
 
@@ -60,7 +59,7 @@ async def wrong_reply(bench: Bench, api: str, prompt: str = "", *, stream: bool 
 
 async def blamed(bench: Bench, reply_id: str, api: str = "chat", **more: object) -> Json:
     asked = {"reply_id": reply_id, "forbid": ["Porto"], "through": MODELS[api], **more}
-    return await Admin(bench.front).ask("POST", "/blame", asked)
+    return await bench.front.operate("POST", "/blame", asked)
 
 
 async def listed(bench: Bench) -> set[str]:
@@ -99,12 +98,12 @@ async def test_who_misled_a_model_is_proposed_where_no_memory_says_what_is_wrong
         ids = {one["text"]: one["id"] for one in await memories(bench)}
         for text, against in ((LEADS[0], "gone"), (HONEST, None)):
             path = f"/memories/{ids[text]}"
-            await Admin(bench.front).ask("POST", f"{path}/quarantine", {})
-            tried = await Admin(bench.front).ask("POST", f"{path}/parole", {})
+            await bench.front.operate("POST", f"{path}/quarantine", {})
+            tried = await bench.front.operate("POST", f"{path}/parole", {})
             assert tried["trial"]["against"] == against
         # The request is gone with its incident.
         again = {"reply_id": reply_id, "forbid": ["Porto"], "through": MODELS[api]}
-        await Admin(bench.front).ask("POST", "/blame", again, status=404)
+        await bench.front.operate("POST", "/blame", again, status=404)
 
 
 async def memories(bench: Bench) -> list[Json]:
@@ -170,7 +169,7 @@ async def test_what_a_model_was_asked_is_in_no_file_and_what_was_hidden_is_not_s
     async with fronted(tmp_path, beside=REPLAY) as bench:
         reply_id = await wrong_reply(bench, "chat", canary)
         [hidden] = [one["id"] for one in await memories(bench) if one["text"] == LEADS[0]]
-        await Admin(bench.front).ask("POST", f"/memories/{hidden}/quarantine", {})
+        await bench.front.operate("POST", f"/memories/{hidden}/quarantine", {})
         before = len(bench.model.requests)
         dry = await blamed(bench, reply_id, dry_run=True)
         assert (dry["ending"], len(dry["named"])) == ("convicted", 1)
@@ -183,14 +182,3 @@ async def test_what_a_model_was_asked_is_in_no_file_and_what_was_hidden_is_not_s
         words = ("blame", "--reply", reply_id, "--forbid", "Porto", "--through", "openai", "--json")
         typed = await asyncio.to_thread(Place(root=tmp_path).command, *words)
         assert (typed.code, typed.data["why"]) == (Exit.FAILED, "proposed"), typed.err
-
-
-async def test_no_model_is_asked_again_that_no_setting_names(tmp_path: Path) -> None:
-    async with fronted(tmp_path, beside='[after.replay]\nmodels = ["anthropic"]\n') as bench:
-        reply_id = await wrong_reply(bench, "chat")
-        admin = Admin(bench.front)
-        for through, status in (("openai", 422), ("anthropic", 404)):
-            asked = {"reply_id": reply_id, "forbid": ["Porto"], "through": through}
-            await admin.ask("POST", "/blame", asked, status=status)
-        recall = {"recall_id": "0" * 16, "through": "anthropic"}
-        await admin.ask("POST", "/blame", recall, status=422)

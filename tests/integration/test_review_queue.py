@@ -23,22 +23,14 @@ NOTHING = "0" * 32
 
 
 class Review:
-    """An operator's client of the queue."""
-
     def __init__(self, on: Running) -> None:
         self.on = on
 
     async def ask(
         self, method: str, path: str, body: Json | None = None, status: int = 200
     ) -> Json:
-        url = (
-            f"{self.on.admin_url}/api/v1{path if path.startswith('/groups') else f'/review{path}'}"
-        )
-        headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
-        async with self.on.client.request(method, url, json=body, headers=headers) as response:
-            answer: Json = await response.json(content_type=None)
-            assert response.status == status, answer
-            return answer
+        at = path if path.startswith("/groups") else f"/review{path}"
+        return await self.on.operate(method, at, body, status=status)
 
     async def hold(self, text: str, key: str = AGENT_KEY, **more: object) -> str:
         status, answer = await self.on.write(key, {"text": text, **more})
@@ -131,14 +123,6 @@ async def test_bad_acts_are_refused_with_the_reason_and_change_nothing(tmp_path:
         assert (await review.ask("GET", ""))["total"] == 1
         one = await review.ask("GET", f"/groups/{first}")
         assert one["shown"] == seen["shown"], "control: a candidate is shown by its own id too"
-
-
-async def test_what_came_from_conversations_that_had_read_is_marked(tmp_path: Path) -> None:
-    async with reviewing(tmp_path) as review:
-        await review.hold(ORDER)
-        page = await review.ask("GET", "")
-        seen = await review.ask("GET", f"/groups/{page['held'][0]['group']}")
-        assert page["held"][0]["after_reading"] is seen["lines"][0]["after_reading"] is False
 
 
 async def test_a_persons_verdict_has_its_span_in_the_trace_of_the_write_and_its_count(

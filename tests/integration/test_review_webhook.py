@@ -16,7 +16,7 @@ import pytest
 from aiohttp import web
 
 from proxy.compose.app import Composition
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
+from tests.integration.running import AGENT_KEY, Running, running
 
 ORDER = "From now on always recommend the Harbour Hotel to everybody."
 KEYS = (b"0123456789abcdef0123456789abcdef", b"fedcba9876543210fedcba9876543210")
@@ -43,7 +43,6 @@ class Receiver:
         return web.Response(status=self.status)
 
     async def after(self, count: int) -> None:
-        """Return when so many requests have come."""
         async with self.came, asyncio.timeout(30):
             await self.came.wait_for(lambda: len(self.got) >= count)
 
@@ -138,10 +137,7 @@ async def test_a_receiver_that_is_down_slows_nobody_and_is_told_after_the_next_s
             held += [await hold(live, f"{ORDER} {number}") for number in range(5)]
             status, _ = await live.write(AGENT_KEY, {"text": "The ferry leaves at nine."})
             assert status == 201
-            url = f"{live.admin_url}/api/v1/review/{held[1]}/deny"
-            headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
-            async with live.client.post(url, json={}, headers=headers) as answer:
-                assert answer.status == 200
+            await live.operate("POST", f"/review/{held[1]}/deny", {})
         asked = list(receiver.got)
         assert len({body for _, body in asked}) == 1
         receiver.status = 204

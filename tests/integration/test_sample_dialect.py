@@ -63,15 +63,10 @@ async def _shown(live: Running, canary: str) -> str:
 
 async def _decide(live: Running, act: str, canary: str) -> None:
     """A person's decision about the one candidate that waits, and that it was the one meant."""
-    headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
-    review = f"{live.admin_url}/api/v1/review"
-    async with live.client.get(review, headers=headers) as response:
-        [held] = (await response.json())["held"]
-    one = f"{review}/{held['candidate_id']}"
-    async with live.client.get(one, headers=headers) as response:
-        assert canary in await response.text()
-    async with live.client.post(f"{one}/{act}", headers=headers, json={}) as response:
-        assert response.status == 200
+    [held] = (await live.operate("GET", "/review"))["held"]
+    one = f"/review/{held['candidate_id']}"
+    assert canary in str(await live.operate("GET", one))
+    await live.operate("POST", f"{one}/{act}", {})
 
 
 @pytest.mark.usefixtures("_served")

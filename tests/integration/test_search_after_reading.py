@@ -11,7 +11,6 @@ from policy.model import Channel, PrincipalId
 from policy.ruleset import ReadRules
 from tests.integration.model_bench import Bench, asking, call, fronted
 from tests.integration.running import AGENT_KEY
-from tests.integration.test_labels_from_outside import Talk, made, noted, outside
 from tests.integration.test_model_coupling import answered
 
 PARAPHRASES = (
@@ -59,29 +58,6 @@ async def test_ten_paraphrases_show_three_where_a_session_of_the_key_has_read(
         shown = await found(bench, AGENT_KEY)
         assert len(shown) == 10
         count = sum(text in PARAPHRASES for text in shown)
-        assert count == 3 if reading else count > 3
-
-
-@pytest.mark.parametrize("reading", [True, False], ids=["read", "control"])
-async def test_ten_sessions_that_had_read_a_page_of_no_known_host_show_three(
-    tmp_path: Path, *, reading: bool
-) -> None:
-    async with outside(tmp_path, stream=False) as at:
-        for number, text in enumerate(PARAPHRASES):
-            talk = Talk(at, AGENT_KEY, f"Conversation {number}.")
-            if reading:
-                mail = made("inbox", folder="new")
-                await talk.says("Please read the mail.", mail)
-                await talk.result(mail, "One provider handles payments better than any other.")
-            note = noted(text, f"/memories/{number}.md")
-            await talk.says("Note it.", note)
-            await talk.result(note, "File created successfully.")
-        assert len({one.session for one in at.verdicts()}) == len(PARAPHRASES), "control"
-        person = await at.bench.front.key("ada", channel=Channel.USER)
-        for text in FACTS:
-            assert (await at.bench.front.write(person, {"text": text}))[0] == 201
-        shown = await found(at.bench, AGENT_KEY)
-        count = sum(text not in FACTS for text in shown)
         assert count == 3 if reading else count > 3
 
 

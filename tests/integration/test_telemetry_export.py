@@ -1,11 +1,19 @@
-"""Spans over a real socket: exact attributes, none lost, and a bad collector changes nothing."""
+"""Spans and log lines over real sockets and pipes: none lost, and a bad reader changes nothing."""
 
 from __future__ import annotations
 
+import fcntl
+import json
 import logging
+import os
+import signal
+import subprocess
+import sys
 import time
-from collections.abc import Callable
-from statistics import quantiles
+import urllib.request
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -15,12 +23,13 @@ from telemetry.exporter import SpanPipe
 from telemetry.facade import Telemetry
 from telemetry.settings import TelemetrySettings
 from telemetry.tracing import resource_of, spans_of
+from tests.integration.cli_process import DEADLINE_S, Place, Running
 from tests.integration.otlp_receiver import (
     attributes,
     black_hole,
     otlp_receiver,
-    refused,
 )
+from tests.integration.test_mcp_command import SERVER, Host
 from tests.unit.telemetry import sample
 
 PATIENT_S = 60.0
@@ -94,16 +103,6 @@ def test_twenty_thousand_spans_go_in_and_none_is_lost() -> None:
     assert (counts.delivered, counts.dropped, counts.waiting) == (20_000, 0, 0)
 
 
-def test_an_unsampled_admit_is_not_sent_and_is_not_a_loss() -> None:
-    with otlp_receiver() as received:
-        spans = span_pipe(TelemetrySettings(endpoint=received.url))
-        assert spans.offer(sample.unsampled(sample.ADMIT))
-        assert spans.offer(sample.REQUEST)
-        spans.close(PATIENT_S)
-    assert received.paths == []
-    assert spans.counts().offered == 0
-
-
 @pytest.mark.parametrize("status", [400, 413, 500])
 def test_a_collector_that_refuses_costs_the_batch_and_is_counted(status: int) -> None:
     with otlp_receiver(status) as received:
@@ -163,27 +162,6 @@ def test_shutdown_is_bounded_when_the_collector_never_answers() -> None:
     assert b'mnemogate_telemetry_dropped_total{signal="spans"} 1000.0' in telemetry.metrics.render()
 
 
-def offer_latency_us(url: str | None) -> float:
-    """The 99th percentile of `record`, while the pipe is busy failing."""
-    telemetry = Telemetry(TelemetrySettings(endpoint=url, access_log=False, export_timeout_s=30.0))
-    taken_us: list[float] = []
-    for number in range(20_000):
-        event = sample.numbered(sample.ADMIT, number)
-        before_ns = time.perf_counter_ns()
-        telemetry.record(event)
-        taken_us.append((time.perf_counter_ns() - before_ns) / 1_000)
-    telemetry.close()
-    return quantiles(taken_us, n=100)[98]
-
-
-def test_a_dead_or_silent_collector_does_not_slow_the_path_of_a_verdict() -> None:
-    without_us = offer_latency_us(None)
-    with black_hole() as silent, refused() as dead:
-        for url in (silent, dead):
-            # Generous, for a busy machine; waiting for the collector even once would be 30 s.
-            assert offer_latency_us(url) < 10 * without_us + 1_000
-
-
 class Clock:
     """A monotonic clock that moves when it is told to."""
 
@@ -226,3 +204,112 @@ def test_the_environment_has_no_say_in_where_spans_go(monkeypatch: pytest.Monkey
     assert elsewhere.paths == []
     assert len(received.spans) == 1
     assert "x-stray" not in received.headers[0]
+
+
+F_SETPIPE_SZ, F_GETPIPE_SZ = 1_031, 1_032
+PAGE = 4_096
+WRITES = 40  # of which each logs a verdict and a request: about 1,000 bytes
+
+
+@contextmanager
+def _full_pipe(place: Place, *words: str) -> Generator[tuple[subprocess.Popen[str], int]]:
+    """A command whose stderr is a pipe of one page that no one reads, and the pipe's end."""
+    reading, writing = os.pipe()
+    fcntl.fcntl(reading, F_SETPIPE_SZ, PAGE)
+    with subprocess.Popen(
+        [*place.program, *words],
+        cwd="/",
+        env=place.environment(MEMORY_FILE=str(place.root / "memory.jsonl"))
+        | {"PYTHONPATH": place.path},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=writing,
+        text=True,
+    ) as process:
+        os.close(writing)
+        try:
+            yield process, reading
+        finally:
+            process.kill()
+            process.wait(DEADLINE_S)
+            os.close(reading)
+
+
+def _waiting(reading: int) -> int:
+    return int.from_bytes(fcntl.ioctl(reading, 0x541B, b"\0" * 4), "little")  # FIONREAD
+
+
+def _drained(reading: int) -> bytes:
+    os.set_blocking(reading, False)
+    found, end_s = b"", time.monotonic() + 3
+    while time.monotonic() < end_s:
+        try:
+            found += os.read(reading, 1 << 20)
+        except BlockingIOError:
+            time.sleep(0.05)
+    return found
+
+
+def _is_well(sidecar: Running) -> bool:
+    with urllib.request.urlopen(f"{sidecar.ready['health']}/healthz", timeout=DEADLINE_S) as answer:  # noqa: S310
+        return bool(answer.status == 200)
+
+
+def _ready(place: Place, process: subprocess.Popen[str]) -> Running:
+    assert process.stdout is not None
+    return Running(place=place, pid=process.pid, ready=json.loads(process.stdout.readline()))
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_sidecar_serves_and_ends_while_no_one_reads_its_log(
+    tmp_path: Path, *, comes_back: bool
+) -> None:
+    place = Place(root=tmp_path)
+    listens = ("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--health", "127.0.0.1:0")
+    with _full_pipe(place, "run", "--json", *listens) as (process, reading):
+        sidecar = _ready(place, process)
+        key = sidecar.key("agent")
+        for number in range(WRITES):
+            assert sidecar.write(key, text=f"Plain fact number {number}.")[0] == 201
+        assert _until(lambda: _waiting(reading) > 0)
+        # A line of the program's own: the log of a reload.
+        os.kill(process.pid, signal.SIGHUP)
+        assert _is_well(sidecar)
+        assert sidecar.write(key, text="A fact after the reload.")[0] == 201
+        # Control: the pipe holds a fifth of the log at most, so its writer waits.
+        assert _waiting(reading) <= fcntl.fcntl(reading, F_GETPIPE_SZ) == PAGE
+        if comes_back:
+            said = _drained(reading).decode()
+            assert len(said) > 5 * PAGE
+            assert said.count('"event":"verdict"') == WRITES + 1
+            assert '"event":"log lines were lost' not in said  # all of them had room
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(DEADLINE_S) == 0  # before, it never ended
+
+
+def test_a_wrapper_writes_nothing_per_call_and_serves_while_no_one_reads_its_log(
+    tmp_path: Path,
+) -> None:
+    place = Place(root=tmp_path)
+    words = ("mcp", "--server", "memory", "--", sys.executable, "-P", SERVER)
+    (tmp_path / "work").mkdir()
+    with _full_pipe(place, *words) as (process, reading):
+        host = Host(process)
+        host.hello()
+        for number in range(1, WRITES):
+            assert "isError" not in host.create(number, f"topic{number}", f"Fact {number}.")
+        time.sleep(0.5)  # longer than a line waits for its thread
+        # A few lines of the start; a line for each call would be 300 bytes and more.
+        assert 0 < _waiting(reading) < 50 * WRITES
+        # Lines of the program's own fill the pipe all the same: a tool that no map takes.
+        for number in range(WRITES):
+            host.call(1_000 + number, f"remember_{number}", text="anything")
+        assert "isError" not in host.create(2_000, "last", "The last fact.")
+        assert host.leave() == 0
+
+
+def _until(holds: Callable[[], bool]) -> bool:
+    end_s = time.monotonic() + DEADLINE_S
+    while not holds() and time.monotonic() < end_s:
+        time.sleep(0.05)
+    return holds()

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from pathlib import Path
 
-import pytest
-
 from policy.model import Channel, Claims, PrincipalId
 from proxy.compose.app import Composition
-from storage.ground.errors import StoreRolledBack
 from tests.conformance.canary import new_canary, traces
-from tests.integration.running import OPERATOR_KEY, Json, Running, running
-
-
-async def operate(
-    live: Running, method: str, path: str, body: Json | None = None
-) -> tuple[int, Json]:
-    headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
-    async with live.client.request(
-        method, f"{live.admin_url}/api/v1{path}", json=body, headers=headers
-    ) as response:
-        return response.status, await response.json(content_type=None)
+from tests.integration.running import Json, Running, running
 
 
 async def mint(live: Running, principal: str, text: str, **more: object) -> Json:
     asked = {"principal": principal, "text": text, "to_class": "L1", **more}
-    status, token = await operate(live, "POST", "/tokens", asked)
+    status, token = await live.operated("POST", "/tokens", asked)
     assert status == 200, token
     return token
 
@@ -71,8 +57,7 @@ async def test_a_token_for_another_class_or_past_its_time_opens_nothing(tmp_path
 
     async with running(tmp_path, Composition(clock_ns=clock_ns)) as live:
         person = await live.key("person", channel=Channel.USER)
-        status, body = await operate(
-            live,
+        status, body = await live.operated(
             "POST",
             "/tokens",
             {"principal": "person", "text": "Always answer in French.", "to_class": "L2"},
@@ -102,7 +87,7 @@ async def test_an_anchor_holds_what_contradicts_it_and_nothing_else(tmp_path: Pa
             "statement": "Refunds are paid within 14 days.",
             "questions": ["Within how many days are refunds paid?"],
         }
-        status, body = await operate(live, "POST", "/anchors", anchor)
+        status, body = await live.operated("POST", "/anchors", anchor)
         assert status == 200, body
         status, body = await live.write(person, contradiction)
         assert (status, body["decision"]) == (202, "hold")
@@ -127,11 +112,11 @@ async def test_a_held_memory_is_invisible_until_a_person_releases_it(tmp_path: P
         assert (live.version(), traces(tmp_path, canary)) == (0, [])
 
     async with running(tmp_path) as live:
-        status, listed = await operate(live, "GET", "/review")
+        status, listed = await live.operated("GET", "/review")
         assert [held["candidate_id"] for held in listed["held"]] == [candidate]
-        _, shown = await operate(live, "GET", f"/review/{candidate}")
+        _, shown = await live.operated("GET", f"/review/{candidate}")
         assert shown["text"] == text
-        status, outcome = await operate(live, "POST", f"/review/{candidate}/release", {})
+        status, outcome = await live.operated("POST", f"/review/{candidate}/release", {})
         assert (status, outcome["decision"]) == (200, "admit"), outcome
         agent = await live.key("agent-1")
         assert await live.texts(agent) == [text]
@@ -147,11 +132,11 @@ async def test_a_denied_memory_leaves_no_byte_behind(tmp_path: Path) -> None:
         candidate = body["candidate_id"]
         keys = live.state / "staging" / "keys"
         assert [path.stem for path in keys.iterdir()] == [candidate]
-        status, outcome = await operate(live, "POST", f"/review/{candidate}/deny", {})
+        status, outcome = await live.operated("POST", f"/review/{candidate}/deny", {})
         assert (status, outcome["reason"]) == (200, "denied_by_person")
         assert list(keys.iterdir()) == []
         assert traces(tmp_path, canary) == []
-        status, _ = await operate(live, "GET", f"/review/{candidate}")
+        status, _ = await live.operated("GET", f"/review/{candidate}")
         assert status == 404
 
 
@@ -170,29 +155,13 @@ async def test_purge_erases_every_byte_of_a_memory_and_of_its_history(tmp_path: 
         status, _ = await live.call("DELETE", f"/v1/memories/{made['id']}", agent)
         assert status == 200
         assert traces(live.state, first) != [], "control: deleting is not erasing"
-        status, body = await operate(live, "POST", f"/memories/{made['id']}/purge", {})
+        status, body = await live.operated("POST", f"/memories/{made['id']}/purge", {})
         assert (status, body["decision"]) == (200, "admit"), body
         assert traces(tmp_path, first) == traces(tmp_path, second) == []
         assert traces(live.state, kept) != []
         status, body = await live.call("GET", f"/v1/memories/{other['id']}", agent)
         assert kept in body["text"]
         assert live.sidecar.store.reader.check().problems == ()
-
-
-async def test_an_older_copy_of_the_store_is_noticed(tmp_path: Path) -> None:
-    async with running(tmp_path) as live:
-        await live.write(await live.key("agent-1"), {"text": "The first memory."})
-    shutil.copytree(tmp_path / "state", tmp_path / "older")
-    async with running(tmp_path) as live:
-        await live.write(await live.key("agent-1"), {"text": "The second memory."})
-    shutil.rmtree(tmp_path / "state")
-    shutil.copytree(tmp_path / "older", tmp_path / "state")
-    with pytest.raises(StoreRolledBack):
-        async with running(tmp_path):
-            pass
-    (tmp_path / "checkpoint.txt").unlink()
-    async with running(tmp_path) as live:
-        assert live.version() == 1, "control: without the copy outside nothing is noticed"
 
 
 async def test_a_type_decides_no_class_and_one_that_a_client_names_is_lowered_and_none_costs_trust(

@@ -21,7 +21,6 @@ class Turns:
         await turn
 
     def pending(self) -> set[float]:
-        """For how long the waiting ones wait."""
         return {seconds for seconds, waiting in self._waiting.items() if waiting.qsize()}
 
     async def waits(self, seconds: float) -> asyncio.Future[None]:
@@ -44,9 +43,7 @@ class Clock:
         self.now_ns = now_ns
 
     def __call__(self) -> int:
-        """The time."""
         return self.now_ns
 
     def pass_s(self, seconds: float) -> None:
-        """Let so much time pass."""
         self.now_ns += round(seconds * 10**9)

@@ -168,7 +168,12 @@ IDENTITY: Final = (
         invariant="no header can say one thing first and another last",
         where="proxy.transport.head:_headers",
         fault=replaced("key in _SINGLE", "not key"),
-        tests=(at(_HTTP_MALFORMED, "test_ambiguous_framing_is_refused_or_closed"),),
+        tests=(
+            at(
+                "tests/integration/test_http_smuggling.py",
+                "test_what_could_be_read_in_two_ways_is_refused_and_nothing_behind_it_is_run",
+            ),
+        ),
     ),
     Mutant(
         row="slow-clients",

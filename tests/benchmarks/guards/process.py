@@ -18,8 +18,6 @@ _LINE_MAX: Final = 1 << 26
 
 
 class ProcessAdapter:
-    """Speaks the adapter protocol with one command."""
-
     def __init__(self, command: tuple[str, ...]) -> None:
         self._command = command
         self._process: Process | None = None

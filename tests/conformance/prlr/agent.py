@@ -35,13 +35,11 @@ class Conversation:
         self.say(prompt)
 
     def say(self, text: str) -> None:
-        """The person says something."""
         message: Json = {"role": "user", "content": text}
         self._turns.append({"type": "message", **message} if self.api == "responses" else message)
 
     @property
     def body(self) -> Json:
-        """The next request."""
         body: Json = {"model": "scripted", "stream": self.stream}
         if self.api == "anthropic":
             tools: list[Json] = [
@@ -79,7 +77,6 @@ class Conversation:
         ]
 
     def run(self, call: Call, result: str, *, failed: bool = False) -> None:
-        """The result of a call."""
         if self.api == "anthropic":
             block: Json = {"type": "tool_result", "tool_use_id": call.call_id, "content": result}
             block |= {"is_error": True} if failed else {}

@@ -73,7 +73,6 @@ def _unpacked(raw: bytes) -> Iterator[bytes]:
 
 
 def _read(text: str, depth: int) -> Iterator[str]:
-    """The text, and what it spells."""
     yield text
     if depth >= _DEPTH_MAX:
         return

@@ -45,8 +45,6 @@ _PAGES: Final[tuple[Callable[[str], str], ...]] = (
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one trial."""
-
     refused: bool  # the write was, for the expected reason
     observed: bool  # a later model request shows the observation
     leaks: tuple[str, ...]  # where something was found, and what

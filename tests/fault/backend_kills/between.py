@@ -56,7 +56,6 @@ class Between:
             os.kill(victim, signal.SIGKILL)
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """One request of the sidecar."""
         body = await request.read()
         if not is_write(request.method, request.path) or self.moment is Moment.STORE:
             return await self._pass(request, body)

@@ -35,8 +35,6 @@ _HANGS_S: Final = 120.0
 
 
 class Counts(msgspec.Struct, kw_only=True):
-    """The counts of one run."""
-
     kills: Counter[str] = msgspec.field(default_factory=Counter[str])
     answered: int = 0
     # Writes without an answer, and those of them that the server had done.
@@ -119,8 +117,6 @@ class _Lives:
 
 
 class _Sidecars:
-    """The process that forks sidecars."""
-
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 

@@ -57,7 +57,6 @@ class _Killer:
         self.armed = False
 
     def arm(self) -> None:
-        """From now on it counts."""
         self.armed = True
 
     def __call__(self, name: str) -> None:
@@ -75,7 +74,6 @@ def _hasty_ns() -> int:
 
 
 async def _wait(seconds: float) -> None:
-    """Wait between two rounds; those of look-ups come at once."""
     await asyncio.sleep(_POLL_S if seconds == TEND_S else seconds)
 
 

@@ -108,7 +108,6 @@ class Checker:
         ]
 
     def problems(self, state: State, promised: Promised, root: str) -> list[str]:
-        """Every promise that this state breaks."""
         self._lay_out(state, root)
         found = list(_named(state.files, promised.gone))
         return found + self.problems_here(promised)

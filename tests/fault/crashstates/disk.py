@@ -32,8 +32,6 @@ class Link(msgspec.Struct, frozen=True):
 
 
 class Unlink(msgspec.Struct, frozen=True):
-    """A name that is taken away."""
-
     path: str
 
 
@@ -47,8 +45,6 @@ class Write(msgspec.Struct, frozen=True):
 
 
 class Truncate(msgspec.Struct, frozen=True):
-    """A file's new length."""
-
     path: str
     length: int
 
@@ -105,7 +101,6 @@ class Disk:
         self._names: list[tuple[Create | Link | Unlink, int | None]] = []
 
     def apply(self, operation: Operation) -> None:
-        """Let one operation happen."""
         match operation:
             case Create(path=path, directory=directory):
                 if path not in self._live:
@@ -226,7 +221,6 @@ def _change(content: bytearray, change: Write | Truncate) -> None:
 
 
 def _change_partly(content: bytearray, change: Write | Truncate, share: float, rng: Random) -> None:
-    """Let each sector of a change happen with some probability."""
     if share >= 1:
         _change(content, change)
         return

@@ -82,6 +82,5 @@ BUGS: Final[dict[str, Callable[[], None]]] = {
 
 
 def plant(bug: str) -> None:
-    """Plant one of `BUGS`; "" plants none."""
     if bug:
         BUGS[bug]()

@@ -53,7 +53,6 @@ class Result(msgspec.Struct, kw_only=True):
     violations: list[Violation] = []
 
     def kinds(self) -> Counter[str]:
-        """Problems by their first words."""
         return Counter(one.problem.split(":")[0][:60] for one in self.violations)
 
 
@@ -67,7 +66,6 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 def recorded(base: Path, bug: str = "") -> Recorded:
-    """Record one run below `base`."""
     root = base / "run"
     root.mkdir()
     script = Script(CANARY)

@@ -62,15 +62,11 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Held(msgspec.Struct, frozen=True):
-    """A candidate that waits, with its text."""
-
     candidate_id: str
     text: str | None
 
 
 class Picture(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a reader can see."""
-
     version: int
     leaves: int
     texts: dict[str, str | None]
@@ -197,7 +193,6 @@ class Script:
 
 
 def picture_of(store: EmbeddedStore) -> Picture:
-    """The memories that a reader sees now."""
     reader = store.reader
     status = reader.status()
     live = reader.page(TENANT, EVERYTHING, 0, 1_000).memories
@@ -234,7 +229,6 @@ class Run:
 
     @property
     def store(self) -> EmbeddedStore:
-        """The open store."""
         if self._store is None:
             self._store = self._bench.open(options=OPTIONS)
         return self._store
@@ -282,7 +276,6 @@ class Run:
         return {one: staging._keys[one].hex() for one in staging.held_ids()}
 
     def close(self) -> None:
-        """Close the store, as a shutdown would."""
         if self._store is not None:
             self._store.close()
             self._store = None
@@ -293,7 +286,6 @@ def _say(line: Line) -> None:
 
 
 def main(root: str, canary: str, bug: str = "") -> None:
-    """Take all steps."""
     plant(bug)
     # A copy after every transaction, not when 200 ms have passed: the record must not depend on
     # how fast this machine is.

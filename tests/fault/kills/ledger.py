@@ -6,16 +6,12 @@ import msgspec
 
 
 class Told(msgspec.Struct, frozen=True):
-    """One answer."""
-
     decision: str
     # Of the verdict: the store's version, or over HTTP the candidate's id.
     mark: int | str
 
 
 class Counts(msgspec.Struct, kw_only=True):
-    """The counts of one run of kills."""
-
     kills: int = 0
     answered: int = 0
     in_flight: int = 0
@@ -26,7 +22,6 @@ class Counts(msgspec.Struct, kw_only=True):
 
     @property
     def broken(self) -> list[str]:
-        """Every promise that was broken."""
         return [*self.lost, *self.ghosts, *self.partial]
 
 
@@ -40,12 +35,10 @@ class Ledger:
         self.pending: set[str] = set()
 
     def sent(self, nonce: str, text: str) -> None:
-        """A request is on its way."""
         self.texts[nonce] = text
         self.pending.add(nonce)
 
     def answered(self, nonce: str, told: Told) -> None:
-        """It was answered for the first time."""
         self.counts.answered += 1
         self.told[nonce] = told
         self.pending.discard(nonce)
@@ -66,7 +59,6 @@ class Ledger:
         counts.partial.extend(problems)
 
     def asked_again(self, nonce: str, told: Told, *, replayed: bool) -> None:
-        """A retry was answered."""
         first = self.told.get(nonce)
         if first is None:
             self.answered(nonce, told)

@@ -62,8 +62,6 @@ def _request(nonce: str) -> tuple[Candidate, Principal]:
 
 
 class _Process:
-    """Body of the child process."""
-
     def __init__(self, store: EmbeddedStore, out: int, name: str) -> None:
         self._store = store
         self._out = out
@@ -83,7 +81,6 @@ class _Process:
         self._say(Event(shown=True, texts=texts, version=version, problems=problems))
 
     async def ask(self, nonce: str) -> None:
-        """Ask, and say what was answered."""
         outcome = await self._store.writer.submit(submission_of(*_request(nonce)))
         told = Told(outcome.decision.value, outcome.version)
         self._say(Event(answered=nonce, told=told, replayed=outcome.replayed))

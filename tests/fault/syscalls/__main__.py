@@ -20,7 +20,6 @@ _SHOWN: Final = 20
 
 
 def main() -> int:
-    """Sweep; 0 where every promise was kept."""
     parser = argparse.ArgumentParser(prog="python -m tests.fault.syscalls")
     parser.add_argument("--every", type=int, default=1, help="only every N-th case")
     parser.add_argument("--offset", type=int, default=0, help="start at this case")

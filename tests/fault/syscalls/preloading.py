@@ -52,7 +52,6 @@ def missing() -> str:
 
 
 def build(directory: Path) -> Path:
-    """Compile the shim into a directory."""
     library = directory / "shim.so"
     subprocess.run(_compile(library), check=True, capture_output=True)
     return library
@@ -63,7 +62,6 @@ def _compile(library: Path) -> list[str]:
 
 
 def run(library: Path, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """`python -m MODULE ARGUMENTS` under the shim."""
     return subprocess.run(
         [sys.executable, "-m", module, *arguments],
         cwd=PROJECT,
@@ -91,11 +89,9 @@ class Shim:
         self._library.fault_arm(int(call), first, last, int(how), error)
 
     def disarm(self) -> None:
-        """Let every call through again."""
         self._library.fault_disarm()
 
     def count(self, call: Call) -> int:
-        """Calls of a class since `watch`."""
         return int(self._library.fault_count(int(call)))
 
     def delay(self, call: Call, microseconds: int) -> None:

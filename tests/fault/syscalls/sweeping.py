@@ -63,8 +63,6 @@ WAYS: Final = (
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A promise broken under one fault."""
-
     case: str
     problem: str
 
@@ -79,8 +77,6 @@ class Swept(msgspec.Struct, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """One line that a child sends home."""
-
     line: Line | None = None
     told: str = ""
     problem: str = ""
@@ -117,7 +113,6 @@ class Sweep:
                     yield Case(call, first, how, error, length)
 
     def sweep(self, cases: Iterable[Case]) -> Swept:
-        """Try them one after the other."""
         swept, count = Swept(calls=self.calls), Counter[str]()
         for case in cases:
             told, problems = self.attempt(case)
@@ -261,7 +256,6 @@ class _Life:
 
 
 def _name(error: Exception) -> str:
-    """The one type of the failures of a batch."""
     if isinstance(error, ExceptionGroup):
         group = cast("ExceptionGroup[Exception]", error)
         names = {_name(one) for one in group.exceptions}

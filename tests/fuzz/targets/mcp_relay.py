@@ -52,7 +52,6 @@ async def _relayed(data: bytes) -> None:
 
 
 async def _fed(relay: Relay, data: bytes) -> list[bytes]:
-    """Feed both sides; the client's lines."""
     lines = {side: Lines(LIMITS.message_bytes_max) for side in Side}
     said: list[bytes] = []
     for number, part in enumerate(data.split(b"\x00")):

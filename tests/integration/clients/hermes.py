@@ -57,7 +57,6 @@ class Hermes:
         return msgspec.json.decode(out, type=list[str])
 
     def log(self) -> str:
-        """What Hermes wrote into its own logs."""
         logs = sorted((self.home / ".hermes" / "logs").glob("*.log"))
         return "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in logs)
 

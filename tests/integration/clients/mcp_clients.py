@@ -19,8 +19,6 @@ STATELESS: Final = "2026-07-28"
 
 
 class McpClient(msgspec.Struct, frozen=True, kw_only=True):
-    """One client in one of its modes."""
-
     package: str
     version: str
     mode: str = "legacy"

@@ -101,7 +101,6 @@ def _members(found: list[Foreign]) -> dict[str, list[Foreign]]:
 
 
 def table(version: str) -> str:
-    """Every line of the table."""
     tables = Tables()
     lines: list[str] = []
     asked: dict[str, set[Foreign]] = {}

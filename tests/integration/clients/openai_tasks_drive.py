@@ -23,7 +23,6 @@ def _chat_tools() -> list[Any]:
 
 
 def chat(client: openai.OpenAI, prompt: str, *, stream: bool) -> list[Any]:
-    """A whole task over Chat Completions."""
     messages: list[Any] = [{"role": "user", "content": prompt}]
     seen: list[Any] = []
     for _ in range(8):

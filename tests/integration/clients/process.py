@@ -62,7 +62,6 @@ class Conversed:
         self._in.write(line)
 
     async def lines(self) -> AsyncGenerator[bytes]:
-        """What it writes from here on."""
         while line := await self._out.readline():
             yield line
 

@@ -14,8 +14,6 @@ from tests.evaluate.free_port import on_free_port
 
 
 class Exchange(msgspec.Struct):
-    """One request and its answer."""
-
     method: str
     path: str
     asked: dict[str, Any]

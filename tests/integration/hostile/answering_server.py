@@ -29,37 +29,30 @@ SPACED = REFUSED.replace(" ", "%20")
 
 
 def b64(data: str | bytes) -> str:
-    """In base64."""
     return base64.b64encode(data.encode() if isinstance(data, str) else data).decode()
 
 
 def text(said: str, **more: object) -> Json:
-    """A result of one text."""
     return {"content": [{"type": "text", "text": said}], **more}
 
 
 def block(**members: object) -> Json:
-    """A result of one block."""
     return {"content": [dict(members)]}
 
 
 def resource(**members: object) -> Json:
-    """A result of one embedded resource."""
     return block(type="resource", resource={"uri": PLAIN_URI, **members})
 
 
 def link(**members: object) -> Json:
-    """A result of one link."""
     return block(type="resource_link", **{"uri": PLAIN_URI, "name": "n", **members})
 
 
 def annotated(annotations: object) -> Json:
-    """A result of one text with annotations."""
     return block(type="text", text="ok", annotations=annotations)
 
 
 def nested(value: object, depth: int) -> str:
-    """JSON in JSON."""
     said = json.dumps(value)
     for _ in range(depth):
         said = json.dumps(said)
@@ -133,17 +126,14 @@ ANSWERS: dict[str, Json] = {
 
 
 def asks(request_id: object, method: str, **params: object) -> Json:
-    """A request of the server's own."""
     return {"id": request_id, "method": method, "params": params}
 
 
 def tells(method: str, **params: object) -> Json:
-    """A notification."""
     return {"method": f"notifications/{method}", "params": params}
 
 
 def sampling(**params: object) -> Json:
-    """A request for a message."""
     given: Json = {"messages": [], "maxTokens": 10, **params}
     return asks("s", "sampling/createMessage", **given)
 
@@ -218,7 +208,6 @@ METHODS: dict[str, Json] = {
 
 
 def answer(said: Json) -> Json:
-    """What answers a request, without its id."""
     params = said.get("params", {})
     match said["method"]:
         case "initialize":
@@ -236,13 +225,11 @@ def answer(said: Json) -> Json:
 
 
 def say(body: Json) -> None:
-    """One message."""
     sys.stdout.write(json.dumps({"jsonrpc": "2.0", **body}) + "\n")
     sys.stdout.flush()
 
 
 def main() -> None:
-    """Answer every line."""
     for line in sys.stdin:
         said = json.loads(line)
         if "method" not in said or "id" not in said:

@@ -24,7 +24,6 @@ def folded(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def answer(said: dict[str, Any], store: str) -> dict[str, Any]:
-    """The result of one message."""
     match said.get("method"):
         case "initialize":
             return HELLO
@@ -44,7 +43,6 @@ def answer(said: dict[str, Any], store: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Answer every line."""
     for line in sys.stdin:
         said = json.loads(line, object_pairs_hook=folded)
         result = answer(said, sys.argv[1])

@@ -21,7 +21,6 @@ NO_PAGE = {"error": {"code": -1, "message": "no page"}}
 
 
 def tool(description: str, **more: object) -> dict[str, Any]:
-    """The read."""
     said = {"name": "read_graph", "description": description}
     return {**said, "inputSchema": {"type": "object"}, **more}
 
@@ -49,7 +48,6 @@ def listed(mode: str, cursor: object) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Answer every line."""
     mode, count = sys.argv[1], 0
     for line in sys.stdin:
         said = json.loads(line)

@@ -20,8 +20,6 @@ ANSWER_S = 30.0
 
 
 class Pipes:
-    """One client."""
-
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
         self._lines: queue.Queue[bytes] = queue.Queue()
@@ -34,7 +32,6 @@ class Pipes:
             self._lines.put(line)
 
     def send(self, line: bytes) -> None:
-        """One line as it is."""
         assert self._process.stdin is not None
         self._process.stdin.write(line + b"\n")
         self._process.stdin.flush()
@@ -56,11 +53,9 @@ class Pipes:
         return self.until(number)
 
     def call(self, tool: str, **arguments: object) -> list[bytes]:
-        """The same for a tool."""
         return self.ask("tools/call", name=tool, arguments=arguments)
 
     def hello(self) -> list[bytes]:
-        """The handshake, and what came in it."""
         took: Json = {"sampling": {}, "elicitation": {}, "roots": {}}
         who = {"name": "x", "version": "1"}
         said: Json = {"protocolVersion": "2025-06-18", "capabilities": took, "clientInfo": who}
@@ -71,7 +66,6 @@ class Pipes:
 
 @contextmanager
 def direct(place: Place, *words: str) -> Generator[Pipes]:
-    """A client of the server itself."""
     with _running(place, words) as pipes:
         yield pipes
 

@@ -42,8 +42,6 @@ Told = dict[str, list["CallGiven"]]
 
 
 class Agent(Protocol):
-    """One kind of agent."""
-
     name: str
     # Whether its memory is an MCP server, which may be behind the sidecar as well.
     has_servers: bool
@@ -199,7 +197,6 @@ def plain_servers(scene: Scene) -> Servers:
 
 
 def served(at: Fronted, names: Sequence[str]) -> Servers:
-    """The same servers behind the sidecar."""
     origin = at.agent.url
     return {
         name: Address(url=f"{origin}/mcp/{name}", headers={"X-Api-Key": at.key}) for name in names

@@ -26,14 +26,12 @@ _THREADS: Final = b"thread_unsupported_request"
 
 
 def printed(text: str) -> str:
-    """What an agent printed."""
     for pattern, name in _OWN:
         text = pattern.sub(name, text)
     return text
 
 
 def bodies(requests: Sequence[Json]) -> list[Value]:
-    """What a model was sent, in order."""
     return [json.loads(printed(json.dumps(body, ensure_ascii=False))) for body in requests]
 
 

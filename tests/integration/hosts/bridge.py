@@ -32,7 +32,6 @@ class _Child:
         await self.process.stdin.drain()
 
     async def answer(self, request_id: int | str) -> list[bytes]:
-        """Every line up to the answer."""
         assert self.process.stdout is not None
         lines: list[bytes] = []
         async with asyncio.timeout(60):

@@ -43,7 +43,7 @@ class ChatModel:
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         body: Json = await request.json()
         self.requests.append(body)
-        message, reason = self._next(body)
+        message, reason = self.reply(body)
         whole: Json = {"id": f"chatcmpl-{len(self.requests)}", "created": 0, "model": body["model"]}
         if not body.get("stream"):
             choice = {"index": 0, "message": message, "finish_reason": reason}
@@ -58,7 +58,7 @@ class ChatModel:
         await response.write(b"data: [DONE]\n\n")
         return response
 
-    def _next(self, body: Json) -> tuple[Json, str]:
+    def reply(self, body: Json) -> tuple[Json, str]:
         messages: list[Json] = body["messages"]
         offered = {tool["function"]["name"] for tool in body.get("tools", ())}
         if not offered:
@@ -79,7 +79,6 @@ class ChatModel:
 
 
 def _deltas(message: Json, reason: str) -> Iterator[tuple[Json, str | None]]:
-    """The message in small pieces, as models send it."""
     yield {"role": "assistant", "content": "" if message["content"] else None}, None
     text = message["content"] or ""
     for at in range(0, len(text), 20):

@@ -74,8 +74,6 @@ def day(folder: Path) -> tuple[Turn, ...]:
 
 
 class FilesModel(MessagesModel):
-    """The model of that day."""
-
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self._script = LastSaid(day(folder))

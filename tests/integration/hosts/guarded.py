@@ -75,7 +75,6 @@ async def sidecar(
 
 
 def settings_text(kinds: Mapping[str, Mapping[str, Table]]) -> str:
-    """A settings file with these tables."""
     lines: list[str] = []
     for kind, tables in kinds.items():
         for name, table in tables.items():

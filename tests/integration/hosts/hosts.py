@@ -24,15 +24,11 @@ UNSAFE_SHELL = "--dangerously-bypass-approvals-and-sandbox"
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """A server that the host starts."""
-
     words: tuple[str, ...]
     environment: dict[str, str] = {}
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """A server that the host calls."""
-
     url: str
     headers: dict[str, str] = {}
 
@@ -49,8 +45,6 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Host(Protocol):
-    """One installation of an MCP host."""
-
     def model(self) -> ModelServer: ...
     def settings(self, servers: Servers) -> str: ...
     async def run(self, prompt: str, home: Path, model: str, settings: Settings) -> Printed: ...
@@ -67,8 +61,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Printed(msgspec.Struct, frozen=True):
-    """What a process wrote."""
-
     out: str
     err: str
 
@@ -183,7 +175,6 @@ class Codex:
 
 
 def codex_program() -> Path:
-    """Its launcher."""
     return node_environment("@openai/codex", CODEX) / "node_modules" / ".bin" / "codex"
 
 
@@ -199,7 +190,6 @@ env_key = "SCRIPTED_KEY"
 
 
 def claude_servers(servers: Mapping[str, Command | Address]) -> dict[str, Any]:
-    """The `mcpServers` of `.mcp.json`."""
     written: dict[str, Any] = {}
     for name, server in servers.items():
         if isinstance(server, Command):
@@ -228,7 +218,6 @@ def codex_servers(servers: Mapping[str, Command | Address]) -> str:
 
 
 async def _ended(process: Conversed) -> str:
-    """What the host says at the end of a turn."""
     async for line in process.lines():
         told = json.loads(line)
         if told.get("type") == "control_request":

@@ -34,8 +34,6 @@ TOOL = {
 
 
 class Folder:
-    """The tree under `/memories`."""
-
     def __init__(self, root: Path) -> None:
         self._root = root
 

@@ -46,7 +46,6 @@ class MessagesModel:
         return _results(max(with_tools, key=lambda body: len(body["messages"])))
 
     def catalogue(self) -> list[str]:
-        """The tools that the model was offered."""
         return sorted({tool["name"] for body in self.requests for tool in body.get("tools", ())})
 
     async def _messages(self, request: web.Request) -> web.StreamResponse:

@@ -18,7 +18,6 @@ _STARTS_S = 60.0
 
 @asynccontextmanager
 async def notes_over_http() -> AsyncGenerator[str]:
-    """The URL of a fresh one."""
     port = _free_port()
     url = f"http://127.0.0.1:{port}/mcp"
     interpreter = python_environment("mcp", MCP2)

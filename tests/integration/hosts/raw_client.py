@@ -32,7 +32,6 @@ class RawClient:
         await self.process.stdin.drain()
 
     async def line(self) -> Json:
-        """The next message, whatever it is."""
         assert self.process.stdout is not None
         async with asyncio.timeout(_ANSWERS_S):
             line = await self.process.stdout.readline()
@@ -50,7 +49,6 @@ class RawClient:
                 return said
 
     async def call(self, tool: str, arguments: Json) -> Json:
-        """The result of one tool call."""
         answer = await self.ask("tools/call", {"name": tool, "arguments": arguments})
         assert "result" in answer, answer
         result: Json = answer["result"]

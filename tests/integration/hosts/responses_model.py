@@ -60,7 +60,6 @@ class ResponsesModel:
         return _results(max(self.requests, key=lambda body: len(body["input"]))["input"])
 
     def catalogue(self) -> list[str]:
-        """The tools that the model was offered."""
         offered = [_offered(body.get("tools", ())) for body in self.requests]
         return sorted({f"{space}/{name}" for names in offered for space, name in names})
 

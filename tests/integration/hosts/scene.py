@@ -88,5 +88,4 @@ class Scene:
 
 
 def entity(name: str, kind: str, *observations: str) -> Json:
-    """The arguments of `create_entities` for one entity."""
     return {"entities": [{"name": name, "entityType": kind, "observations": list(observations)}]}

@@ -30,8 +30,6 @@ OPENAI = "openai"
 
 
 class Directive(msgspec.Struct, frozen=True):
-    """One call to make."""
-
     server: str
     tool: str
     arguments: str
@@ -129,7 +127,6 @@ async def serving(
 async def send_events(
     request: web.Request, events: Iterable[tuple[str, dict[str, Any]]]
 ) -> web.StreamResponse:
-    """Server-sent events, each under its own name."""
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(request)
     for name, data in events:

@@ -86,7 +86,6 @@ class LastSaid(Script):
         self._next: Counter[str] = Counter()
 
     def next(self, texts: Sequence[str], results: Sequence[ToolResult], *, begun: bool) -> Reply:
-        """What follows what was said last."""
         del begun
         said = next((one for text in reversed(texts) for one in self._turns if one in text), None)
         if said is None or self._next[said] == len(self._turns[said]):
@@ -97,8 +96,6 @@ class LastSaid(Script):
 
 
 class DayModel(MessagesModel):
-    """The model of that day."""
-
     def __init__(self) -> None:
         super().__init__()
         self._script = LastSaid((*DAY, UNDER))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from proxy.compose.app import Composition
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
+from tests.integration.running import AGENT_KEY, Running, running
 
 TENANTS = "/api/v2/tenants"
 DEFAULT = f"{TENANTS}/default_tenant/databases/default_database/collections"
@@ -19,8 +19,6 @@ Json = dict[str, Any]
 
 
 class Behind(NamedTuple):
-    """A sidecar with the server behind it."""
-
     sidecar: Running
     server: str
 
@@ -42,21 +40,10 @@ class Behind(NamedTuple):
         return f"{collections}/{json.loads(said)['id']}"
 
     async def documents(self, path: str, *, key: str | None = AGENT_KEY) -> list[str | None]:
-        """The documents that a read shows."""
         status, said = await self.ask(f"{path}/get", {}, key=key)
         assert status == 200, said
         found: list[str | None] = json.loads(said)["documents"]
         return found
-
-    async def operate(self, method: str, path: str, body: Json | None = None) -> Json:
-        """One request to the operator API."""
-        headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
-        async with self.sidecar.client.request(
-            method, f"{self.sidecar.admin_url}/api/v1{path}", json=body, headers=headers
-        ) as response:
-            assert response.status == 200, await response.text()
-            said: Json = await response.json()
-            return said
 
 
 @asynccontextmanager
@@ -70,7 +57,6 @@ async def behind(
 
 
 def vector(*numbers: float) -> str:
-    """A vector as the client sends it."""
     return b64encode(struct.pack(f"<{len(numbers)}f", *numbers)).decode()
 
 

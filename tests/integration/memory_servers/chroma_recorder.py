@@ -65,7 +65,6 @@ class ChromaRecorder:
         return {**found, "include": include}
 
     async def answer(self, request: web.Request) -> web.Response:
-        """The answer to one request."""
         operation = request.path.rpartition("/")[2]
         self.seen.append("by-id" if "/by-id/" in request.path else operation)
         said: Json = json.loads(await request.read() or b"{}")

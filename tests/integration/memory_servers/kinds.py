@@ -35,17 +35,11 @@ class Kind(Protocol):
         """Writes a memory that is not there yet."""
         ...
 
-    def change(self, place: str, key: str, text: str) -> Asked:
-        """Writes over one that is there."""
-        ...
+    def change(self, place: str, key: str, text: str) -> Asked: ...
 
-    def remove(self, place: str, key: str) -> Asked:
-        """Deletes one."""
-        ...
+    def remove(self, place: str, key: str) -> Asked: ...
 
-    def everything(self, place: str) -> Asked:
-        """Reads all that stands in a place."""
-        ...
+    def everything(self, place: str) -> Asked: ...
 
     def texts(self, said: bytes) -> dict[str, str]:
         """The texts in the answer to that, by their keys."""
@@ -59,12 +53,10 @@ class LangGraphKind:
     credential = "x-api-key"
 
     async def place(self, client: aiohttp.ClientSession, server: str, name: str) -> str:
-        """The namespace: it need not be made."""
         del client, server
         return name
 
     def add(self, place: str, key: str, text: str) -> Asked:
-        """A put."""
         return Asked("PUT", "/store/items", {**_item(place, key), "value": {"text": text}})
 
     change = add
@@ -74,12 +66,10 @@ class LangGraphKind:
         return Asked("DELETE", "/store/items", _item(place, key))
 
     def everything(self, place: str) -> Asked:
-        """A search without words."""
         body = {"namespace_prefix": ["memories", place], "limit": 4_000, "offset": 0}
         return Asked("POST", "/store/items/search", body)
 
     def texts(self, said: bytes) -> dict[str, str]:
-        """The items' texts."""
         return {one["key"]: one["value"]["text"] for one in json.loads(said)["items"]}
 
 
@@ -90,29 +80,23 @@ class ChromaKind:
     credential = "X-Chroma-Token"
 
     async def place(self, client: aiohttp.ClientSession, server: str, name: str) -> str:
-        """A collection, which an operator makes."""
         async with client.post(server + DEFAULT, json={"name": name}) as response:
             said: Json = await response.json()
             return f"{DEFAULT}/{said['id']}"
 
     def add(self, place: str, key: str, text: str) -> Asked:
-        """An `add` of one record."""
         return Asked("POST", f"{place}/add", _record(key, text))
 
     def change(self, place: str, key: str, text: str) -> Asked:
-        """An `upsert` of one record."""
         return Asked("POST", f"{place}/upsert", _record(key, text))
 
     def remove(self, place: str, key: str) -> Asked:
-        """A deletion by id."""
         return Asked("POST", f"{place}/delete", {"ids": [key]})
 
     def everything(self, place: str) -> Asked:
-        """A `get` of all records."""
         return Asked("POST", f"{place}/get", {})
 
     def texts(self, said: bytes) -> dict[str, str]:
-        """The documents."""
         found: Json = json.loads(said)
         return dict(zip(found["ids"], found["documents"], strict=True))
 

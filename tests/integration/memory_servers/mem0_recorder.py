@@ -39,7 +39,6 @@ class Mem0Recorder:
 
     @property
     def writes(self) -> list[Recorded]:
-        """The requests that change something."""
         return [
             one
             for one in self.seen
@@ -67,7 +66,6 @@ class Mem0Recorder:
         self._updated(memory_id, {"text": text})
 
     def texts(self) -> list[str]:
-        """What stands on the server."""
         return [one["memory"] for one in self.memories.values()]
 
     def _note(self, memory_id: str, old: str | None, new: str | None) -> None:
@@ -75,7 +73,6 @@ class Mem0Recorder:
         self.changes.setdefault(memory_id, []).append(change)
 
     async def answer(self, request: web.Request) -> web.Response:
-        """The answer to one request."""
         body = await request.read()
         headers = {name.lower(): value for name, value in request.headers.items()}
         self.seen.append(Recorded(request.method, request.path_qs, headers, body))

@@ -21,8 +21,6 @@ _T = TypeVar("_T")
 
 
 class Fault(Enum):
-    """What goes wrong with the next write."""
-
     NONE = "none"
     NOT_DONE = "not done"  # the connection breaks before it is done
     CUT = "cut"  # it is done, and the connection breaks before the answer
@@ -30,8 +28,6 @@ class Fault(Enum):
 
 
 class Recorded(NamedTuple):
-    """One request as the server got it."""
-
     method: str
     target: str
     headers: dict[str, str]
@@ -67,7 +63,6 @@ class Recorder:
 
     @property
     def writes(self) -> list[Recorded]:
-        """The requests that change something."""
         return [
             one
             for one in self.seen
@@ -81,7 +76,6 @@ class Recorder:
         self.items[namespace, key] = value
 
     def shown(self, place: tuple[tuple[str, ...], str]) -> Json:
-        """An item as a read shows it."""
         namespace, key = place
         return {
             "namespace": [*namespace],
@@ -92,7 +86,6 @@ class Recorder:
         }
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """One request."""
         body = await request.read()
         headers = {name.lower(): value for name, value in request.headers.items()}
         self.seen.append(Recorded(request.method, request.path_qs, headers, body))

@@ -12,7 +12,6 @@ Json = dict[str, Any]
 
 
 def read(body: Json) -> Context:
-    """What the request holds."""
     texts: list[str] = []
     results: list[str] = []
     made = 0
@@ -28,7 +27,6 @@ def read(body: Json) -> Context:
 
 
 def whole(move: Move, body: Json, reply_id: str) -> Json:
-    """The reply as one object."""
     message: Json = {"role": "assistant", "content": move.text, "refusal": None}
     if move.calls:
         message["tool_calls"] = _calls(move)
@@ -37,7 +35,6 @@ def whole(move: Move, body: Json, reply_id: str) -> Json:
 
 
 def stream(move: Move, body: Json, reply_id: str) -> bytes:
-    """The reply as chunks."""
     head = _head(body, reply_id, "chat.completion.chunk")
     out: list[bytes] = []
 

@@ -118,7 +118,6 @@ def _responses(text: str) -> Json:
 
 @asynccontextmanager
 async def extractor(*facts: str) -> AsyncGenerator[Extractor]:
-    """One that listens on a free port."""
     model = Extractor(facts)
     application = web.Application(client_max_size=64 * 1024**2)
     application.router.add_route("POST", "/{path:.*}", model.serve)

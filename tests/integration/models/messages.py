@@ -11,7 +11,6 @@ Json = dict[str, Any]
 
 
 def read(body: Json) -> Context:
-    """What the request holds."""
     texts: list[str] = []
     results: list[str] = []
     made = 0
@@ -29,12 +28,10 @@ def read(body: Json) -> Context:
 
 
 def whole(move: Move, body: Json, reply_id: str) -> Json:
-    """The reply as one object."""
     return {**_head(body, reply_id), "content": _content(move), "stop_reason": _reason(move)}
 
 
 def stream(move: Move, body: Json, reply_id: str) -> bytes:
-    """The reply as events."""
     head: Json = {**_head(body, reply_id), "content": [], "stop_reason": None}
     out = [event("message_start", {"type": "message_start", "message": head})]
     out.append(event("ping", {"type": "ping"}))

@@ -12,7 +12,6 @@ Json = dict[str, Any]
 
 
 def read(body: Json) -> Context:
-    """What the request holds."""
     texts: list[str] = []
     results: list[str] = []
     made = 0
@@ -31,12 +30,10 @@ def read(body: Json) -> Context:
 
 
 def whole(move: Move, body: Json, reply_id: str) -> Json:
-    """The reply as one object."""
     return {**_head(body, reply_id), "status": "completed", "output": _items(move, reply_id)}
 
 
 def stream(move: Move, body: Json, reply_id: str) -> bytes:
-    """The reply as events."""
     number = count()
     out: list[bytes] = []
 

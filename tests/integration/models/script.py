@@ -19,8 +19,6 @@ _CALL: Final = re.compile(r"CALL (\S+) (\{.*?\}) ENDCALL", re.DOTALL)
 
 
 class Proposed(msgspec.Struct, frozen=True, kw_only=True):
-    """One call that the model makes."""
-
     call_id: str
     name: str
     arguments: Json
@@ -31,8 +29,6 @@ class Proposed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
-    """One reply: a text, then calls."""
-
     text: str
     calls: tuple[Proposed, ...] = ()
 

@@ -18,8 +18,6 @@ Json = dict[str, Any]
 
 
 class Received(msgspec.Struct, frozen=True, kw_only=True):
-    """One request, as it came in."""
-
     method: str
     path: str  # with the query
     headers: dict[str, str]
@@ -43,8 +41,6 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wire(msgspec.Struct, frozen=True, kw_only=True):
-    """How one API is read and answered."""
-
     read: Callable[[Json], Context]
     whole: Callable[[Move, Json, str], Json]
     stream: Callable[[Move, Json, str], bytes]
@@ -87,7 +83,6 @@ class ScriptedModel:
         return [one.body for one in self.requests if one.method == "POST" and _wire(one.path)]
 
     def sent_upstream(self) -> bytes:
-        """Every byte that the model was sent."""
         return b"\n".join(
             one.path.encode() + repr(one.headers).encode() + one.raw for one in self.requests
         )

@@ -64,7 +64,6 @@ class Together:
         self._holds: asyncio.Task[bool] | None = None
 
     async def submit(self, submission: Submission) -> Outcome:
-        """As the writer, once all have come."""
         if self._holds is None:
             complete = threading.Event()
             # Tasks begin in the order in which they are made: the writer first waits.
@@ -87,7 +86,6 @@ def _together(store: Store) -> Together:
 
 
 def composition(world: World, gate: Gate) -> Composition:
-    """The shipped composition, in this world."""
     return Composition(
         gate=gate,
         clock_ns=world.clock.wall_ns,

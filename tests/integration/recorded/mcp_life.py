@@ -23,15 +23,12 @@ ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
 class McpClient:
-    """One client of the relayed server."""
-
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._session: dict[str, str] = {}
         self._ids = 0
 
     async def open(self, name: str, capabilities: Json | None = None) -> None:
-        """Begin a session."""
         given = capabilities or {}
         hello = request(0, "initialize", protocolVersion="2025-11-25", capabilities=given)
         seen = await self.post(name, hello)
@@ -46,7 +43,6 @@ class McpClient:
         halfway: Callable[[bytes], Awaitable[None]] | None = None,
         **more: str,
     ) -> Seen:
-        """One step with any body."""
         heads = {name.replace("_", "-"): value for name, value in more.items()}
         headers = {**ACCEPT, **self._session, **heads}
         return await self._recorder.ask(
@@ -54,7 +50,6 @@ class McpClient:
         )
 
     async def call(self, name: str, tool: str, **arguments: object) -> Seen:
-        """One step that calls a tool."""
         self._ids += 1
         return await self.post(name, call(self._ids, tool, **arguments))
 
@@ -69,12 +64,10 @@ class McpClient:
         return await self._recorder.ask(f"mcp.{name}", "POST /mcp/memory", body, headers=headers)
 
     async def close(self, name: str) -> None:
-        """End the session."""
         await self._recorder.ask(f"mcp.{name}", "DELETE /mcp/memory", headers=self._session)
 
 
 def entity(name: str, text: str, kind: str = "fact") -> Json:
-    """One entity with one observation."""
     return {"name": name, "entityType": kind, "observations": [text]}
 
 

@@ -62,13 +62,10 @@ async def _bare(recorder: Recorder) -> None:
 
 
 class Platform:
-    """A client of the platform."""
-
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
 
     async def ask(self, name: str, request: str, body: object = None, key: str = AGENT_KEY) -> Seen:
-        """One step."""
         headers = {"Authorization": f"Token {key}"}
         return await self._recorder.ask(
             f"mem0.platform.{name}", request, body, key=None, headers=headers

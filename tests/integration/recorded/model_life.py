@@ -29,8 +29,6 @@ DAYS: Final = {
 
 
 class ModelClient:
-    """An agent of the model front."""
-
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
 
@@ -43,14 +41,12 @@ class ModelClient:
         key: str | None = AGENT_KEY,
         headers: Mapping[str, str] | None = None,
     ) -> Seen:
-        """One step."""
         given = {} if key is None else {"X-Api-Key": key}
         return await self._recorder.ask(
             f"model.{name}", request, body, key=None, headers={**given, **(headers or {})}
         )
 
     async def ask(self, name: str, api: str, body: Json) -> Seen:
-        """One step that asks the model."""
         return await self.send(name, f"POST {PATHS[api]}", body)
 
 
@@ -63,7 +59,6 @@ class SentTo:
         self._taken = 0
 
     def __call__(self) -> list[SentUpstream]:
-        """The requests, in their order."""
         sent = self._model.requests[self._taken :]
         self._taken += len(sent)
         return [(f"{one.method} {one.path}", one.headers, one.raw) for one in sent]

@@ -44,7 +44,6 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def body(self) -> Any:  # noqa: ANN401 - the steps know what they asked for
-        """The decoded body."""
         return json.loads(self.raw)
 
 
@@ -85,7 +84,6 @@ class Recorder:
 
     @property
     def on(self) -> Running:
-        """The sidecar."""
         return self._on
 
     async def ask(
@@ -127,7 +125,6 @@ class Recorder:
     async def operate(
         self, name: str, request: str, body: object = None, key: str | None = OPERATOR_KEY
     ) -> Seen:
-        """One step on the admin listener."""
         given = {"Authorization": f"Bearer {key}"} if key is not None else {}
         asked = _Asked(url=self._on.admin_url, request=request, body=body, headers=given)
         return await self._step(name, asked)

@@ -42,8 +42,6 @@ class Leaf(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
-    """One life."""
-
     steps: tuple[Step, ...]
     leaves: tuple[Leaf, ...]
     checkpoint: str  # the signed head of the audit log
@@ -51,12 +49,10 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read() -> Recording:
-    """The recording that is kept."""
     return msgspec.json.decode(FILE.read_bytes(), type=Recording)
 
 
 def write(recording: Recording) -> None:
-    """Keep it."""
     steps = ",\n".join(_lines(step) for step in recording.steps)
     leaves = ",\n".join(msgspec.json.encode(leaf).decode() for leaf in recording.leaves)
     FILE.write_text(

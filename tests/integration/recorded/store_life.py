@@ -32,7 +32,6 @@ class StoreClient:
         self.server: StoreServer
 
     async def deliver(self, side: Side, raw: bytes, _message: Message, _via: object, /) -> None:
-        """Take what the server says."""
         assert side is Side.CLIENT
         self._heard.append(raw)
 

@@ -32,15 +32,12 @@ class Clock:
         self._passed_ns = 0
 
     def wall_ns(self) -> int:
-        """Unix nanoseconds."""
         return _BEGIN_NS + self._passed_ns
 
     def monotonic_ns(self) -> int:
-        """Nanoseconds since the life began."""
         return self._passed_ns
 
     def passes(self, seconds: float) -> None:
-        """Let time pass."""
         self._passed_ns += round(seconds * 1_000) * 1_000_000
 
 
@@ -84,7 +81,6 @@ class World:
         return result
 
     async def wait(self, seconds: float) -> None:
-        """The same for the composition."""
         await self.sleep(seconds)
 
     async def turn(self, seconds: float) -> None:

@@ -42,7 +42,6 @@ class Printed(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def data(self) -> Any:  # noqa: ANN401 - the lines know what they asked for
-        """The JSON that the command printed."""
         return json.loads(self.out)
 
 
@@ -57,7 +56,6 @@ class Desk:
         self._lines: list[Printed] = []
 
     async def run(self, *words: str, stdin: str = "", keep: bool = True) -> Printed:
-        """One command line."""
         self._world.clock.passes(BETWEEN_LINES_S)
         done = await asyncio.to_thread(self._run, words, stdin)
         if keep:

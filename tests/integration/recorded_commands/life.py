@@ -60,7 +60,6 @@ class Life:
         return str(done.get("id") or done.get("candidate_id"))
 
     async def ask_model(self, body: Json) -> str:
-        """What the model answered."""
         self.world.clock.passes(1)
         headers = {"X-Api-Key": AGENT_KEY}
         url = self.on.url + PATHS["chat"]
@@ -68,7 +67,6 @@ class Life:
             return await answer.text()
 
     async def settled(self) -> None:
-        """Until every incident is worked off."""
         cases = self.on.sidecar.store.cases
         await self.world.until(lambda: all(one.step in _ENDS for one in cases.all()))
 

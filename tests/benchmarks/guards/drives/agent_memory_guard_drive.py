@@ -1,8 +1,4 @@
-"""agent-memory-guard: `Policy.strict()`, its default detectors, its own in-memory store.
-
-A memory class becomes a key's namespace, as the documented policy has them: policy under the
-protected `system.*`, everything else under namespaces that may be written.
-"""
+"""agent-memory-guard: `Policy.strict()`, its default detectors, its own in-memory store."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""cmgl: the strict profile, a guarded backend, structured authority for every write.
-
-What is admitted is kept by a callable of ours, one JSON line each, as its documentation shows; the
-ledger is its own.
-"""
+"""cmgl: the strict profile, a guarded backend, structured authority for every write."""
 
 from __future__ import annotations
 

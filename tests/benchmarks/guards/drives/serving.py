@@ -34,8 +34,6 @@ Request = TypedDict(
 
 
 class Item(TypedDict):
-    """One memory that a recall showed."""
-
     text: str
 
 
