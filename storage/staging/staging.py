@@ -33,8 +33,6 @@ _CANONICAL: Final = b"c"
 _EVIDENCE: Final = b"e"
 _ROW: Final = b"s"
 _MAP_PER_QUOTA: Final = 2
-# Names of files in which earlier versions staged undecided candidates on disk.
-_LEFT: Final = ("data.mdb", "lock.mdb")
 
 
 class Staging:
@@ -58,8 +56,6 @@ class Staging:
         # Candidates whose key is gone from memory, and not yet from the disk.
         self._condemned: list[CandidateId] = []
         self._erasing = threading.Lock()
-        for name in _LEFT:
-            (directory / name).unlink(missing_ok=True)
         self._undecided = Undecided(directory, quota_bytes * _MAP_PER_QUOTA)
         self._kept = StagingFile(directory / "held", quota_bytes * _MAP_PER_QUOTA)
         self._kept_bytes = self._kept.bytes_used()

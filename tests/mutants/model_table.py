@@ -295,7 +295,7 @@ MODEL: Final = (
         fault=dropped("del headers[name]"),
         tests=(
             at(
-                "tests/unit/proxy/model/test_routes.py",
+                "tests/unit/proxy/model/test_credentials.py",
                 "test_no_key_of_ours_goes_upstream_from_any_place",
             ),
         ),

@@ -25,12 +25,6 @@ def test_refusal_names_reason_and_class(decision: str) -> None:
         assert text.isprintable()
 
 
-def test_hold_tells_the_agent_to_go_on() -> None:
-    text = observation_for("hold", Reason.CLASS_FLOOR, MemoryClass.L1)
-    assert "waits for a person" in text
-    assert "Do not send it again" in text
-
-
 def test_a_hold_that_only_the_agent_can_write_tells_it_when_to_ask_again() -> None:
     texts = {
         target: observation_for("hold", Reason.CLASS_FLOOR, MemoryClass.L1, way=way_of(target))

@@ -7,8 +7,6 @@ import threading
 from collections.abc import Callable
 from itertools import pairwise
 
-import pytest
-
 from proxy.seams.pace import SLICE_S, Pace
 from proxy.seams.slices import LARGE, STEPS, apart, rest, resting
 
@@ -105,19 +103,6 @@ async def test_what_was_begun_is_finished_and_what_was_not_never_begins() -> Non
     early.cancel()
     await pace.in_turn("a", LARGE + 1, clock.work(done, "5", 1))
     assert done[-2:] == ["3", "5"]
-    pace.close()
-
-
-async def test_what_fails_fails_where_it_was_asked_for_and_the_line_goes_on() -> None:
-    pace = Pace()
-
-    def fails() -> None:
-        rest()
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        await pace.in_turn("a", LARGE + 1, fails)
-    assert await pace.in_turn("a", LARGE + 1, lambda: 7) == 7
     pace.close()
 
 

@@ -176,14 +176,6 @@ def test_an_undecided_candidate_is_in_no_file_and_a_held_one_in_one(
     assert any(path.read_bytes() != before.get(path) for path in tmp_path.rglob("*.mdb"))
 
 
-def test_the_file_of_a_version_that_staged_on_disk_is_removed(tmp_path: Path) -> None:
-    _opened(tmp_path).close()
-    left = tmp_path / "staging" / "data.mdb"
-    left.write_bytes(b"ciphertexts")
-    _opened(tmp_path).close()
-    assert not left.exists()
-
-
 def test_what_was_sealed_for_one_purpose_does_not_open_for_another(staging: Staging) -> None:
     """One key seals a held candidate's parts: only their names keep them apart."""
     candidate_id = _id()

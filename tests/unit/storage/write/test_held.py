@@ -126,19 +126,6 @@ def test_a_memory_has_the_label_of_a_change_where_nothing_of_it_stays(
     assert store.reader.check().problems == ()
 
 
-def test_denied_candidate_is_refused_and_its_key_destroyed(
-    store: EmbeddedStore, bench: Bench
-) -> None:
-    held = _hold(store)
-    outcome = asyncio.run(store.writer.deny(held.candidate_id, BY))
-    assert (outcome.decision, outcome.reason) == (Decision.REJECT, Reason.DENIED_BY_PERSON)
-    assert store.reader.held() == ()
-    assert store.reader.held_candidate(held.candidate_id) is None
-    assert list((bench.state / "staging" / "keys").iterdir()) == []
-    assert store.reader.status().version == 0
-    assert store.reader.check().problems == ()
-
-
 def test_of_many_the_first_are_denied_and_their_keys_are_erased_beside_the_writer(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -198,20 +198,6 @@ def test_of_an_update_the_step_is_taken_back_and_the_memory_stays(bench: Bench) 
     store.close()
 
 
-def test_two_lies_in_a_row_are_both_taken_back_and_none_returns(bench: Bench) -> None:
-    store = bench.open()
-    memory_id = id_of(say(store, "the door code is 11"))
-    for lie in ("the door code is 66", "the door code is 77"):
-        edit = candidate_of(lie, change=ChangeKind.UPDATE, memory_id=memory_id, scope=Scope())
-        write(store, submission_of(edit, provenance=FETCHED))
-    texts: list[str] = []
-    for _ in range(2):
-        convict(store, opened(store), memory_id)
-        texts.append(shown(store)[memory_id])
-    assert texts == ["the door code is 66", "the door code is 11"]
-    store.close()
-
-
 @pytest.mark.parametrize("edit", ["the lie.", "the lie ", "something else"])
 def test_another_edit_of_no_more_trusted_source_saves_nothing(bench: Bench, edit: str) -> None:
     store = bench.open()
@@ -304,19 +290,6 @@ def test_a_persons_words_and_anchors_are_left_to_a_person(bench: Bench) -> None:
     done = convict(store, opened(store), lie)
     assert (done.step, done.why) == (CaseStep.NEEDS_PERSON, "anchor")
     assert shown(store) == before
-    store.close()
-
-
-def test_too_many_at_once_are_left_to_a_person(bench: Bench) -> None:
-    store = bench.open()
-    lie = id_of(fetched(store, "the lie"))
-    write(
-        store,
-        *(submission_of(candidate_of(f"copy {n}", derived_from=(lie,))) for n in range(101)),
-    )
-    done = convict(store, opened(store), lie)
-    assert (done.step, done.why) == (CaseStep.NEEDS_PERSON, "blast")
-    assert store.reader.get(TENANT, lie) is not None
     store.close()
 
 

@@ -15,7 +15,6 @@ from policy.model import (
     Basis,
     ChangeKind,
     MemoryId,
-    MemoryStatus,
     Origin,
     Principal,
     PrincipalId,
@@ -362,25 +361,4 @@ def test_an_incident_that_nobody_knows_is_refused(bench: Bench) -> None:
     assert store.incidents.all() == ()
     done = asyncio.run(store.incidents.isolate(OF_LEAKED, BY))
     assert (done.changed, done.kept) == (0, 0)
-    store.close()
-
-
-def test_a_memory_hidden_before_there_were_incidents_was_hidden_by_an_operator(
-    bench: Bench,
-) -> None:
-    store = bench.open()
-    memory_id = id_of(say(store, "lie", LEAKED))
-    asyncio.run(store.writer.order(Quarantine(memory_id, TENANT, BY)))
-    draft = store.lmdb.begin()
-    for key in list(draft.keys(QUARANTINES)):
-        draft.delete(QUARANTINES, key)
-    draft.commit()
-    store.close()
-    store = bench.open()
-    done = asyncio.run(store.incidents.isolate(OF_LEAKED, BY))
-    back = asyncio.run(store.incidents.undo(done.incident.incident_id, BY))
-    assert (done.changed, back.changed, back.kept) == (0, 0, 1)
-    found = store.quarantined.get(TENANT, memory_id)
-    assert found is not None
-    assert found.status is MemoryStatus.QUARANTINED
     store.close()

@@ -6,15 +6,12 @@ from __future__ import annotations
 
 import asyncio
 
-import lmdb
 import pytest
 
 from policy.labels.forwarded_call import ForwardedCall, texts_of
 from policy.model import ChangeKind, ForwardStatus, Tenant
 from storage.embedded import EmbeddedStore
 from storage.features.quarantine.hiding import Quarantine
-from storage.features.upstream.closed_keys import CLOSED
-from storage.tables.lmdb_store import TABLES
 from storage.values import ClosedKey, Outcome
 from tests.unit.storage.features.upstream.test_intents import TARGET, end, intend, settle
 from tests.unit.storage.opening import (
@@ -188,18 +185,3 @@ def test_a_purge_of_what_the_server_took_away_closes_nothing(store: EmbeddedStor
     take_away(store)
     end(store, outcome, ChangeKind.PURGE)
     assert not mine(store)
-
-
-def test_a_store_that_has_no_such_table_opens_and_has_no_key_closed(bench: Bench) -> None:
-    store = bench.open()
-    outcome = stored(store)
-    store.close()
-    env = lmdb.open(str(bench.state / "store"), max_dbs=len(TABLES), map_size=1 << 28)
-    with env.begin(write=True) as txn:
-        txn.drop(env.open_db(CLOSED, txn=txn))
-    env.close()
-    store = bench.open()
-    assert not mine(store)
-    end(store, outcome, ChangeKind.PURGE)
-    assert mine(store)
-    store.close()
