@@ -14,12 +14,13 @@ NOT_LOCKED := annotated-types anyio certifi charset-normalizer click filelock fs
 	truststore typing-inspection urllib3
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev install-minilm run test test-full bench evaluate figures lint lock clean
+.PHONY: help install install-dev install-minilm run test test-full soak bench evaluate figures lint lock clean
 
 help:
 	@echo 'make run        install what is locked, then start the sidecar (ARGS="--listen ...")'
 	@echo 'make test       the quick suite'
 	@echo 'make test-full  everything, with the heavy share'
+	@echo 'make soak       crash states, kills and failing system calls in full; hours'
 	@echo 'make bench      the figures, as ratios measured in one run'
 	@echo 'make evaluate   what the promises are worth on this system (ARGS="--only core")'
 	@echo 'make figures    statements, names, tables and paths, counted'
@@ -71,6 +72,17 @@ test: install-dev
 # need them, below $$MNEMOGATE_CACHE or ~/.cache/mnemogate.
 test-full: install-dev install-minilm
 	MNEMOGATE_HEAVY=1 $(PYTEST) $(ARGS)
+
+# In full what the fault tests take a share of, each with its planted bugs. The environment may set
+# other counts; an n-th share of the sweep is SOAK_EVERY=n.
+SOAK_STATES ?= 100000
+SOAK_KILLS ?= 1000
+SOAK_EVERY ?= 1
+
+soak: install-dev
+	$(BIN)/python -P -m tests.fault.crashstates --states $(SOAK_STATES)
+	$(BIN)/python -P -m tests.fault.kills --kills $(SOAK_KILLS)
+	$(BIN)/python -P -m tests.fault.syscalls --every $(SOAK_EVERY)
 
 bench: install-dev
 	$(BIN)/python -P -m tests.benchmarks $(ARGS)

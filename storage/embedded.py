@@ -19,34 +19,24 @@ from storage.derived.keeper import DerivedState
 from storage.derived.recovery import found, load, with_embedder, with_incarnation, with_key
 from storage.derived.vectors.faiss_index import SEGMENT_LEN, VectorIndex
 from storage.derived.vectors.segment_files import IndexIdentity, SegmentFiles
-from storage.features.cases.wrong_answers import NEAR_LEN, NEAR_MIN, Cases
-from storage.features.failures import Failures
-from storage.features.incidents.batches import BATCH_LEN, Incidents
-from storage.features.objections import Objections
-from storage.features.parole import Paroles
-from storage.features.pinned_tools import Pins
-from storage.features.quarantine.hiding import QUARANTINES, ForgetsHands
-from storage.features.quarantine.quarantined_memories import QuarantinedMemories
-from storage.features.recalls import RecallOptions, Recalls
+from storage.features.cases.wrong_answers import NEAR_LEN, NEAR_MIN
+from storage.features.incidents.batches import BATCH_LEN
+from storage.features.quarantine.hiding import QUARANTINES
+from storage.features.recalls import RecallOptions
 from storage.features.recalls.ledger import RecallLedger
-from storage.features.retention_candidates import RetentionCandidates
+from storage.features.together import FOLLOWERS
 from storage.features.upstream.forgotten_texts import FORGOTTEN
-from storage.features.upstream.intents import EndsOvertaken, Forwards
-from storage.features.upstream.upstream_filing import UpstreamFiling
-from storage.features.upstream.upstream_hiding import UpstreamHiding
-from storage.features.upstream.upstream_memories import UpstreamMemories
-from storage.features.upstream.upstream_state import UpstreamState
 from storage.ground.errors import StoreUnavailable
 from storage.ground.state_directory import Secrets, StateDirectory, holds_a_store
-from storage.interfaces import (
-    AuditReader,
-    MemoryReader,
-    SessionLog,
-)
+from storage.interfaces import AuditReader, MemoryReader, SessionLog, Store
 from storage.read.audit import EmbeddedAudit
 from storage.read.reader import EmbeddedReader
-from storage.session_log.frames import FrameKeys
-from storage.session_log.log import DIRECTORY, open_session_log, prints_key
+from storage.sealed_log.session_log import (
+    DIRECTORY,
+    open_session_log,
+    prints_key,
+    session_keys,
+)
 from storage.staging.staging import Staging
 from storage.tables.change import Generation
 from storage.tables.codec import StoreHeader
@@ -63,7 +53,6 @@ from storage.write.seam import StoreAccess
 from storage.write.writer import EmbeddedWriter, WriterOptions
 
 _GIB: Final = 1024**3
-_FOLLOWERS: Final = (UpstreamFiling(), ForgetsHands(), EndsOvertaken())
 RECALLS: Final = "recalls"  # the directory of the recall ledger's files
 
 
@@ -96,7 +85,7 @@ def _no_failpoint(name: str) -> None:
     del name
 
 
-class EmbeddedStore:
+class EmbeddedStore(Store):
     """An open store.
 
     `close` gives the directory back; nothing of the store may be used after it.
@@ -114,7 +103,7 @@ class EmbeddedStore:
         self._directory = directory
         self._engine = engine
         self._store_key = secrets.store_key
-        self.writer = writer
+        self._writer = writer
         self.reader: MemoryReader = EmbeddedReader(engine)
         self.audit: AuditReader = EmbeddedAudit(
             store, VerifierKey.of(engine.parts.origin, engine.parts.signer)
@@ -127,21 +116,9 @@ class EmbeddedStore:
             moves=engine.moves,
             leaf_count=lambda: engine.generation.header.leaf_count,
         )
-        self.quarantined = QuarantinedMemories(access)
-        self.objections = Objections(access)
-        self.retained = RetentionCandidates(access)
-        self.forwards = Forwards(access)
-        self.followed = UpstreamState(access)
-        self.kept_here = UpstreamMemories(access)
-        self.pins = Pins(access)
-        self.incidents = Incidents(access, options.incident_batch_len)
         near = partial(
             self.reader.search, where=EVERYTHING, limit=NEAR_LEN, threshold=NEAR_MIN, exact=True
         )
-        self.cases = Cases(access, near)
-        self.paroles = Paroles(access)
-        self.hidden_behind = UpstreamHiding(access)
-        self.failures = Failures(access)
         self._recalls = RecallLedger(
             directory.root / RECALLS,
             store,
@@ -151,9 +128,14 @@ class EmbeddedStore:
             clock=engine.parts.clock,
             options=options.recalls,
         )
-        self.recalls: Recalls = self._recalls
+        super().__init__(access, near, self._recalls, options.incident_batch_len)
         self.token_key = secrets.token_key
         self.prints_key = prints_key(secrets.store_key)
+
+    @property
+    def writer(self) -> EmbeddedWriter:
+        """The store's writer: the only way anything becomes durable."""
+        return self._writer
 
     @property
     def staging(self) -> Staging:
@@ -212,7 +194,7 @@ class EmbeddedStore:
     def open_session_log(self, scar: bytes) -> tuple[SessionLog, tuple[bytes, ...]]:
         """The session ledger's log, and what was in it (`Store.open_session_log`)."""
         state = self._directory.root
-        keys = FrameKeys(self._store_key, self._engine.generation.header.incarnation_name)
+        keys = session_keys(self._store_key, self._engine.generation.header.incarnation_name)
         # If the session log's directory is missing, no model API was ever served, so no history was
         # lost.
         is_new = not (state / DIRECTORY).exists()
@@ -225,7 +207,7 @@ class EmbeddedStore:
         A writer that hangs keeps the directory until the process ends: it may still write.
         """
         self._recalls.stop()
-        if not self.writer.stop():
+        if not self._writer.stop():
             return
         self._engine.parts.derived.stop()
         self._engine.parts.staging.close()
@@ -332,7 +314,7 @@ class _Assembly:
         engine = self._engine(generation, None if known is None else known.header)
         engine.unerased, engine.bytes_used = unerased, used
         if remark is not None:
-            engine.remarks["checkpoint copy"] = remark
+            engine.parts.derived.remarks["checkpoint copy"] = remark
         operating = EngineCommands(engine)
         with store.reading() as view:
             hidden = (True for table in (QUARANTINES, FORGOTTEN) for _ in view.keys(table))
@@ -363,7 +345,7 @@ class _Assembly:
             store=store,
             staging=self._staging,
             names=names,
-            judge=Judge(self._gate, names, self._staging, usage, _FOLLOWERS),
+            judge=Judge(self._gate, names, self._staging, usage, FOLLOWERS),
             derived=derived,
             signer=self._secrets.log_signer(),
             origin=options.origin,
@@ -398,5 +380,5 @@ class _Assembly:
             operating.adopt_mode(observing=self._gate.observing)
         operating.adopt_ruleset(self._ruleset, THE_STORE)
         for finding in operating.reconcile():
-            engine.remarks["held"] = finding
+            engine.parts.derived.remarks["held"] = finding
         engine.erase_if_due()

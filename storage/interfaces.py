@@ -6,6 +6,7 @@ Two engines implement these: `embedded` (LMDB + FAISS) and, later, PostgreSQL + 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -26,19 +27,8 @@ from policy.query import Filter
 from policy.ruleset import Ruleset
 from policy.trust.score import TrustState
 from storage.audit import InterceptedLeaf, Leaf
-from storage.features.cases.wrong_answers import Cases
-from storage.features.failures import Failures
-from storage.features.incidents.batches import Incidents
-from storage.features.objections import Objections
-from storage.features.parole import Paroles
-from storage.features.pinned_tools import Pins
-from storage.features.quarantine.quarantined_memories import QuarantinedMemories
-from storage.features.recalls import Recalls
-from storage.features.retention_candidates import RetentionCandidates
-from storage.features.upstream.intents import Forwards
-from storage.features.upstream.upstream_hiding import UpstreamHiding
-from storage.features.upstream.upstream_memories import UpstreamMemories
-from storage.features.upstream.upstream_state import UpstreamState
+from storage.features.together import Features
+from storage.features.trust import OriginTrust
 from storage.ground.errors import StoreCorrupt
 from storage.values import (
     Anchor,
@@ -50,7 +40,6 @@ from storage.values import (
     EntityPage,
     HeldCandidate,
     KeyRecord,
-    OriginTrust,
     Outcome,
     Page,
     Row,
@@ -367,7 +356,7 @@ class StagedCandidates(Protocol):
         """Stage candidates, replacing those with the same ids."""
 
 
-class Store(Protocol):
+class Store(Features, ABC):
     """An open store, with everything that a running sidecar takes from an engine.
 
     Nothing is used after `close`.
@@ -375,52 +364,41 @@ class Store(Protocol):
 
     reader: MemoryReader
     audit: AuditReader
-    quarantined: QuarantinedMemories
-    objections: Objections
-    retained: RetentionCandidates
-    forwards: Forwards
-    followed: UpstreamState
-    kept_here: UpstreamMemories
-    pins: Pins
-    incidents: Incidents
-    cases: Cases
-    failures: Failures
-    hidden_behind: UpstreamHiding
-    paroles: Paroles
-    recalls: Recalls
     token_key: bytes  # an Ed25519 seed: signs promotion tokens
     prints_key: bytes  # what the session ledger's fingerprints are made with
 
     # A function that is called, on the writer's thread, for each hold that ended undecided, once
     # that end is durable.
     @property
+    @abstractmethod
     def expired(self) -> Callable[[HeldCandidate, Outcome], None]:
         """Who is told of each held candidate whose wait ended undecided."""
-        ...
 
     @expired.setter
+    @abstractmethod
     def expired(self, told: Callable[[HeldCandidate, Outcome], None]) -> None: ...
 
     @property
+    @abstractmethod
     def writer(self) -> MemoryWriter:
         """The store's writer: the only way anything becomes durable."""
-        ...
 
     @property
+    @abstractmethod
     def staging(self) -> StagedCandidates:
         """Where candidates wait for a verdict."""
-        ...
 
     @property
+    @abstractmethod
     def ruleset(self) -> Ruleset:
         """The ruleset in force, with its epoch."""
-        ...
 
     @property
+    @abstractmethod
     def time_ms(self) -> int:
         """The latest time of any write; the present is never before it, whatever a clock says."""
-        ...
 
+    @abstractmethod
     def open_session_log(self, scar: bytes) -> tuple[SessionLog, tuple[bytes, ...]]:
         """The session ledger's log, and what was in it. Blocks; once for each open store.
 
@@ -430,20 +408,22 @@ class Store(Protocol):
         Raises:
             StoreUnavailable: The log cannot be opened or made.
         """
-        ...
 
+    @abstractmethod
     def read_cursor(self, name: str) -> bytes | None:
         """How far a reader of the log has come, as a number of leaves; None if it never said.
 
         Blocks.
         """
 
+    @abstractmethod
     def write_cursor(self, name: str, cursor: bytes) -> None:
         """Store how far a reader of the log has come.
 
         Blocks. On an OSError nothing was changed.
         """
 
+    @abstractmethod
     def close(self) -> None:
         """Finish queued work, and give the store back. Blocks."""
 

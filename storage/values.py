@@ -45,7 +45,7 @@ STAGED_IN_MEMORY: Final = "memfd"
 THE_STORE: Final = PrincipalId("mnemogate")
 """The name in leaves about what the store did by itself."""
 ADOPTS: Final = PrincipalId("mnemogate:adopt")
-"""In whose name the gate takes in what a server behind kept before. No key has such a name."""
+"""In whose name the gate takes in what a server kept before. No key has such a name."""
 MODE_OBSERVE: Final = "mode.observe"
 MODE_ENFORCE: Final = "mode.enforce"
 FORGIVE: Final = "withholding.forgive"
@@ -351,15 +351,6 @@ class TrustEvent(msgspec.Struct, frozen=True, array_like=True):
     leaf_index: int
     cause: int | None = None
     became: str = ""
-
-
-class OriginTrust(msgspec.Struct, frozen=True, kw_only=True):
-    """The trust in what one tool of one server brings into the sessions of a tenant."""
-
-    tenant: Tenant
-    server: str
-    tool: str
-    state: TrustState
 
 
 class TenantUsage(msgspec.Struct, frozen=True, kw_only=True):

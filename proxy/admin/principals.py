@@ -37,9 +37,9 @@ from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.transport.auth import Authenticator, mint_key
 from storage.features.registered import PutKey
-from storage.features.trust import RestoreOrigin, RestoreTrust
+from storage.features.trust import OriginTrust, RestoreOrigin, RestoreTrust
 from storage.interfaces import MemoryReader, MemoryWriter
-from storage.values import KeyRecord, OriginTrust
+from storage.values import KeyRecord
 
 
 class Credentials:

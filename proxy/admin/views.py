@@ -26,11 +26,11 @@ from proxy.admin.wire.store import (
 )
 from proxy.admin.wire.upkeep import ServerView, UnsettledView
 from storage.audit import decode_leaf, fields_of, leaf_hash
+from storage.features.trust import OriginTrust
 from storage.values import (
     AuditProof,
     HeldCandidate,
     KeyRecord,
-    OriginTrust,
     PendingForward,
     PinnedTools,
     TrustEvent,

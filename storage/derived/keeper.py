@@ -21,10 +21,9 @@ from storage.derived.recovery import derive, load_index
 from storage.derived.vectors.faiss_index import VectorIndex
 from storage.derived.vectors.segment_files import SegmentFiles
 from storage.ground.errors import StorageError, StoreCorrupt, StoreUnavailable
-from storage.tables.change import AddedRow
+from storage.tables.change import IndexChanges
 from storage.tables.codec import StoreHeader
 from storage.tables.lmdb_store import LmdbStore, View
-from storage.values import Row
 
 LOAD_BESIDE_LEN: Final = 20_000
 """A store with more rows than this opens before its rows are read."""
@@ -33,17 +32,6 @@ PATIENCE_S: Final = 20.0
 WARMING: Final = "the rows are being read; searches and listings wait for that"
 _NICE: Final = 10
 _SUBJECT: Final = "warming"
-
-
-class DerivedStep(msgspec.Struct, frozen=True, kw_only=True):
-    """The changes that one durable transaction makes to the derived state (catalogue and index)."""
-
-    header: StoreHeader
-    added: Sequence[AddedRow] = ()
-    superseded: Sequence[tuple[int, Row]] = ()
-    readmitted: Sequence[tuple[int, Row]] = ()
-    # Live rows with labels that were raised where they stand, as they are now.
-    raised: Sequence[tuple[int, Row]] = ()
 
 
 class DerivedState:
@@ -67,7 +55,7 @@ class DerivedState:
         self._complete = threading.Event()
         self._failure: str | None = None
         self._lock = threading.Lock()
-        self._later: list[DerivedStep] = []
+        self._later: list[tuple[StoreHeader, IndexChanges]] = []
         self._stopping = False
         self._threads: list[threading.Thread] = []
         self._improved: object = None
@@ -135,7 +123,7 @@ class DerivedState:
                     return
                 steps, self._later = self._later, []
             for step in steps:
-                self._apply(step)
+                self._apply(*step)
 
     @property
     def complete(self) -> bool:
@@ -156,45 +144,45 @@ class DerivedState:
 
     # ---- keeping in step with the writer ---------------------------------------------------------
 
-    def follow(self, step: DerivedStep) -> None:
+    def follow(self, header: StoreHeader, changes: IndexChanges) -> None:
         """Apply a durable transaction; at once, or after all earlier rows were read."""
         if not self._complete.is_set():
             with self._lock:
                 if not self._complete.is_set():
-                    self._later.append(step)
+                    self._later.append((header, changes))
                     return
-        self._apply(step)
+        self._apply(header, changes)
 
-    def _apply(self, step: DerivedStep) -> None:
-        embedder_id = step.header.embedder_id
+    def _apply(self, header: StoreHeader, changes: IndexChanges) -> None:
+        embedder_id = header.embedder_id
         self.index.extend(
             [
                 (added.ordinal, added.vector)
-                for added in step.added
+                for added in changes.added
                 if added.vector and added.row.embedder_id == embedder_id
             ]
         )
         catalogue = self.catalogue
         catalogue.stamp = -1
-        for added in step.added:
+        for added in changes.added:
             if added.shown:
                 catalogue.add(added.ordinal, added.row)
         # Removals come after additions: a row of this transaction may be replaced in the same
         # transaction.
-        newer = {one.row.prev_ordinal: (one.ordinal, one.row) for one in step.added if one.shown}
-        for ordinal, row in step.superseded:
+        newer = {one.row.prev_ordinal: (one.ordinal, one.row) for one in changes.added if one.shown}
+        for ordinal, row in changes.superseded:
             if ordinal in newer:
                 catalogue.supersede(ordinal, row, newer[ordinal])
             else:
                 catalogue.retire(ordinal, row)
-        for added in step.added:
+        for added in changes.added:
             if added.before is not None and not added.shown:
                 catalogue.follow(added.row.prev_ordinal, added.before, (added.ordinal, added.row))
-        for ordinal, row in step.raised:
+        for ordinal, row in changes.raised:
             catalogue.retire(ordinal, row)
-        for ordinal, row in (*step.readmitted, *step.raised):
+        for ordinal, row in (*changes.readmitted, *changes.raised):
             catalogue.readmit(ordinal, row)
-        catalogue.stamp = step.header.leaf_count
+        catalogue.stamp = header.leaf_count
 
     def drop(self, ordinals: Sequence[int]) -> None:
         """Take purged vectors out of memory and of every file.

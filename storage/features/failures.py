@@ -12,7 +12,7 @@ from policy.model import PrincipalId, Tenant
 from storage.tables.change import Change
 from storage.tables.lmdb_store import View
 from storage.tables.table import RecordTable
-from storage.write.seam import StoreAccess
+from storage.write.seam import Feature
 
 FAILURES_MAX: Final = 10_000
 """How many failures are kept of all tenants together; the oldest goes first."""
@@ -95,12 +95,8 @@ class JoinCase(msgspec.Struct, frozen=True):
             change.draft.write(FAILURES, key, joined)
 
 
-class Failures:
+class Failures(Feature):
     """The failures that a store keeps. Reads on any thread; each may read files."""
-
-    def __init__(self, access: StoreAccess) -> None:
-        self.order = access.writer.order
-        self._store = access.store
 
     async def record(self, failure: Failure, *, of_principal_max: int | None) -> bool:
         """Store a failure durably; returns whether it was stored (`RecordFailure`).

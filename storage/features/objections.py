@@ -11,14 +11,11 @@ from storage.tables.codec import ordinal_key
 from storage.tables.lmdb_store import IDS, LEAVES, View
 from storage.tables.rows import chain, memory_of, read_row
 from storage.values import AdmittedObjection, Row
-from storage.write.seam import StoreAccess
+from storage.write.seam import Feature
 
 
-class Objections:
+class Objections(Feature):
     """Memories that observe mode admitted over an objection. Any thread; walks every memory."""
-
-    def __init__(self, access: StoreAccess) -> None:
-        self._store = access.store
 
     def find(self, tenant: Tenant) -> tuple[AdmittedObjection, ...]:
         """Memories of a tenant that were admitted over an objection, oldest first."""

@@ -29,7 +29,7 @@ from storage.tables.rows import (
 )
 from storage.tables.table import RecordTable
 from storage.values import Row, Visibility
-from storage.write.seam import StoreAccess
+from storage.write.seam import Feature, Follower
 
 _PROBATION_MS: Final = PROBATION_DAYS * 86_400_000
 _BYTES: Final = 64
@@ -175,6 +175,14 @@ class EndProbations(msgspec.Struct, frozen=True):
                 end_probation(change, name, record)
 
 
+class Probations(Follower):
+    """Has memories on probation counted apart from their origins."""
+
+    def counts_apart(self, view: View, name: bytes) -> bool:
+        """Whether the memory is on probation."""
+        return parole_record(view, name).until_ms > 0
+
+
 def parole_record(view: View, name: bytes) -> ParoleRecord:
     """What is kept of the paroles of a memory; an empty record if it never was tried."""
     return view.read(PAROLES, name) or ParoleRecord()
@@ -206,17 +214,11 @@ def _keep(change: Change, name: bytes, tenant: Tenant, record: ParoleRecord) -> 
     change.draft.write(PAROLES, name, record)
 
 
-class Paroles:
+class Paroles(Feature):
     """Hidden memories and their way back. Coroutines on any loop; other calls on any thread.
 
     Coroutines raise as `MemoryWriter.submit`; each is one transaction with its leaf.
     """
-
-    def __init__(self, access: StoreAccess) -> None:
-        self.order = access.writer.order
-        self._store = access.store
-        self._names = access.names
-        self._clock = access.clock
 
     def hidden(self, tenant: Tenant, memory_id: MemoryId) -> HiddenMemory | None:
         """A memory with what its trial needs; None if reads show it. Walks the memory's rows.

@@ -12,7 +12,7 @@ from storage.ground.errors import UnknownPins
 from storage.tables.change import Change
 from storage.tables.table import RecordTable
 from storage.values import THE_STORE, PinnedTools, Tools
-from storage.write.seam import StoreAccess
+from storage.write.seam import Feature
 
 PINS: Final = RecordTable(b"pins", PinnedTools)
 PINNED: Final = "tools.pin"
@@ -67,13 +67,8 @@ class ApproveTools(msgspec.Struct, frozen=True):
         return _put(change, replace(known, approved=known.seen), APPROVED, self.by)
 
 
-class Pins:
+class Pins(Feature):
     """The tools of servers behind the gate. Coroutines on any loop, reads on any thread."""
-
-    def __init__(self, access: StoreAccess) -> None:
-        self.order = access.writer.order
-        self._store = access.store
-        self._names = access.names
 
     async def see(self, tenant: Tenant, server: str, tools: Tools) -> PinnedTools:
         """Record which tools a server has now (`SeeTools`); nothing is written of those known."""

@@ -9,15 +9,11 @@ from storage.tables.expiry import expiry_ms
 from storage.tables.lmdb_store import ROWS, View
 from storage.tables.rows import read_id
 from storage.values import Row
-from storage.write.seam import StoreAccess
+from storage.write.seam import Feature
 
 
-class RetentionCandidates:
+class RetentionCandidates(Feature):
     """The stored memories that retention looks at; quarantined ones are left out. Any thread."""
-
-    def __init__(self, access: StoreAccess) -> None:
-        self._store = access.store
-        self._names = access.names
 
     def slice(self, start: int, length: int) -> tuple[tuple[RetentionItem, ...], int | None]:
         """Memories whose newest row is among `length` rows from an ordinal on, expired ones too.

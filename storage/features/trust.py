@@ -10,6 +10,15 @@ from storage.tables.change import Change
 from storage.write.trust_intake import NamedOrigin, TrustIntake, origin_holder
 
 
+class OriginTrust(msgspec.Struct, frozen=True, kw_only=True):
+    """The trust in what one tool of one server brings into the sessions of a tenant."""
+
+    tenant: Tenant
+    server: str
+    tool: str
+    state: TrustState
+
+
 class RestoreTrust(msgspec.Struct, frozen=True):
     """The order to reset a principal's trust to a newcomer's."""
 

@@ -45,7 +45,7 @@ class Vouch(msgspec.Struct, frozen=True):
         stored = encode(raised)
         change.moved.add(LABELS)
         if known.status is MemoryStatus.LIVE:
-            change.raised.append((known.ordinal, raised))
+            change.index.raised.append((known.ordinal, raised))
         change.charges[row.tenant] += len(stored) - len(encode(row))
         change.draft.put(ROWS, ordinal_key(known.ordinal), stored)
         detail = f"{self.tenant}: was {row.source.value}"

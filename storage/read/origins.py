@@ -10,7 +10,6 @@ import numpy as np
 
 from policy.model import Hit, SourceKind
 from storage.audit import VerdictLeaf
-from storage.features.parole import parole_record
 from storage.read.exposure import ExposureOrigin, Placement
 from storage.tables.change import LABELS, read_leaf
 from storage.tables.codec import ordinal_key
@@ -64,7 +63,7 @@ class Origins:
     def _origin(self, view: View, row: Row) -> ExposureOrigin | None:
         # A parole has the origins read anew, and so has the end of a probation.
         name = self._engine.parts.names.memory(row.tenant, row.memory_id)
-        if parole_record(view, name).until_ms:
+        if any(one.counts_apart(view, name) for one in self._engine.parts.judge.followers):
             return ExposureOrigin(
                 tenant=row.tenant, principal_id=row.principal_id, on_probation=True
             )

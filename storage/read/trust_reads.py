@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from policy.model import PrincipalId, Tenant
 from policy.trust.score import NEWCOMER, TrustState
+from storage.features.trust import OriginTrust
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import LmdbStore
-from storage.values import OriginTrust, TrustEvent
+from storage.values import TrustEvent
 from storage.write.trust_tables import ORIGINS, RECENT, TRUST, trust_of
 
 

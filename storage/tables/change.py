@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from policy.model import CandidateId, PrincipalId, Tenant
+from policy.model import PrincipalId, Tenant
 from policy.ruleset import Ruleset
 from policy.verdict import InvariantBroken
 from storage.audit import (
@@ -21,10 +21,10 @@ from storage.audit import (
     sign_checkpoint,
 )
 from storage.ground.errors import StoreCorrupt
-from storage.tables.codec import HeldRow, StoreHeader, ordinal_key
+from storage.tables.codec import StoreHeader, ordinal_key
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import LEAVES, NODES, Draft, View
-from storage.values import HeldCandidate, Outcome, Row, StagedContents
+from storage.values import Row
 
 LABELS: Final = b"labels"
 """The mark of a change after which the origins of rows have to be read anew."""
@@ -85,6 +85,21 @@ class AddedRow(msgspec.Struct, frozen=True, kw_only=True):
     before: Row | None = None
 
 
+class IndexChanges(msgspec.Struct, frozen=True):
+    """What one transaction changes in the catalogue and the index, which follow after its commit.
+
+    Each row comes with its ordinal.
+    """
+
+    added: list[AddedRow] = []
+    superseded: list[tuple[int, Row]] = []
+    readmitted: list[tuple[int, Row]] = []
+    # The live rows whose labels a person raised, as they are now.
+    raised: list[tuple[int, Row]] = []
+    # The ordinals of purged rows.
+    erased: list[int] = []
+
+
 class ChangeContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a change knows of its store: the rules in force, and how many bytes may be added."""
 
@@ -92,6 +107,9 @@ class ChangeContext(msgspec.Struct, frozen=True, kw_only=True):
     ruleset: Ruleset
     room_bytes: int
     failpoint: Callable[[str], None]
+
+
+Part = TypeVar("Part")
 
 
 class Change:
@@ -102,41 +120,29 @@ class Change:
     ) -> None:
         self.draft = draft
         self.now_ms = now_ms
+        self.around = around
         self.names = around.names
-        self.ruleset = around.ruleset
-        self.room_bytes = around.room_bytes
-        self.failpoint = around.failpoint
-        self.before = generation.header
+        # The header that this transaction will leave, but for the counts that follow.
+        self.header = generation.header
         self.version = generation.header.version
         self.next_ordinal = generation.header.next_ordinal
         self.live_count = generation.header.live_count
         self.held_count = generation.header.held_count
-        self.epoch = generation.header.epoch
-        self.ruleset_digest = generation.header.ruleset_digest
-        self.observing = generation.header.observing
-        # Changes for the catalogue and the index, to be made after the commit.
-        self.added: list[AddedRow] = []
-        self.superseded: list[tuple[int, Row]] = []
-        self.readmitted: list[tuple[int, Row]] = []
-        self.erased: list[int] = []
-        # The live rows whose labels a person raised.
-        self.raised: list[tuple[int, Row]] = []
+        self.index = IndexChanges()
         # Tables, and other marks, whose changes caches follow (`Access.moves`).
         self.moved: set[bytes] = set()
-        # Candidates judged in this transaction, and the data to keep of those that are held.
-        self.judged: tuple[CandidateId, ...] = ()
-        self.kept: dict[CandidateId, StagedContents] = {}
         # By how many bytes each tenant's share grows or shrinks.
         self.charges: Counter[Tenant] = Counter()
-        # New held candidates, and decided ones, whose keys are destroyed with the commit.
-        self.held_came: dict[CandidateId, HeldRow] = {}
-        self.held_gone: set[CandidateId] = set()
-        # Whether the caller erases the key files of decided candidates, before anybody is answered.
-        self.asker_erases = False
-        # Held candidates that are refused because no person decided in time, and their outcomes.
-        self.expired: list[tuple[HeldCandidate, Outcome]] = []
+        self._parts: dict[type, Any] = {}
         self._tree = generation.tree.copy()
         self._nodes = _DraftNodes(draft)
+
+    def of(self, kind: type[Part]) -> Part:
+        """The part of the change that has this type; made when it is first asked for."""
+        if kind not in self._parts:
+            self._parts[kind] = kind()
+        part: Part = self._parts[kind]
+        return part
 
     @property
     def leaf_count(self) -> int:
@@ -158,19 +164,16 @@ class Change:
     def finish(self, origin: str, signer: Ed25519PrivateKey) -> Generation:
         """Write header and signed checkpoint; returns the store's generation once this commits."""
         header = msgspec.structs.replace(
-            self.before,
+            self.header,
             version=self.version,
-            epoch=self.epoch,
-            ruleset_digest=self.ruleset_digest,
             next_ordinal=self.next_ordinal,
             leaf_count=self._tree.size,
             live_count=self.live_count,
             held_count=self.held_count,
-            observing=self.observing,
-            time_ms=max(self.before.time_ms, self.now_ms),
+            time_ms=max(self.header.time_ms, self.now_ms),
         )
         self.draft.put_header(header)
-        if self.erased:
+        if self.index.erased:
             # A purge hides content; its bytes are erased when the file is rewritten.
             self.draft.mark_unerased()
         root = self._tree.root()

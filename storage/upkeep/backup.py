@@ -34,8 +34,7 @@ from storage.ground.state_directory import (
     write_durably,
 )
 from storage.ground.trusted_files import Trust, UnfitFile, read_file, reason, refuse_replaceable
-from storage.session_log.frames import NAME
-from storage.session_log.log import DIRECTORY
+from storage.sealed_log.session_log import DIRECTORY, NAME
 from storage.tables.copying import DATA, copy_compactly
 from storage.tables.formats import refuse_unknown
 from storage.tables.read_only import header_of, hot, read_only

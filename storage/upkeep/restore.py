@@ -22,8 +22,8 @@ from storage.ground.state_directory import (
 )
 from storage.ground.trusted_files import UnfitFile, read_file
 from storage.interfaces import AuditedView
-from storage.session_log.frames import FrameKeys, make, read_contents
-from storage.session_log.log import DIRECTORY
+from storage.sealed_log.sealed_file import read_contents
+from storage.sealed_log.session_log import DIRECTORY, records_of, session_keys, write_session_log
 from storage.tables.change import Nodes, leaf_source
 from storage.tables.copying import fsync_file
 from storage.tables.read_only import read_only
@@ -185,11 +185,11 @@ class EmbeddedBackup:
         session_records: Callable[[tuple[bytes, ...]], list[bytes]],
     ) -> None:
         """Seal the backup's session records for the new incarnation."""
-        before = FrameKeys(self._secrets.store_key, self._manifest.incarnation)
+        before = session_keys(self._secrets.store_key, self._manifest.incarnation)
         contents = read_contents(self._directory / SESSIONS, before)
         if contents is not None:
-            keys = FrameKeys(self._secrets.store_key, incarnation)
-            make(state / DIRECTORY, keys, session_records(contents.records))
+            keys = session_keys(self._secrets.store_key, incarnation)
+            write_session_log(state / SESSIONS, keys, session_records(records_of(contents)))
 
     def _revived(
         self, working: Path, ruleset: Ruleset, clock: Callable[[], int], options: EmbeddedOptions

@@ -7,14 +7,24 @@ from typing import Final
 
 import msgspec
 
-from policy.canonical import decode_canonical, digest_of
+from policy.canonical import decode_canonical
 from policy.facts import Approval, InterceptRecord
 from policy.labels.derive import read_candidate
-from policy.model import CandidateId, Digest, Memory, PrincipalId, Provenance, Reading
+from policy.model import (
+    CandidateId,
+    ChangeKind,
+    Digest,
+    Memory,
+    MemoryStatus,
+    PrincipalId,
+    Provenance,
+    Reading,
+)
 from policy.trust.score import TrustState
 from policy.verdict import Hold, Reason, Reject
 from storage.ground.clock import Due
 from storage.tables.codec import (
+    NO_ORDINAL,
     FirstOutcome,
     HeldEvidence,
     HeldRow,
@@ -24,6 +34,8 @@ from storage.tables.codec import (
     encode,
 )
 from storage.tables.keys import KeyedNames
+from storage.tables.lmdb_store import NONCES, View
+from storage.tables.rows import is_expired, memory_of, read_id, read_row
 from storage.values import Outcome, StagedContents, Submission
 
 _BUDGETS: Final = 9
@@ -40,11 +52,13 @@ class HeldCase(msgspec.Struct, frozen=True, kw_only=True):
 class ArrivedCandidate(msgspec.Struct, frozen=True, kw_only=True):
     """One candidate that waits for its verdict; its text is in staging alone.
 
-    `nonce_key` and `binding` are keyed hashes of what was intercepted. If they were computed from
-    the staged bytes, an attacker in staging could spend somebody else's nonce.
+    All of this is kept apart from staging (MWP 3.2, check 7). `nonce_key` and `binding` are keyed
+    hashes of what was intercepted. If they were computed from the staged bytes, an attacker in
+    staging could spend somebody else's nonce.
     """
 
-    candidate_id: CandidateId
+    # (7) The interceptor's own record.
+    intercept: InterceptRecord
     nonce_key: bytes
     binding: bytes
     due: Due | None = None
@@ -52,11 +66,13 @@ class ArrivedCandidate(msgspec.Struct, frozen=True, kw_only=True):
     approved_by: PrincipalId | None = None
 
     @classmethod
-    def of(cls, submission: Submission, names: KeyedNames) -> ArrivedCandidate:
+    def of(
+        cls, submission: Submission, intercept: InterceptRecord, names: KeyedNames
+    ) -> ArrivedCandidate:
         """The parts of a submission that are kept apart from staging."""
         candidate = submission.candidate
         return cls(
-            candidate_id=submission.candidate_id,
+            intercept=intercept,
             nonce_key=names.nonce(candidate.principal_id, candidate.nonce),
             binding=names.binding(candidate, submission.digest),
             due=submission.due,
@@ -64,16 +80,20 @@ class ArrivedCandidate(msgspec.Struct, frozen=True, kw_only=True):
             approved_by=submission.approved_by,
         )
 
+    @property
+    def candidate_id(self) -> CandidateId:
+        """The id of the candidate."""
+        return self.intercept.candidate_id
+
 
 class CandidateCase(msgspec.Struct, frozen=True, kw_only=True):
     """One candidate before the gate: all that is known of it, as it was read back from staging.
 
-    `intercept` is the interceptor's own record, and `arrived` has the key of its nonce: these two
-    are kept apart from staging. `staged` is None where the staged bytes cannot be used for judging.
+    `arrived` is kept apart from staging. `staged` is None where the staged bytes cannot be used for
+    judging.
     """
 
     submission: Submission
-    intercept: InterceptRecord | None
     staged: bytes | None
     arrived: ArrivedCandidate
     held: HeldCase | None = None
@@ -87,9 +107,9 @@ class CandidateCase(msgspec.Struct, frozen=True, kw_only=True):
             return self.held.approval
         if self.let_in is not None:
             return self.let_in
-        if self.arrived.approved_by is None or self.intercept is None:
+        if self.arrived.approved_by is None:
             return None
-        return Approval(by=self.arrived.approved_by, digest=self.intercept.digest)
+        return Approval(by=self.arrived.approved_by, digest=self.arrived.intercept.digest)
 
 
 def contents_of(submission: Submission) -> StagedContents:
@@ -106,9 +126,7 @@ def contents_of(submission: Submission) -> StagedContents:
     return StagedContents(canonical=submission.canonical, evidence=encode(evidence))
 
 
-def staged_submission(
-    arrived: ArrivedCandidate, contents: StagedContents, intercept: InterceptRecord | None
-) -> Submission:
+def staged_submission(arrived: ArrivedCandidate, contents: StagedContents) -> Submission:
     """The submission as it was read from staging; its digest is the one the interceptor recorded.
 
     Raises:
@@ -118,7 +136,7 @@ def staged_submission(
     submission = _submission(
         arrived.candidate_id,
         contents.canonical,
-        digest_of(contents.canonical) if intercept is None else intercept.digest,
+        arrived.intercept.digest,
         evidence.held,
         evidence.reading,
     )
@@ -234,3 +252,29 @@ def not_held(verdict: Hold) -> Reject:
         memory_class=verdict.memory_class,
         passed=tuple(number for number in verdict.passed if number != _BUDGETS),
     )
+
+
+def replayed(
+    view: View, names: KeyedNames, first: FirstOutcome, trust: TrustState, now_ms: int
+) -> Outcome:
+    """The first verdict of an equal request, given again, with the memory as it was then."""
+    outcome = outcome_of(first, trust, replayed=True)
+    if first.ordinal == NO_ORDINAL:
+        return outcome
+    row = read_row(view, first.ordinal)
+    if row.erased or row.change is ChangeKind.DELETE:
+        return outcome
+    known = read_id(view, names.memory(row.tenant, row.memory_id))
+    if known is None or known.status is not MemoryStatus.LIVE or is_expired(row, now_ms):
+        # The memory of that verdict is not returned if it was deleted, quarantined or expired
+        # since: for the agent it does not exist any more.
+        return outcome
+    return msgspec.structs.replace(
+        outcome, memory=memory_of(row, known.status, ordinal=first.ordinal)
+    )
+
+
+def recorded(view: View, arrived: ArrivedCandidate) -> FirstOutcome | None:
+    """The store's record of this very request; None if the request was never committed."""
+    record = view.read(NONCES, arrived.nonce_key)
+    return None if record is None or record.binding != arrived.binding else record.outcome

@@ -101,9 +101,9 @@ class Committer:
         leaf_index = landing.log()
         vector, embedder_id = landing.vector()
         row = landing.row(leaf_index, embedder_id)
-        change.failpoint("before_put")
+        change.around.failpoint("before_put")
         landed = landing.put(name, row, vector)
-        change.failpoint("after_put")
+        change.around.failpoint("after_put")
         return landed
 
     def _verify(self, permit: Permit, judged: AdmittedCandidate, epoch: int) -> None:
@@ -210,7 +210,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         change.next_ordinal += 1
         known, stored = self.known, self.stored
         if known is not None and stored is not None and known.status is MemoryStatus.LIVE:
-            change.superseded.append((known.ordinal, stored))
+            change.index.superseded.append((known.ordinal, stored))
             change.live_count -= 1
         if kind in ENDING and not self.keyed and known is not None:
             for follower in self.followers:
@@ -235,7 +235,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         if status is not MemoryStatus.DELETED:
             change.live_count += live
             standing = known is not None and known.status is not MemoryStatus.DELETED
-            change.added.append(
+            change.index.added.append(
                 AddedRow(
                     ordinal=ordinal,
                     row=row,
@@ -298,7 +298,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
                 draft.put(ROWS, ordinal_key(ordinal), left)
             self.change.charges[row.tenant] -= freed
             draft.delete(VECTORS, ordinal_key(ordinal))
-            self.change.erased.append(ordinal)
+            self.change.index.erased.append(ordinal)
             ordinal = row.prev_ordinal
 
 

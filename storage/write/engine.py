@@ -18,10 +18,9 @@ import lmdb
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from policy.facts import InterceptRecord
 from policy.model import CandidateId
 from policy.ruleset import Ruleset
-from storage.derived.keeper import DerivedState, DerivedStep
+from storage.derived.keeper import DerivedState
 from storage.derived.vectors.faiss_index import BadVector, check_each
 from storage.ground.errors import (
     CredentialEnded,
@@ -37,7 +36,13 @@ from storage.tables.codec import StoreHeader
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import Draft, LmdbStore, View
 from storage.values import Decision, HeldCandidate, Outcome, Sealed
-from storage.write.candidate_case import ArrivedCandidate, CandidateCase, staged_submission
+from storage.write.candidate_case import (
+    ArrivedCandidate,
+    CandidateCase,
+    recorded,
+    staged_submission,
+)
+from storage.write.held_queue import QueueChanges
 from storage.write.judge import Judge
 from storage.write.seam import Order
 
@@ -93,8 +98,6 @@ class Engine:
         self.busy_since_ns = 0
         # After so many seconds without the end of a job, no further job may queue behind it.
         self.patience_s = 10.0
-        # Remarks for a person that do not stop the store, by subject.
-        self.remarks = parts.derived.remarks
         # Whether purged bytes stay in the file until it is rewritten.
         self.unerased = False
         # For each mark of changes (`Change.moved`) how many are durable; it moves before such a
@@ -102,8 +105,6 @@ class Engine:
         self.moves: Counter[bytes] = Counter()
         # The function that is called for each hold that nobody decided, once its end is durable.
         self.expired: Callable[[HeldCandidate, Outcome], None] = _unheard
-        # The interceptor's own records of candidates, kept apart from staging (MWP 3.2, check 7).
-        self.register: dict[CandidateId, InterceptRecord] = {}
         # Purged ordinals whose vectors may still be in the index and in the index's files.
         self._erased: list[int] = []
 
@@ -172,7 +173,7 @@ class Engine:
             # If dead readers had filled the store's room, this work runs a second time, so it
             # starts from nothing.
             outcomes.clear()
-            change.judged = tuple(one.candidate_id for one in batch)
+            change.of(QueueChanges).judged = tuple(one.candidate_id for one in batch)
             outcomes.extend(
                 self._judge_one(change, case) if isinstance(case, CandidateCase) else case
                 for case in cases
@@ -198,7 +199,7 @@ class Engine:
         # take what is kept for deletions. Room that a purge frees is free only in the next
         # transaction.
         taken = max(0, change.charges.total())
-        room = change.room_bytes - taken
+        room = change.around.room_bytes - taken
         refusal = judge.usage.no_room(case.submission.candidate, room, change)
         if refusal is not None:
             return refusal
@@ -223,11 +224,10 @@ class Engine:
         for one, contents in zip(
             batch, staging.read([one.candidate_id for one in batch]), strict=True
         ):
-            intercept = self.register.get(one.candidate_id)
             try:
                 if contents is None:
                     raise StoreUnavailable("what was staged cannot be read; nothing was written")
-                submission = staged_submission(one, contents, intercept)
+                submission = staged_submission(one, contents)
             except msgspec.MsgspecError:
                 cases.append(StoreUnavailable("what was staged is no candidate"))
             except StorageError as error:
@@ -236,11 +236,7 @@ class Engine:
                 # The candidate that a person was shown under this id must not be exchanged for
                 # another one.
                 staged = None if one.candidate_id in held else contents.canonical
-                cases.append(
-                    CandidateCase(
-                        submission=submission, intercept=intercept, staged=staged, arrived=one
-                    )
-                )
+                cases.append(CandidateCase(submission=submission, staged=staged, arrived=one))
         return self._with_good_vectors(cases)
 
     def _with_good_vectors(
@@ -260,7 +256,7 @@ class Engine:
         """Whether the store's record of the nonce agrees with the outcome."""
         if isinstance(outcome, StorageError):
             return True
-        found = self.parts.judge.first_outcomes.recorded(view, one)
+        found = recorded(view, one)
         # A nonce that another request spent has the record of that request, so this record is no
         # evidence.
         return found is None or found.leaf_index == outcome.leaf_index
@@ -345,10 +341,11 @@ class Engine:
             )
             change = Change(draft, self.generation, parts.clock(), around)
             result = work(change)
-            if change.kept:
+            kept = change.of(QueueChanges).kept
+            if kept:
                 # Staging becomes durable before the store: a hold that survives a crash needs its
                 # candidate.
-                parts.staging.hold(change.kept)
+                parts.staging.hold(kept)
             parts.judge.usage.record(change)
             after = change.finish(parts.origin, parts.signer)
             used = draft.bytes_used()
@@ -421,28 +418,21 @@ class Engine:
         parts = self.parts
         self._durable = after.header
         self.generation = after
-        parts.judge.waiting.adopt(change.held_came.items(), change.held_gone)
+        decided = change.of(QueueChanges)
+        parts.judge.waiting.adopt(decided.came.items(), decided.gone)
         parts.judge.usage.adopt(change)
         self.moves.update(change.moved)
-        parts.staging.forget(change.judged)
-        if change.asker_erases:
-            parts.staging.condemn(change.held_gone)
+        parts.staging.forget(decided.judged)
+        if decided.asker_erases:
+            parts.staging.condemn(decided.gone)
         else:
-            self.destroy(change.held_gone)
+            self.destroy(decided.gone)
         parts.failpoint("key_destroyed")
-        self._erased.extend(change.erased)
-        self.unerased = self.unerased or bool(change.erased)
-        parts.derived.follow(
-            DerivedStep(
-                header=after.header,
-                added=change.added,
-                superseded=change.superseded,
-                readmitted=change.readmitted,
-                raised=change.raised,
-            )
-        )
+        self._erased.extend(change.index.erased)
+        self.unerased = self.unerased or bool(change.index.erased)
+        parts.derived.follow(after.header, change.index)
         parts.failpoint("index_swapped")
-        for held, outcome in change.expired:
+        for held, outcome in decided.expired:
             self.expired(held, outcome)
 
     def destroy(self, candidate_ids: Iterable[CandidateId]) -> None:
@@ -491,7 +481,7 @@ class Engine:
         try:
             self.parts.store.reader_check()
         except lmdb.Error as error:
-            self.remarks["readers"] = f"dead readers cannot be cleared: {error}"
+            self.parts.derived.remarks["readers"] = f"dead readers cannot be cleared: {error}"
         if self.broken is None:
             self.erase_if_due()
 

@@ -30,6 +30,7 @@ from storage.values import (
 )
 from storage.write.candidate_case import ArrivedCandidate, CandidateCase, HeldCase, held_submission
 from storage.write.engine import Engine
+from storage.write.held_queue import QueueChanges
 
 _EXPIRED_AT_ONCE: Final = 256
 # For how many seconds one transaction refuses candidates that a person chose: writes wait for its
@@ -77,7 +78,7 @@ class EngineCommands:
         judge = engine.parts.judge
 
         def work(change: Change) -> dict[CandidateId, Outcome | None]:
-            change.asker_erases = True
+            change.of(QueueChanges).asker_erases = True
             decided: dict[CandidateId, Outcome | None] = {}
             until_ns = time.monotonic_ns() + _REFUSING_NS
             for one in candidate_ids:
@@ -131,9 +132,8 @@ class EngineCommands:
         held = HeldCase(row=row, salt=intercept.salt, approval=approval)
         return CandidateCase(
             submission=submission,
-            intercept=record,
             staged=contents.canonical,
-            arrived=ArrivedCandidate.of(submission, self._engine.parts.names),
+            arrived=ArrivedCandidate.of(submission, record, self._engine.parts.names),
             held=held,
         )
 
@@ -205,7 +205,9 @@ class EngineCommands:
         adopted = msgspec.structs.replace(ruleset, epoch=header.epoch + 1)
 
         def work(change: Change) -> None:
-            change.epoch, change.ruleset_digest = adopted.epoch, adopted.digest
+            change.header = msgspec.structs.replace(
+                change.header, epoch=adopted.epoch, ruleset_digest=adopted.digest
+            )
             change.note("ruleset.adopt", ruleset.digest, by, f"epoch {adopted.epoch}")
 
         engine.transact(work)
@@ -228,7 +230,7 @@ class EngineCommands:
         action = MODE_OBSERVE if observing else MODE_ENFORCE
 
         def work(change: Change) -> None:
-            change.observing = observing
+            change.header = msgspec.structs.replace(change.header, observing=observing)
             change.note(action, "store", THE_STORE, "")
 
         self._engine.transact(work)

@@ -64,11 +64,11 @@ class FactGatherer:
             return NonceState.OWN, None
         candidate = case.submission.candidate
         incarnation = named_incarnation(candidate.nonce)
-        if incarnation is None and change.before.restores > 0:
+        if incarnation is None and change.header.restores > 0:
             # A restored backup lacks the nonces that were spent after it was made, so a nonce that
             # names no incarnation may be a replay.
             return NonceState.FOREIGN_INCARNATION, None
-        if incarnation is not None and incarnation != change.before.incarnation_name:
+        if incarnation is not None and incarnation != change.header.incarnation_name:
             return NonceState.FOREIGN_INCARNATION, None
         record = change.draft.read(NONCES, case.arrived.nonce_key)
         if record is None:
@@ -103,7 +103,7 @@ class FactGatherer:
             candidate_id=submission.candidate_id,
             now_ms=change.now_ms,
             staged_digest=None if case.staged is None else digest_of(case.staged),
-            intercept=case.intercept,
+            intercept=case.arrived.intercept,
             provenance=provenance,
             reading=reading,
             trust=known.trust,

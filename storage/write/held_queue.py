@@ -6,16 +6,35 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+import msgspec
+
 from policy.model import CandidateId, PrincipalId
 from storage.audit import culprit_of
 from storage.tables.change import Change
 from storage.tables.codec import HeldRow
-from storage.values import Submission
+from storage.values import HeldCandidate, Outcome, StagedContents, Submission
 
 HELD_PER_PRINCIPAL_MAX: Final = 256
 """How many candidates of one principal may wait: staging is shared, and nobody reads more."""
 HELD_DAYS_MAX: Final = 30
 _DAY_MS: Final = 86_400_000
+
+
+class QueueChanges(msgspec.Struct):
+    """The candidates that one transaction judged, and those that came to wait or wait no more.
+
+    The keys of the candidates in `gone` are destroyed with the commit.
+    """
+
+    judged: tuple[CandidateId, ...] = ()
+    # New held candidates, and the data of each to be kept.
+    came: dict[CandidateId, HeldRow] = {}
+    kept: dict[CandidateId, StagedContents] = {}
+    gone: set[CandidateId] = set()
+    # Whether the caller erases the key files of decided candidates, before anybody is answered.
+    asker_erases: bool = False
+    # Held candidates that are refused because no person decided in time, and their outcomes.
+    expired: list[tuple[HeldCandidate, Outcome]] = []
 
 
 class _Waits(NamedTuple):
@@ -58,12 +77,14 @@ class HeldQueue:
 
     def same(self, change: Change, lines: tuple[bytes, ...]) -> CandidateId | None:
         """The candidate with exactly these lines that was held last; it may be decided by now."""
-        came = (one for one, row in change.held_came.items() if row.lines == lines)
+        came = (one for one, row in change.of(QueueChanges).came.items() if row.lines == lines)
         return next(came, self._same.get(lines))
 
     def is_full(self, change: Change, principal_id: PrincipalId) -> bool:
         """Whether no further candidate of this principal may be held."""
-        came = sum(row.principal_id == principal_id for row in change.held_came.values())
+        came = sum(
+            row.principal_id == principal_id for row in change.of(QueueChanges).came.values()
+        )
         return len(self._committed(change, principal_id)) + came >= HELD_PER_PRINCIPAL_MAX
 
     def crowding(
@@ -79,7 +100,7 @@ class HeldQueue:
         counts = {origin: 1}
         for waits in held.values():
             counts[waits.origin] = counts.get(waits.origin, 0) + 1
-        for row in change.held_came.values():
+        for row in change.of(QueueChanges).came.values():
             if row.principal_id == principal_id:
                 of_row = origin_of_row(row)
                 counts[of_row] = counts.get(of_row, 0) + 1
@@ -99,7 +120,9 @@ class HeldQueue:
 
     def _committed(self, change: Change, principal_id: PrincipalId) -> dict[CandidateId, _Waits]:
         held = self._of.get(principal_id, {})
-        return {one: waits for one, waits in held.items() if one not in change.held_gone}
+        return {
+            one: waits for one, waits in held.items() if one not in change.of(QueueChanges).gone
+        }
 
 
 def origin_of(submission: Submission) -> str:

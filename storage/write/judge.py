@@ -41,11 +41,17 @@ from storage.tables.lmdb_store import HELD, NONCES, TOKENS
 from storage.tables.rows import held_candidate_of, memory_of
 from storage.tables.usage import VERDICT_BYTES, Usage
 from storage.values import ADOPTS, THE_STORE, Decision, Denial, Outcome, StagedContents, Submission
-from storage.write.candidate_case import CandidateCase, evidence_of, labelled, not_held, outcome_of
+from storage.write.candidate_case import (
+    CandidateCase,
+    evidence_of,
+    labelled,
+    not_held,
+    outcome_of,
+    replayed,
+)
 from storage.write.commit import Committer
 from storage.write.fact_gatherer import FactGatherer, Known
-from storage.write.first_outcomes import FirstOutcomes
-from storage.write.held_queue import HeldQueue, origin_of
+from storage.write.held_queue import HeldQueue, QueueChanges, origin_of
 from storage.write.line_decisions import LineDecisions, LineRecord
 from storage.write.seam import AdmittedCandidate, Follower, LandedRow
 from storage.write.trust_intake import OutcomeEvent, TrustIntake
@@ -91,7 +97,7 @@ class Judge:
         self.usage = usage
         self._gate = gate
         self.observing = gate.observing
-        self._followers = followers
+        self.followers = followers
         self._names = names
         self._staging = staging
         self.waiting = HeldQueue()
@@ -99,7 +105,6 @@ class Judge:
         self._committer = Committer(gate.required, followers)
         self.intake = TrustIntake(names)
         self.gatherer = FactGatherer(names, usage, self.intake)
-        self.first_outcomes = FirstOutcomes(names, self.intake)
 
     def judge(self, change: Change, case: CandidateCase) -> Outcome:
         """The outcome of one case; everything that the outcome changes is put into the transaction.
@@ -112,9 +117,7 @@ class Judge:
         intercepted = submission.candidate
         state, first = self.gatherer.nonce_state(change, case)
         if first is not None:
-            return self.first_outcomes.replayed(
-                change.draft, first, intercepted.principal_id, change.now_ms
-            )
+            return self._replayed(change, first, intercepted.principal_id)
         docket = _Docket(
             case=case,
             candidate=intercepted,
@@ -124,7 +127,7 @@ class Judge:
             trust=self.intake.trust(change.draft, intercepted.principal_id),
         )
         verdict = self._decide(change, docket)
-        change.failpoint("decided")
+        change.around.failpoint("decided")
         if isinstance(verdict, Hold):
             same = self._same(change, intercepted)
             if same is not None:
@@ -136,13 +139,16 @@ class Judge:
     def _decide(self, change: Change, docket: _Docket) -> Verdict:
         started = time.perf_counter_ns()
         said = self.lines.said(change, docket.candidate)
-        intercept = docket.case.intercept
-        if said.let_in and intercept is not None and docket.case.approval is None:
+        if said.let_in and docket.case.approval is None:
             # The released changes end before the facts are read: this call takes their place.
             for candidate_id in {one.candidate_id for one in said.let_in}:
                 self._overtake(change, candidate_id)
             seen = max(one.target_version for one in said.let_in)
-            approval = Approval(by=said.let_in[0].by, digest=intercept.digest, target_version=seen)
+            approval = Approval(
+                by=said.let_in[0].by,
+                digest=docket.case.arrived.intercept.digest,
+                target_version=seen,
+            )
             docket.case = msgspec.structs.replace(docket.case, let_in=approval)
         known = Known(nonce_state=docket.nonce_state, trust=docket.trust, said=said)
         facts = self.gatherer.facts(change, docket.case, docket.candidate, known)
@@ -150,14 +156,20 @@ class Judge:
         if facts.stored is not None:
             docket.target_version = facts.stored.version
             docket.alters_unread = facts.stored.unread
-        verdict = self._gate.decide(docket.candidate, facts, change.ruleset)
+        verdict = self._gate.decide(docket.candidate, facts, change.around.ruleset)
         if isinstance(verdict, Hold):
-            docket.contradicts = contradicted_anchors(docket.candidate, facts, change.ruleset)
+            docket.contradicts = contradicted_anchors(
+                docket.candidate, facts, change.around.ruleset
+            )
         docket.gate_us = (time.perf_counter_ns() - started) // 1_000
         return verdict
 
+    def _replayed(self, change: Change, first: FirstOutcome, principal_id: PrincipalId) -> Outcome:
+        trust = self.intake.trust(change.draft, principal_id)
+        return replayed(change.draft, self._names, first, trust, change.now_ms)
+
     def _overtake(self, change: Change, candidate_id: CandidateId) -> None:
-        for follower in self._followers:
+        for follower in self.followers:
             follower.overtaken(change, candidate_id)
 
     def _apply(self, change: Change, docket: _Docket, verdict: Verdict) -> Outcome:
@@ -217,7 +229,7 @@ class Judge:
                 trace_id=decode_evidence(contents.evidence).trace_id,
             )
         outcome = self.deny(change, candidate_id, row, by=THE_STORE, reason=Reason.HOLD_EXPIRED)
-        change.expired.append((held, outcome))
+        change.of(QueueChanges).expired.append((held, outcome))
 
     # ---- putting the answer into the transaction -------------------------------------------------
 
@@ -238,7 +250,7 @@ class Judge:
                 claimed_source=candidate.claimed_source,
                 claimed_class=candidate.memory_class,
                 class_named=candidate.class_named,
-                ruleset_digest=change.ruleset.digest[:_RULESET_DIGEST_LEN],
+                ruleset_digest=change.around.ruleset.digest[:_RULESET_DIGEST_LEN],
                 trace_id=submission.trace_id,
             )
         )
@@ -271,7 +283,7 @@ class Judge:
             alters_unread=docket.alters_unread,
             read_origins=provenance.read_origins,
         )
-        landed = self._committer.commit(change, permit, judged, change.ruleset.epoch)
+        landed = self._committer.commit(change, permit, judged, change.around.ruleset.epoch)
         if docket.case.held is not None:
             self.intake.released(change, submission, landed.row, landed.ordinal)
             if submission.guarded_key is not None and docket.by is not None:
@@ -279,7 +291,7 @@ class Judge:
                     docket.by,
                     submission.candidate_id,
                     change.now_ms,
-                    change.before.restores,
+                    change.header.restores,
                     submission.seen_version,
                 )
                 for before in self.lines.let_in(change, docket.candidate, record):
@@ -341,8 +353,9 @@ class Judge:
         )
         change.draft.write(HELD, bytes.fromhex(candidate_id), row)
         change.held_count += 1
-        change.held_came[candidate_id] = row
-        change.kept[candidate_id] = StagedContents(
+        decided = change.of(QueueChanges)
+        decided.came[candidate_id] = row
+        decided.kept[candidate_id] = StagedContents(
             canonical=submission.canonical,
             evidence=encode(evidence_of(submission, docket.target_version)),
         )
@@ -363,7 +376,7 @@ class Judge:
             record = NonceRecord(arrived.binding, first)
             change.draft.write(NONCES, arrived.nonce_key, record)
             change.charges[same.tenant] += VERDICT_BYTES
-        return self.first_outcomes.replayed(change.draft, first, same.principal_id, change.now_ms)
+        return self._replayed(change, first, same.principal_id)
 
     def _refusal(
         self,
@@ -391,7 +404,7 @@ class Judge:
                 # becomes no memory.
                 memory_id=None,
                 approved_by=docket.by,
-                ruleset_epoch=change.ruleset.epoch,
+                ruleset_epoch=change.around.ruleset.epoch,
                 structural=structural,
                 trust_level=docket.trust.level.value,
                 culprit=culprit_of(submission.provenance.culprits, submission.candidate),
@@ -477,7 +490,7 @@ class Judge:
         contents = None if denial is None else self._staging.read_held(candidate_id)
         if denial is not None and contents is not None:
             candidate = decode_canonical(contents.canonical)
-            said = LineRecord(by, candidate_id, change.now_ms, change.before.restores)
+            said = LineRecord(by, candidate_id, change.now_ms, change.header.restores)
             self.lines.deny(change, candidate, said, denial)
         trust = self.intake.trust(change.draft, row.principal_id)
         leaf_index = change.log(
@@ -494,7 +507,7 @@ class Judge:
                 version=change.version,
                 memory_id=None,
                 approved_by=by,
-                ruleset_epoch=change.ruleset.epoch,
+                ruleset_epoch=change.around.ruleset.epoch,
                 structural=False,
                 trust_level=trust.level.value,
             )
@@ -526,4 +539,4 @@ class Judge:
         if not change.draft.delete(HELD, bytes.fromhex(candidate_id)):
             raise InvariantBroken("a candidate was decided that is not held")
         change.held_count -= 1
-        change.held_gone.add(candidate_id)
+        change.of(QueueChanges).gone.add(candidate_id)

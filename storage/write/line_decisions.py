@@ -84,7 +84,7 @@ class LineDecisions:
         records = tuple(one for one in found if one is not None)
         # After a backup was made, a line may have been carried out of which its copy tells nothing.
         valid = all(
-            one.at_ms >= oldest_ms and one.restores == change.before.restores for one in records
+            one.at_ms >= oldest_ms and one.restores == change.header.restores for one in records
         )
         return records if valid and len(records) == len(found) else ()
 

@@ -13,7 +13,7 @@ from storage.audit import Culprit
 from storage.tables.change import Change
 from storage.tables.codec import IdRecord
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import LmdbStore
+from storage.tables.lmdb_store import LmdbStore, View
 from storage.values import Row
 
 Result = TypeVar("Result")
@@ -65,6 +65,17 @@ class StoreAccess(msgspec.Struct, frozen=True, kw_only=True):
     moves: Mapping[bytes, int]
     # The number of leaves in the log.
     leaf_count: Callable[[], int]
+
+
+class Feature:
+    """The reads of one feature in an open store, and its way to order changes. Any thread."""
+
+    def __init__(self, access: StoreAccess) -> None:
+        self.order = access.writer.order
+        self._access = access
+        self._store = access.store
+        self._names = access.names
+        self._clock = access.clock
 
 
 class AdmittedCandidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,3 +134,7 @@ class Follower:
 
     def overtaken(self, change: Change, candidate_id: CandidateId) -> None:
         """Follow the end of a released change that was not carried out: another takes its place."""
+
+    def counts_apart(self, view: View, name: bytes) -> bool:  # noqa: ARG002 - for those who follow
+        """Whether searches count a memory apart from its origin; a change marks `LABELS`."""
+        return False

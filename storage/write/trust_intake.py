@@ -310,7 +310,7 @@ class TrustIntake:
         before = self._state(change.draft, holder)
         if not has_room(before, rule, now_ms) or not self._counts(change, holder, event):
             return False
-        after = after_outcome(before, rule, now_ms, change.ruleset.trust.scoring)
+        after = after_outcome(before, rule, now_ms, change.around.ruleset.trust.scoring)
         self._put(change, holder, after)
         became = ""
         if before.latched is not after.latched:

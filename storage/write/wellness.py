@@ -34,7 +34,7 @@ def notice(engine: Engine) -> str | None:
     if _full(engine):
         notes.append(_FULL)
     notes += [_OBSERVING] if engine.observing else []
-    notes += tuple(engine.remarks.values())
+    notes += tuple(engine.parts.derived.remarks.values())
     if engine.hanging():
         notes.append(
             f"the writer has been at one transaction for {engine.busy_s():.0f} s: it rewrites "

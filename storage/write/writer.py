@@ -140,26 +140,16 @@ class EmbeddedWriter:
         # From here on the candidate's text is encrypted: no later code gets it in plain.
         job = Job(
             asyncio.get_running_loop(),
-            arrived=ArrivedCandidate.of(submission, engine.parts.names),
+            arrived=ArrivedCandidate.of(submission, record, engine.parts.names),
             sealed=engine.parts.staging.sealed(submission.candidate_id, contents_of(submission)),
         )
-        register = engine.register
-        register[submission.candidate_id] = record
-        try:
-            self._put(job)
-        except StorageError:
-            register.pop(submission.candidate_id, None)
-            raise
-        try:
-            outcome: Outcome = await job.answer(self._patience)
-        except StoreUnavailable:
-            register.pop(submission.candidate_id, None)
-            raise
+        self._put(job)
+        outcome: Outcome = await job.answer(self._patience)
         return outcome
 
     async def release(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
         """Judge a held candidate again with a person's approval."""
-        return await self._run(lambda: self._operating.release(candidate_id, by))
+        return await self.run(lambda: self._operating.release(candidate_id, by))
 
     async def deny(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
         """Refuse a held candidate; its staging key is destroyed."""
@@ -179,7 +169,7 @@ class EmbeddedWriter:
         Returns the outcomes, None for a candidate that is not held (`MemoryWriter.deny_many`).
         """
         said = denial or Denial(act=random_bytes(8).hex())
-        decided = await self._run(lambda: self._operating.deny_many(candidate_ids, by, said))
+        decided = await self.run(lambda: self._operating.deny_many(candidate_ids, by, said))
         # Keys are not erased on the writer's thread: each file waits for the disk, and writes would
         # wait too.
         await asyncio.to_thread(self._engine.erase_condemned)
@@ -201,7 +191,7 @@ class EmbeddedWriter:
 
         Returns them with their epoch.
         """
-        return await self._run(lambda: self._operating.adopt_ruleset(ruleset, by))
+        return await self.run(lambda: self._operating.adopt_ruleset(ruleset, by))
 
     async def compact(self, by: PrincipalId = THE_STORE) -> int:
         """Rewrite the store without its free pages, which erases purged bytes.
@@ -209,19 +199,16 @@ class EmbeddedWriter:
         Returns the bytes saved.
         """
         patience = CallerDeadlines(self._options.compact_timeout_s)
-        return await self._run(lambda: self._operating.compact(by), patience)
+        return await self.run(lambda: self._operating.compact(by), patience)
 
-    async def run(self, task: Callable[[], Result]) -> Result:
+    async def run(
+        self, task: Callable[[], Result], patience: CallerDeadlines | None = None
+    ) -> Result:
         """Have the writer thread do one task of the engine, between two batches.
 
         Raises:
             StorageError: The task's own error, or one of those of `submit`.
         """
-        return await self._run(task)
-
-    async def _run(
-        self, task: Callable[[], Result], patience: CallerDeadlines | None = None
-    ) -> Result:
         job = Job(asyncio.get_running_loop(), task=task)
         self._put(job)
         result: Result = await job.answer(patience or self._patience)
@@ -346,9 +333,6 @@ class EmbeddedWriter:
         self._in_flight = []
         self._engine.busy_since_ns = 0
         self._turns += 1
-        for job, _ in answers:
-            if job.arrived is not None:
-                self._engine.register.pop(job.arrived.candidate_id, None)
         deliver(answers)
 
     def _abandon(self) -> None:
@@ -391,9 +375,11 @@ class EmbeddedWriter:
         try:
             written = self._checkpoint.write(engine.generation.note)
         except OSError as error:
-            engine.remarks["checkpoint"] = f"no checkpoint copy can be written: {error.strerror}"
+            engine.parts.derived.remarks["checkpoint"] = (
+                f"no checkpoint copy can be written: {error.strerror}"
+            )
             return
-        engine.remarks.pop("checkpoint", None)
+        engine.parts.derived.remarks.pop("checkpoint", None)
         if written:
             engine.parts.failpoint("checkpoint_written")
 

@@ -21,7 +21,7 @@ from proxy.dialects.strict_json.tolerant import Json
 from proxy.ledger.sessions import RequestFindings, Sessions
 from proxy.seams.guard import Join
 from proxy.seams.operation import Proposal, WrittenItem
-from storage.session_log.log import prints_key
+from storage.sealed_log.session_log import prints_key
 from tests.unit.proxy.ledgers import ADA, KEY, Clock, assistant, call, reply, result, user
 from tests.unit.proxy.wired import TRACE, Wired
 

@@ -20,7 +20,7 @@ from proxy.ledger.sessions import Sessions
 from proxy.seams.guard import Join, RelayedText
 from proxy.seams.operation import Proposal, WrittenItem
 from proxy.settings.tool_maps import shipped_map
-from storage.session_log.log import prints_key
+from storage.sealed_log.session_log import prints_key
 from tests.conformance.labelled import Agent, Remark, Session, harmless, new_sessions, remarks_of
 from tests.evaluate.unsafe import unsafe_gate_without
 from tests.integration.cli_process import ROOT

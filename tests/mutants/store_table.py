@@ -91,7 +91,7 @@ STORE: Final = (
         name="a nonce of another life counts",
         invariant="a nonce is bound to the store's incarnation",
         where="storage.write.fact_gatherer:FactGatherer.nonce_state",
-        fault=replaced("incarnation != change.before.incarnation_name", "not incarnation"),
+        fault=replaced("incarnation != change.header.incarnation_name", "not incarnation"),
         tests=(at(_WRITES, "test_a_nonce_of_another_incarnation_is_refused"),),
     ),
     Mutant(
@@ -162,7 +162,7 @@ STORE: Final = (
         name="a quarantined memory stays in the index",
         invariant="what is under quarantine is in no search and in no count",
         where="storage.features.quarantine.hiding:place",
-        fault=dropped("change.superseded.append((known.ordinal, row))"),
+        fault=dropped("change.index.superseded.append((known.ordinal, row))"),
         tests=(
             at(
                 "tests/unit/storage/features/quarantine/test_quarantine.py",

@@ -47,6 +47,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "storage": PURE
     | {"policy", "storage", "msgspec", "lmdb", "faiss", "numpy", "cryptography"}
     | {
+        "abc",
         "array",
         "asyncio",
         "concurrent",

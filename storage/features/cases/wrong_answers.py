@@ -18,14 +18,14 @@ from storage.tables.codec import ordinal_key
 from storage.tables.lmdb_store import VECTORS, View
 from storage.tables.rows import read_id, read_row
 from storage.values import Row
-from storage.write.seam import StoreAccess
+from storage.write.seam import Feature, StoreAccess
 
 NEAR_MIN: Final = 0.9
 """The cosine from which on two memories count as near copies."""
 NEAR_LEN: Final = 100
 
 
-class Cases:
+class Cases(Feature):
     """The cases of one store. Coroutines on any loop; other calls on any thread, blocking.
 
     Coroutines raise as `MemoryWriter.submit`; each is one transaction with its leaves.
@@ -33,10 +33,7 @@ class Cases:
 
     def __init__(self, access: StoreAccess, near: Callable[[Tenant, bytes], Sequence[Hit]]) -> None:
         """`near` returns the live memories nearest to a vector: `NEAR_LEN`, from `NEAR_MIN` on."""
-        self.order = access.writer.order
-        self._store = access.store
-        self._names = access.names
-        self._clock = access.clock
+        super().__init__(access)
         self._near_copies = near
 
     def all(self) -> tuple[Case, ...]:

@@ -34,24 +34,21 @@ from storage.features.incidents.reached_memories import caught, reached
 from storage.features.incidents.rewind_steps import RewindBatch, RewindBatchReport
 from storage.features.quarantine.hiding import QUARANTINES
 from storage.ground.errors import UnknownIncident
-from storage.write.seam import Order, StoreAccess
+from storage.write.seam import Feature, Order, StoreAccess
 
 _CHANGED: Final = frozenset({"put_back", "hidden", "shown"})
 BATCH_LEN: Final = 1_000
 """How many memories one transaction changes: other writes wait for its end."""
 
 
-class Incidents:
+class Incidents(Feature):
     """Isolates and rewinds memories. Coroutines on any loop; other calls on any thread, blocking.
 
     Coroutines raise as `MemoryWriter.submit`; batches before a failure stay done.
     """
 
     def __init__(self, access: StoreAccess, batch_len: int = BATCH_LEN) -> None:
-        self._store = access.store
-        self._names = access.names
-        self._clock = access.clock
-        self._order = access.writer.order
+        super().__init__(access)
         self._batch_len = batch_len
 
     def all(self) -> tuple[Incident, ...]:
@@ -69,7 +66,7 @@ class Incidents:
         self, reach: IncidentReach, by: PrincipalId, reason: str = ""
     ) -> IsolationReport:
         """Hide all that is in reach from every read, with a leaf for each memory."""
-        incident = await self._order(BeginIncident(IncidentKind.ISOLATE, reach, by, reason))
+        incident = await self.order(BeginIncident(IncidentKind.ISOLATE, reach, by, reason))
         return await self._isolated(incident, by)
 
     async def undo(self, incident_id: str, by: PrincipalId) -> IsolationReport:
@@ -113,7 +110,7 @@ class Incidents:
             QuotaReached: No room for the texts; the batches before stay done.
         """
         plan = await asyncio.to_thread(self._plan, reach, to)
-        incident = await self._order(
+        incident = await self.order(
             BeginIncident(IncidentKind.REWIND, reach, by, reason, plan.point)
         )
         return await self._rewound(incident, by, plan)
@@ -170,7 +167,7 @@ class Incidents:
         reason = f"undo of {incident.incident_id}"
         plan = await asyncio.to_thread(self._plan_before, incident)
         begin = BeginIncident(IncidentKind.REWIND, incident.reach, by, reason, plan.point)
-        begun = await self._order(begin)
+        begun = await self.order(begin)
         done = await self._rewound(begun, by, plan)
         changed = sum(not _CHANGED.isdisjoint(one.became) for one in done.touched)
         kept = len(done.touched) - changed
@@ -180,7 +177,7 @@ class Incidents:
         done, steps = RewindBatchReport(), plan.steps
         for at in range(0, len(steps), self._batch_len):
             batch = steps[at : at + self._batch_len]
-            done = done.plus(await self._order(RewindBatch(incident, by, batch)))
+            done = done.plus(await self.order(RewindBatch(incident, by, batch)))
         detail = f"{done.put_back} put back, {done.hidden} hidden, {done.shown} shown"
         left = plan.touched | {
             name: RewindEffect(memory_id=plan.touched[name].memory_id, became=("moved",))
@@ -228,11 +225,11 @@ class Incidents:
         changed = kept = 0
         for at in range(0, len(names), self._batch_len):
             batch = names[at : at + self._batch_len]
-            more = await self._order(batch_of(batch))
+            more = await self.order(batch_of(batch))
             changed, kept = changed + more[0], kept + more[1]
         return changed, kept
 
     async def _moved(
         self, incident: Incident, stage: IncidentStage, by: PrincipalId, detail: str = ""
     ) -> Incident:
-        return await self._order(MoveIncident(incident.incident_id, stage, by, detail))
+        return await self.order(MoveIncident(incident.incident_id, stage, by, detail))

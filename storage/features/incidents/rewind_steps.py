@@ -145,9 +145,9 @@ def put_back(
         row = msgspec.structs.replace(row, expires_at=expires_at)
     stored = encode(row)
     change.charges[row.tenant] += len(stored) + len(vector)
-    if change.charges.total() > change.room_bytes:
+    if change.charges.total() > change.around.room_bytes:
         raise QuotaReached("full: there is no room for the texts of a rewind")
-    change.failpoint("before_put")
+    change.around.failpoint("before_put")
     if vector:
         draft.append(VECTORS, ordinal_key(ordinal), vector)
     draft.append(ROWS, ordinal_key(ordinal), stored)
@@ -155,15 +155,15 @@ def put_back(
     draft.put(IDS, name, encode(after))
     file_lineage(draft, change.names, ordinal, candidate_of(row))
     if known.status is MemoryStatus.LIVE:
-        change.superseded.append((known.ordinal, newest))
+        change.index.superseded.append((known.ordinal, newest))
         change.live_count -= 1
     live = status is MemoryStatus.LIVE
     change.live_count += live
     before = None if known.status is MemoryStatus.DELETED else newest
-    change.added.append(
+    change.index.added.append(
         AddedRow(ordinal=ordinal, row=row, vector=vector, shown=live, before=before)
     )
-    change.failpoint("after_put")
+    change.around.failpoint("after_put")
     return after, row
 
 
@@ -202,7 +202,7 @@ def _readmitted(change: Change, by: PrincipalId, old: Row, newest: int, previous
             basis=old.basis,
             version=change.version,
             approved_by=by,
-            ruleset_epoch=change.epoch,
+            ruleset_epoch=change.header.epoch,
             previous_index=previous_index,
         )
     )

@@ -173,10 +173,10 @@ def place(change: Change, name: bytes, known: IdRecord, row: Row, hidden: frozen
         return
     change.draft.put(IDS, name, encode(IdRecord(known.ordinal, status)))
     if status is MemoryStatus.QUARANTINED:
-        change.superseded.append((known.ordinal, row))
+        change.index.superseded.append((known.ordinal, row))
         change.live_count -= 1
     else:
-        change.readmitted.append((known.ordinal, row))
+        change.index.readmitted.append((known.ordinal, row))
         change.live_count += 1
 
 

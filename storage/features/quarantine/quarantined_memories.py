@@ -20,7 +20,7 @@ from storage.tables.codec import IdRecord, ordinal_key
 from storage.tables.lmdb_store import IDS, LEAVES, View
 from storage.tables.rows import chain, history_of, memory_of, read_id, read_row, subject_of, text_of
 from storage.values import QUARANTINE, QUARANTINE_END, HidingActor, QuarantinedText
-from storage.write.seam import StoreAccess
+from storage.write.seam import Feature
 
 _INCIDENT: Final = re.compile(r"incident ([0-9a-f]{16})")
 _HISTORY_BYTES: Final = 8 * 1024 * 1024
@@ -29,13 +29,8 @@ TEXTS_MAX: Final = 10_000
 _TEXT_BYTES: Final = 64 * 1024
 
 
-class QuarantinedMemories:
+class QuarantinedMemories(Feature):
     """Memories under quarantine, which only an operator may read. Any thread."""
-
-    def __init__(self, access: StoreAccess) -> None:
-        self._access = access
-        self._store = access.store
-        self._names = access.names
 
     @property
     def changes(self) -> int:

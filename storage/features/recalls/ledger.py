@@ -44,8 +44,9 @@ from storage.features.recalls.packed import (
     unpack_ordinals,
     unpack_scores,
 )
-from storage.features.recalls.sealed_segments import Frame, SegmentKey, Segments, StoredRecord
 from storage.ground.errors import StorageError
+from storage.sealed_log.sealed_file import FileKey, Frame, Record
+from storage.sealed_log.sealed_segments import Segments
 from storage.tables.codec import NO_ORDINAL
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import LmdbStore, View
@@ -193,7 +194,7 @@ class RecallLedger:
     def _append(self, batch: list[tuple[int, bytes, Noted]], now_ms: int) -> None:
         self._require_disk(now_ms)
         key = self._segments.key(batch[0][0], now_ms)
-        entries: list[StoredRecord] = []
+        entries: list[Record] = []
         with self._store.reading() as view:
             rows = _NewestRows(view, self._names)
             for number, name, record in batch:
@@ -201,7 +202,7 @@ class RecallLedger:
                 # Packing takes the interpreter's lock, so the event loop is given a chance to run
                 # before it.
                 time.sleep(0)
-        self._segments.append(key, entries)
+        self._segments.append(entries)
         self._refused_ms = None
 
     def _require_disk(self, now_ms: int) -> None:
@@ -226,10 +227,10 @@ class RecallLedger:
         self._forgotten_ms = now_ms
 
     def _packed(
-        self, rows: _NewestRows, key: SegmentKey, number: int, name: bytes, record: Noted
-    ) -> StoredRecord:
+        self, rows: _NewestRows, key: FileKey, number: int, name: bytes, record: Noted
+    ) -> Record:
         if isinstance(record, Recall):
-            return StoredRecord(
+            return Record(
                 _RECALL,
                 number,
                 record.at_ms,
@@ -237,10 +238,10 @@ class RecallLedger:
                 self._recall(rows, key, number, name, record),
             )
         tag = self._tag(record.tenant, record.reply_id)
-        return StoredRecord(_REPLY, number, record.at_ms, tag, self._reply(rows, record))
+        return Record(_REPLY, number, record.at_ms, tag, self._reply(rows, record))
 
     def _recall(
-        self, rows: _NewestRows, key: SegmentKey, number: int, name: bytes, record: Recall
+        self, rows: _NewestRows, key: FileKey, number: int, name: bytes, record: Recall
     ) -> bytes:
         ordinals = [rows.ordinal(record.tenant, one) for one in record.hits]
         private = b""
@@ -444,7 +445,7 @@ class RecallLedger:
             names = [_name(view, packed.tenant, one) for one in ordinals]
             salts = _salts(view, ordinals)
         if packed.private and salts is not None:
-            told = frame.segment.unseal_inner(frame.number, salts, packed.private)
+            told = frame.key.unseal_inner(frame.number, salts, packed.private)
             private = None if told is None else decode_private(told)
         return Recall(
             recall_id=packed.recall_id.hex(),

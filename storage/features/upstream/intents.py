@@ -51,7 +51,7 @@ from storage.values import (
 )
 from storage.write.keyed_text import read_thing
 from storage.write.line_decisions import LineDecisions, LineRecord
-from storage.write.seam import Follower, StoreAccess
+from storage.write.seam import Feature, Follower
 
 
 class Settle(msgspec.Struct, frozen=True):
@@ -163,14 +163,8 @@ class CloseKeys(msgspec.Struct, frozen=True):
             shut_key(change, UpstreamPlace(self.tenant, self.target, key))
 
 
-class Forwards:
+class Forwards(Feature):
     """Changes on their way to other servers. Any loop; raises as `submit`; reads: any thread."""
-
-    def __init__(self, access: StoreAccess) -> None:
-        self.order = access.writer.order
-        self._access = access
-        self._store = access.store
-        self._names = access.names
 
     async def settle(
         self,
@@ -262,7 +256,7 @@ def _give_back(change: Change, record: ForwardRecord, candidate_id: CandidateId)
         read_leaf(change.draft, record.leaf_index),
     )
     if isinstance(verdict, VerdictLeaf) and verdict.approved_by is not None and not row.erased:
-        restores = change.before.restores
+        restores = change.header.restores
         again = LineRecord(verdict.approved_by, candidate_id, change.now_ms, restores)
         LineDecisions(change.names).let_in(change, candidate_of(row), again)
 
@@ -342,7 +336,7 @@ def _conclude(change: Change, record: ForwardRecord, *, done: bool) -> None:
     change.draft.put(IDS, record.name, encode(IdRecord(record.ordinal, status)))
     if shown and not hidden:
         change.live_count += 1
-        change.readmitted.append((record.ordinal, row))
+        change.index.readmitted.append((record.ordinal, row))
     elif done and removal:
         _take_away(change, record, row)
 
@@ -384,7 +378,7 @@ def _take_away(change: Change, record: ForwardRecord, row: Row) -> None:
             gone = IdRecord(one.ordinal, MemoryStatus.DELETED)
             change.draft.put(IDS, one.name, encode(gone))
             if one.status is MemoryStatus.LIVE:
-                change.superseded.append((one.ordinal, one.sent))
+                change.index.superseded.append((one.ordinal, one.sent))
                 change.live_count -= 1
     if whole and not hidden_later:
         keyed = change.names.guarded(record.tenant, record.target, key)

@@ -19,7 +19,7 @@ from storage.tables.codec import encode
 from storage.tables.lmdb_store import KEYED, View
 from storage.tables.rows import GuardedRow, candidate_of, chain, guarded_row, read_id
 from storage.tables.table import RecordTable
-from storage.write.seam import StoreAccess
+from storage.write.seam import Feature
 
 _STANDING: Final = frozenset({MemoryStatus.LIVE, MemoryStatus.QUARANTINED, MemoryStatus.FORWARDING})
 
@@ -73,14 +73,8 @@ class RecordHiding(msgspec.Struct, frozen=True):
             put_hidden_there(change, keyed, tenant, record)
 
 
-class UpstreamHiding:
+class UpstreamHiding(Feature):
     """What servers behind were told of quarantined memories. Reads on any thread."""
-
-    def __init__(self, access: StoreAccess) -> None:
-        self.order = access.writer.order
-        self._access = access
-        self._store = access.store
-        self._names = access.names
 
     @property
     def changes(self) -> int:

@@ -13,7 +13,7 @@ from storage.tables.codec import ordinal_key
 from storage.tables.lmdb_store import ROWS, View
 from storage.tables.rows import GuardedRow, candidate_of, guarded_rows, read_row
 from storage.values import ForwardState, UpstreamMemory
-from storage.write.seam import StoreAccess
+from storage.write.seam import Feature
 
 _STANDS: Final = {
     MemoryStatus.LIVE: ForwardState.LIVE,
@@ -22,12 +22,8 @@ _STANDS: Final = {
 }
 
 
-class UpstreamMemories:
+class UpstreamMemories(Feature):
     """What the store knows of the memories that a server behind keeps. Any thread."""
-
-    def __init__(self, access: StoreAccess) -> None:
-        self._store = access.store
-        self._names = access.names
 
     def under(
         self, target: str, keys: tuple[str, ...], tenants: tuple[Tenant, ...]

@@ -37,7 +37,7 @@ from storage.values import (
     UpstreamChange,
     UpstreamChanges,
 )
-from storage.write.seam import StoreAccess
+from storage.write.seam import Feature
 
 FOLLOWED_MAX: Final = 20_000
 _LOOKED_BACK_MAX: Final = 100_000
@@ -54,13 +54,8 @@ _OF_STATUS: Final = {
 }
 
 
-class UpstreamState:
+class UpstreamState(Feature):
     """The state of all memories behind other servers, as the log grows. Any thread."""
-
-    def __init__(self, access: StoreAccess) -> None:
-        self._access = access
-        self._store = access.store
-        self._names = access.names
 
     def since(self, leaf_count: int) -> UpstreamChanges:
         """The changes after the first `leaf_count` leaves of the log; all of them for -1."""

@@ -26,8 +26,7 @@ from proxy.ledger.sessions import RequestFindings, Sessions
 from proxy.seams.environment import Environment
 from proxy.seams.guard import Join
 from storage.interfaces import SessionLog
-from storage.session_log.frames import FrameKeys
-from storage.session_log.log import open_session_log, prints_key
+from storage.sealed_log.session_log import open_session_log, prints_key, session_keys
 from storage.values import Decision, Outcome
 
 KEY = b"k" * 32
@@ -161,7 +160,7 @@ def kept(state: Path, clock: Clock | None = None, *, is_new: bool = False) -> Le
     """A ledger with a file, with what was in it."""
     clock = clock or Clock()
     scar = Sessions.scar(int(clock.now_s * 1_000))
-    keys = FrameKeys(KEY, "life-1")
+    keys = session_keys(KEY, "life-1")
     log, records, _ = open_session_log(state, keys, scar, is_new=is_new)
     ledger = Ledger(clock, log)
     ledger.sessions.restore(records)

@@ -21,7 +21,7 @@ from proxy.ledger.records import SegmentRecord, SessionRecord, decode
 from proxy.ledger.sessions import Sessions
 from proxy.seams.guard import Join, RelayedText
 from proxy.seams.pace import LARGE, SLICE_S, Pace
-from storage.session_log.log import prints_key
+from storage.sealed_log.session_log import prints_key
 from tests.unit.proxy.ledgers import (
     ADA,
     GRACE,

@@ -206,7 +206,7 @@ def test_an_ordinary_user_takes_its_own_files_and_roots(tmp_path: Path) -> None:
 _NO_OPERATORS_FILES = {
     "storage/ground/trusted_files.py",
     "storage/ground/state_directory.py",  # the state's own marker
-    "storage/session_log/frames.py",  # the state's own
+    "storage/sealed_log/sealed_file.py",  # the state's own
     "storage/staging/staging.py",
     "storage/upkeep/backup.py",  # hashed in pieces: a store may be of any length
     "storage/upkeep/restore.py",  # the copy that it has just made

@@ -24,8 +24,9 @@ from storage.features.recalls import (
     RecallOptions,
     ReplyRecord,
     ledger,
-    sealed_segments,
 )
+from storage.sealed_log import sealed_segments
+from storage.sealed_log.sealed_file import SECTOR_LEN, FileKey
 from storage.values import Outcome
 from tests.unit.storage.opening import (
     AGENT,
@@ -167,7 +168,7 @@ def test_a_purge_takes_id_question_and_vector_of_each_recall_that_showed_it(benc
 
 
 def test_a_question_opens_under_the_salts_of_its_rows_alone() -> None:
-    key = sealed_segments.SegmentKey(bytes(32), b"drawn")
+    key = FileKey(bytes(32), b"recalls", b"drawn")
     sealed = key.seal_inner(7, [b"salt of tea", b"of the train"], b"a question")
     assert key.unseal_inner(7, [b"salt of tea", b"of the train"], sealed) == b"a question"
     assert key.unseal_inner(7, [b"", b"of the train"], sealed) is None
@@ -318,14 +319,18 @@ def test_what_is_older_than_keep_days_is_not_shown_and_its_key_is_shredded(bench
     since = bench.clock.now_ms
     old = store.recalls.note(recall_of(store, since))
     assert store.recalls.kept_since_ms == since
-    (key,) = (bench.state / "recalls").glob("*.key")
+    (log,) = (bench.state / "recalls").glob("*.log")
+    (bench.state / "copy").hardlink_to(log)
     bench.clock.now_ms += 3 * DAY_MS
     assert store.recalls.recall(old) is None
-    assert key.exists()  # until the next record: no thread works where nothing is read
+    assert log.exists()  # until the next record: no thread works where nothing is read
 
     new = store.recalls.note(recall_of(store, bench.clock()))
     assert store.recalls.recall(new) is not None
-    assert not key.exists()
+    assert not log.exists()
+    shredded = (bench.state / "copy").read_bytes()
+    assert shredded[:SECTOR_LEN] == bytes(SECTOR_LEN)
+    assert any(shredded[SECTOR_LEN:]), "control: what is left cannot be read without its header"
     assert store.recalls.kept_since_ms == bench.clock.now_ms
 
 
@@ -375,21 +380,21 @@ def test_a_disk_that_refuses_costs_recalls_and_nothing_else(bench: Bench) -> Non
     assert store.recalls.recall(kept) is not None
 
 
-@pytest.mark.parametrize("room", [0, 10, 32, 40, 60, 200])
+@pytest.mark.parametrize("room", [0, 10, 32, 512, 540, 700])
 def test_a_full_disk_leaves_no_files_and_is_tried_again_after_a_minute(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
     store = bench.open()
     say(store, "Ada drinks tea.")
     left, begun = [room], [0]
-    write_all, begin = os.write, sealed_segments.Segments._begun  # pyright: ignore[reportPrivateUsage]
+    write_all, begin = os.pwrite, sealed_segments.Segments._begun  # pyright: ignore[reportPrivateUsage]
 
-    def full(handle: int, data: bytes) -> int:
+    def full(handle: int, data: bytes, at: int) -> int:
         if threading.current_thread().name != "mnemogate-recalls" or not any(data):
-            return write_all(handle, data)
+            return write_all(handle, data, at)
         if not left[0]:
             raise OSError(errno.ENOSPC, "made up")
-        taken = write_all(handle, data[: left[0]])
+        taken = write_all(handle, data[: left[0]], at)
         left[0] -= taken
         return taken
 
@@ -397,7 +402,7 @@ def test_a_full_disk_leaves_no_files_and_is_tried_again_after_a_minute(
         begun[0] += 1
         return begin(self, number, now_ms)
 
-    monkeypatch.setattr(os, "write", full)
+    monkeypatch.setattr(os, "pwrite", full)
     monkeypatch.setattr(sealed_segments.Segments, "_begun", counted)
     for dropped in range(1, 6):
         lost = store.recalls.note(recall_of(store, bench.clock()))
@@ -412,7 +417,7 @@ def test_a_full_disk_leaves_no_files_and_is_tried_again_after_a_minute(
     kept = store.recalls.note(recall_of(store, bench.clock()))
     assert store.recalls.recall(kept) is not None
     parts = {one.suffix for one in (bench.state / "recalls").iterdir()}
-    assert parts == {".log", ".key", ".idx"}
+    assert parts == {".log", ".idx"}
 
 
 def test_a_disk_that_fills_up_keeps_the_records_that_it_took(
@@ -423,11 +428,11 @@ def test_a_disk_that_fills_up_keeps_the_records_that_it_took(
     first = store.recalls.note(recall_of(store, bench.clock()))
     assert store.recalls.recall(first) is not None
 
-    def full(handle: int, data: bytes) -> int:
+    def full(handle: int, data: bytes, at: int) -> int:
         raise OSError(errno.ENOSPC, "made up")
 
     with monkeypatch.context() as patched:
-        patched.setattr(os, "write", full)
+        patched.setattr(os, "pwrite", full)
         lost = store.recalls.note(recall_of(store, bench.clock()))
         assert store.recalls.recall(lost) is None
     assert store.recalls.recall(first) is not None
@@ -460,10 +465,11 @@ def test_a_changed_byte_or_the_records_of_another_store_are_not_believed(
     store.close()
     (log,) = (bench.state / "recalls").glob("*.log")
     data = bytearray(log.read_bytes())
-    for at in range(24, len(data), 7):
+    padding = range(80, SECTOR_LEN)
+    for at in (*range(SECTOR_LEN, len(data), 7), *range(0, padding.start, 7)):
         flipped = bytes((*data[:at], data[at] ^ 1, *data[at + 1 :]))
         log.write_bytes(flipped)
-        found = bench.open() if at == 24 else store
+        found = bench.open() if at == SECTOR_LEN else store
         store = found
         assert store.recalls.recall(first) is None, at
     log.write_bytes(data)

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from storage.ground.errors import StoreUnavailable
-from storage.session_log.frames import SECTOR_LEN, FrameKeys, read_contents
-from storage.session_log.log import OpenedLog, open_session_log
+from storage.sealed_log.sealed_file import SECTOR_LEN, FileKeys, read_contents
+from storage.sealed_log.session_log import Opened, open_session_log, records_of, session_keys
 
 KEY = b"s" * 32
-MINE = FrameKeys(KEY, "life-1")
+MINE = session_keys(KEY, "life-1")
 SCAR = b"scar"
 
 
@@ -23,7 +23,7 @@ def file_of(state: Path) -> Path:
     return state / "sessions" / "log"
 
 
-def opened(state: Path, keys: FrameKeys = MINE, *, is_new: bool = False) -> OpenedLog:
+def opened(state: Path, keys: FileKeys = MINE, *, is_new: bool = False) -> Opened:
     return open_session_log(state, keys, SCAR, is_new=is_new)
 
 
@@ -35,7 +35,7 @@ async def written(state: Path, *batches: tuple[bytes, ...]) -> None:
 
 
 async def read_again(
-    state: Path, keys: FrameKeys = MINE, *, is_new: bool = False
+    state: Path, keys: FileKeys = MINE, *, is_new: bool = False
 ) -> tuple[tuple[bytes, ...], bool]:
     log, records, whole = opened(state, keys, is_new=is_new)
     await log.close()
@@ -59,12 +59,12 @@ async def test_a_new_store_has_no_history_and_one_in_use_without_a_file_lost_it(
 
 async def test_sessions_of_another_life_of_the_store_are_not_read(tmp_path: Path) -> None:
     await written(tmp_path, (b"one",))
-    assert await read_again(tmp_path, FrameKeys(KEY, "life-2")) == ((SCAR,), False)
+    assert await read_again(tmp_path, session_keys(KEY, "life-2")) == ((SCAR,), False)
 
 
 async def test_another_key_opens_nothing(tmp_path: Path) -> None:
     await written(tmp_path, (b"one",))
-    assert await read_again(tmp_path, FrameKeys(b"t" * 32, "life-1")) == ((SCAR,), False)
+    assert await read_again(tmp_path, session_keys(b"t" * 32, "life-1")) == ((SCAR,), False)
 
 
 async def test_no_byte_of_a_record_is_readable_and_nobody_else_may_open_the_file(
@@ -79,8 +79,8 @@ async def test_no_byte_of_a_record_is_readable_and_nobody_else_may_open_the_file
 async def test_every_cut_and_every_flipped_byte_is_noticed(tmp_path: Path) -> None:
     await written(tmp_path, (b"one",), (b"two",), (b"three",))
     path, data = file_of(tmp_path), file_of(tmp_path).read_bytes()
-    keys, there = FrameKeys(KEY, "life-1"), (b"one", b"two", b"three")
-    flipped = [at for at in range(len(data)) if not 64 <= at < SECTOR_LEN]  # not the padding
+    keys, there = session_keys(KEY, "life-1"), (b"one", b"two", b"three")
+    flipped = [at for at in range(len(data)) if not 80 <= at < SECTOR_LEN]  # not the padding
     damaged = [data[:length] for length in range(len(data))]
     damaged += [data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :] for at in flipped]
     for changed in damaged:
@@ -88,7 +88,7 @@ async def test_every_cut_and_every_flipped_byte_is_noticed(tmp_path: Path) -> No
         contents = read_contents(path, keys)
         assert contents is not None
         assert not contents.whole
-        assert contents.records == there[: len(contents.records)]
+        assert records_of(contents) == there[: len(contents.plains)]
 
 
 async def test_a_damaged_file_is_left_with_what_could_be_read_and_the_scar(tmp_path: Path) -> None:

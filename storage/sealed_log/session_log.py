@@ -1,7 +1,7 @@
 """The session ledger's own file: appended to, encrypted, with losses reported.
 
-After a loss `whole` is False, and the ledger trusts less (`storage.session_log.frames` has the
-format).
+After a loss `whole` is False, and the ledger trusts less. One frame has all records that were
+written together.
 """
 
 from __future__ import annotations
@@ -13,26 +13,36 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import msgspec
+
 from storage.ground.errors import StoreUnavailable
 from storage.ground.state_directory import DIRECTORY_MODE, fsync_directory
-from storage.session_log.frames import (
-    NAME,
-    UNFINISHED,
-    FrameKeys,
-    ValidFrames,
+from storage.sealed_log.sealed_file import (
+    Contents,
+    FileKeys,
+    Policy,
+    Record,
+    SealedFile,
     derived,
-    make,
-    portions,
     read_contents,
-    write_all,
+    remove_unfinished,
 )
 
 DIRECTORY: Final = "sessions"
+NAME: Final = "log"
+FRAME_LEN_MAX: Final = 64 * 1024 * 1024
 RECORD_LEN_MAX: Final = 16 * 1024 * 1024
 QUEUE_LEN_MAX: Final = 256 * 1024 * 1024
+POLICY: Final = Policy(
+    magic=b"MNGSESS\x02",
+    purpose=b"session log",
+    promises=True,
+)
+_ENCODE: Final = msgspec.msgpack.Encoder().encode
+_DECODE: Final = msgspec.msgpack.Decoder(tuple[bytes, ...]).decode
 
 
-class OpenedLog(NamedTuple):
+class Opened(NamedTuple):
     """The contents of a log that was opened.
 
     `whole` is False where a promised record is missing.
@@ -55,22 +65,19 @@ class _Batch:
 class SealedLog:
     """Implements `SessionLog` on a file; a thread waits for the disk."""
 
-    def __init__(self, directory: Path, keys: FrameKeys, contents: ValidFrames) -> None:
-        self._directory = directory
+    def __init__(self, path: Path, keys: FileKeys, file: SealedFile) -> None:
+        self._path = path
         self._keys = keys
+        self._file = file
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mnemogate-sessions")
-        self._file_id = contents.file_id
-        self._frame_count = contents.frame_count
-        self._length = contents.length
-        self._handle = os.open(directory / NAME, os.O_RDWR | os.O_CLOEXEC)
-        self._failed: str | None = None
+        self._closed = False
         self._open: _Batch | None = None
         self._writing: _Batch | None = None
 
     @property
     def length(self) -> int:
         """The length of the file in bytes."""
-        return self._length
+        return self._file.length
 
     def add(self, records: Iterable[bytes]) -> asyncio.Future[None]:
         """Have records written soon; the returned future is done when they are durable."""
@@ -142,19 +149,19 @@ class SealedLog:
     def _check(self) -> str | None:
         """Check the file on the thread that writes: then nothing is written meanwhile."""
         try:
-            contents = read_contents(self._directory / NAME, self._keys)
+            contents = read_contents(self._path, self._keys)
         except OSError as error:
             return f"{DIRECTORY}/{NAME} cannot be read: {error.strerror}"
         if contents is None:
             return f"{DIRECTORY}/{NAME} is missing"
-        same = (contents.whole, contents.file_id) == (True, self._file_id)
-        if not same or contents.frame_count != self._frame_count:
+        found = (contents.whole, contents.drawn, len(contents.plains))
+        if found != (True, self._file.drawn, self._file.frame_count):
             return f"{DIRECTORY}/{NAME} is not what was written"
         return None
 
     async def close(self) -> None:
         """Write queued records and release the file."""
-        if self._handle < 0:
+        if self._closed:
             return
         loop = asyncio.get_running_loop()
         try:
@@ -165,59 +172,43 @@ class SealedLog:
                 await loop.run_in_executor(self._pool, self._write, batch.records)
         finally:
             self._pool.shutdown(wait=True)
-            os.close(self._handle)
-            self._handle = -1
+            self._file.close()
+            self._closed = True
 
     def _require_usable(self) -> None:
-        if self._failed is not None or self._handle < 0:
-            raise StoreUnavailable(f"the session ledger cannot be written: {self._failed}")
+        if self._file.failed is not None or self._closed:
+            raise StoreUnavailable(f"the session ledger cannot be written: {self._file.failed}")
 
     def _write(self, batch: list[bytes]) -> None:
-        """Write one or more frames, then the header, and sync. Worker thread only."""
+        """Append one or more frames. Worker thread only."""
         self._require_usable()
-        count, length = self._frame_count, self._length
         try:
-            for records in portions(batch):
-                frame = self._keys.seal(self._file_id, count, records)
-                write_all(self._handle, frame, length)
-                count, length = count + 1, length + len(frame)
-            write_all(self._handle, self._keys.header(self._file_id, count), 0)
-            os.fdatasync(self._handle)
+            self._file.append(_frames(batch, self._file.frame_count))
         except OSError as error:
-            self._take_back(error)
             raise StoreUnavailable(f"the session ledger cannot be written: {error}") from error
-        self._frame_count, self._length = count, length
-
-    def _take_back(self, error: OSError) -> None:
-        """After a failed write: cut the file back to its old end, or mark it as unusable."""
-        try:
-            os.ftruncate(self._handle, self._length)
-            write_all(self._handle, self._keys.header(self._file_id, self._frame_count), 0)
-            os.fdatasync(self._handle)
-        except OSError:
-            self._failed = str(error)
 
     def _replace(self, records: list[bytes]) -> None:
-        """Write a new file, sync it, then rename it over the old one. Worker thread only."""
+        """Put a new file in place of the old one. Worker thread only."""
         self._require_usable()
         try:
-            made = make(self._directory, self._keys, records)
-            handle = os.open(self._directory / NAME, os.O_RDWR | os.O_CLOEXEC)
+            file = SealedFile.made(self._path, self._keys, _frames(records))
         except OSError as error:
             raise StoreUnavailable(f"the session ledger cannot be rewritten: {error}") from error
-        os.close(self._handle)
-        self._handle = handle
-        self._file_id, self._frame_count, self._length = made
+        self._file.close()
+        self._file = file
+
+
+def session_keys(store_key: bytes, incarnation: str) -> FileKeys:
+    """The keys of the session ledger's files in one incarnation of a store."""
+    return FileKeys(POLICY, store_key, incarnation)
 
 
 def prints_key(store_key: bytes) -> bytes:
     """The key that the session ledger's fingerprints are made with."""
-    return derived(store_key, b"session log, prints")
+    return derived(store_key, b"session prints")
 
 
-def open_session_log(
-    state: Path, keys: FrameKeys, scar: bytes, *, is_new: bool = False
-) -> OpenedLog:
+def open_session_log(state: Path, keys: FileKeys, scar: bytes, *, is_new: bool = False) -> Opened:
     """Open or make the session ledger's file below a locked state directory. Blocks.
 
     If anything is lost, a new file is begun with the readable records and `scar`, a record of the
@@ -228,19 +219,51 @@ def open_session_log(
         StoreUnavailable: The file cannot be opened or made.
     """
     directory = state / DIRECTORY
+    path = directory / NAME
     try:
         directory.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
         directory.chmod(DIRECTORY_MODE)
-        (directory / UNFINISHED).unlink(missing_ok=True)
-        contents = read_contents(directory / NAME, keys)
-        if contents is None or not contents.whole:
-            records = () if contents is None else contents.records
-            whole = contents is None and is_new
+        remove_unfinished(directory)
+        contents = read_contents(path, keys)
+        records = () if contents is None else records_of(contents)
+        whole = is_new if contents is None else contents.whole
+        if contents is not None and whole:
+            handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            frame_count, length = len(contents.plains), contents.length
+            file = SealedFile(handle, keys, contents.drawn, frame_count, length)
+        else:
             records = records if whole else (*records, scar)
-            file_id, frame_count, length = make(directory, keys, list(records))
-            contents = ValidFrames(file_id, keys.belongs_to, records, frame_count, length, whole)
+            file = SealedFile.made(path, keys, _frames(records))
         fsync_directory(state)
-        log = SealedLog(directory, keys, contents)
     except OSError as error:
         raise StoreUnavailable(f"the session ledger cannot be opened: {error}") from error
-    return OpenedLog(log, contents.records, contents.whole)
+    return Opened(SealedLog(path, keys, file), records, whole)
+
+
+def write_session_log(path: Path, keys: FileKeys, records: list[bytes]) -> None:
+    """Make the session ledger's file of a restored store.
+
+    Raises:
+        OSError: The file could not be put in place.
+    """
+    SealedFile.made(path, keys, _frames(records)).close()
+
+
+def records_of(contents: Contents) -> tuple[bytes, ...]:
+    """The records in the frames of a file, in order."""
+    return tuple(record for plain in contents.plains for record in _DECODE(plain))
+
+
+def _frames(records: Iterable[bytes], number: int = 0) -> list[Record]:
+    """Records in groups that fit one frame each, numbered from a frame on."""
+    groups: list[list[bytes]] = []
+    room = 0
+    for record in records:
+        if len(record) > room or not groups:
+            groups.append([])
+            room = FRAME_LEN_MAX
+        groups[-1].append(record)
+        room -= len(record)
+    return [
+        Record(0, at, 0, bytes(8), _ENCODE(group)) for at, group in enumerate(groups, start=number)
+    ]

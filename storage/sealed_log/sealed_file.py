@@ -1,0 +1,332 @@
+"""One sealed file that is only appended to: a header, and frames of encrypted records.
+
+A frame is sealed (AES-GCM) under a key made of the store's key and of random bytes in the file's
+header, and bound to its own number: no frame can be changed, moved to another file or number, or
+read once the header is overwritten. Two ledgers keep such files. What they ask of one differs in
+its `Policy`.
+
+The header of a file that promises its frames counts them, so a file that was cut off between two
+frames is noticed. That header is written after the frames and synced with them: after a crash there
+may be more frames than it counts, and fewer mean a loss.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b, sha256
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+
+import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from storage.ground.randomness import random_bytes
+from storage.ground.state_directory import FILE_MODE, fsync_directory
+
+SECTOR_LEN: Final = 512
+"""The header is alone in its sector: a torn frame cannot tear it."""
+
+_UNFINISHED: Final = ".unfinished"
+_DRAWN_LEN: Final = 32
+_OWNER_LEN: Final = 16
+_MAC_LEN: Final = 16
+_NONCE_LEN: Final = 12
+_TAG_LEN: Final = 16  # the number of bytes that AES-GCM adds to a text
+# The fields: magic, random bytes, the owning store and incarnation, number of frames promised.
+_HEADER: Final = struct.Struct(f">8s{_DRAWN_LEN}s{_OWNER_LEN}sQ")
+# The fields: length of the sealed part, kind, number, time in ms, tag.
+_HEAD: Final = struct.Struct(">IBQQ8s")
+HEAD_LEN: Final = _HEAD.size
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """What a ledger asks of its files."""
+
+    magic: bytes  # 8 bytes that say whose file it is, and in which format
+    purpose: bytes  # what its keys are derived for, at most 16 bytes
+    # Whether appended frames are durable, and counted, so that a loss is noticed. If not, a file
+    # may end anywhere after a power cut.
+    promises: bool
+
+
+class Record(NamedTuple):
+    """One record in plain; `tag` has 8 bytes by which it can be looked up."""
+
+    kind: int
+    number: int
+    at_ms: int
+    tag: bytes
+    plain: bytes
+
+
+class Frame(NamedTuple):
+    """One stored record, which is decrypted when its contents are asked for."""
+
+    kind: int
+    number: int
+    at_ms: int
+    tag: bytes
+    end: int  # the position in the file where the frame ends
+    key: FileKey
+    sealed: bytes
+
+    def plain(self) -> bytes | None:
+        """The decrypted contents; None if the stored bytes were changed."""
+        head = _HEAD.pack(len(self.sealed), self.kind, self.number, self.at_ms, self.tag)
+        return self.key.unseal(self.sealed, head)
+
+
+class FileKey:
+    """The keys of one file: for its frames, and for parts sealed once more inside records."""
+
+    def __init__(self, store_key: bytes, purpose: bytes, drawn: bytes) -> None:
+        # The store's own key is needed too: a copy of the file alone says only when something was
+        # written.
+        self._cipher = AESGCM(derived(store_key, purpose, drawn + b"frames"))
+        self._inner = derived(store_key, purpose, drawn + b"inner")
+
+    def framed(self, record: Record) -> bytes:
+        """The bytes of a record in a file."""
+        length = _NONCE_LEN + len(record.plain) + _TAG_LEN
+        head = _HEAD.pack(length, *record[:-1])
+        nonce = random_bytes(_NONCE_LEN)
+        return head + nonce + self._cipher.encrypt(nonce, record.plain, head)
+
+    def unseal(self, sealed: bytes, head: bytes) -> bytes | None:
+        """Decrypt the sealed part of a frame; None if it or its head was changed."""
+        return _opened(self._cipher, sealed, head)
+
+    def seal_inner(self, number: int, salts: Sequence[bytes], plain: bytes) -> bytes:
+        """Encrypt a part of a record, which opens only while all the given salts are there."""
+        nonce = random_bytes(_NONCE_LEN)
+        return nonce + self._under(salts).encrypt(nonce, plain, number.to_bytes(8, "big"))
+
+    def unseal_inner(self, number: int, salts: Sequence[bytes], sealed: bytes) -> bytes | None:
+        """Decrypt what `seal_inner` encrypted; None if one of the salts is wrong or gone."""
+        return _opened(self._under(salts), sealed, number.to_bytes(8, "big"))
+
+    def _under(self, salts: Sequence[bytes]) -> AESGCM:
+        return AESGCM(blake2b(b"".join(salts), digest_size=32, key=self._inner).digest())
+
+
+class FileKeys:
+    """The keys of a store's files of one policy; `owner` names the store and its incarnation.
+
+    In another incarnation ordinals stand for other rows and sessions have another history, so a
+    file of another owner is as good as none.
+    """
+
+    def __init__(self, policy: Policy, store_key: bytes, owner: str) -> None:
+        self.policy = policy
+        self._store_key = store_key
+        self._owner = sha256(owner.encode()).digest()[:_OWNER_LEN]
+        self._mac_key = derived(store_key, policy.purpose, b"header")
+
+    def of(self, drawn: bytes) -> FileKey:
+        """The key of the file that has these random bytes in its header."""
+        return FileKey(self._store_key, self.policy.purpose, drawn)
+
+    def header(self, drawn: bytes, frame_count: int) -> bytes:
+        """The bytes of a file's header, which fill its first sector."""
+        head = _HEADER.pack(self.policy.magic, drawn, self._owner, frame_count)
+        return (head + self._mac(head)).ljust(SECTOR_LEN, b"\0")
+
+    def read_header(self, data: bytes) -> tuple[bytes, int] | None:
+        """Random bytes and number of frames in a header; None for another owner's, or none."""
+        head, mac = data[: _HEADER.size], data[_HEADER.size : _HEADER.size + _MAC_LEN]
+        if len(data) < SECTOR_LEN or self._mac(head) != mac:
+            return None
+        magic, drawn, owner, frame_count = _HEADER.unpack(head)
+        return (drawn, frame_count) if (magic, owner) == (self.policy.magic, self._owner) else None
+
+    def _mac(self, head: bytes) -> bytes:
+        return blake2b(head, digest_size=_MAC_LEN, key=self._mac_key).digest()
+
+
+class SealedFile:
+    """One file that is open for appending. One thread at a time."""
+
+    def __init__(
+        self, handle: int, keys: FileKeys, drawn: bytes, frame_count: int, length: int
+    ) -> None:
+        self._handle = handle
+        self._keys = keys
+        self.drawn = drawn
+        self.key = keys.of(drawn)
+        self.frame_count = frame_count
+        self.length = length
+        # Why the file cannot be appended to any more; None while it can.
+        self.failed: str | None = None
+
+    @classmethod
+    def made(cls, path: Path, keys: FileKeys, records: Iterable[Record] = ()) -> Self:
+        """A new file of records in place of any other, whole or not at all.
+
+        Raises:
+            OSError: The file could not be put in place.
+        """
+        beside = path.with_name(f".{path.name}{_UNFINISHED}")
+        beside.unlink(missing_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = cls(os.open(beside, flags, FILE_MODE), keys, random_bytes(_DRAWN_LEN), 0, SECTOR_LEN)
+        try:
+            file._append(records)
+            file._head()
+            beside.replace(path)
+            if keys.policy.promises:
+                fsync_directory(path.parent)
+        except OSError:
+            file.close()
+            beside.unlink(missing_ok=True)
+            raise
+        return file
+
+    def append(self, records: Iterable[Record]) -> list[int]:
+        """Append a frame for each record; returns the positions where they end.
+
+        Raises:
+            OSError: No record counts; with `failed` set, no further one can be appended either.
+        """
+        before = self.frame_count, self.length
+        try:
+            ends = self._append(records)
+            if self._keys.policy.promises:
+                self._head()
+        except OSError as error:
+            self.frame_count, self.length = before
+            self._take_back(error)
+            raise
+        return ends
+
+    def close(self) -> None:
+        """Release the file."""
+        os.close(self._handle)
+
+    def _append(self, records: Iterable[Record]) -> list[int]:
+        ends: list[int] = []
+        for record in records:
+            frame = self.key.framed(record)
+            write_all(self._handle, frame, self.length)
+            self.frame_count, self.length = self.frame_count + 1, self.length + len(frame)
+            ends.append(self.length)
+        return ends
+
+    def _head(self) -> None:
+        """Write the header, and make it durable where it is a promise."""
+        write_all(self._handle, self._keys.header(self.drawn, self.frame_count), 0)
+        if self._keys.policy.promises:
+            os.fdatasync(self._handle)
+
+    def _take_back(self, error: OSError) -> None:
+        """After a failed write: cut the file back to its old end, or mark it as unusable."""
+        try:
+            os.ftruncate(self._handle, self.length)
+            self._head()
+        except OSError:
+            self.failed = str(error)
+
+
+class Contents(NamedTuple):
+    """The valid frames of a file, and the position where they end."""
+
+    drawn: bytes
+    plains: tuple[bytes, ...]
+    length: int
+    # Whether these are all frames that the file promises, and nothing else.
+    whole: bool
+
+
+def read_contents(path: Path, keys: FileKeys) -> Contents | None:
+    """The content of a file up to the first frame that is wrong; None without a file.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    head = keys.read_header(data[:SECTOR_LEN])
+    if head is None:
+        return Contents(b"", (), 0, whole=False)
+    drawn, promised = head
+    plains: list[bytes] = []
+    length = SECTOR_LEN
+    for frame in frames(data, keys.of(drawn), SECTOR_LEN):
+        plain = frame.plain()
+        if plain is None or frame.number != len(plains):
+            break
+        plains.append(plain)
+        length = frame.end
+    whole = length == len(data) and len(plains) >= promised
+    return Contents(drawn, tuple(plains), length, whole)
+
+
+def frames(data: bytes, key: FileKey, at: int = 0) -> Iterator[Frame]:
+    """The frames that are whole in some bytes, from a position on."""
+    while at + HEAD_LEN <= len(data):
+        length, kind, number, at_ms, tag = _HEAD.unpack_from(data, at)
+        start, at = at + HEAD_LEN, at + HEAD_LEN + length
+        if at > len(data):
+            return
+        yield Frame(kind, number, at_ms, tag, at, key, data[start:at])
+
+
+def first_ms(head: bytes) -> int | None:
+    """The time in the head of a frame; None where the head is not whole."""
+    return int(_HEAD.unpack(head)[3]) if len(head) == HEAD_LEN else None
+
+
+def remove_unfinished(directory: Path) -> None:
+    """Remove the files of a directory that a crash left unfinished.
+
+    Raises:
+        OSError: One is still there.
+    """
+    for path in directory.glob(f".*{_UNFINISHED}"):
+        path.unlink()
+
+
+def erase(path: Path) -> None:
+    """Remove a file. Its header is overwritten first: without it no frame can be read.
+
+    Raises:
+        OSError: The file is still there.
+    """
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        write_all(handle, bytes(SECTOR_LEN), 0)
+        os.fdatasync(handle)
+    finally:
+        os.close(handle)
+    path.unlink(missing_ok=True)
+
+
+def derived(store_key: bytes, purpose: bytes, drawn: bytes = b"") -> bytes:
+    """A key derived from the store's key; each purpose and file has one of its own."""
+    return blake2b(drawn, digest_size=32, key=store_key, person=purpose).digest()
+
+
+def write_all(handle: int, data: bytes, at: int) -> None:
+    """Write all bytes at a position; a short write is continued.
+
+    Raises:
+        OSError: Not all bytes were written.
+    """
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(handle, view, at)
+        view, at = view[written:], at + written
+
+
+def _opened(cipher: AESGCM, sealed: bytes, bound: bytes) -> bytes | None:
+    try:
+        return cipher.decrypt(sealed[:_NONCE_LEN], sealed[_NONCE_LEN:], bound)
+    except (InvalidTag, ValueError):
+        return None
