@@ -44,14 +44,6 @@ class Line(NamedTuple):
         return said.encode("utf-8", "surrogatepass")
 
 
-def place_of(candidate: Candidate) -> str:
-    """The file or block that a candidate changes; for any other, what it does and where."""
-    call = call_of(candidate)
-    if call is not None and call.place:
-        return call.place
-    return f"{candidate.change.value} in {candidate.target}"
-
-
 def lines_of(candidate: Candidate) -> tuple[Line, ...]:
     """What a person decides on, of one candidate; at least one."""
     call = call_of(candidate)

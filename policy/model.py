@@ -61,7 +61,7 @@ class SourceKind(enum.Enum):
     @property
     def proven(self) -> bool:
         """Whether a key or a person's decision shows who is accountable."""
-        return self.trust >= SourceKind.USER_INPUT.trust
+        return _TRUST[self] >= _TRUST[SourceKind.USER_INPUT]
 
 
 # Both unproven kinds have one rank. Their names differ only in what a person is told: the session

@@ -6,10 +6,77 @@ person's own order is a wish about her agent: it may be one of her preferences (
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from policy.labels.derive import read_candidate
 from policy.labels.forwarded_call import call_of
 from policy.model import Basis, Candidate, ChangeKind, MemoryClass, Provenance, Reading, SourceKind
-from policy.text.plain_rule import is_plain_rule
+from policy.text.skeleton import skeleton
+
+LEN_MAX: Final = 240
+SENTENCES_MAX: Final = 2
+
+# A sentence ends at a mark behind a word, and at a line end; the marks in "e.g." and "3.12" end
+# none.
+_END: Final = re.compile(r"(?<=\w)[.!?\u2026]+[\"')\]]*(?=\s|$)|\n")
+_ABBREVIATED: Final = re.compile(r"\b(?:\w\. ?){2,}|\b(?:etc|bzw|usw|ca|vs|resp|ggf|inkl|no|nr)\.")
+# Endings of file and module names, which look like host names and are no addresses.
+_FILES: Final = (
+    "c cc cfg clj conf cpp cs css csv dart db docx env ex go gql gradle h hpp html ini ipynb java "
+    "jpg js json jsx kt less lock log lua m md mdx mjs mod pdf php pl png proto ps1 py pyi rb rs "
+    "rst scala scss sh sql svg swift tex tf toml ts tsx txt vue wasm xlsx xml yaml yml zip"
+)
+_MONEY: Final = (
+    r"(?:dollars?|euros?|pounds?|francs?|cents?|bucks|yen|rupees|usd|eur|gbp|chf|jpy|cny|inr|"
+    r"bitcoins?|btc|eth|dollar|pfund|franken|rubel|percent|prozent)"
+)
+_COUNTED: Final = (
+    r"(?:one|two|three|four|five|six|seven|eight|nine|ten|twenty|fifty|hundred|thousand|million|"
+    r"\w*hundert|\w*tausend|millionen|zehn|zwanzig|funfzig|funf|drei|vier|zwei|sechs|sieben|acht|"
+    r"neun)"
+)
+_NAMING: Final = re.compile(
+    # Mail addresses, handles, URLs and host names, also when spelled out ("at", "dot").
+    r"@|://|\bwww\b|\bhttps?\b|\bmailto\b|"
+    rf"\b[\w-]+\.(?!(?:{'|'.join(_FILES.split())})\b)[a-z]{{2,24}}\b|"
+    r"\b(?:dot|punkt) ?(?:com|net|org|io|de|ai|app)\b|\bat\b[^.\n]{0,40}\bdot\b|"
+    r"\b\d{1,3}(?:\.\d{1,3}){3}\b|"
+    # Street addresses.
+    r"\b\d{1,5}[a-z]? \w+ (?:street|st|road|rd|avenue|ave|lane|drive|square|court)\b|"
+    r"\w*(?:strasse|str\.|gasse|allee|platz) \d{1,4}\b|"
+    # Accounts, cards, telephones, wallets: many digits, however they are grouped, and random
+    # letters.
+    r"\d{5}|\d(?:[ ./()-]{0,2}\d){6}|\b(?=[a-z]*\d)(?=\d*[a-z])[a-z\d]{10,}\b|"
+    # Amounts of money in figures or words.
+    rf"[$\u20ac\u00a3\u00a5\u20bd\u20bf%]|\d[\d.,' ]{{0,12}}(?:k|m|{_MONEY})\b|"
+    rf"\b{_COUNTED} (?:\w+ ){{0,2}}{_MONEY}\b|\b{_MONEY} \d|\d{{1,3}}(?:[.,']\d{{3}})+"
+)
+_GRANTING: Final = re.compile(
+    # Programs that are installed or run, texts that are forwarded.
+    r"\b(?:un)?install\w*|\b(?:execute|run)\b[^.\n]{0,40}\bscripts?\b|\b(?:pip3?|npm) i\w*\b|"
+    r"\b(?:forward|redirect|bcc|cc|weiterleit|leite)\w*|\bsend\b[^.\n]{0,80}\bto\b|"
+    r"\b(?:sende|schick)\w*\b[^.\n]{0,80}\ban\b|"
+    # Questions and checks that are waived, and trust in whatever comes.
+    r"\bwithout (?:\w+ ){0,2}(?:ask|question|confirm|approv|review|check|permi)\w*|"
+    r"\b(?:never|not|don't|no need to) (?:\w+ )?(?:ask|confirm|check)\b|\btrust\b|\bvertrau\w*|"
+    r"\bohne (?:\w+ ){0,2}(?:frag|ruckfrage|nachfrage|bestatig|freigabe|prufung)\w*|"
+    r"\bfrag\w*\b[^.\n]{0,20}\b(?:nie|nicht)\b"
+)
+
+
+def is_plain_rule(text: str | None) -> bool:
+    """Whether a text is short, names no address, account or amount, and waives no question.
+
+    Short is one line of at most 240 characters and two sentences.
+    """
+    if text is None or len(text) > LEN_MAX or "\n" in text.strip():
+        return False
+    shape = skeleton(text)
+    if _NAMING.search(shape) is not None or _GRANTING.search(shape) is not None:
+        return False
+    sentences = _END.split(_ABBREVIATED.sub("x", shape))
+    return sum(not one.isspace() for one in sentences if one) <= SENTENCES_MAX
 
 
 def class_of_order(

@@ -174,3 +174,11 @@ def removes(deletion: ForwardedCall, stored: ForwardedCall) -> bool:
     """
     gone = {piece for piece in deletion.pieces if piece != deletion.key}
     return not gone or all(piece in gone or piece == stored.key for piece in stored.pieces)
+
+
+def place_of(candidate: Candidate) -> str:
+    """The file or block that a candidate changes; for any other, what it does and where."""
+    call = call_of(candidate)
+    if call is not None and call.place:
+        return call.place
+    return f"{candidate.change.value} in {candidate.target}"

@@ -8,12 +8,13 @@ check is never the only protection: the matrix binds an order that is not found 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
 from policy.text.languages import LANGUAGES
 from policy.text.phrases import Group, Language, Lexicon
+from policy.text.skeleton import skeleton
 
 # A model reads "from=now=on", "from, now, on, always", "1. from 2. now" and "f/r/o/m" as the words
 # that they spell. Such marks are known by their regularity: the same between all of the words.
@@ -213,3 +214,29 @@ def _joined(words: list[str]) -> Language:
             if pattern.search(bare):
                 found |= speaks
     return found
+
+
+_SPACED_WORD: Final = re.compile(r"\S+\s*")
+
+
+def words_that_fired(text: str) -> str | None:
+    """A shortest stretch of the text that is flagged as the whole text is; None for a plain text.
+
+    The stretch is found with the same check that the gate uses: words are left out at the end and
+    at the beginning, many and then few, for as long as what remains is flagged. So no list of
+    phrases has to be explained, and the stretch would always be flagged alone.
+    """
+    whole = language_of(skeleton(text))
+    if whole is Language.PLAIN:
+        return None
+    words: Sequence[str] = _SPACED_WORD.findall(text)
+    for from_end in (True, False):
+        cut = len(words) // 2
+        while cut:
+            fewer = words[:-cut] if from_end else words[cut:]
+            if fewer and language_of(skeleton("".join(fewer))) & whole:
+                words = fewer
+                cut = min(cut, len(words) - 1)
+            else:
+                cut //= 2
+    return "".join(words).strip()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from hashlib import blake2b
 from itertools import islice, pairwise
 from typing import Final
 
@@ -40,6 +39,7 @@ _TERMINAL: Final = re.compile(rf"[.!?]+(?=[\s\x00]|$)|(?<=[{_UNSPACED}])[.!?]+(?
 _LAST_WORD: Final = re.compile(r"[^\s(\"']+$")
 _INITIALS: Final = re.compile(r"[^\W\d_]{1,2}(?:\.[^\W\d_]{1,2})+")
 _WORD: Final = re.compile(r"\w")
+_TAG: Final = re.compile(r"</?[A-Za-z][\w.:-]{0,63}(?:\s[^<>\n]{0,200})?/?>")
 
 _ITEM: Final = re.compile(
     r" ?(?:[-*\u2022\u00b7\u2023+]|\(?([0-9]{1,3})[.)]|\(?([a-z])[.)])[ \n](?=\S)"
@@ -69,6 +69,11 @@ def sentences_of(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+def sentences_between(text: str) -> tuple[str, ...]:
+    """The sentences of a text; tags end a sentence."""
+    return sentences_of(_TAG.sub("\n", text) if "<" in text else text)
+
+
 def tails_of(sentence: str) -> Iterator[str]:
     """The parts of a sentence that may be quoted alone: those behind a mark in it.
 
@@ -85,12 +90,6 @@ def tails_of(sentence: str) -> Iterator[str]:
         closing = _CLOSING.search(rest)
         if closing is not None:
             yield _normal(rest[: closing.start()].strip(_AROUND))
-
-
-def fingerprint(sentence: str, key: bytes) -> int:
-    """A sentence as a number of 64 bits that nobody can look up without the key."""
-    data = sentence.encode("utf-8", "surrogatepass")
-    return int.from_bytes(blake2b(data, digest_size=8, key=key).digest(), "big")
 
 
 def _normal(sentence: str) -> str:

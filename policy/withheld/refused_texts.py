@@ -19,7 +19,6 @@ from typing import Final, NamedTuple
 from policy.withheld.words import NUMBER_LEN, RUN, WordPrint, packed, unpacked
 
 Applies = Callable[[int], bool]
-
 WORDS_MAX: Final = 200_000
 """Words kept of one principal's refused texts; beyond it the longest text goes, as in a flood."""
 SHOWN_WORDS_MAX: Final = 100_000

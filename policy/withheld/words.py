@@ -189,6 +189,12 @@ def orders_of(printer: WordHasher, texts: Iterable[str]) -> tuple[bytes, ...]:
     return tuple(found)
 
 
+def fingerprint(sentence: str, key: bytes) -> int:
+    """A sentence as a number of 64 bits that no one can look up without the key."""
+    data = sentence.encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(data, digest_size=8, key=key).digest(), "big")
+
+
 def packed(numbers: Sequence[int]) -> bytes:
     """The hashes of words as bytes, to be stored."""
     return array("Q", numbers).tobytes()

@@ -25,7 +25,7 @@ from policy.model import (
     Tenant,
 )
 from policy.ruleset import Ruleset
-from policy.text.fired import words_that_fired
+from policy.text.language import words_that_fired
 from policy.trust.score import TrustLevel, TrustState
 from policy.verdict import Admit, Hold, Reason, Reject, Verdict
 from proxy.admin.operator_call import OperatorCall, route

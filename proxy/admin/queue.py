@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from policy.labels.forwarded_call import call_of
-from policy.lines import lines_of, place_of
+from policy.labels.forwarded_call import call_of, place_of
+from policy.lines import lines_of
 from policy.model import Candidate, CandidateId, ChangeKind, PrincipalId
 from proxy.admin.dry_run import fired_in
 from proxy.admin.memories import had_read

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from policy.labels.floor import class_once_confirmed
-from policy.lines import place_of
+from policy.labels.forwarded_call import place_of
 from policy.model import Candidate, PrincipalId
 from policy.trust.score import TrustState, soft_score
 from policy.verdict import Reason

@@ -3,21 +3,223 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
+import numpy as np
 
-from policy.after.parole import PROBATION_RECALLS, Trial
-from policy.after.signals import SignalKind
-from policy.model import MemoryId, MemoryStatus, PrincipalId, Tenant
-from proxy.aftermath.canaries import CANARY_FRONT
-from proxy.aftermath.replay import NothingKept, Replays
-from proxy.aftermath.trial import Trials
-from proxy.seams.cases import Signal
-from storage.features.parole import EndProbations, GrantParole, OnProbation, Paroles, RefuseParole
+from policy.after.attribution import Ask, Control, Ending, Plan, ReplayLimits
+from policy.after.case_steps import CaseMode
+from policy.after.parole import PAROLES_MAX, PROBATION_RECALLS, Against, StepDone, Trial, TrialStep
+from policy.after.rule_judge import RegisteredRule, RuleJudge
+from policy.after.signals import Grade, SignalKind
+from policy.model import Hit, Memory, MemoryId, MemoryStatus, PrincipalId, Tenant
+from policy.query import EVERYTHING
+from policy.text.whole_words import EntryError
+from policy.trust.score import TrustLevel
+from proxy.aftermath.canaries import CANARY_FRONT, FOUND_MAX
+from proxy.aftermath.replay import Evidence, NothingKept, Replays
+from proxy.aftermath.rule_signals import judged_memory
+from proxy.aftermath.rules import OpenedSignals, accused, rules_for
+from proxy.seams.cases import AsksJudges, ReplayedMemory, Signal
+from proxy.seams.embedder import Embedder
+from storage.features.cases import Case
+from storage.features.parole import (
+    EndProbations,
+    GrantParole,
+    HiddenMemory,
+    OnProbation,
+    Paroles,
+    RefuseParole,
+)
 from storage.features.recalls import Recall, Recalls
-from storage.values import Visibility
+from storage.interfaces import MemoryReader
+from storage.values import Anchor, Visibility
+
+_ASKS_MAX = 100
+
+
+class Trials:
+    """Tries hidden memories. Event loop only; work that may take a millisecond runs on a thread."""
+
+    def __init__(
+        self,
+        *,
+        replays: Replays,
+        reader: MemoryReader,
+        judges: AsksJudges,
+        spoken: OpenedSignals,
+        embedder: Embedder | None,
+    ) -> None:
+        """`embedder` embeds questions; None for a store of clients' own vectors."""
+        self._replays = replays
+        self._reader = reader
+        self._judges = judges
+        self._spoken = spoken
+        self._embedder = embedder
+
+    async def tried(self, hidden: HiddenMemory) -> Trial:
+        """The steps of a memory's trial, up to the first that it does not pass.
+
+        Raises:
+            StorageError: The store could not be read; nothing is known then.
+        """
+        steps: list[StepDone] = []
+        for step in (self._provenance, self._failures, self._questions, self._paroles):
+            steps.append(await step(hidden))
+            if steps[-1].against is not None:
+                break
+        return Trial(steps=tuple(steps))
+
+    async def _provenance(self, hidden: HiddenMemory) -> StepDone:
+        # The lowest of all writers counts: another one's later version brings back what it kept.
+        levels = {self._reader.trust(one).level for one in hidden.writers}
+        against = None
+        if hidden.structural or levels != {TrustLevel.TRUSTED}:
+            against = Against.VIOLATOR
+        elif hidden.claimed_more:
+            against = Against.FORGED_LABEL
+        elif hidden.expired:
+            against = Against.EXPIRED
+        return StepDone(step=TrialStep.PROVENANCE, count=1, against=against)
+
+    async def _failures(self, hidden: HiddenMemory) -> StepDone:
+        """Replay every wrong answer that names the memory, with the memory back in."""
+        count, against = 0, None
+        for case in hidden.cases:
+            count += 1
+            # What a model was asked again is forgotten with its case.
+            gone = case.mode is CaseMode.MODEL
+            against = Against.GONE if gone else await self._failure(hidden, case)
+            if against is not None:
+                break
+        return StepDone(step=TrialStep.FAILURES, count=count, against=against)
+
+    async def _failure(self, hidden: HiddenMemory, case: Case) -> Against | None:
+        signal = self._spoken.get(case.case_id)
+        if signal is None:
+            if case.own_words:
+                return Against.GONE
+            signal = _signal_of(case)
+        try:
+            places, lost, question = await asyncio.to_thread(self._with, hidden.memory, signal)
+        except NothingKept:
+            return Against.GONE
+        if hidden.outlived and accused(places[:1], places)[0].outdated:
+            return Against.OUTDATED
+        if signal.judge is None:
+            return await asyncio.to_thread(self._by_rules, signal, places)
+        if lost or signal.judge not in self._judges.names():
+            return Against.GONE
+        return await self._by_judge(signal.judge, case, question, places)
+
+    def _with(self, memory: Memory, signal: Signal) -> tuple[tuple[Hit, ...], bool, str]:
+        """What is still shown of one wrong answer, behind the memory that is tried."""
+        if signal.recall_id is None and signal.reply_id is None:
+            # The signal was about memories alone, and not about an answer.
+            return (Hit(memory=memory, score=1.0),), False, ""
+        evidence: Evidence = self._replays.evidence(signal)
+        places = [
+            one
+            for one in self._replays.still_shown(evidence)
+            if one.memory.memory_id != memory.memory_id
+        ]
+        scores = {one.memory.memory_id: one.score for one in evidence.shown}
+        mine = Hit(memory=memory, score=scores.get(memory.memory_id, 0.0))
+        return (mine, *places), evidence.lost, evidence.question
+
+    def _by_rules(self, signal: Signal, places: Sequence[Hit]) -> Against | None:
+        rules = rules_for(signal, self._reader)
+        if not rules:
+            return Against.GONE
+        try:
+            found = RuleJudge(rules).judged(judged_memory(one.memory) for one in places)
+        except EntryError:
+            return Against.GONE
+        return Against.FAILS if found.failing or found.doubted else None
+
+    async def _by_judge(
+        self, name: str, case: Case, question: str, places: Sequence[Hit]
+    ) -> Against | None:
+        """Ask a caller's judge about all of them, as often as it takes to be sure."""
+        shown = tuple(
+            ReplayedMemory(id=one.memory.memory_id, text=one.memory.text) for one in places
+        )
+        limits = ReplayLimits(deterministic=self._judges.deterministic(name), asks_max=_ASKS_MAX)
+        plan = Plan((), frozenset(one.id for one in shown), limits)
+        while isinstance(ask := plan.next(), Ask):
+            if ask.control is not Control.EVERYTHING:
+                return Against.FAILS
+            opinion = await self._judges.ask(
+                name, case=case.case_id, question=question, memories=shown
+            )
+            plan.tell(ask, fails=opinion.fails)
+        return None if ask.ending is Ending.NOT_REPRODUCED else Against.GONE
+
+    async def _questions(self, hidden: HiddenMemory) -> StepDone:
+        """Put every registered question to the search, with and without the memory."""
+        known = await asyncio.to_thread(self._registered, hidden.memory.tenant)
+        asked = [one for one in known if one.questions]
+        count = sum(len(one.questions) for one in asked)
+        against = None
+        if asked and self._embedder is None:
+            against = Against.GONE
+        elif asked and self._embedder is not None:
+            alike = await asyncio.to_thread(self._alike, self._embedder, hidden.memory, asked)
+            against = None if alike else Against.QUESTION
+        return StepDone(step=TrialStep.QUESTIONS, count=count, against=against)
+
+    def _alike(self, embedder: Embedder, memory: Memory, asked: Sequence[Anchor]) -> bool:
+        own = np.frombuffer(embedder.embed([memory.text])[0], dtype="<f4")
+        for one in asked:
+            rule = RegisteredRule(
+                rule_id=one.anchor_id, statement=one.statement, matcher=one.matcher
+            )
+            judge = RuleJudge((rule,))
+            for vector in embedder.embed(list(one.questions)):
+                hits = self._reader.search(memory.tenant, vector, EVERYTHING, FOUND_MAX, -1.0)
+                without = [(hit.score, hit.memory) for hit in hits]
+                score = float(own @ np.frombuffer(vector, dtype="<f4"))
+                # Of two equal scores the memory that was there stands first, as in a search.
+                back = sorted([*without, (score, memory)], key=lambda found: -found[0])[:FOUND_MAX]
+                if _outcome(judge, without) != _outcome(judge, back):
+                    return False
+        return True
+
+    async def _paroles(self, hidden: HiddenMemory) -> StepDone:
+        count = hidden.record.paroles
+        against = Against.ENOUGH if count >= PAROLES_MAX else None
+        return StepDone(step=TrialStep.PAROLES, count=count, against=against)
+
+    def _registered(self, tenant: Tenant) -> tuple[Anchor, ...]:
+        """The anchors and the canaries of a tenant."""
+        canaries = (one for one in self._reader.canaries() if one.tenant == tenant)
+        return (*self._reader.anchors(tenant), *canaries)
+
+
+def _outcome(judge: RuleJudge, found: Sequence[tuple[float, Memory]]) -> tuple[bool, bool, bool]:
+    """Three truths on a finding: it fails a rule, contradicts a trusted memory, lacks a word."""
+    judged = judge.judged(judged_memory(memory) for _, memory in found)
+    lacking = judge.lacking(memory.text for _, memory in found)
+    return bool(judged.failing), bool(judged.doubted), bool(lacking)
+
+
+def _signal_of(case: Case) -> Signal:
+    """The signal of a case as its record tells, for a signal that brought no words along."""
+    return Signal(
+        signal_id=case.failure_id,
+        kind=SignalKind(case.signal.value),
+        grade=Grade.WRONG,
+        tenant=case.tenant,
+        by=case.by,
+        at_ms=case.opened_at_ms,
+        reply_id=case.reply_id or None,
+        recall_id=case.recall_id or None,
+        rule_id=case.anchor_id or None,
+        judge=case.judge or None,
+    )
+
 
 _OF_RULES: Final = frozenset({SignalKind.ANCHOR, SignalKind.CANARY})
 PROBATIONS_EVERY_S: Final = 3_600.0

@@ -30,8 +30,7 @@ from proxy.cli.terminal import Terminal, inert
 from proxy.dialects.mcp.maps import MapError, ToolMap
 from proxy.dialects.mcp.store.calls import StoreTools
 from proxy.dialects.mcp.store.protocol import StoreProtocol
-from proxy.fronts.mcp_stdio import ServerCommand, StdioFront
-from proxy.fronts.mcp_store import StoreStdio
+from proxy.fronts.mcp_stdio import ServerCommand, StdioFront, StoreStdio
 from proxy.guard.client import GuardClient
 from proxy.guard.election import ElectedGuard, ElectedStore, Election, OpenedGate
 from proxy.guard.wire import SOCKET

@@ -21,7 +21,7 @@ from typing import Final, TextIO
 
 import msgspec
 
-from policy.text.visible import is_hidden
+from policy.text.skeleton import is_hidden
 from proxy.cli.exits import CommandFailed, Exit
 
 _BYTE_MAX: Final = 0xFF

@@ -19,7 +19,7 @@ from proxy.model.reply_notes import ReplyNotes
 from proxy.seams.cases import ChecksReplies, HealsReplies
 from proxy.seams.environment import Environment
 from proxy.seams.guard import RelayedText
-from proxy.seams.operation import memories_of, recalls_of
+from proxy.seams.operation import earlier_texts_of, memories_of
 from proxy.seams.recalls import Shown
 from proxy.withhold.convictions import ConvictedSentences, Convictions
 from proxy.withhold.state import NoticeParts, Ruling
@@ -111,10 +111,10 @@ class ModelMemory:
 
     def recalled(self, principal: Principal, shown: Shown, recall_id: str) -> None:
         """Tell ledger and withholding which memories a memory front is about to serve."""
-        recalls = recalls_of(shown, principal.tenant)
+        memories = memories_of(shown)
+        recalls = memories or earlier_texts_of(shown, principal.tenant)
         if recalls:
             self.sessions.recalled(principal.principal_id, recalls)
-            memories = memories_of(shown)
             self.withholding.shown(principal.principal_id, memories)
             self._replies.recalled(principal, memories, recall_id)
 

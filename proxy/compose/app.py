@@ -57,7 +57,7 @@ from storage.ground.clock import SteadyClock
 from storage.interfaces import Store
 from storage.opening import open_store
 from storage.values import StoreStatus
-from telemetry.facade import Telemetry
+from telemetry.logs import Telemetry
 
 _PR_SET_DUMPABLE: Final = 4  # The constant PR_SET_DUMPABLE of prctl(2).
 

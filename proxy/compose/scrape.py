@@ -8,7 +8,7 @@ from proxy.aftermath.reply_checks import ReplyChecks
 from proxy.compose.outboxes import Outboxes
 from storage.interfaces import Store
 from telemetry.events import StoreGauges
-from telemetry.facade import Telemetry
+from telemetry.logs import Telemetry
 
 
 class Scrape:

@@ -38,14 +38,13 @@ from proxy.aftermath.blame_search import BlameSearch
 from proxy.aftermath.canaries import Canaries
 from proxy.aftermath.feedback import FeedbackIntake
 from proxy.aftermath.judges import Judges
-from proxy.aftermath.parole_trials import PROBATIONS_EVERY_S, ParoleTrials, Probations
+from proxy.aftermath.parole_trials import PROBATIONS_EVERY_S, ParoleTrials, Probations, Trials
 from proxy.aftermath.replay import Replays
 from proxy.aftermath.reply_checks import ReplyChecks
 from proxy.aftermath.rule_signals import RuleSignals
 from proxy.aftermath.rule_watch import LOOK_S, RuleWatch
 from proxy.aftermath.rules import OpenedSignals
 from proxy.aftermath.screens import KnownRules, ScreenMaker
-from proxy.aftermath.trial import Trials
 from proxy.compose.agent_memory import ModelMemory
 from proxy.compose.backends import adapters_by_name
 from proxy.compose.observe_mode import WARN_EVERY_S, warn
@@ -70,9 +69,8 @@ from proxy.intercept.operations import Operations, Window
 from proxy.intercept.recall_notes import RecallNotes
 from proxy.intercept.shadow import Recallable, Shadow, TokenSigner, TokenVerifier
 from proxy.ledger.sessions import COMPACTED_EVERY_S, Sessions
-from proxy.model.call_judge import CallJudge
+from proxy.model.call_judge import CallJudge, JudgingCoupling
 from proxy.model.extraction import Extraction
-from proxy.model.judging_coupling import JudgingCoupling
 from proxy.model.memory_seam import Coupling, UnsafeUncoupled
 from proxy.model.model_replays import ModelReplays
 from proxy.model.upstream_model import UpstreamModel
@@ -88,7 +86,7 @@ from proxy.settings.values import Address
 from proxy.transport.auth import Authenticator
 from proxy.withhold.convictions import Convictions
 from storage.interfaces import Store
-from telemetry.facade import Telemetry
+from telemetry.logs import Telemetry
 
 _LOG: Final = logging.getLogger("mnemogate.services")
 _NAMED_MAX: Final = 16

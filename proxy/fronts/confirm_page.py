@@ -21,7 +21,7 @@ import msgspec
 from policy.labels.floor import class_once_confirmed
 from policy.labels.forwarded_call import call_of
 from policy.model import Candidate, CandidateId, PrincipalId
-from policy.text.visible import escaped, is_plain
+from policy.text.skeleton import escaped, is_plain
 from proxy.admin.confirm_links import BadLink, ConfirmLinks
 from proxy.admin.queue import Queue
 from proxy.admin.review_decider import PAGE

@@ -14,7 +14,7 @@ from proxy.dialects.model.reading import object_of
 from proxy.dialects.strict_json.tolerant import Json, write_body
 from proxy.model.credentials import AdmittedPrincipal, admit
 from proxy.model.extraction import Extraction
-from proxy.model.histories import PREVIOUS, Histories
+from proxy.model.histories import PREVIOUS, Histories, NoRoom, Room, RoomHolder
 from proxy.model.memory_seam import Coupling, PrincipalRequest, UndecidedError
 from proxy.model.model_exchange import ModelExchange, Wire
 from proxy.model.model_replays import meant
@@ -22,7 +22,6 @@ from proxy.model.pass_through import PassThrough
 from proxy.model.reading_cache import ReadingCache
 from proxy.model.redactor import Redactor
 from proxy.model.reply_healer import ReplyHealer
-from proxy.model.room import NoRoom, Room, RoomHolder
 from proxy.model.routes import (
     Purpose,
     answers_nothing,

@@ -51,6 +51,7 @@ from proxy.intercept.shadow import (
     Sees,
     Shadow,
     TokenVerifier,
+    Watches,
     seen_of,
     shown_of,
     stored_of,
@@ -62,7 +63,6 @@ from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, RateLimited
 from proxy.seams.observations import way_of
 from proxy.seams.operation import Proposal, WrittenItem
-from proxy.seams.withholding import Watches
 from proxy.transport.responses import observation_for
 from proxy.withhold.convictions import Convictions
 from storage.features.trust import RecordOutcome

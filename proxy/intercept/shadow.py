@@ -42,8 +42,33 @@ from proxy.embed.embedding import takes_client_vectors
 from proxy.seams.embedder import Embedder
 from proxy.seams.guard import Join
 from proxy.seams.operation import Proposal
+from storage.ground.errors import StorageError
 from storage.interfaces import MemoryReader
-from storage.values import Anchor, Outcome
+from storage.values import Anchor, Outcome, Submission
+
+
+class Watches(Protocol):
+    """Hears of every candidate before and after its verdict.
+
+    `Withholding`, in `proxy.withhold`, implements it.
+    """
+
+    async def begun(self, submissions: list[Submission]) -> list[Submission]:
+        """Note candidates before their verdict.
+
+        Returns the list to be judged, perhaps a changed one.
+
+        Raises:
+            StoreUnavailable: None of them may be judged.
+        """
+        ...
+
+    def ended(self, submission: Submission, result: Outcome | StorageError | None) -> None:
+        """Note that a candidate was decided, or could not be decided.
+
+        `result` is None if nobody waits for the answer any more.
+        """
+        ...
 
 
 class _Asked:

@@ -11,12 +11,12 @@ from typing import Final, cast
 import msgspec
 
 from policy.text.readings import readings_of
-from policy.text.sentences import fingerprint, sentences_of
+from policy.text.sentences import sentences_between
 from policy.text.stems import is_nobodys
+from policy.withheld.words import fingerprint
 from proxy.seams.slices import apart, resting
 
 _PARAGRAPH: Final = re.compile(r"\n[^\S\n]*\n+")
-_TAG: Final = re.compile(r"</?[A-Za-z][\w.:-]{0,63}(?:\s[^<>\n]{0,200})?/?>")
 _WORDS: Final = re.compile(r"[^\W_]+")
 
 
@@ -41,11 +41,6 @@ def paragraphs(text: str) -> Iterator[tuple[int, int]]:
             at = gap.end()
     if text[at:].strip():
         yield at, len(text)
-
-
-def sentences_between(text: str) -> tuple[str, ...]:
-    """The sentences of a text; tags end a sentence."""
-    return sentences_of(_TAG.sub("\n", text) if "<" in text else text)
 
 
 def strings_in(value: object) -> Iterator[str]:

@@ -14,9 +14,8 @@ from proxy.dialects.mcp.message import CALL, Message, MessageKind, Object, made
 from proxy.files.here import place_of
 from proxy.mcp.catalogue import ToolCatalogue
 from proxy.mcp.connection import RelayConnection, ServerGone, Side
-from proxy.mcp.own_requests import meta_of
 from proxy.mcp.pending_requests import PendingRequest, join_of, short
-from proxy.mcp.people import People
+from proxy.mcp.people import People, meta_of
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import ForwardStatus, GuardedCall, ItemVerdict
 from proxy.seams.observations import observation_of_call

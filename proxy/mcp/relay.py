@@ -44,17 +44,16 @@ from proxy.mcp.connection import (
     Side,
     other,
 )
-from proxy.mcp.inbox import Inbox
 from proxy.mcp.local_answers import LocalAnswers
-from proxy.mcp.own_requests import OwnRequests, meta_of
 from proxy.mcp.pending_requests import (
     AnsweredRequests,
     Arrival,
+    Inbox,
     PendingRequest,
     RequestStage,
     RequestTable,
 )
-from proxy.mcp.people import People
+from proxy.mcp.people import OwnRequests, People, meta_of
 from proxy.mcp.server import Server
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest

@@ -21,11 +21,11 @@ from proxy.dialects.model.stream import CallDecision, UnreadableEvent
 from proxy.dialects.model.transcript import ModelCall, ModelReply
 from proxy.dialects.sse import Event
 from proxy.dialects.strict_json.tolerant import Json, read_body, write_body
-from proxy.model.call_decider import CallDecider
 from proxy.model.extraction import BackendReply, Extraction
 from proxy.model.memory_seam import Coupling, Filter, PreparedRequest, PrincipalRequest
 from proxy.model.redactor import Redactor
 from proxy.model.reply_healer import HealedReply
+from proxy.model.stored_replies import CallDecider
 from proxy.model.upstream_model import TOTAL_S, UpstreamModel, events_of
 from proxy.seams.faults import MalformedRequest, UpstreamError
 from proxy.seams.operation import HttpReply

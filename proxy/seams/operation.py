@@ -433,10 +433,10 @@ class EarlierText(msgspec.Struct, frozen=True, kw_only=True):
     actor: str | None
 
 
-def recalls_of(result: Result, tenant: Tenant) -> tuple[Memory | EarlierText, ...]:
-    """Every text that an answer brings into a context: live memories, and a history's old texts."""
+def earlier_texts_of(result: Result, tenant: Tenant) -> tuple[EarlierText, ...]:
+    """The texts that a history brings into a context; none of any other answer."""
     if not isinstance(result, HistoryResult):
-        return memories_of(result)
+        return ()
     # Only new texts are taken: the text that a step replaced is the new text of the step before it.
     return tuple(
         EarlierText(

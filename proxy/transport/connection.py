@@ -22,13 +22,12 @@ from aiohttp import web
 
 from proxy.settings.table import Limits, SettingsError
 from proxy.transport.auth import Peer
-from proxy.transport.chunks import BadChunks, Chunks
 from proxy.transport.crowd import Crowd
 from proxy.transport.exchange import Departure
 from proxy.transport.fixed_answers import FULL, INTERNAL, LATE, MALFORMED
+from proxy.transport.head import Chunks, Unframed
 from proxy.transport.peers import peer_of
-from proxy.transport.request import ReceivedRequest
-from proxy.transport.response_writer import ResponseWriter
+from proxy.transport.request import ReceivedRequest, ResponseWriter
 
 # Answers one request. A None as answer says that the request failed and nothing was sent.
 Answers = Callable[[ReceivedRequest], Awaitable[web.StreamResponse | None]]
@@ -409,7 +408,7 @@ class Connection(asyncio.BufferedProtocol):
                 part = self._take(self._chunks.through(bytes(self._held)))
             else:
                 part = self._take(request.length - self._raw)
-        except BadChunks:
+        except Unframed:
             self._break()
             return
         self._raw += len(part)

@@ -126,9 +126,10 @@ class FirstSpeakers:
     def unserved(self, texts: Iterable[str]) -> list[str]:
         """The given texts without those that were asked about before, and cannot be forgotten."""
         fresh: list[str] = []
+        crowded = self._crowded
         for text in texts:
             name = self._listener.print(text)
-            if text and (self._crowded or name not in self._served):
+            if text and (crowded or name not in self._served):
                 fresh.append(text)
                 put(self._served, name, None)
         return fresh

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from policy.model import MemoryClass
+from policy.model import MemoryClass, Tenant
 from policy.verdict import Reason
 from policy.withheld.refused_texts import RefusedTexts, Terms
 from policy.withheld.words import WordPrint
-from proxy.withhold.convictions import NOTHING
+from proxy.withhold.convictions import NOTHING, ConvictedSentences
 
 STUCK_MAX: Final = 50_000
 """Of each kind and principal, the newest count."""
@@ -375,3 +375,31 @@ def put(kept: OrderedDict[_Name, _Value], name: _Name, value: _Value) -> None:
     kept.move_to_end(name)
     while len(kept) > STUCK_MAX:
         kept.popitem(last=False)
+
+
+class Verdicts(Protocol):
+    """Tells how the store decided on candidates, in another process or before a restart."""
+
+    def leaf_count(self) -> int:
+        """A counter that rises with every verdict."""
+        ...
+
+    def version(self) -> int:
+        """The store's version, which each commit raises by one."""
+        ...
+
+    def gone(self, memory_ids: frozenset[str], tenant: Tenant) -> frozenset[str]:
+        """Which of the given memories of a tenant no read shows any more. Any thread."""
+        ...
+
+    async def convicted(self, tenant: Tenant) -> ConvictedSentences:
+        """What a tenant's convicted memories say; the same object while that is the same."""
+        ...
+
+    def held(self, tenant: Tenant) -> frozenset[str]:
+        """The candidates of a tenant that wait for a person. Any thread."""
+        ...
+
+    def decided(self, candidate_id: str) -> Ruling | None:
+        """The last verdict on a candidate; None if there is none. Any thread."""
+        ...

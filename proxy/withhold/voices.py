@@ -7,17 +7,94 @@ of tools are of the agent's program (the host), if no one but her said their sen
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
 from policy.text.readings import readings_of
 from policy.text.repetition import flowing, repeated
-from policy.text.sentences import fingerprint, sentences_of, tails_of
+from policy.text.sentences import sentences_between, tails_of
+from policy.withheld.words import fingerprint
 from proxy.dialects.model.transcript import ContextText, ModelReply, Turn, Voice
-from proxy.withhold.tags import tagged
 from proxy.withhold.texts import strings_in
+
+_TAG: Final = re.compile(r"<(/?)([A-Za-z][\w.:-]*)(\s[^<>]*)?>")
+
+_Place = tuple[int, int]
+"""The index of a string, and a position in it."""
+
+
+class Tagged(NamedTuple):
+    """A part of a string between a pair of tags, the tags included.
+
+    `name` is the tags' name in small letters, and empty where two pairs overlap.
+    """
+
+    start: int
+    end: int
+    name: str
+
+
+class _Pair(NamedTuple):
+    start: _Place
+    end: _Place
+    name: str
+
+
+def tagged(texts: Sequence[str]) -> list[list[Tagged]]:
+    """For each string of one turn its parts between tags, in order.
+
+    A tag that is closed only in a later string includes the strings between.
+    """
+    found: list[list[Tagged]] = [[] for _ in texts]
+    for start, end, name in _apart(sorted(_pairs(texts), key=lambda one: (one.start, _back(one)))):
+        for at in range(start[0], end[0] + 1):
+            begins = start[1] if at == start[0] else 0
+            ends = end[1] if at == end[0] else len(texts[at])
+            found[at].append(Tagged(begins, ends, name))
+    return found
+
+
+def _back(pair: _Pair) -> _Place:
+    return -pair.end[0], -pair.end[1]
+
+
+def _pairs(texts: Sequence[str]) -> Iterator[_Pair]:
+    begun: dict[str, _Place] = {}
+    across: dict[str, _Pair] = {}
+    for at, text in enumerate(texts):
+        first: dict[str, int] = {}
+        newest: dict[str, int] = {}
+        closed: dict[str, int] = {}
+        for tag in _TAG.finditer(text):
+            name = tag[2].lower()
+            if tag[1]:
+                closed[name] = tag.end()
+                if name in begun and name not in first:
+                    across[name] = _Pair(begun[name], (at, tag.end()), name)
+            elif not (tag[3] or "").endswith("/"):
+                first.setdefault(name, tag.start())
+                newest[name] = tag.start()
+        for name, start in first.items():
+            if closed.get(name, 0) > start:
+                yield _Pair((at, start), (at, closed[name]), name)
+            if closed.get(name, 0) <= newest[name]:
+                begun.setdefault(name, (at, newest[name]))
+    yield from across.values()
+
+
+def _apart(pairs: list[_Pair]) -> list[_Pair]:
+    """The outermost pairs; two that overlap are one without a name."""
+    apart: list[_Pair] = []
+    for pair in pairs:
+        last = apart[-1] if apart else None
+        if last is None or pair.start >= last.end:
+            apart.append(pair)
+        elif pair.end > last.end:
+            apart[-1] = _Pair(last.start, pair.end, "")
+    return apart
+
 
 REMINDER: Final = "system-reminder"
 """The tags between which a host speaks in a person's turn."""
@@ -28,7 +105,6 @@ WHOLE: Final = 0x3C0DE
 _LED_IN_WORDS_MIN: Final = 7
 _END_LEN: Final = 640
 _JSON_LEN_MAX: Final = 4_000_000
-_TAG: Final = re.compile(r"</?[A-Za-z][\w.:-]{0,63}(?:\s[^<>\n]{0,200})?/?>")
 _PART_END: Final = re.compile(r"\n\s*|(?<=[.!?\u3002\uff01\uff1f])\s+|(?<=[\u3002\uff01\uff1f])")
 _PARAGRAPH: Final = re.compile(r"\n[^\S\n]*\n+")
 _JSON: Final = msgspec.json.Decoder()
@@ -129,7 +205,7 @@ class SentencePrinter:
             # Text beside results of tools is not what a person typed.
             others += [text[start:end] for start, end in hers]
             hers.clear()
-        outside = (one for start, end in hers for one in _sentences_between(text[start:end]))
+        outside = (one for start, end in hers for one in sentences_between(text[start:end]))
         prints = tuple(map(self.print, outside))
         return UserString(self.print(text) ^ WHOLE, tuple(hers), prints, tuple(reminders)), others
 
@@ -139,7 +215,7 @@ class SentencePrinter:
         for text in (*texts, *_across(texts)):
             for one in _strings_of(text):
                 for reading in dict.fromkeys((*readings_of(one), *repeated(one))):
-                    said.update(dict.fromkeys(_sentences_between(reading)))
+                    said.update(dict.fromkeys(sentences_between(reading)))
         found: dict[int, None] = {}
         for sentence in said:
             found[self.print(sentence)] = None
@@ -151,9 +227,9 @@ class SentencePrinter:
         end = len(text) if end is None else end
         parts: list[HostSentence] = []
         for first, last in _ranges(text, start, end, _PARAGRAPH):
-            flows = set(_sentences_between(flowing(text[first:last])))
+            flows = set(sentences_between(flowing(text[first:last])))
             lines = [
-                (begins, ends, _sentences_between(text[begins:ends]))
+                (begins, ends, sentences_between(text[begins:ends]))
                 for begins, ends in _ranges(text, first, last, _PART_END)
             ]
             flowing_prints = tuple(map(self.print, flows.difference(*(one[2] for one in lines))))
@@ -179,11 +255,6 @@ def _ranges(text: str, start: int, end: int, ends: re.Pattern[str]) -> Iterator[
         if text[at:stop].strip():
             yield at, stop
         at = end if gap is None else gap.end()
-
-
-def _sentences_between(text: str) -> tuple[str, ...]:
-    """The sentences of a text; tags end a sentence."""
-    return sentences_of(_TAG.sub("\n", text) if "<" in text else text)
 
 
 def _across(texts: list[str]) -> tuple[str, ...]:

@@ -52,12 +52,12 @@ from proxy.withhold.state import (
     RefusedRecord,
     Ruling,
     UndecidedRecord,
+    Verdicts,
     WithheldTexts,
     decode,
     encode,
 )
 from proxy.withhold.texts import own_texts, strings_of, texts_of
-from proxy.withhold.verdicts import Verdicts
 from proxy.withhold.voices import SentencePrinter
 from storage.ground.clock import Due
 from storage.ground.errors import OutcomeUnknown, StorageError, StoreUnavailable

@@ -11,7 +11,8 @@ session had read: its hits over the cap are not shown at all.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable
+from functools import cache
 from typing import Final
 
 import msgspec
@@ -19,7 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policy.labels.seen import HOST
-from policy.model import Hit, Memory, PrincipalId, Tenant
+from policy.model import Hit, Memory, PrincipalId, SourceKind, Tenant
+from storage.audit import VerdictLeaf
+from storage.tables.change import LABELS, read_leaf
+from storage.tables.codec import ordinal_key
+from storage.tables.lmdb_store import VECTORS, View
+from storage.tables.rows import read_row
+from storage.values import Row
+from storage.write.engine import Engine
 
 EXAMINED_MIN: Final = 200
 """At least so many of the nearest memories compete for the places of a search."""
@@ -117,7 +125,7 @@ class Exposure:
 
     def _has_used_up(self, origin: ExposureOrigin, keys: tuple[Hashable, ...]) -> bool:
         share = self._restricted if self._is_restricted(origin) else self._shown
-        return any(self._counts[key] >= share for key in keys)
+        return max(map(self._counts.__getitem__, keys), default=-1) >= share
 
     def _take(self, one: Placement, keys: tuple[Hashable, ...]) -> None:
         self._hits.append(one.hit)
@@ -176,12 +184,118 @@ class AnswerRoom:
         self._bytes_max = self._left = bytes_max
         self.full = False
 
-    def taken(self, memories: Iterable[Memory]) -> Iterator[Memory]:
+    def taken(self, memories: Iterable[Memory]) -> list[Memory]:
         """As many of the given memories as fit into the answer, from the first on."""
+        taken: list[Memory] = []
         for memory in memories:
             size = _MEMORY_BYTES + len(memory.text) + len(memory.metadata_json or "")
             self.full = self._left < size and self._left != self._bytes_max
             if self.full:
-                return
+                break
             self._left -= size
-            yield memory
+            taken.append(memory)
+        return taken
+
+
+_KEPT_MAX: Final = 65_536
+
+
+class Origins:
+    """The origins of rows. An origin never changes, so a bounded number is cached. Any thread.
+
+    A label can rise (`LABELS`); then all origins are read anew.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._known: tuple[int, dict[int, ExposureOrigin | None]] = (-1, {})
+        # What the leaves of rows name, by the rows' ordinals.
+        self._names: dict[int, str] = {}
+
+    def known(self, ordinal: int) -> tuple[bool, ExposureOrigin | None]:
+        """A truth (the origin of a row was read before) and, if so, that origin."""
+        kept = self._kept()
+        return ordinal in kept, kept.get(ordinal)
+
+    def of(self, view: View, ordinal: int, row: Row) -> ExposureOrigin | None:
+        """The origin of a row; None for a label of `user_input` or above off probation."""
+        kept = self._kept()
+        if ordinal not in kept:
+            if len(kept) >= _KEPT_MAX:
+                kept.clear()
+            kept[ordinal] = self._origin(view, row)
+        return kept.get(ordinal)
+
+    def named(self, view: View, ordinal: int) -> str:
+        """Server and tool that a row's text came from, as its leaf names them; "" for none."""
+        known = self._names.get(ordinal)
+        if known is None:
+            leaf = read_leaf(view, read_row(view, ordinal).leaf_index)
+            culprit = leaf.culprit if isinstance(leaf, VerdictLeaf) else None
+            parts = () if culprit is None else (culprit.server, culprit.tool)
+            known = " ".join(filter(None, parts))
+            if len(self._names) >= _KEPT_MAX:
+                self._names.clear()
+            self._names[ordinal] = known
+        return known
+
+    def _origin(self, view: View, row: Row) -> ExposureOrigin | None:
+        # A parole has the origins read anew, and so has the end of a probation.
+        name = self._engine.parts.names.memory(row.tenant, row.memory_id)
+        if any(one.counts_apart(view, name) for one in self._engine.parts.judge.followers):
+            return ExposureOrigin(
+                tenant=row.tenant, principal_id=row.principal_id, on_probation=True
+            )
+        return _origin(view, row) if _is_low(row) else None
+
+    def restricted(self, view: View) -> Callable[[ExposureOrigin], bool]:
+        """A predicate: an origin or its principal is latched; read once for each in one search."""
+        intake = self._engine.parts.judge.intake
+
+        @cache
+        def is_restricted(origin: ExposureOrigin) -> bool:
+            if origin.on_probation or intake.trust(view, origin.principal_id).latched:
+                return True
+            if not origin.server and not origin.tool:
+                return False
+            named = intake.origin_named(origin.tenant, origin.server, origin.tool)
+            trust = intake.origin_trust(view, named)
+            return trust is not None and trust.latched
+
+        return is_restricted
+
+    def placing(self, view: View, ordinal: int, row: Row, hit: Hit) -> Placement:
+        """A hit of the search, with everything that the caps need to know about it."""
+        origin = self.of(view, ordinal, row)
+        if origin is None:
+            return Placement(hit)
+        stored = view.get(VECTORS, ordinal_key(ordinal))
+        vector = None if stored is None else np.frombuffer(stored, dtype="<f4")
+        return Placement(hit, origin, vector)
+
+    def _kept(self) -> dict[int, ExposureOrigin | None]:
+        raised, kept = self._known
+        if raised != self._engine.moves[LABELS]:
+            raised, kept = self._engine.moves[LABELS], {}
+            self._known = (raised, kept)
+        return kept
+
+
+def _is_low(row: Row) -> bool:
+    """Whether a row has a label below `user_input`, so that nobody accountable said its text."""
+    return row.source.trust < SourceKind.USER_INPUT.trust
+
+
+def _origin(view: View, row: Row) -> ExposureOrigin:
+    leaf = read_leaf(view, row.leaf_index)
+    judged = leaf if isinstance(leaf, VerdictLeaf) else None
+    culprit = None if judged is None else judged.culprit
+    return ExposureOrigin(
+        tenant=row.tenant,
+        principal_id=row.principal_id,
+        server="" if culprit is None else culprit.server,
+        tool="" if culprit is None else culprit.tool,
+        filed=row.scope.user_id or row.scope.app_id,
+        after_reading=row.after_reading,
+        read_origins=row.read_origins,
+    )

@@ -30,8 +30,7 @@ from storage.derived.catalogue import Ordinals
 from storage.features.recalls import NEAREST_MAX
 from storage.read.as_of import marks_at, stood, without_memories
 from storage.read.check import check_store
-from storage.read.exposure import EXAMINED_MIN, AnswerRoom, Exposure, Placement
-from storage.read.origins import Origins
+from storage.read.exposure import EXAMINED_MIN, AnswerRoom, Exposure, Origins, Placement
 from storage.read.trust_reads import TrustReads
 from storage.tables.codec import (
     NO_ORDINAL,
@@ -333,7 +332,7 @@ class EmbeddedReader(TrustReads):
                 confirms = self._stood
             if without:
                 mask = without_memories(view, self._names, tenant, mask, without)
-            asked = _Searching(view, tenant, where, limit, confirms, shows or _shows_all)
+            asked = _Searching(view, tenant, where, limit, confirms, shows)
             wanted = limit if decided else limit * _OVERFETCH
             # If every row is scored anyway, naming more of them costs next to nothing. In a larger
             # store, naming more would double the time of a search.
@@ -351,14 +350,15 @@ class EmbeddedReader(TrustReads):
                     continue
                 self._fill(placed, asked, left)
                 if placed.full or exhausted:
-                    best = AnswerRoom(ANSWER_BYTES_MAX).taken(hit.memory for hit in placed.hits)
-                    hits = tuple(
+                    room, found_best = AnswerRoom(ANSWER_BYTES_MAX), placed.hits
+                    best = room.taken([hit.memory for hit in found_best])
+                    hits = [
                         Hit(memory=self._told(asked.view, memory), score=hit.score)
-                        for memory, hit in zip(best, placed.hits, strict=False)
-                    )
+                        for memory, hit in zip(best, found_best, strict=False)
+                    ]
                     nearest = found if decided else _looked_at(placed, left)
                     return SearchAnswer(
-                        hits=hits,
+                        hits=tuple(hits),
                         nearest=tuple([one for one, _ in nearest[:NEAREST_MAX]]),
                         version=_version(view),
                     )
@@ -404,7 +404,8 @@ class EmbeddedReader(TrustReads):
             if confirmed is None:
                 continue
             memory = memory_of(*confirmed, ordinal=ordinal)
-            if matches(asked.where, memory) and asked.shows(memory):
+            shows = asked.shows
+            if matches(asked.where, memory) and (shows is None or shows(memory)):
                 hit = Hit(memory=memory, score=score)
                 yield self._origins.placing(asked.view, ordinal, confirmed[0], hit)
 
@@ -567,11 +568,7 @@ class _Searching(NamedTuple):
     where: Filter
     limit: int
     confirms: Callable[[View, int, Tenant], tuple[Row, MemoryStatus] | None]
-    shows: Callable[[Memory], bool]
-
-
-def _shows_all(_memory: Memory) -> bool:
-    return True
+    shows: Callable[[Memory], bool] | None
 
 
 def _looked_at(placed: Exposure, left: list[tuple[int, float]]) -> list[tuple[int, float]]:

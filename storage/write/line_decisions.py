@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from policy.lines import ACTS_OF_DENIAL_MAX, lines_of, place_of
+from policy.labels.forwarded_call import place_of
+from policy.lines import ACTS_OF_DENIAL_MAX, lines_of
 from policy.model import Candidate, CandidateId, PrincipalId
 from storage.tables.change import Change
 from storage.tables.keys import KeyedNames

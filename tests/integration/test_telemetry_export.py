@@ -20,7 +20,7 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from telemetry.exporter import SpanPipe
-from telemetry.facade import Telemetry
+from telemetry.logs import Telemetry
 from telemetry.settings import TelemetrySettings
 from telemetry.tracing import resource_of, spans_of
 from tests.integration.cli_process import DEADLINE_S, Place, Running

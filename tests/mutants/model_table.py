@@ -346,7 +346,7 @@ MODEL: Final = (
         row="transcript",
         name="what stands between tags is hers",
         invariant="a turn is hers outside of tags alone",
-        where="proxy.withhold.tags:tagged",
+        where="proxy.withhold.voices:tagged",
         fault=returned("[[] for _ in texts]"),
         tests=(
             at(

@@ -27,7 +27,6 @@ REPEATED_NAMES = {
         "answers", "backend", "bodies", "calls", "catalogue", "client", "connection",
         "dry_run", "mcp", "memory", "model", "responses",
         "retention", "state", "stream", "tools", "views", "wire", "withheld",
-        "withholding",
     }),
 }  # fmt: skip
 
@@ -75,7 +74,7 @@ ROOM_STATEMENTS_MAX = {
     "storage/audit": 550,
     "storage/derived": 1_200,
     "storage/features": 2_950,
-    "storage/ground": 300,
+    "storage/ground": 350,
     "storage/read": 900,
     "storage/sealed_log": 550,
     "storage/staging": 400,

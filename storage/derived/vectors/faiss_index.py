@@ -23,17 +23,21 @@ import msgspec
 import numpy as np
 
 from policy.verdict import InvariantBroken
-from storage.derived.vectors.scan import SPARSE, Answer, SearchedPart, gathered, part_of
 from storage.derived.vectors.segments import (
+    SPARSE,
+    Answer,
     BadVector,
     Floats,
     Mask,
     Ordinals,
+    SearchedPart,
     Segment,
     Sketch,
     check_each,
     check_vectors,
+    gathered,
     merged,
+    part_of,
     seal,
 )
 from storage.derived.vectors.sketches import mergeable, turn, with_sketch

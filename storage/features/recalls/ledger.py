@@ -7,6 +7,7 @@ dropped.
 from __future__ import annotations
 
 import errno
+import re
 import threading
 import time
 from collections import deque
@@ -28,7 +29,6 @@ from storage.features.recalls import (
     RecallOptions,
     ReplyRecord,
 )
-from storage.features.recalls.ids import RecallIds
 from storage.features.recalls.packed import (
     PackedInContext,
     PackedRecall,
@@ -45,6 +45,7 @@ from storage.features.recalls.packed import (
     unpack_scores,
 )
 from storage.ground.errors import StorageError
+from storage.ground.randomness import random_bytes
 from storage.sealed_log.sealed_file import FileKey, Frame, Record
 from storage.sealed_log.sealed_segments import Segments
 from storage.tables.codec import NO_ORDINAL
@@ -52,6 +53,43 @@ from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import LmdbStore, View
 from storage.tables.rows import memory_of, read_id, read_row
 from storage.values import Row
+
+_ID: Final = re.compile(r"[0-9a-f]{16}")
+_HALF_LEN: Final = 4
+_RANDOM_LEN: Final = 3
+_NUMBER_LEN: Final = 2 * _HALF_LEN - _RANDOM_LEN
+_ROUNDS: Final = range(4)
+
+
+class RecallIds:
+    """Makes ids of numbers, and finds the numbers again. Any thread."""
+
+    def __init__(self, store_key: bytes) -> None:
+        self._key = blake2b(b"recall ids", digest_size=32, key=store_key).digest()
+
+    def of(self, number: int) -> bytes:
+        """A new id of 8 bytes for a record's number, which is below 2**40."""
+        block = random_bytes(_RANDOM_LEN) + number.to_bytes(_NUMBER_LEN, "big")
+        left, right = block[:_HALF_LEN], block[_HALF_LEN:]
+        for turn in _ROUNDS:
+            left, right = right, self._mixed(turn, left, right)
+        return left + right
+
+    def number(self, recall_id: str) -> int | None:
+        """The number in an id, which may be that of no record; None for what is no id."""
+        if _ID.fullmatch(recall_id) is None:
+            return None
+        block = bytes.fromhex(recall_id)
+        left, right = block[:_HALF_LEN], block[_HALF_LEN:]
+        for turn in reversed(_ROUNDS):
+            left, right = self._mixed(turn, right, left), left
+        return int.from_bytes((left + right)[_RANDOM_LEN:], "big")
+
+    def _mixed(self, turn: int, half: bytes, by: bytes) -> bytes:
+        pad = blake2b(bytes((turn,)) + by, digest_size=_HALF_LEN, key=self._key).digest()
+        mixed = int.from_bytes(half, "big") ^ int.from_bytes(pad, "big")
+        return mixed.to_bytes(_HALF_LEN, "big")
+
 
 QUEUE_MAX: Final = 10_000
 TEXTS_MAX: Final = 4 * 1024 * 1024

@@ -15,11 +15,10 @@ from proxy.compose.agent_memory import convictions_of
 from proxy.embed.embedding import resolve_embedder
 from proxy.intercept.budgets import Topics, WriteCounts
 from proxy.intercept.interceptor import Interceptor
-from proxy.intercept.shadow import Sees, Shadow, TokenVerifier
+from proxy.intercept.shadow import Sees, Shadow, TokenVerifier, Watches
 from proxy.seams.embedder import Embedder
 from proxy.seams.environment import Environment
 from proxy.seams.pace import Pace
-from proxy.seams.withholding import Watches
 from storage.embedded import EmbeddedStore, open_embedded
 from storage.interfaces import MemoryReader
 from telemetry.events import Event, TraceContext

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from telemetry import logs, pipe
-from telemetry.facade import Telemetry
+from telemetry.logs import Telemetry
 from telemetry.settings import TelemetrySettings
 from tests.unit.telemetry import sample
 from tests.unit.telemetry.sample import EVENTS, REJECT, REQUEST

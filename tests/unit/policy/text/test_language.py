@@ -13,8 +13,7 @@ import msgspec
 import pytest
 
 from policy.labels.derive import read_text
-from policy.text.fired import words_that_fired
-from policy.text.language import language_of
+from policy.text.language import language_of, words_that_fired
 from policy.text.phrases import Language
 from policy.text.readings import readings_of
 from policy.text.sentences import sentences_of, tails_of

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from policy.text.plain_rule import LEN_MAX, is_plain_rule
+from policy.labels.floor import LEN_MAX, is_plain_rule
 
 PLAIN = (
     "Always use pnpm in this repo, never npm.",

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from policy.text import skeleton as skeletons
 from policy.text.confusables import ASCII_LOOKALIKES
-from policy.text.skeleton import illegal_code_point, skeleton
-from policy.text.visible import escaped, is_plain
+from policy.text.skeleton import escaped, illegal_code_point, is_plain, skeleton
 from tests.unit.policy import generate_confusables
 
 # Characters that combine with the one before, characters that show as nothing, and letters.

@@ -30,10 +30,9 @@ from policy.query import EVERYTHING
 from policy.trust.score import TrustLevel
 from proxy.aftermath.blame_search import BlameSearch
 from proxy.aftermath.judges import Judges
-from proxy.aftermath.parole_trials import ParoleResult, ParoleTrials, Probations
+from proxy.aftermath.parole_trials import ParoleResult, ParoleTrials, Probations, Trials
 from proxy.aftermath.replay import Replays
 from proxy.aftermath.rules import OpenedSignals
-from proxy.aftermath.trial import Trials
 from proxy.model.model_replays import ModelReplays
 from proxy.seams.cases import RULES, AsksJudges
 from proxy.seams.environment import Environment

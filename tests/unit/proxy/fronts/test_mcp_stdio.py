@@ -17,8 +17,7 @@ import pytest
 
 from proxy.dialects.mcp.store.calls import StoreTools
 from proxy.dialects.mcp.store.protocol import StoreProtocol
-from proxy.fronts.mcp_stdio import ServerCommand, StdioFront
-from proxy.fronts.mcp_store import StoreStdio
+from proxy.fronts.mcp_stdio import ServerCommand, StdioFront, StoreStdio
 from proxy.mcp.relay import Deliver, Relay, RelayLimits, Server
 from proxy.mcp.store_server import StoreServer
 from proxy.seams.environment import Environment, RandomPool

@@ -17,8 +17,7 @@ from proxy.dialects.model.tools import tools_of
 from proxy.dialects.model.transcript import ModelCall
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.ledger.unmapped_tools import UnmappedTools
-from proxy.model.call_judge import CallJudge
-from proxy.model.judging_coupling import JudgingCoupling
+from proxy.model.call_judge import CallJudge, JudgingCoupling
 from proxy.model.memory_seam import PreparedRequest, PrincipalRequest, UnsafeUncoupled
 from proxy.seams.observations import observation_of_call
 from proxy.settings.tool_maps import maps_of_models

@@ -6,8 +6,7 @@ import pytest
 from multidict import CIMultiDict
 
 from proxy.seams.faults import MalformedRequest
-from proxy.transport.chunks import LINE_BYTES_MAX, BadChunks, Chunks
-from proxy.transport.head import HostRules
+from proxy.transport.head import LINE_BYTES_MAX, Chunks, HostRules, Unframed
 from tests.fuzz.heads import taken
 
 
@@ -164,7 +163,7 @@ def test_it_ends_at_its_last_byte_however_it_comes(step: int) -> None:
     ],
 )
 def test_what_another_reader_could_cut_elsewhere_is_refused(data: bytes) -> None:
-    with pytest.raises(BadChunks):
+    with pytest.raises(Unframed):
         Chunks().through(data)
 
 

@@ -16,7 +16,7 @@ from proxy.dialects.strict_json.tolerant import Json
 from proxy.withhold import first_speakers
 from proxy.withhold.first_speakers import RequestWords
 from proxy.withhold.request_withholding import Conversation
-from proxy.withhold.tags import tagged
+from proxy.withhold.voices import tagged
 from proxy.withhold.withholding import Withholding
 from tests.unit.proxy.withheld import Rig, rig
 from tests.unit.storage.opening import AGENT, VOUCHED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.features.recalls.ids import RecallIds
+from storage.features.recalls.ledger import RecallIds
 
 IDS = RecallIds(b"k" * 32)
 
