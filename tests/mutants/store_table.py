@@ -102,7 +102,7 @@ STORE: Final = (
         fault=dropped("check_new_store(checkpoint)"),
         tests=(
             at(
-                "tests/unit/storage/write/test_checkpoint_copy.py",
+                "tests/unit/storage/write/test_writer.py",
                 "test_a_new_store_beside_anothers_checkpoint_is_refused_before_it_is_made",
             ),
         ),

@@ -1,4 +1,4 @@
-"""A promotion token fits one candidate, has one spelling, and holds no digest."""
+"""A promotion token fits one candidate and has one spelling; so have a candidate's defaults."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policy.canonical import canonical_bytes, decode_canonical
 from policy.facts import TokenState
-from policy.model import Digest, MemoryClass
+from policy.model import Candidate, ChangeKind, Digest, MemoryClass, PrincipalId, Scope, Tenant
 from policy.tokens import (
     PromotionToken,
     TokenContext,
@@ -110,3 +111,36 @@ def test_a_token_with_something_behind_it_is_none(suffix: str) -> None:
 
 def test_what_is_signed_begins_with_its_own_domain() -> None:
     assert signing_bytes(TOKEN).startswith(b"mnemogate promotion token v1\n{")
+
+
+PLAIN = Candidate(
+    change=ChangeKind.CREATE,
+    principal_id=PrincipalId("p"),
+    tenant=Tenant("t"),
+    nonce="n",
+    text="x",
+)
+
+
+def _fresh(text: str) -> str:
+    """Equal, and another object: as a decoder makes it."""
+    return bytes(text, "ascii").decode()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"target": _fresh("memories")}, {"scope": Scope()}],
+    ids=["target", "scope"],
+)
+def test_a_default_has_one_spelling_wherever_it_came_from(fields: dict[str, object]) -> None:
+    spelled = msgspec.structs.replace(PLAIN, **fields)
+    assert spelled == PLAIN
+
+    assert canonical_bytes(spelled) == canonical_bytes(PLAIN)
+
+
+def test_what_is_no_default_is_spelled_out() -> None:
+    filed = msgspec.structs.replace(PLAIN, scope=Scope(user_id="ada"), target="notes")
+
+    assert canonical_bytes(filed) != canonical_bytes(PLAIN)
+    assert decode_canonical(canonical_bytes(filed)) == filed

@@ -1,4 +1,4 @@
-"""Records for a SIEM: every verdict and act once, resumable, and not a word of content."""
+"""Records for a SIEM: every verdict and act once; every row of the operator API has one method."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import asyncio
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from policy.after.case_steps import CaseMode, CaseSignal, CaseStep
 from policy.model import MemoryClass, Tenant
+from policy.verdict import InvariantBroken
+from proxy.admin.operator_call import OperatorCall, handlers, route
 from proxy.admin.siem import Record
+from proxy.admin.wire.route import Empty, NoQuery, get, post
 from proxy.cli import export
 from proxy.cli.export import exported
 from storage.features.cases import Opening, Progress
@@ -98,3 +102,33 @@ def test_an_export_goes_on_where_the_last_one_ended(
         assert rest == [one for one in whole if int(str(one["event.sequence"])) > last]
     monkeypatch.setattr(export, "SLICE_LEN", 1)
     assert records(state) == whole
+
+
+READ = get("/things", NoQuery, Empty, "All things.")
+CHANGE = post("/things/{thing}", Empty, Empty, "Change a thing.")
+
+
+class _Reads(msgspec.Struct, frozen=True, kw_only=True):
+    @route(READ)
+    async def all(self, _call: OperatorCall[NoQuery]) -> Empty:
+        return Empty()
+
+
+class _Changes:
+    @route(CHANGE)
+    async def change(self, _call: OperatorCall[Empty]) -> Empty:
+        return Empty()
+
+
+def test_each_row_is_answered_by_the_method_that_is_bound_to_it() -> None:
+    reads, changes = _Reads(), _Changes()
+    found = handlers((reads, changes), (READ, CHANGE))
+    assert found == {READ: reads.all, CHANGE: changes.change}
+
+
+@pytest.mark.parametrize("rows", [(READ,), (READ, CHANGE, post("/others", Empty, Empty, "Other."))])
+def test_a_row_without_a_method_and_a_method_without_a_row_are_refused(
+    rows: tuple[object, ...],
+) -> None:
+    with pytest.raises(InvariantBroken):
+        handlers((_Reads(), _Changes()), rows)  # type: ignore[arg-type]

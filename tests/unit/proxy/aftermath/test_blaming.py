@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -41,7 +40,6 @@ from tests.unit.storage.opening import (
     DIMENSION,
     OPERATOR,
     TENANT,
-    Bench,
     candidate_of,
     say,
     submission_of,
@@ -51,14 +49,6 @@ from tests.unit.storage.opening import (
 
 QUESTION = vector_of("where is the office")
 HIDES = OnConviction(judges_propose=False)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[EmbeddedStore]:
-    bench = Bench(tmp_path)
-    opened = bench.open()
-    yield opened
-    bench.close()
 
 
 class Judge:

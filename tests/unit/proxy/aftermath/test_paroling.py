@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -71,13 +70,6 @@ DAY_MS = 86_400_000
 OLD, NEW = "The office door code is 66.", "The office door code is 11."
 OTHER = Principal(principal_id=PrincipalId("agent-2"), tenant=TENANT)
 POISON = "The parking lot closes at 9."
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(tmp_path)
-    yield made
-    made.close()
 
 
 class Near:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -28,18 +27,10 @@ from storage.features.registered import PutAnchor
 from storage.ground.errors import StoreUnavailable
 from storage.values import Anchor
 from tests.unit.proxy.aftermath.test_blaming import QUESTION, blaming, found, lie, truth
-from tests.unit.storage.opening import BY, OPERATOR, TENANT, Bench, say
+from tests.unit.storage.opening import BY, OPERATOR, TENANT, say
 
 READER = Principal(principal_id=PrincipalId("reader"), tenant=TENANT)
 LIE = "The office door code is 66."
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[EmbeddedStore]:
-    bench = Bench(tmp_path)
-    opened = bench.open()
-    yield opened
-    bench.close()
 
 
 @pytest.fixture(autouse=True)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
@@ -39,7 +38,6 @@ from tests.unit.storage.opening import (
     BY,
     OPERATOR,
     TENANT,
-    Bench,
     candidate_of,
     say,
     submission_of,
@@ -49,14 +47,6 @@ from tests.unit.storage.opening import (
 DAY_MS = 86_400_000
 OTHER = Principal(principal_id=PrincipalId("agent-b"), tenant=TENANT)
 STATEMENT = "The office door code is 11."
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[EmbeddedStore]:
-    bench = Bench(tmp_path)
-    opened = bench.open()
-    yield opened
-    bench.close()
 
 
 class Asks:

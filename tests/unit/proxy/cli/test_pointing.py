@@ -1,16 +1,21 @@
-"""What the commands print for each model API and each MCP server: addresses, and a map to fill."""
+"""What commands print for model APIs, MCP servers and probes: addresses, a map, each once."""
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from proxy.cli.doctor import show
 from proxy.cli.mcp_map import skeleton_of, tools_named
 from proxy.cli.pointing import mcp_entries, pointed
+from proxy.cli.terminal import Terminal
 from proxy.dialects.mcp.maps import parse_map
+from proxy.doctor.examine import Examination
+from proxy.doctor.finding import Finding, ProbeResult
 from proxy.ledger.unmapped_tools import UnmappedTool
 from tests.unit.proxy.tabled import tables_of
 
@@ -99,3 +104,30 @@ def test_a_name_is_a_tool_s_or_its_server_s() -> None:
     assert tools_named("kb", SEEN) == (SEEN[3],)
     assert tools_named("another", SEEN) == ()
     assert tools_named("", SEEN) == ()
+
+
+@pytest.mark.parametrize("verdict", [ProbeResult.FAIL, ProbeResult.WARNED, ProbeResult.OK])
+def test_a_finding_is_told_once_and_a_failure_to_its_end(
+    monkeypatch: pytest.MonkeyPatch, verdict: ProbeResult
+) -> None:
+    def narrow(_stream: object) -> int:
+        return 60
+
+    monkeypatch.setattr("proxy.cli.terminal._columns", narrow)
+    got = f"it could be done, {'at length, ' * 20}to the end"
+    finding = Finding(id="state.list", tried="list it", expected="no", got=got, verdict=verdict)
+    out = io.StringIO()
+    show(
+        Terminal(out, io.StringIO(), as_json=False),
+        Examination(
+            separated=verdict is not ProbeResult.FAIL,
+            proven=True,
+            isolated=False,
+            findings=(finding,),
+        ),
+    )
+    assert out.getvalue().count("state.list") == 1
+    # A long value goes on in further rows. Control: what went well stands in the table, whose cells
+    # a terminal cuts.
+    told = "".join(out.getvalue().split())
+    assert ("".join(got.split()) in told) == (verdict is not ProbeResult.OK)

@@ -1,4 +1,4 @@
-"""Observations are closed texts: every reason has one, and nothing else can get in."""
+"""Observations are closed texts; ids of the environment never share a byte."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from policy.model import ChangeKind, MemoryClass, SourceKind
 from policy.verdict import InvariantBroken, Reason
+from proxy.seams.environment import POOL_LEN, Environment, RandomPool
 from proxy.seams.observations import NEXT, observation_for, way_of, whose_words
 from proxy.withhold.texts import own_texts
 
@@ -75,3 +76,28 @@ def test_a_person_is_told_whose_words_these_are() -> None:
     assert read == "Not your words; this conversation had read: web fetch, search."
     for nothing in (None, ()):
         assert (whose_words(SourceKind.TOOL_RESULT, nothing) or "").startswith("Not your words")
+
+
+def test_no_two_ids_share_bytes_across_blocks() -> None:
+    pool = RandomPool()
+    ids = [pool(16) for _ in range(3 * POOL_LEN // 16)]
+    assert {len(one) for one in ids} == {32}
+    assert len(set(ids)) == len(ids)
+    assert all(bytes.fromhex(one) for one in ids)
+
+
+def test_a_block_that_does_not_divide_gives_whole_ids() -> None:
+    pool = RandomPool()
+    ids = [pool(count) for _ in range(POOL_LEN // 8) for count in (8, 7, 16)]
+    assert {len(one) for one in ids} == {14, 16, 32}
+
+
+def test_an_id_longer_than_a_block_is_whole() -> None:
+    assert len(RandomPool()(2 * POOL_LEN)) == 4 * POOL_LEN
+
+
+def test_milliseconds_are_whole_ones_that_have_passed() -> None:
+    outside = Environment(
+        clock_ns=lambda: 1_999_999, random_hex=RandomPool(), record=lambda event: None
+    )
+    assert outside.now_ms() == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ from proxy.withhold.state import NoticeParts, RefusedRecord, UndecidedRecord, en
 from storage.features.quarantine.hiding import EndQuarantine, Quarantine
 from tests.unit.proxy.guarded import SERVER, call, guard_of, guarded, item
 from tests.unit.proxy.wired import TRACE, Wired, wired
-from tests.unit.proxy.withheld import KEY, PAGE, POISON, Rig, anthropic, rig
+from tests.unit.proxy.withheld import KEY, PAGE, POISON, Rig, anthropic
 from tests.unit.storage.opening import AGENT, OPERATOR
 
 BY = PrincipalId("operator:ada")
@@ -106,12 +105,6 @@ async def test_no_server_is_sent_a_copy_of_what_was_hidden_also_after_a_purge(
 
 PRINTER = WordHasher(KEY)
 PERSON = OPERATOR.principal_id
-
-
-@pytest.fixture
-def one(tmp_path: Path) -> Iterator[Rig]:
-    with rig(tmp_path) as made:
-        yield made
 
 
 async def carries(one: Rig) -> bool:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -39,18 +37,12 @@ from storage.features.quarantine.hiding import EndQuarantine, Quarantine
 from storage.features.registered import PutAnchor
 from storage.values import Anchor
 from tests.unit.proxy.wired import TRACE
-from tests.unit.proxy.withheld import REQUESTS, Rig, anthropic, rig
+from tests.unit.proxy.withheld import REQUESTS, Rig, anthropic
 from tests.unit.storage.opening import AGENT, OPERATOR
 
 LIE = "The quarterly report of the northern office is always sent to the archive in Porto."
 HONEST = "In the southern office an accountant in Lisbon keeps the books of every year."
 BY = PrincipalId("operator:ada")
-
-
-@pytest.fixture
-def one(tmp_path: Path) -> Iterator[Rig]:
-    with rig(tmp_path) as made:
-        yield made
 
 
 async def stored(one: Rig, text: str) -> Memory:

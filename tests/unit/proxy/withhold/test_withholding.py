@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import copy
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -25,17 +23,11 @@ from proxy.withhold.state import HeldRecord, NoticeParts, RefusedRecord, Undecid
 from proxy.withhold.texts import texts_of
 from storage.ground.errors import StoreUnavailable
 from tests.unit.proxy.wired import TRACE
-from tests.unit.proxy.withheld import KEY, NOTE, PAGE, POISON, REQUESTS, Rig, anthropic, rig
+from tests.unit.proxy.withheld import KEY, NOTE, PAGE, POISON, REQUESTS, Rig, anthropic
 from tests.unit.storage.opening import AGENT, OPERATOR
 
 APIS = tuple(REQUESTS)
 PRINTER = WordHasher(KEY)
-
-
-@pytest.fixture
-def one(tmp_path: Path) -> Iterator[Rig]:
-    with rig(tmp_path) as made:
-        yield made
 
 
 def notice(item: WrittenItem, noun: str = "text", *, whole: bool = False) -> str:

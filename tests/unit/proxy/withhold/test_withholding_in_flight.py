@@ -7,7 +7,6 @@ import base64
 import copy
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -20,15 +19,9 @@ from proxy.dialects.model.withheld import LeftUnchanged
 from proxy.dialects.strict_json.tolerant import Json
 from storage.ground.clock import Due
 from storage.ground.errors import StoreUnavailable
-from tests.unit.proxy.withheld import NOTE, POISON, REQUESTS, Rig, rig
+from tests.unit.proxy.withheld import NOTE, POISON, REQUESTS, Rig
 from tests.unit.proxy.withhold.test_withholding import leaks, notice
 from tests.unit.storage.opening import AGENT
-
-
-@pytest.fixture
-def one(tmp_path: Path) -> Iterator[Rig]:
-    with rig(tmp_path) as made:
-        yield made
 
 
 async def test_model_requests_wait_while_a_candidate_is_undecided(one: Rig) -> None:

@@ -1,4 +1,4 @@
-"""The writer and its jobs: bounded, never cancelled half-way, and honest when it ends."""
+"""The writer and its jobs: bounded, honest when it ends; the checkpoint's copy outside."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ import contextlib
 import os
 import queue
 import threading
+from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from policy.model import ChangeKind, Channel, MemoryClass, Principal, PrincipalId, Scope
 from policy.query import EVERYTHING
 from policy.trust.score import OutcomeKind, Reported, TrustLevel, TrustState
+from storage.audit import VerifierKey, sign_checkpoint
 from storage.derived.vectors.faiss_index import BadVector
 from storage.embedded import EmbeddedOptions, EmbeddedStore
 from storage.features.registered import PutAnchor, PutKey
 from storage.features.trust import RecordOutcome, RestoreTrust
-from storage.ground.errors import OutcomeUnknown, StoreLocked, StoreUnavailable
+from storage.ground.errors import OutcomeUnknown, StoreLocked, StoreRolledBack, StoreUnavailable
 from storage.values import Anchor, Decision, KeyRecord, Outcome
+from storage.write.checkpoint_copy import CheckpointCopy
 from storage.write.jobs import CallerDeadlines, Job, JobBatch, deliver
 from storage.write.writer import WriterOptions
 from tests.unit.storage.opening import (
@@ -343,3 +347,96 @@ async def test_what_is_gathered_when_the_writer_closes_is_queued_and_later_ones_
     with pytest.raises(StoreUnavailable):
         await late.answer(CallerDeadlines(LONG_S))
     assert queued.empty()
+
+
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
+VERIFIER = VerifierKey.of("mnemogate", KEY)
+
+
+def note(size: int) -> bytes:
+    return sign_checkpoint("mnemogate", size, bytes([size]) * 32, KEY)
+
+
+def test_what_was_written_last_is_read_and_the_same_again_is_no_news(tmp_path: Path) -> None:
+    copy = CheckpointCopy(tmp_path / "deep" / "checkpoint.txt", VERIFIER)
+    assert copy.read() is None
+    assert [copy.write(note(1)), copy.write(note(1)), copy.write(note(2))] == [True, False, True]
+    read = copy.read()
+    assert read is not None
+    assert (read.size, read.root) == (2, b"\x02" * 32)
+    assert copy.path.stat().st_mode & 0o777 == 0o600
+    assert copy.path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_nothing_is_written_before_the_first_checkpoint(tmp_path: Path) -> None:
+    copy = CheckpointCopy(tmp_path / "checkpoint.txt", VERIFIER)
+    assert not copy.write(b"")
+    assert not copy.path.exists()
+
+
+def test_a_write_that_fails_leaves_the_one_before_and_is_tried_again(tmp_path: Path) -> None:
+    copy = CheckpointCopy(tmp_path / "checkpoint.txt", VERIFIER)
+    copy.write(note(1))
+    unfinished = tmp_path / ".checkpoint.txt.unfinished"
+    unfinished.mkdir()
+    with pytest.raises(OSError, match="unfinished"):
+        copy.write(note(2))
+    assert copy.path.read_bytes() == note(1)
+    unfinished.rmdir()
+    assert copy.write(note(2))
+
+
+@pytest.mark.parametrize("found", [b"", b"\xff", b"not a note", note(1)[:-8] + b"AAAAAAA\n"])
+def test_a_file_that_this_key_did_not_sign_is_not_believed(tmp_path: Path, found: bytes) -> None:
+    copy = CheckpointCopy(tmp_path / "checkpoint.txt", VERIFIER)
+    copy.path.write_bytes(found)
+    with pytest.raises(StoreRolledBack, match="was changed"):
+        copy.read()
+
+
+def test_another_stores_checkpoint_is_not_called_a_changed_one(tmp_path: Path) -> None:
+    copy = CheckpointCopy(tmp_path / "checkpoint.txt", VERIFIER)
+    other = Ed25519PrivateKey.from_private_bytes(bytes([7]) * 32)
+    copy.path.write_bytes(sign_checkpoint("mnemogate", 1, bytes(32), other))
+    with pytest.raises(StoreRolledBack, match="of another store") as said:
+        copy.read()
+    assert "`checkpoint` of its own" in str(said.value)
+
+
+def test_a_new_store_beside_anothers_checkpoint_is_refused_before_it_is_made(bench: Bench) -> None:
+    other = Ed25519PrivateKey.from_private_bytes(bytes([7]) * 32)
+    bench.checkpoint.parent.mkdir()
+    bench.checkpoint.write_bytes(sign_checkpoint("mnemogate", 1, bytes(32), other))
+    with pytest.raises(StoreRolledBack, match="no store yet"):
+        bench.open()
+    assert not bench.state.exists()
+    # Control: with nothing there it begins, and is told of a changed copy once it is in use.
+    bench.checkpoint.unlink()
+    store = bench.open()
+    say(store, "Tea is at four.")
+    store.close()
+    bench.checkpoint.write_bytes(b"not a note")
+    with pytest.raises(StoreRolledBack, match="was changed"):
+        bench.open()
+
+
+def test_a_file_that_cannot_be_read_is_no_proof_of_a_rollback(tmp_path: Path) -> None:
+    copy = CheckpointCopy(tmp_path / "checkpoint.txt", VERIFIER)
+    copy.path.mkdir()
+    with pytest.raises(StoreUnavailable):
+        copy.read()
+
+
+def test_a_store_in_use_without_a_copy_is_remarked_and_one_with_it_is_not(bench: Bench) -> None:
+    store = bench.open()
+    say(store, "Tea is at four.")
+    store.close()
+    store = bench.open()
+    copy = CheckpointCopy(bench.checkpoint, VerifierKey.parse(store.audit.head().verifier_key))
+    with store.lmdb.reading() as view:
+        header = view.header()
+        assert copy.compare(view, header) is None
+        bench.checkpoint.unlink()
+        assert "no checkpoint copy" in (copy.compare(view, header) or "")
+        assert copy.compare(view, None) is None, "control: a new store has none yet"
+    store.close()

@@ -1,14 +1,38 @@
-"""Maps and catalogues are strict: what is not plainly right is refused with its place."""
+"""Maps, catalogues and paths are strict: what is not plainly right is refused with its place."""
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
+from policy.model import MemoryClass
 from proxy.dialects.mcp.catalogue import next_cursor, pinned_tools
+from proxy.dialects.mcp.elicit import (
+    ConfirmQuestion,
+    Reaction,
+    RetriedCall,
+    answer_of,
+    complete,
+    input_required,
+    request,
+    retried,
+    takes_urls,
+    takes_urls_now,
+)
 from proxy.dialects.mcp.maps import (
     MapError,
     ToolKind,
     parse_map,
+)
+from proxy.dialects.mcp.paths import (
+    MisfitError,
+    PathError,
+    ends_with,
+    lies_on,
+    parse_path,
+    pattern_of,
+    places,
 )
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
@@ -123,3 +147,110 @@ def test_pages_are_one_list_sorted_by_name() -> None:
 def test_a_list_that_cannot_be_pinned_is_refused(page: JsonValue) -> None:
     with pytest.raises(MalformedRequest):
         pinned_tools([page])
+
+
+def test_a_path_steps_into_names_and_elements() -> None:
+    value: JsonValue = {"a": [{"b": ["x", "y"]}, {"b": None}, {}], "c": None}
+    found = list(places(value, parse_path("a[].b[]")))
+    assert found == [(("a", 0, "b", 0), "x"), (("a", 0, "b", 1), "y")]
+    assert list(places(value, parse_path("c.d"))) == []
+
+
+@pytest.mark.parametrize("text", ["", ".", "a.", "a..b", "a.[]", "a[0]", "a[", "a]b", "x" * 300])
+def test_what_is_no_path_is_refused(text: str) -> None:
+    with pytest.raises(PathError):
+        parse_path(text)
+
+
+@pytest.mark.parametrize("text", ["a[]", "a.b"])
+def test_a_step_into_another_kind_of_value_is_no_match(text: str) -> None:
+    with pytest.raises(MisfitError):
+        list(places({"a": "text"}, parse_path(text)))
+
+
+def test_a_place_lies_on_its_path_whatever_is_around_it() -> None:
+    at = pattern_of(("result", "results", 3, "memory"))
+    assert ends_with(at, parse_path("results[].memory"))
+    assert not ends_with(at, parse_path("other[].memory"))
+
+
+def test_a_place_lies_on_a_path_where_its_own_path_ends_in_it() -> None:
+    steps: tuple[str | int, ...] = ("a", "b", 0, 7)
+    places_there = [at for many in range(5) for at in itertools.product(steps, repeat=many)]
+    tails = [parse_path(text) for text in ("a", "b", "a[]", "a.b", "b[].a", "a[][]", "a.b.a.b.a")]
+    lies = [[lies_on(at, tail) for tail in tails] for at in places_there]
+    assert lies == [[ends_with(pattern_of(at), tail) for tail in tails] for at in places_there]
+    assert any(any(row) for row in lies), "the control: some do"
+
+
+QUESTION = ConfirmQuestion(
+    elicitation_id="e1", url="http://127.0.0.1:7078/confirm/00ff", memory_class=MemoryClass.L2
+)
+
+
+def test_only_a_client_that_says_so_is_sent_to_an_address() -> None:
+    assert takes_urls({"elicitation": {"form": {}, "url": {}}})
+    others: tuple[JsonValue, ...] = ({}, {"elicitation": {}}, {"elicitation": {"form": {}}}, "url")
+    for capabilities in others:
+        assert not takes_urls(capabilities)
+    meta: JsonValue = {
+        "_meta": {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"url": {}}}}
+    }
+    assert takes_urls_now(meta)
+    assert not takes_urls_now({"_meta": {}})
+
+
+def test_the_question_is_an_address_and_never_a_form() -> None:
+    asked = request("mnemogate:1", QUESTION)
+    params = asked["params"]
+    assert isinstance(params, dict)
+    assert (asked["method"], params["mode"], params["url"]) == (
+        "elicitation/create",
+        "url",
+        QUESTION.url,
+    )
+    assert "requestedSchema" not in params
+    assert complete("e1")["params"] == {"elicitationId": "e1"}
+
+
+def test_a_stateless_client_comes_back_with_its_answer() -> None:
+    result = input_required(QUESTION, "s1")
+    assert result["resultType"] == "input_required"
+    requests = result["inputRequests"]
+    assert isinstance(requests, dict)
+    params: dict[str, JsonValue] = {
+        "name": "remember",
+        "arguments": {"text": "tea"},
+        "requestState": result["requestState"],
+        "inputResponses": {name: {"action": "accept"} for name in requests},
+    }
+    assert retried(params) == RetriedCall(state="s1", answer=Reaction.ACCEPT)
+
+
+def test_calls_that_answer_somebody_else_are_left_alone() -> None:
+    assert retried({"name": "remember"}) is None
+    assert retried({"requestState": "server-7", "inputResponses": {"x": {}}}) is None
+
+
+@pytest.mark.parametrize(
+    "responses", [None, {}, {"other": {}}, {"mnemogate": {}, "other": {}}, "accept"]
+)
+def test_our_state_without_our_question_is_refused(responses: JsonValue) -> None:
+    with pytest.raises(MalformedRequest):
+        retried({"requestState": "mnemogate:s1", "inputResponses": responses})
+
+
+@pytest.mark.parametrize(
+    ("message", "answer"),
+    [
+        ({"result": {"action": "accept"}}, Reaction.ACCEPT),
+        ({"result": {"action": "accept", "content": {"approve": True}}}, Reaction.ACCEPT),
+        ({"result": {"action": "decline"}}, Reaction.DECLINE),
+        ({"result": {"action": "cancel"}}, Reaction.CANCEL),
+        ({"result": {"action": "ACCEPT"}}, Reaction.CANCEL),
+        ({"error": {"code": -32601}}, Reaction.CANCEL),
+        (None, Reaction.CANCEL),
+    ],
+)
+def test_anything_but_an_answer_is_a_cancellation(message: JsonValue, answer: Reaction) -> None:
+    assert answer_of(message) is answer
