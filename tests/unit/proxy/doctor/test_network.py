@@ -33,6 +33,10 @@ def _wide_open(*_request: object) -> tuple[int, bytes]:
     return 200, b"{}"
 
 
+def _malformed(*_request: object) -> tuple[int, bytes]:
+    return 422, b"{}"
+
+
 def _probe(url: str, state: Path, key: str | None = AGENT_KEY) -> dict[str, Finding]:
     aim = DoctorTarget(
         state=state,
@@ -70,91 +74,40 @@ def test_listeners_that_let_everything_through_are_red(name: str, tmp_path: Path
 
 
 def test_a_request_let_through_and_then_found_malformed_is_red(tmp_path: Path) -> None:
-    def malformed(*_request: object) -> tuple[int, bytes]:
-        return 422, b"{}"
-
-    with small_server(malformed) as url:
+    with small_server(_malformed) as url:
         found = _probe(url, tmp_path)
 
     assert found["admin.anonymous.POST"].verdict is ProbeResult.FAIL
     assert found["data.anonymous"].verdict is ProbeResult.FAIL
 
 
-def test_a_memory_tool_that_no_map_takes_is_named_and_proves_nothing(tmp_path: Path) -> None:
-    def unmapped(*_request: object) -> tuple[int, bytes]:
-        return 200, b'{"mode": "enforce", "unmapped_tools": ["save_memory"]}'
-
-    with small_server(unmapped) as url:
-        found = _probe(url, tmp_path)["model.memory_tools"]
-    assert found.verdict is ProbeResult.WARNED
-    assert "save_memory" in found.got
-
-
-def test_a_key_of_people_that_an_agent_uses_is_told(tmp_path: Path) -> None:
-    for body, verdict in (
-        (b'{"mode": "enforce", "people_with_agents": 1}', ProbeResult.WARNED),
-        (b'{"mode": "enforce"}', ProbeResult.OK),
-    ):
-
-        def ready(*_request: object, body: bytes = body) -> tuple[int, bytes]:
-            return 200, body
-
-        with small_server(ready) as url:
-            found = _probe(url, tmp_path)["keys.people"]
-        assert found.verdict is verdict
-
-
-def test_a_relay_of_a_uid_that_is_bound_to_nobody_is_told_with_what_to_write(
-    tmp_path: Path,
-) -> None:
-    def unbound(*_request: object) -> tuple[int, bytes]:
-        return 200, b'{"mode": "enforce", "unbound_uids": [1001]}'
-
-    def bound(*_request: object) -> tuple[int, bytes]:
-        return 200, b'{"mode": "enforce"}'
-
-    with small_server(unbound) as url:
-        found = _probe(url, tmp_path)["relay.uid"]
-    assert found.verdict is ProbeResult.WARNED
-    assert "uid 1001 is bound to no principal" in found.got
-    assert "[[principals]]" in found.got
-    assert found.got.endswith("uid = 1001")
-    with small_server(bound) as url:
-        assert _probe(url, tmp_path)["relay.uid"].verdict is ProbeResult.OK
-
-
-def test_what_lets_in_more_than_as_shipped_is_named(tmp_path: Path) -> None:
-    def wider(*_request: object) -> tuple[int, bytes]:
-        return 200, b'{"mode": "enforce", "wider": ["ruleset: matrix.unknown.L1"]}'
-
-    def as_shipped(*_request: object) -> tuple[int, bytes]:
-        return 200, b'{"mode": "enforce"}'
-
-    with small_server(wider) as url:
-        found = _probe(url, tmp_path)["settings.wider"]
-    assert (found.verdict, found.got) == (ProbeResult.WARNED, "ruleset: matrix.unknown.L1")
-    with small_server(as_shipped) as url:
-        assert _probe(url, tmp_path)["settings.wider"].verdict is ProbeResult.OK, "control"
+ENFORCES = '{"mode": "enforce"'
+UNBOUND = "uid 1001 is bound to no principal"
 
 
 @pytest.mark.parametrize(
-    ("said", "verdict"),
+    ("probe", "said", "names"),
     [
-        ("", ProbeResult.OK),
-        (', "staging": "unlinked file"', ProbeResult.WARNED),
-        (', "staging": ""', ProbeResult.WARNED),
+        ("model.memory_tools", ', "unmapped_tools": ["save_memory"]', ("save_memory",)),
+        ("keys.people", ', "people_with_agents": 1', ()),
+        ("relay.uid", ', "unbound_uids": [1001]', (UNBOUND, "[[principals]]", "uid = 1001")),
+        ("settings.wider", ', "wider": ["ruleset: matrix.unknown.L1"]', ("matrix.unknown.L1",)),
+        ("staging.undecided", ', "staging": "unlinked file"', ("unlinked file",)),
+        ("staging.undecided", ', "staging": ""', ()),
     ],
 )
-def test_where_candidates_are_staged_is_told(
-    said: str, verdict: ProbeResult, tmp_path: Path
+def test_what_the_sidecar_reports_of_itself_is_a_warning_and_is_named(
+    probe: str, said: str, names: tuple[str, ...], tmp_path: Path
 ) -> None:
-    def answered(*_request: object) -> tuple[int, bytes]:
-        return 200, f'{{"mode": "enforce"{said}}}'.encode()
+    for more, verdict in ((said, ProbeResult.WARNED), ("", ProbeResult.OK)):
 
-    with small_server(answered) as url:
-        found = _probe(url, tmp_path)["staging.undecided"]
-    assert found.verdict is verdict
-    assert ("unlinked file" in found.got) is ("unlinked file" in said)
+        def ready(*_request: object, more: str = more) -> tuple[int, bytes]:
+            return 200, f"{ENFORCES}{more}}}".encode()
+
+        with small_server(ready) as url:
+            found = _probe(url, tmp_path)[probe]
+        assert found.verdict is verdict
+        assert verdict is ProbeResult.OK or all(name in found.got for name in names)
 
 
 def test_a_policy_write_that_lands_is_red(tmp_path: Path) -> None:
@@ -200,19 +153,14 @@ def test_the_policy_write_counts_once_however_often_doctor_runs(tmp_path: Path) 
     assert msgspec.json.decode(written[0])["nonce"] == "abc-0:mnemogate-doctor"
 
 
-def test_a_key_the_sidecar_does_not_take_proves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["some-other-key", None])
+def test_a_key_that_is_not_taken_or_not_there_proves_nothing(
+    key: str | None, tmp_path: Path
+) -> None:
     with small_server(_separated) as url:
-        found = _probe(url, tmp_path, key="some-other-key")
-
+        found = _probe(url, tmp_path, key=key)
     assert found["data.agent_key.L1"].verdict is ProbeResult.SKIPPED
-
-
-def test_without_an_agent_key_the_write_is_skipped(tmp_path: Path) -> None:
-    with small_server(_separated) as url:
-        found = _probe(url, tmp_path, key=None)
-
-    assert found["data.agent_key.L1"].verdict is ProbeResult.SKIPPED
-    assert "admin.agent_key.GET" not in found
+    assert ("admin.agent_key.GET" in found) is (key is not None)
 
 
 def test_nothing_there_is_skipped_and_never_called_proven(tmp_path: Path) -> None:
@@ -234,14 +182,13 @@ def test_nothing_there_is_skipped_and_never_called_proven(tmp_path: Path) -> Non
     assert not found.proven
 
 
-KEY = "agent-key-for-the-tests"
 NOBODY = "http://127.0.0.1:1"
 OK, FAIL, SKIPPED = ProbeResult.OK, ProbeResult.FAIL, ProbeResult.SKIPPED
 
 
 def gate(_method: str, path: str, credential: str | None, _body: bytes) -> tuple[int, bytes]:
     """A sidecar that reaches its server."""
-    return (200 if path == "/info" and credential == f"Bearer {KEY}" else 401), b"{}"
+    return (200 if path == "/info" and credential == f"Bearer {AGENT_KEY}" else 401), b"{}"
 
 
 def down(*_request: object) -> tuple[int, bytes]:
@@ -249,16 +196,16 @@ def down(*_request: object) -> tuple[int, bytes]:
     return 502, b"{}"
 
 
-def wide_open(*_request: object) -> tuple[int, bytes]:
-    return 422, b"{}"
-
-
 def closed(*_request: object) -> tuple[int, bytes]:
     return 401, b"{}"
 
 
 def probed(
-    tmp_path: Path, url: str, data_url: str, key: str | None = KEY, headers_file: Path | None = None
+    tmp_path: Path,
+    url: str,
+    data_url: str,
+    key: str | None = AGENT_KEY,
+    headers_file: Path | None = None,
 ) -> dict[str, Finding]:
     target = BackendTarget(
         name="store",
@@ -287,7 +234,7 @@ def verdicts(found: dict[str, Finding]) -> set[ProbeResult]:
 def test_a_server_that_answers_without_the_sidecars_credential_fails_with_the_cure(
     tmp_path: Path,
 ) -> None:
-    with small_server(gate) as data_url, small_server(wide_open) as url:
+    with small_server(gate) as data_url, small_server(_malformed) as url:
         found = probed(tmp_path, url, data_url)
     assert verdicts(found) == {FAIL}
     assert set(ESSENTIAL) < set(found)
@@ -299,7 +246,7 @@ def test_a_server_that_answers_without_the_sidecars_credential_fails_with_the_cu
 
 def test_a_server_that_takes_the_agents_key_fails(tmp_path: Path) -> None:
     def takes(_method: str, _path: str, credential: str | None, _body: bytes) -> tuple[int, bytes]:
-        return (200 if credential == f"Bearer {KEY}" else 401), b"{}"
+        return (200 if credential == f"Bearer {AGENT_KEY}" else 401), b"{}"
 
     with small_server(gate) as data_url, small_server(takes) as url:
         found = probed(tmp_path, url, data_url)
