@@ -101,6 +101,20 @@ def test_an_unproven_write_into_a_place_of_instructions_waits() -> None:
         assert isinstance(GATE.decide(*case_of(other), RULESET), Admit)
 
 
+def test_unproven_labels_have_one_rank() -> None:
+    for stored, source in (
+        (SourceKind.TOOL_RESULT, SourceKind.UNKNOWN),
+        (SourceKind.UNKNOWN, SourceKind.TOOL_RESULT),
+        (SourceKind.MODEL_INFERENCE, SourceKind.UNKNOWN),
+    ):
+        there = msgspec.structs.replace(OWN, source=stored)
+        for change in (ChangeKind.UPDATE, ChangeKind.DELETE):
+            verdict = GATE.decide(
+                *case_of(Labels(change=change, source=source, stored=there)), RULESET
+            )
+            assert isinstance(verdict, Admit)
+
+
 @pytest.mark.parametrize("source", [kind for kind in SourceKind if kind is not SourceKind.OPERATOR])
 def test_only_an_operator_purges(source: SourceKind) -> None:
     purge = Labels(change=ChangeKind.PURGE, source=source, basis=Basis.CHANNEL, stored=OWN)

@@ -251,6 +251,16 @@ async def test_a_deletion_ends_what_it_takes_away(seen: Guarded) -> None:
     assert _shown(seen) == []
 
 
+async def test_a_bad_item_stops_no_other(seen: Guarded) -> None:
+    long = item("x" * 65_530, key="Grace")
+    first, second, third = await seen.guard.judge(
+        AGENT, call(item(GOOD), long, item(STEERING, memory_class=MemoryClass.L1, class_named=True))
+    )
+    assert (first.decision, second.reason, third.decision) == ("admit", Reason.OVERSIZE, "reject")
+    assert second.candidate_id is None
+    assert STEERING not in third.observation
+
+
 @pytest.mark.parametrize(
     "bad",
     [
