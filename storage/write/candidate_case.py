@@ -57,6 +57,7 @@ class ArrivedCandidate(msgspec.Struct, frozen=True, kw_only=True):
     staging could spend somebody else's nonce.
     """
 
+    candidate_id: CandidateId
     # (7) The interceptor's own record.
     intercept: InterceptRecord
     nonce_key: bytes
@@ -72,6 +73,7 @@ class ArrivedCandidate(msgspec.Struct, frozen=True, kw_only=True):
         """The parts of a submission that are kept apart from staging."""
         candidate = submission.candidate
         return cls(
+            candidate_id=submission.candidate_id,
             intercept=intercept,
             nonce_key=names.nonce(candidate.principal_id, candidate.nonce),
             binding=names.binding(candidate, submission.digest),
@@ -79,11 +81,6 @@ class ArrivedCandidate(msgspec.Struct, frozen=True, kw_only=True):
             welcome=submission.welcome,
             approved_by=submission.approved_by,
         )
-
-    @property
-    def candidate_id(self) -> CandidateId:
-        """The id of the candidate."""
-        return self.intercept.candidate_id
 
 
 class CandidateCase(msgspec.Struct, frozen=True, kw_only=True):

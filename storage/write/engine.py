@@ -341,11 +341,11 @@ class Engine:
             )
             change = Change(draft, self.generation, parts.clock(), around)
             result = work(change)
-            kept = change.of(QueueChanges).kept
-            if kept:
+            queue = change.of(QueueChanges)
+            if queue.kept:
                 # Staging becomes durable before the store: a hold that survives a crash needs its
                 # candidate.
-                parts.staging.hold(kept)
+                parts.staging.hold(queue.kept)
             parts.judge.usage.record(change)
             after = change.finish(parts.origin, parts.signer)
             used = draft.bytes_used()
@@ -365,7 +365,7 @@ class Engine:
             self.moves.update(change.moved)
             self._find_out(after, confirmed, error)
         self.bytes_used = used
-        self._adopt(change, after)
+        self._adopt(change, queue, after)
         return result
 
     def _refuse_if_overtaken(self, draft: Draft) -> None:
@@ -413,26 +413,25 @@ class Engine:
             self.broken = f"the disk failed ({error}) and the store could not be reopened"
             raise OutcomeUnknown(self.broken) from failure
 
-    def _adopt(self, change: Change, after: Generation) -> None:
+    def _adopt(self, change: Change, queue: QueueChanges, after: Generation) -> None:
         """Update everything that follows from a durable commit, before the callers are answered."""
         parts = self.parts
         self._durable = after.header
         self.generation = after
-        decided = change.of(QueueChanges)
-        parts.judge.waiting.adopt(decided.came.items(), decided.gone)
+        parts.judge.waiting.adopt(queue.came.items(), queue.gone)
         parts.judge.usage.adopt(change)
         self.moves.update(change.moved)
-        parts.staging.forget(decided.judged)
-        if decided.asker_erases:
-            parts.staging.condemn(decided.gone)
+        parts.staging.forget(queue.judged)
+        if queue.asker_erases:
+            parts.staging.condemn(queue.gone)
         else:
-            self.destroy(decided.gone)
+            self.destroy(queue.gone)
         parts.failpoint("key_destroyed")
         self._erased.extend(change.index.erased)
         self.unerased = self.unerased or bool(change.index.erased)
         parts.derived.follow(after.header, change.index)
         parts.failpoint("index_swapped")
-        for held, outcome in decided.expired:
+        for held, outcome in queue.expired:
             self.expired(held, outcome)
 
     def destroy(self, candidate_ids: Iterable[CandidateId]) -> None:

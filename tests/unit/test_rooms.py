@@ -72,7 +72,7 @@ ROOM_STATEMENTS_MAX = {
     "proxy/withhold": 1_500,
     "storage": 700,
     "storage/audit": 550,
-    "storage/derived": 1_200,
+    "storage/derived": 1_150,
     "storage/features": 2_950,
     "storage/ground": 350,
     "storage/read": 900,
@@ -80,7 +80,7 @@ ROOM_STATEMENTS_MAX = {
     "storage/staging": 400,
     "storage/tables": 900,
     "storage/upkeep": 400,
-    "storage/write": 2_150,
+    "storage/write": 2_100,
     "telemetry": 1_200,
 }
 STATEMENTS_MAX = 52_250
