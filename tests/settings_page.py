@@ -63,12 +63,17 @@ def printed(text: str) -> str:
             for name, field in keys.items()
         )
         table = f"| key | default | meaning |\n|---|---|---|\n{rows}"
-        before, begun, below = text.partition(f"\n{heading}\n")
-        kept, _, after = below.partition("\n|")
-        while after.partition("\n")[2].startswith("|"):
-            after = after.partition("\n")[2]
-        text = f"{before}{begun}{kept}\n{table}{after.partition(chr(10))[2]}"
+        text = with_table(text, heading, table)
     return text
+
+
+def with_table(text: str, heading: str, table: str) -> str:
+    """The page with another first table below a heading."""
+    before, begun, below = text.partition(f"\n{heading}\n")
+    kept, _, after = below.partition("\n|")
+    while after.partition("\n")[2].startswith("|"):
+        after = after.partition("\n")[2]
+    return f"{before}{begun}{kept}\n{table}{after.partition(chr(10))[2]}"
 
 
 if __name__ == "__main__":

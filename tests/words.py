@@ -17,19 +17,18 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from tests import commands_page, settings_page
+
 ROOT = Path(__file__).resolve().parents[1]
 SHIPPED = ("policy", "proxy", "storage", "telemetry")
 DRAWN = 60
 _PRAGMA = re.compile(r"#!|#\s*(?:noqa|type:|pyright:|fmt:|pragma)")
 # Words that this project used where its field has others (docs/glossary.md).
 PRIVATE = ("goes on", "stands", "told", "says", "behind", "nobody")
-# Tables that tests compare with the code, word for word: below these headings of a page.
+# The headings of each page whose tables are printed from the code.
 PRINTED = {
-    "commands.md": ("Commands", "Exit codes"),
-    "settings.md": (
-        *("Settings", "MCP servers", "Model APIs", "Memory servers behind", "Judges"),
-        *("The webhook of the review", "What is kept of reads"),
-    ),
+    "commands.md": frozenset(commands_page.tables()),
+    "settings.md": frozenset(settings_page.ROWS),
 }
 Documented: TypeAlias = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -125,11 +124,11 @@ def document_words(root: Path = ROOT) -> dict[str, int]:
 
 def _written(page: str, text: str) -> str:
     """The text of a page without its printed tables."""
-    sections = re.split(r"(?m)^## ", text)
-    printed = PRINTED.get(page, ())
-    return "## ".join(
-        re.sub(r"(?m)^\|.*\n", "", section) if section.partition("\n")[0] in printed else section
-        for section in sections
+    printed = PRINTED.get(page, frozenset[str]())
+    sections = re.split(r"(?m)^(?=## )", text)
+    return "".join(
+        re.sub(r"(?m)^\|.*\n", "", one) if one.partition("\n")[0] in printed else one
+        for one in sections
     )
 
 

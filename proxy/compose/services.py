@@ -85,6 +85,9 @@ from proxy.settings.table import Settings
 from proxy.settings.values import Address
 from proxy.transport.auth import Authenticator
 from proxy.withhold.convictions import Convictions
+from storage.features.objections import Objections
+from storage.features.retention_candidates import RetentionCandidates
+from storage.features.upstream.upstream_memories import UpstreamMemories
 from storage.interfaces import Store
 from telemetry.logs import Telemetry
 
@@ -159,7 +162,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         memories = Memories(
             writer=store.writer,
             reader=store.reader,
-            objections=store.objections,
+            objections=store.of(Objections),
             under_quarantine=store.quarantined,
             operations=operations,
             ledger=ledger,
@@ -231,7 +234,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
     def retaining(self, operations: Operations) -> RetentionSweeps:
         """The part that purges what the ruleset keeps no longer."""
         return RetentionSweeps(
-            retained=self.store.retained,
+            retained=self.store.of(RetentionCandidates),
             operations=operations,
             ruleset=lambda: self.store.ruleset,
             surroundings=self.surroundings,
@@ -366,7 +369,8 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         store = self.store
         adopting = Adoption(guard, store.reader, store.writer)
         adapters = adapters_by_name(self.settings.backend)
-        return BackendsCompared(store.kept_here, store.reader, adopting, store.forwards, adapters)
+        kept = store.of(UpstreamMemories)
+        return BackendsCompared(kept, store.reader, adopting, store.forwards, adapters)
 
     def _guard(
         self,

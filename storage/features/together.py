@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from policy.model import Hit, Tenant
 from storage.features.cases.wrong_answers import Cases
 from storage.features.failures import Failures
 from storage.features.incidents.batches import BATCH_LEN, Incidents
-from storage.features.objections import Objections
 from storage.features.parole import Paroles, Probations
 from storage.features.pinned_tools import Pins
 from storage.features.quarantine.hiding import ForgetsHands
 from storage.features.quarantine.quarantined_memories import QuarantinedMemories
 from storage.features.recalls import Recalls
-from storage.features.retention_candidates import RetentionCandidates
 from storage.features.upstream.intents import EndsOvertaken, Forwards
 from storage.features.upstream.upstream_filing import UpstreamFiling
 from storage.features.upstream.upstream_hiding import UpstreamHiding
-from storage.features.upstream.upstream_memories import UpstreamMemories
 from storage.features.upstream.upstream_state import UpstreamState
-from storage.write.seam import StoreAccess
+from storage.write.seam import Feature, StoreAccess
+
+_Reads = TypeVar("_Reads", bound=Feature)
 
 FOLLOWERS: Final = (UpstreamFiling(), ForgetsHands(), EndsOvertaken(), Probations())
 """What follows each transaction of the core, in this order."""
@@ -38,12 +37,10 @@ class Features:
         batch_len: int = BATCH_LEN,
     ) -> None:
         """`near` finds the nearest memories of a tenant, exactly (`Cases`)."""
+        self._access = access
         self.quarantined = QuarantinedMemories(access)
-        self.objections = Objections(access)
-        self.retained = RetentionCandidates(access)
         self.forwards = Forwards(access)
         self.followed = UpstreamState(access)
-        self.kept_here = UpstreamMemories(access)
         self.pins = Pins(access)
         self.incidents = Incidents(access, batch_len)
         self.cases = Cases(access, near)
@@ -51,3 +48,7 @@ class Features:
         self.hidden_behind = UpstreamHiding(access)
         self.failures = Failures(access)
         self.recalls = recalls
+
+    def of(self, feature: type[_Reads]) -> _Reads:
+        """The reads of a feature that keeps nothing between two of them."""
+        return feature(self._access)

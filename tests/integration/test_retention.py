@@ -24,6 +24,7 @@ from proxy.compose.periodic import every, repeating
 from proxy.compose.services import Foundation, Services
 from proxy.ledger.sessions import COMPACTED_EVERY_S
 from proxy.transport.auth import NewKey
+from storage.features.retention_candidates import RetentionCandidates
 from tests.integration.running import AGENT_KEY, Json, Running, running
 from tests.integration.turns import Clock, Turns
 from tests.unit.storage.opening import RULESET_TEXT
@@ -88,7 +89,7 @@ async def test_a_memory_that_was_changed_since_it_was_seen_is_left_alone(tmp_pat
     flags = {"ruleset": str(file), "retention_seconds": "0"}
     async with running(tmp_path, Composition(clock_ns=clock), flags) as sidecar:
         _, stored = await sidecar.write(AGENT_KEY, {"text": "An episode.", "class": "L4"})
-        retained = sidecar.sidecar.store.retained
+        retained = sidecar.sidecar.store.of(RetentionCandidates)
         ((item,), rest) = retained.slice(0, 10)
         assert rest is None
         assert retained.stands(item)

@@ -12,13 +12,12 @@ import pytest
 
 from policy.ruleset import Ruleset
 from policy.verdict import Reason
-from proxy.cli.exits import Exit
-from proxy.cli.parser import build_parser, commands
+from proxy.cli.parser import build_parser
 from proxy.compose.dialects import dialects_of
 from proxy.dialects.native.decode import ROUTES
 from telemetry.events import StoreGauges
 from telemetry.metrics import Metrics
-from tests import settings_page
+from tests import commands_page, settings_page
 from tests.benchmarks.__main__ import arguments as bench_arguments
 from tests.benchmarks.__main__ import sections as bench_sections
 from tests.unit.proxy.tabled import settings_with, tables_of
@@ -91,19 +90,10 @@ def test_the_documented_mcp_tables_are_ones_that_are_taken(tmp_path: Path) -> No
     assert [server.name for server in tables_of("mcp", tables["mcp"])] == ["memory", "far"]
 
 
-def test_every_command_is_listed_in_the_parsers_words() -> None:
-    expected = [
-        f"| `mnemogate {' '.join((*command.words, *below))}` | {does} |"
-        for command in commands()
-        for *below, does in ((command.summary,), *command.below)
-    ]
-    assert _rows(_text("docs/commands.md"), "## Commands") == expected
-
-
-def test_every_exit_code_is_listed_in_the_words_of_the_help() -> None:
-    meanings = [(code.value, code.meaning.replace("|", r"\|")) for code in Exit]
-    rows = _rows(_text("docs/commands.md"), "## Exit codes")
-    assert rows == [f"| {number} | {meaning} |" for number, meaning in meanings]
+def test_the_page_of_commands_is_printed_from_the_parser() -> None:
+    """`python -P -m tests.commands_page` writes it."""
+    assert commands_page.printed(_text("docs/commands.md")) == _text("docs/commands.md")
+    assert all(heading in _text("docs/commands.md") for heading in commands_page.tables())
 
 
 def test_each_dialect_states_its_posture() -> None:
