@@ -137,11 +137,6 @@ def test_metadata_that_cannot_be_read_reads_as_an_injection() -> None:
     assert not read_text("a", '{"a":[1,2.5,true,null,"b"]}').injection
 
 
-def test_nothing_is_nothing() -> None:
-    reading = read_text(None, None)
-    assert (reading.skeleton, reading.directive, reading.injection) == ("", False, False)
-
-
 @pytest.mark.parametrize(
     "piece",
     [

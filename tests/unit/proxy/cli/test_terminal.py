@@ -121,14 +121,17 @@ def test_a_copy_is_the_text_itself_except_on_a_terminal(
     assert out.getvalue() == f"{row}\n"
 
 
-def test_a_table_row_cannot_be_forged_by_a_cell() -> None:
+def tabled(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    """The lines of a table where no terminal reads."""
     out = io.StringIO()
-    terminal = Terminal(out, io.StringIO(), as_json=False)
+    Terminal(out, io.StringIO(), as_json=False).table(heads, rows)
+    return out.getvalue().splitlines()
 
-    terminal.table(("id", "text"), [("1", "x\n2  approved"), ("3", "\x1b[1A")])
 
-    assert len(out.getvalue().splitlines()) == 3
-    assert "\x1b" not in out.getvalue()
+def test_a_table_row_cannot_be_forged_by_a_cell() -> None:
+    lines = tabled(("id", "text"), [("1", "x\n2  approved"), ("3", "\x1b[1A")])
+    assert len(lines) == 3
+    assert "\x1b" not in "".join(lines)
 
 
 def test_a_table_without_rows_says_so_where_heads_alone_would_look_cut_off() -> None:
@@ -144,13 +147,8 @@ def test_a_table_without_rows_says_so_where_heads_alone_would_look_cut_off() -> 
 
 
 def test_columns_line_up_with_wide_letters() -> None:
-    out = io.StringIO()
-    terminal = Terminal(out, io.StringIO(), as_json=False)
-
-    terminal.table(("text", "end"), [("日本", "|"), ("abcd", "|")])
-
-    lines = out.getvalue().splitlines()[1:]
-    assert [width_of(line) for line in lines] == [7, 7]
+    lines = tabled(("text", "end"), [("日本", "|"), ("abcd", "|")])
+    assert [width_of(line) for line in lines[1:]] == [7, 7]
 
 
 def test_a_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,12 +166,8 @@ def test_a_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nothing_is_cut_where_no_terminal_reads() -> None:
-    out = io.StringIO()
-    terminal = Terminal(out, io.StringIO(), as_json=False)
-
-    terminal.table(("text",), [("b" * 300,)])
-
-    assert "b" * 300 in out.getvalue()
+    lines = tabled(("text",), [("b" * 300,)])
+    assert "b" * 300 in lines
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())

@@ -73,10 +73,6 @@ def test_any_cut_gives_the_same_events(cuts: list[int]) -> None:
     assert read(chunks) == read([STREAM])
 
 
-def test_byte_by_byte_is_the_same() -> None:
-    assert read([STREAM[at : at + 1] for at in range(len(STREAM))]) == read([STREAM])
-
-
 def test_what_is_left_at_the_end_is_told_as_an_event_once() -> None:
     reader = RawReader()
     assert reader.feed(b"data: half") == []
@@ -89,12 +85,6 @@ def test_an_event_without_end_is_refused_before_it_fills_the_memory() -> None:
     assert reader.feed(b"data: " + b"x" * 990) == []
     with pytest.raises(BrokenStream):
         reader.feed(b"x" * 5)
-
-
-def test_an_event_of_ours_is_read_back() -> None:
-    assert read([event_bytes("ping", '{"a":1}')]) == [
-        Event(raw=b'event: ping\ndata: {"a":1}\n\n', name="ping", data='{"a":1}')
-    ]
 
 
 @pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\x85"])
@@ -134,10 +124,6 @@ def test_any_cut_of_a_stream_gives_the_same_events(cuts: list[int]) -> None:
     places = [0, *sorted(cuts), len(SENT)]
     pieces = [SENT[a:b] for a, b in itertools.pairwise(places)]
     assert said(pieces) == SAID
-
-
-def test_fields_byte_by_byte_are_the_same() -> None:
-    assert said([SENT[at : at + 1] for at in range(len(SENT))]) == SAID
 
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0"), max_size=20)

@@ -125,26 +125,20 @@ def test_a_writable_directory_above_lets_everything_be_replaced(state: Path) -> 
     assert found["store.write"].verdict is ProbeResult.OK
 
 
-def test_a_sticky_directory_above_protects_what_is_not_the_agents(state: Path) -> None:
-    state.parent.chmod(0o1777)
-    assert _probe(state)["state.replace"].verdict is ProbeResult.OK
-
-    state.parent.chmod(0o777)
-    assert _probe(state)["state.replace"].verdict is ProbeResult.FAIL
-
-
-def test_a_writable_checkpoint_copy_is_red(state: Path) -> None:
-    (state.parent / "copy" / "checkpoint.txt").chmod(0o666)
-
-    assert _probe(state)["checkpoint.write"].verdict is ProbeResult.FAIL
-
-
-def test_a_writable_configuration_is_red(state: Path) -> None:
-    (state.parent / "conf" / "mnemogate.toml").chmod(0o644)
-    assert _probe(state)["config.write"].verdict is ProbeResult.OK
-
-    (state.parent / "conf" / "mnemogate.toml").chmod(0o666)
-    assert _probe(state)["config.write"].verdict is ProbeResult.FAIL
+@pytest.mark.parametrize(
+    ("path", "probe", "closed", "opened"),
+    [
+        ("", "state.replace", 0o1777, 0o777),  # a sticky one protects what is not the agent's
+        ("copy/checkpoint.txt", "checkpoint.write", 0o644, 0o666),
+        ("conf/mnemogate.toml", "config.write", 0o644, 0o666),
+    ],
+)
+def test_what_others_may_write_is_red(
+    path: str, probe: str, closed: int, opened: int, state: Path
+) -> None:
+    for mode, verdict in ((closed, ProbeResult.OK), (opened, ProbeResult.FAIL)):
+        (state.parent / path).chmod(mode)
+        assert _probe(state)[probe].verdict is verdict
 
 
 def test_a_path_that_is_not_there_proves_nothing(state: Path) -> None:

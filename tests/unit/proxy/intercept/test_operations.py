@@ -42,7 +42,6 @@ from proxy.seams.operation import (
     GraphResult,
     HistoryResult,
     Identify,
-    IdentityResult,
     ListEntities,
     ListMemories,
     ListResult,
@@ -220,16 +219,6 @@ async def test_a_bulk_delete_is_one_verdict_per_memory_and_can_be_repeated(tmp_p
         too_long = DeleteWhere(where=EVERYTHING, nonce="n" * (BULK_NONCE_LEN_MAX + 1))
         with pytest.raises(MalformedRequest, match="nonce"):
             await talk.ask(too_long)
-
-
-async def test_who_asks_learns_the_incarnation(tmp_path: Path) -> None:
-    with talking(tmp_path) as talk:
-        await talk.tell("Tea is at four.")
-        identity = await talk.ask(Identify())
-        assert isinstance(identity, IdentityResult)
-        status = talk.live.store.reader.status()
-        assert identity.principal == AGENT
-        assert identity.incarnation == status.incarnation
 
 
 async def test_only_an_operator_is_told_where_a_change_stands_in_the_store(tmp_path: Path) -> None:

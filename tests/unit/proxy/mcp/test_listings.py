@@ -167,20 +167,6 @@ async def test_the_same_answer_is_taken_apart_once_and_asked_for_each_time(
     assert len(plans) == 2, "and neither of these was remembered"
 
 
-async def test_another_answer_is_not_taken_for_the_one_before(plans: list[object]) -> None:
-    async with connected() as (ends, graph, guard):
-        answers: list[Any] = []
-        guard.withheld = {"a quarantined note"}
-        for number, note in enumerate(("likes tea", "a quarantined note", "likes tea"), 1):
-            graph.entities = {"Ann": [note]}
-            await ends.client(call(number, "read_graph"))
-            answers = await ends.client_has(number)
-    said = [json.dumps(one) for one in answers]
-    assert ["likes tea" in one for one in said] == [True, False, True]
-    assert "a quarantined note" not in said[1]
-    assert len(plans) >= 3
-
-
 async def test_a_gate_that_cannot_say_withholds_an_answer_that_was_shown_before() -> None:
     async with connected() as (ends, graph, guard):
         graph.entities = {"Ann": ["likes tea"]}

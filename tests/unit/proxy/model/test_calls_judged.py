@@ -79,15 +79,6 @@ async def test_a_result_that_says_error_ends_the_intent(seen: Guarded) -> None:
     assert (_waiting(seen), _shown(seen)) == ([], [])
 
 
-async def test_a_call_whose_result_never_comes_stays_unsettled(seen: Guarded) -> None:
-    veto, one, other = _veto(seen), create(GOOD), create(SECOND)
-    assert await _one(veto, one) is None
-    assert await _one(veto, other) is None
-    await veto.results(AGENT, result(other))
-    await veto.results(AGENT, offering(FILES))
-    assert len(_waiting(seen)) == 1
-
-
 async def test_a_result_of_another_principal_settles_nothing(seen: Guarded) -> None:
     veto, one = _veto(seen), create(GOOD)
     assert await _one(veto, one) is None
@@ -351,14 +342,6 @@ def _entity(server: str, text: str) -> ModelCall:
 def _observation(server: str, text: str) -> ModelCall:
     observation: Json = {"entityName": "Ada", "contents": [text]}
     return call(f"mcp__{server}__add_observations", observations=[observation])
-
-
-async def test_a_server_that_no_relay_serves_is_judged_here(seen: Guarded) -> None:
-    veto = _veto(seen)
-    text = await _one(veto, _entity("kb", STEERING), *_server_tools("kb"))
-    assert (text or "").startswith("Not stored")
-    assert await _one(veto, _entity("kb", GOOD), *_server_tools("kb")) is None
-    assert _waiting(seen) == [("mcp/model/server-memory", True)]
 
 
 async def test_a_server_that_a_relay_serves_is_judged_here_under_the_relay_s_name(

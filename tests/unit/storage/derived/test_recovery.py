@@ -129,16 +129,6 @@ def test_an_edited_checkpoint_is_noticed(bench: Bench) -> None:
         bench.open()
 
 
-def test_a_store_that_is_ahead_of_its_checkpoint_opens(bench: Bench) -> None:
-    _filled(bench, 1)
-    older = bench.checkpoint.read_bytes()
-    _filled(bench, 2)
-    bench.checkpoint.write_bytes(older)
-    store = bench.open()
-    assert store.reader.status().reason is None
-    store.close()
-
-
 def test_a_failed_start_gives_the_directory_back(bench: Bench) -> None:
     _filled(bench, 1)
     good = bench.checkpoint.read_bytes()
@@ -186,16 +176,6 @@ def test_staged_candidates_that_nobody_held_are_swept(bench: Bench) -> None:
     store.close()
     store = bench.open()
     assert store.staging.staged_ids() == frozenset()
-    store.close()
-
-
-def test_segment_files_are_a_cache(bench: Bench) -> None:
-    _filled(bench, 5)
-    for path in (bench.state / "segments").iterdir():
-        path.unlink()
-    store = bench.open()
-    hits = store.reader.search(TENANT, vector_of("fact 3"), EVERYTHING, 1, 0.999)
-    assert [hit.memory.text for hit in hits] == ["fact 3"]
     store.close()
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from storage.ground.errors import StoreCorrupt, StoreLocked, StoreUnavailable, UnknownFormat
 from storage.tables.codec import STORE_FORMAT, StoreHeader, encode, frame, ordinal_key, unframe
-from storage.tables.lmdb_store import META, ROWS, LmdbStore
+from storage.tables.lmdb_store import ROWS, LmdbStore
 from storage.tables.read_only import read_only
 from tests.unit.storage.opening import Bench, put_header, say
 
@@ -198,18 +198,6 @@ def test_a_poisoned_environment_says_so_to_readers(
     monkeypatch.setattr(store, "_environment", Poisoned)
     with pytest.raises(StoreUnavailable), store.reading():
         pass
-
-
-def test_scan_starts_where_it_is_told_and_meta_is_empty_at_first(store: LmdbStore) -> None:
-    for number in range(5):
-        _put(store, number.to_bytes(8, "big"), bytes([number]))
-    with store.reading() as view:
-        assert [payload for _, payload in view.scan(ROWS, (3).to_bytes(8, "big"))] == [
-            b"\x03",
-            b"\x04",
-        ]
-        assert len(list(view.keys(ROWS))) == view.count(ROWS) == 5
-        assert (view.header(), view.count(META)) == (None, 0)
 
 
 _FIELDS_BEFORE_THE_FORMAT = 12
