@@ -12,8 +12,7 @@ from policy.after.matchers import Matcher, check_matcher
 from policy.after.signals import Grade, SignalKind
 from policy.model import Tenant
 from proxy.admin.operator_call import OperatorCall, route
-from proxy.admin.wire.queries import TenantQuery
-from proxy.admin.wire.route import Empty, NoQuery
+from proxy.admin.wire.route import Empty, NoQuery, TenantQuery
 from proxy.admin.wire.said import (
     FAILURE,
     FAILURE_FILE,

@@ -22,7 +22,7 @@ from policy.query import EVERYTHING, Compare, Field, Test
 from policy.verdict import InvariantBroken
 from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.views import extended
-from proxy.admin.wire.queries import MemoriesQuery, TenantQuery
+from proxy.admin.wire.route import MemoriesQuery, TenantQuery
 from proxy.admin.wire.store import (
     HISTORY,
     MEMORIES,

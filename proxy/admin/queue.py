@@ -15,10 +15,10 @@ import msgspec
 from policy.labels.forwarded_call import call_of, place_of
 from policy.lines import lines_of
 from policy.model import Candidate, CandidateId, ChangeKind, PrincipalId
-from proxy.admin.dry_run import fired_in
 from proxy.admin.memories import had_read
 from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.review_decider import REVIEW, ReviewDecider
+from proxy.admin.rules_in_force import fired_in
 from proxy.admin.views import held_view, outcome_view
 from proxy.admin.wire.ids import BEGINNING_LEN_MIN
 from proxy.admin.wire.review_queue import (

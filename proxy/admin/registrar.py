@@ -14,7 +14,6 @@ from policy.text.skeleton import skeleton
 from policy.text.whole_words import PATTERN_PREFIX, compiled
 from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.views import extended
-from proxy.admin.wire.queries import TenantQuery
 from proxy.admin.wire.registered import (
     ANCHOR_PUT,
     ANCHORS,
@@ -31,7 +30,7 @@ from proxy.admin.wire.registered import (
     CanaryView,
     JudgeTestView,
 )
-from proxy.admin.wire.route import Empty
+from proxy.admin.wire.route import Empty, TenantQuery
 from proxy.aftermath.canaries import Canaries
 from proxy.seams.cases import AsksJudges, ReplayedMemory
 from proxy.seams.environment import Environment

@@ -21,7 +21,7 @@ from proxy.admin.wire.backend_comparison import (
     KeptQuery,
     KeptView,
 )
-from proxy.admin.wire.queries import AnyTenantQuery, TenantQuery
+from proxy.admin.wire.route import AnyTenantQuery, TenantQuery
 from proxy.admin.wire.upkeep import (
     ADOPT,
     APPROVE_TOOLS,

@@ -26,8 +26,16 @@ from policy.after.signals import SignalKind
 from policy.model import Hit, MemoryId, PrincipalId
 from policy.text.whole_words import EntryError
 from policy.verdict import InvariantBroken
-from proxy.aftermath.replay import Evidence, NothingKept, Replays
-from proxy.aftermath.rounds import Round, judged_alone, nobody_judges, planned, suspects_among
+from proxy.aftermath.replay import (
+    Evidence,
+    NothingKept,
+    Replays,
+    Round,
+    judged_alone,
+    nobody_judges,
+    planned,
+    suspects_among,
+)
 from proxy.aftermath.rules import OpenedSignals, accused, fit_texts, rules_for
 from proxy.seams.cases import AsksJudges, OnConviction, ReplayedMemory, ReplaysModels, Signal
 from proxy.seams.environment import Environment

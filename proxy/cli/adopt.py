@@ -6,7 +6,6 @@ All of it may be an attack, so it is shown and confirmed first.
 from __future__ import annotations
 
 import shlex
-import sys
 from collections import Counter
 from typing import Final
 
@@ -101,7 +100,7 @@ async def _vouched(context: Context, asked: _Adopt, given: str) -> Exit:
     item = _one_of(listed.items, given, asked, name)
     if not asked.yes:
         _show_whole(context, name, item)
-        if not _agreed(context):
+        if not context.agreed("is all of it so, in your own words"):
             raise CommandFailed(
                 Exit.USAGE, "nobody vouched for it; nothing was taken in", then="read it, type yes"
             )
@@ -142,13 +141,6 @@ def _show_whole(context: Context, server: str, item: Item) -> None:
     )
     terminal.say("text, as the server keeps it, written by nobody knows whom:")
     terminal.quote("\n".join(item.pieces))
-
-
-def _agreed(context: Context) -> bool:
-    if context.terminal.as_json or not sys.stdin.isatty():
-        return False
-    context.terminal.note("is all of it so, in your own words? type yes")
-    return sys.stdin.readline().strip() == "yes"
 
 
 def _write_of(tool_map: ToolMap) -> str:

@@ -19,12 +19,13 @@ from proxy.admin.wire.upkeep import (
     QUARANTINE,
     AdoptedView,
 )
+from proxy.cli.api_commands import show
 from proxy.cli.backend_walk import Walk, compared, digest_of, plain_key, walking
 from proxy.cli.client import Operator, portions
 from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.terminal import Terminal, working
+from proxy.cli.terminal import working
 from proxy.seams.guard import Item
 from proxy.seams.http_backend import ListedMemory
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
@@ -132,10 +133,7 @@ async def _adopt(context: Context) -> Exit:
         adopted=shown,
         left_out=taken.states.total() - len(shown),
     )
-    if context.terminal.as_json:
-        context.terminal.data(done)
-    else:
-        _told(context.terminal, done)
+    show(context, done, _told)
     return Exit.OK
 
 
@@ -195,7 +193,8 @@ def _row(item: Item, state: str, one: AdoptedView | None = None) -> AdoptedMemor
     )
 
 
-def _told(terminal: Terminal, done: AdoptedOfBackend) -> None:
+def _told(context: Context, done: AdoptedOfBackend) -> None:
+    terminal = context.terminal
     terminal.table(
         ("digest", "key", "label here", "why", "memory"),
         [

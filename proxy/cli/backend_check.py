@@ -15,6 +15,7 @@ import msgspec
 
 from policy.model import CandidateId, ChangeKind
 from proxy.admin.wire.backend_comparison import KEPT, ComparedView, KeptList, KeptView
+from proxy.cli.api_commands import show
 from proxy.cli.backend_walk import (
     Walk,
     compared,
@@ -29,7 +30,7 @@ from proxy.cli.client import Operator
 from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import Where, operator
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.terminal import Terminal, inert, working
+from proxy.cli.terminal import inert, working
 from proxy.seams.guard import UnsettledItem
 from proxy.seams.http_backend import ListedMemory
 from proxy.seams.operation import HttpRequest
@@ -245,11 +246,7 @@ async def _check(context: Context) -> Exit:
         differences=tuple(found.shown),
         left_out=differences - len(found.shown),
     )
-    if context.terminal.as_json:
-        context.terminal.data(checked)
-    else:
-        config = context.arguments(Where).config
-        _told(context.terminal, checked, f" --config {shlex.quote(config)}" if config else "")
+    show(context, checked, _told)
     return Exit.FAILED if differences else Exit.OK
 
 
@@ -294,7 +291,9 @@ def _written(to: str | None) -> Generator[IO[bytes] | None]:
         yield file
 
 
-def _told(terminal: Terminal, checked: BackendCheckReport, settings_named: str) -> None:
+def _told(context: Context, checked: BackendCheckReport) -> None:
+    terminal, config = context.terminal, context.arguments(Where).config
+    settings_named = f" --config {shlex.quote(config)}" if config else ""
     terminal.table(
         ("what", "digest", "key", "tenant", "memory"),
         [

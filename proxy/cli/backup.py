@@ -6,7 +6,6 @@ Both work on files, as the sidecar's own user (or root, for a backup), and need 
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +17,7 @@ from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import next_step, opening
-from proxy.cli.terminal import iso
+from proxy.cli.terminal import iso, now_ms
 from proxy.cli.verification import Verifier
 from proxy.ledger.sessions import Sessions
 from proxy.settings.table import Settings
@@ -70,7 +69,7 @@ def _back_up(context: Context) -> Exit:
     target = Path(asked.directory).absolute()
     try:
         taken = offline_store(settings.state).back_up(
-            target, _now_ms(), with_secrets=asked.with_secrets, with_held=asked.with_held
+            target, now_ms(), with_secrets=asked.with_secrets, with_held=asked.with_held
         )
     except BadBackup as error:
         raise CommandFailed(Exit.USAGE, str(error)) from error
@@ -99,10 +98,6 @@ def _back_up(context: Context) -> Exit:
             "(--with-held copies them with their keys, beyond the reach of a later denial)"
         )
     return Exit.OK
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _restore(context: Context) -> Exit:
@@ -183,8 +178,8 @@ def _bring_back(
                 ruleset=parse_rules(settings.ruleset_text()),
                 quota_bytes=settings.quota_bytes,
                 by=PrincipalId(f"uid:{os.geteuid()}"),
-                clock=_now_ms,
-                session_records=lambda records: Sessions.after_restore(records, _now_ms()),
+                clock=now_ms,
+                session_records=lambda records: Sessions.after_restore(records, now_ms()),
                 accept_rollback=accept_rollback,
             )
         except StoreRolledBack as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import enum
+import sys
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from types import UnionType
@@ -48,6 +49,13 @@ class Context:
     def value(self, name: str) -> object:
         """What argparse read for one option; None if the option was not given."""
         return self._asked.get(name)
+
+    def agreed(self, question: str) -> bool:
+        """Whether a person at this terminal answers the question with yes."""
+        if self.terminal.as_json or not sys.stdin.isatty():
+            return False
+        self.terminal.note(f"{question}? type yes")
+        return sys.stdin.readline().strip() == "yes"
 
     def given(self, name: str) -> str | None:
         """The value of one option as text; None if the option was not given."""

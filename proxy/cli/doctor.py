@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import tomllib
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,7 +12,8 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 from msgspec import Meta
 
-from proxy.cli.command import Command, Context, read_file
+from proxy.cli.api_commands import show
+from proxy.cli.command import Command, Context, option, read_file
 from proxy.cli.connect import Where, admin_url
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import Terminal, inert
@@ -58,11 +58,7 @@ class _Doctor(msgspec.Struct, frozen=True, kw_only=True):
 def _doctor(context: Context) -> Exit:
     aim = _aim(context)
     found = examine(aim)
-    terminal = context.terminal
-    if terminal.as_json:
-        terminal.data(found)
-    else:
-        show(terminal, found)
+    show(context, found, told)
     if not found.separated:
         return Exit.FAILED
     return Exit.OK if found.proven else Exit.UNREACHABLE
@@ -206,8 +202,9 @@ def _agent_key(asked: _Doctor, settings: Settings) -> str | None:
     return None if settings.agent_key is None else unquoted(settings.agent_key.reveal())
 
 
-def show(terminal: Terminal, found: Examination) -> None:
+def told(context: Context, found: Examination) -> None:
     """Print what the probes found, and what it means."""
+    terminal = context.terminal
     # A row of the table may be cut, and a person has to read failures and warnings to their end.
     # Those stand below the table, each once.
     terminal.table(
@@ -251,31 +248,28 @@ def _tell_whole(terminal: Terminal, findings: Sequence[Finding]) -> None:
         terminal.pairs([("  tried", finding.tried), ("  got", finding.got)])
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--backend",
-        metavar="NAME|ADAPTER=URL",
-        help="try to go past the gate to this memory server too: its [[backend]] table in the file "
-        "of --config, or what it is and where",
-    )
-    parser.add_argument("--data", metavar="URL", help="the sidecar's data listener")
-    parser.add_argument(
-        "--pid", type=int, help="the sidecar's process (default: the gate of --state)"
-    )
-    parser.add_argument(
-        "--agent-key-file",
-        metavar="FILE",
-        help="the agent's key, for the probes that use it (default: MNEMOGATE_AGENT_KEY). One of "
-        "them writes to L1 and is refused. Where the operator vouches for that key's labels, this "
-        "counts once as a violation: give doctor a key of its own there",
-    )
-
-
 COMMANDS = (
     Command(
         words=("doctor",),
         summary="run as the agent's user: try every way around the gate, which must all fail",
         act=_doctor,
-        arguments=_arguments,
+        options=(
+            option(
+                "--backend",
+                "try to go past the gate to this memory server too: its [[backend]] table in the "
+                "file of --config, or what it is and where",
+                metavar="NAME|ADAPTER=URL",
+            ),
+            option("--data", "the sidecar's data listener", metavar="URL"),
+            option("--pid", "the sidecar's process (default: the gate of --state)"),
+            option(
+                "--agent-key-file",
+                "the agent's key, for the probes that use it (default: MNEMOGATE_AGENT_KEY). One "
+                "of them writes to L1 and is refused. Where the operator vouches for that key's "
+                "labels, this counts once as a violation: give doctor a key of its own there",
+                metavar="FILE",
+            ),
+        ),
+        form=_Doctor,
     ),
 )

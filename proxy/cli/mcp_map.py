@@ -50,7 +50,7 @@ def show_map(terminal: Terminal, tool_map: ToolMap) -> Exit:
         name=tool_map.name,
         read_from=tool_map.read_from,
         posture=tool_map.posture.value,
-        tools=[*_views(tool_map)],
+        tools=[_view(name, tool) for name, tool in _cases(tool_map)],
     )
     if terminal.as_json:
         terminal.data(view)
@@ -67,11 +67,6 @@ def show_map(terminal: Terminal, tool_map: ToolMap) -> Exit:
         ],
     )
     return Exit.OK
-
-
-def _views(tool_map: ToolMap) -> Iterator[ToolView]:
-    for name, tool in _cases(tool_map):
-        yield _view(name, tool)
 
 
 def _cases(tool_map: ToolMap) -> Iterator[tuple[str, Tool]]:

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from policy.model import HistoryEntry, Memory, MemoryStatus
 from proxy.admin.wire.ids import IdKind
-from proxy.admin.wire.queries import TenantQuery
+from proxy.admin.wire.route import TenantQuery
 from proxy.admin.wire.store import (
     CHECK,
     HISTORY,
@@ -148,7 +148,7 @@ async def _purge(context: Context) -> Exit:
         raise nobody
     async with operator(context) as api:
         memory_id = await whole_id(api, IdKind.MEMORY, asked.memory_id, asked.tenant)
-        if not asked.yes and not _confirmed(context, memory_id):
+        if not asked.yes and not context.agreed(f"purge {inert(memory_id)} for good"):
             raise nobody
         which = {"tenant": asked.tenant, "compact": not asked.no_compact}
         async with working(terminal, "purging and rewriting the store"):
@@ -164,11 +164,6 @@ async def _purge(context: Context) -> Exit:
     saved = "files not rewritten" if done.bytes_saved is None else f"{done.bytes_saved} bytes freed"
     terminal.say(f"purged {inert(done.memory_id)}: {saved}, audit leaf {done.leaf_index}")
     return Exit.OK
-
-
-def _confirmed(context: Context, memory_id: str) -> bool:
-    context.terminal.note(f"purge {inert(memory_id)} for good? type yes")
-    return sys.stdin.readline().strip() == "yes"
 
 
 def _checked(report: CheckView) -> Iterator[str]:

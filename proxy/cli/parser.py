@@ -24,7 +24,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "rewind": ("isolate",),
     "blame": ("incident",),
     "incident": ("incident",),
-    "recall": ("recall",),
+    "recall": ("session",),
     "provenance": ("show_provenance",),
     "review": ("review",),
     "review watch": ("review_watch",),

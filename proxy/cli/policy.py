@@ -11,7 +11,7 @@ from policy.facts import AnchorProbe
 from policy.gate import GATE
 from policy.model import TEXT_LEN_MAX, Claims, MemoryClass, SourceKind, Tenant
 from policy.ruleset import Ruleset, RulesetError, parse_ruleset
-from proxy.admin.dry_run import Explainer, with_words
+from proxy.admin.rules_in_force import Explainer, with_words
 from proxy.admin.wire.dry_run import EXPLAIN, ExplainRequest, ExplainView
 from proxy.admin.wire.store import POLICY, PolicyView
 from proxy.admin.wire.upkeep import RELOAD, PolicyReloadView
@@ -49,16 +49,16 @@ class _Explain(ExplainRequest, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def _check(context: Context) -> Exit:
-    path = Path(context.arguments(_File).file)
-    terminal = context.terminal
+    checked = _checked(Path(context.arguments(_File).file))
+    show(context, checked, _told)
+    return Exit.OK if checked.sound else Exit.FAILED
+
+
+def _checked(path: Path) -> _Checked:
     try:
         ruleset = _ruleset(path)
     except RulesetError as error:
-        if terminal.as_json:
-            terminal.data(_Checked(sound=False, digest=None, problem=str(error), matrix={}))
-        else:
-            terminal.say(f"{inert(str(path))}: {inert(str(error))}")
-        return Exit.FAILED
+        return _Checked(sound=False, digest=None, problem=str(error), matrix={})
     matrix = {
         source.value: {
             memory_class.value: ruleset.cell(source, memory_class).value
@@ -66,26 +66,23 @@ def _check(context: Context) -> Exit:
         }
         for source in SourceKind
     }
-    if terminal.as_json:
-        terminal.data(
-            _Checked(
-                sound=True,
-                digest=ruleset.digest,
-                problem=None,
-                matrix=matrix,
-                wider=wider_rules(ruleset),
-            )
-        )
-        return Exit.OK
+    wider = wider_rules(ruleset)
+    return _Checked(sound=True, digest=ruleset.digest, problem=None, matrix=matrix, wider=wider)
+
+
+def _told(context: Context, checked: _Checked) -> None:
+    terminal = context.terminal
+    if checked.problem is not None:
+        terminal.say(f"{inert(context.arguments(_File).file)}: {inert(checked.problem)}")
+        return
     classes = [memory_class.value for memory_class in MemoryClass]
     terminal.table(
         ("source \\ class", *classes),
-        [(source, *(row[name] for name in classes)) for source, row in matrix.items()],
+        [(source, *(row[name] for name in classes)) for source, row in checked.matrix.items()],
     )
-    for one in wider_rules(ruleset):
+    for one in checked.wider:
         terminal.say(f"wider than as shipped: {one}")
-    terminal.say(f"digest {ruleset.digest}")
-    return Exit.OK
+    terminal.say(f"digest {checked.digest}")
 
 
 def _ruleset(path: Path) -> Ruleset:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Final
@@ -14,7 +14,6 @@ import msgspec
 from policy.model import ChangeKind, MemoryClass
 from policy.verdict import Reason
 from proxy.admin.wire.ids import IdKind
-from proxy.admin.wire.queries import TenantQuery
 from proxy.admin.wire.review_queue import (
     DENY_LINES,
     GROUP,
@@ -24,6 +23,7 @@ from proxy.admin.wire.review_queue import (
     GroupView,
     ReviewPage,
 )
+from proxy.admin.wire.route import TenantQuery
 from proxy.admin.wire.store import (
     DENY,
     HELD,
@@ -137,15 +137,7 @@ HELD_COLUMNS: Final[Columns] = {
 }
 
 
-async def _release(context: Context) -> Exit:
-    return await _decide(context, Decision.ADMIT)
-
-
-async def _deny(context: Context) -> Exit:
-    return await _decide(context, Decision.REJECT)
-
-
-async def _decide(context: Context, wanted: Decision) -> Exit:
+async def _decide(wanted: Decision, context: Context) -> Exit:
     asked = context.arguments(_Decide)
     async with operator(context) as api:
         if _is_group(asked.ids[0]):
@@ -396,7 +388,9 @@ async def _vouch(context: Context) -> Exit:
             memory = await api.ask(MEMORY, memory_id, tenant=asked.tenant)
             if not terminal.as_json:
                 _show_whole(context, memory)
-            if not asked.yes and not _agreed(context, memory_id):
+            if not asked.yes and not context.agreed(
+                f"is all of {inert(memory_id)} so, in your own words"
+            ):
                 raise CommandFailed(
                     Exit.USAGE,
                     f"nobody vouched for {inert(memory_id)}; {len(done)} before it are done",
@@ -421,13 +415,6 @@ def _show_whole(context: Context, memory: MemoryView) -> None:
     if words is not None:
         context.terminal.say(inert(words))
     context.terminal.quote(memory.text)
-
-
-def _agreed(context: Context, memory_id: str) -> bool:
-    if context.terminal.as_json or not sys.stdin.isatty():
-        return False
-    context.terminal.note(f"is all of {inert(memory_id)} so, in your own words? type yes")
-    return sys.stdin.readline().strip() == "yes"
 
 
 def _forgiven(done: ForgivenView) -> Iterator[str]:
@@ -491,7 +478,7 @@ COMMANDS = (
     Command(
         words=("review", "release"),
         summary="let held candidates in, if nothing else refuses them",
-        act=_release,
+        act=partial(_decide, Decision.ADMIT),
         options=(
             *_DECIDED,
             option(
@@ -508,7 +495,7 @@ COMMANDS = (
     Command(
         words=("review", "deny"),
         summary="refuse held candidates; their content is destroyed",
-        act=_deny,
+        act=partial(_decide, Decision.REJECT),
         options=_DECIDED,
         form=_Decide,
     ),

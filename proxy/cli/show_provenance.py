@@ -12,7 +12,7 @@ from proxy.admin.wire.provenance import (
     ProvenanceStep,
     ProvenanceView,
 )
-from proxy.admin.wire.queries import TenantQuery
+from proxy.admin.wire.route import TenantQuery
 from proxy.cli.api_commands import asking
 from proxy.cli.command import Context, option
 from proxy.cli.terminal import inert, iso

@@ -18,20 +18,17 @@ from policy.labels.forwarded_call import HTTP, MCP
 from policy.model import Tenant
 from proxy.admin.answers_blamed import WrongAnswers
 from proxy.admin.confirm_links import ConfirmLinks
-from proxy.admin.dry_run import DryRuns, Explainer
-from proxy.admin.id_search import IdSearch
 from proxy.admin.memories import Memories
 from proxy.admin.operator_call import handlers
-from proxy.admin.overview import Overview
+from proxy.admin.overview import IdSearch, Overview
 from proxy.admin.principals import Credentials
-from proxy.admin.provenance_trace import ProvenanceTrace
+from proxy.admin.provenance_trace import ProvenanceTrace, RecalledReads
 from proxy.admin.queue import Candidates, Queue
-from proxy.admin.recalled_reads import RecalledReads
 from proxy.admin.registrar import Registrar
 from proxy.admin.repairs import Repairs
 from proxy.admin.retention import RetentionSweeps
 from proxy.admin.review_decider import ReviewDecider
-from proxy.admin.rules_in_force import Rules
+from proxy.admin.rules_in_force import DryRuns, Explainer, Rules
 from proxy.admin.upstream_servers import Adoption, BackendsCompared, UpstreamServers
 from proxy.admin.wire.operator_routes import ROUTES
 from proxy.aftermath.blame_search import BlameSearch

@@ -25,7 +25,7 @@ REPEATED_NAMES_MAX = 25
 REPEATED_NAMES = {
     "proxy": frozenset({
         "answers", "backend", "bodies", "calls", "catalogue", "client", "connection",
-        "dry_run", "mcp", "memory", "model", "responses",
+        "mcp", "memory", "model", "principals", "responses",
         "retention", "state", "stream", "tools", "views", "wire", "withheld",
     }),
 }  # fmt: skip

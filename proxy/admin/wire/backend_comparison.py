@@ -10,8 +10,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from proxy.admin.wire.queries import INDEX_MAX
-from proxy.admin.wire.route import get, post
+from proxy.admin.wire.route import INDEX_MAX, get, post
 from proxy.admin.wire.upkeep import AdoptRequest, AdoptView
 from proxy.seams.guard import Item
 

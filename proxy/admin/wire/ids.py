@@ -8,8 +8,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from proxy.admin.wire.queries import TenantQuery
-from proxy.admin.wire.route import get
+from proxy.admin.wire.route import TenantQuery, get
 
 IDS_SHOWN = 5
 BEGINNING_LEN_MIN = 4

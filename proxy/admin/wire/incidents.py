@@ -7,8 +7,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from proxy.admin.wire.queries import Wide
-from proxy.admin.wire.route import Empty, NoQuery, get, post
+from proxy.admin.wire.route import Empty, NoQuery, Wide, get, post
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 from storage.features.cases import Case
 from storage.features.incidents import Incident, IsolationReport, RewindReport

@@ -10,7 +10,6 @@ from proxy.admin.wire import (
     ids,
     incidents,
     provenance,
-    recalled,
     registered,
     review_queue,
     said,
@@ -23,7 +22,7 @@ from proxy.admin.wire.route import AnyRoute, Route
 API: Final = "/api/v1"
 _MODULES: Final = (
     *(store, upkeep, provenance, ids, review_queue, incidents, wrong_answers, registered, said),
-    *(recalled, dry_run, backend_comparison),
+    *(dry_run, backend_comparison),
 )
 
 

@@ -9,8 +9,7 @@ from msgspec import Meta
 
 from policy.after.matchers import Applies, Entries, Matcher
 from policy.model import MemoryClass
-from proxy.admin.wire.queries import TenantQuery
-from proxy.admin.wire.route import Empty, get, post
+from proxy.admin.wire.route import Empty, TenantQuery, get, post
 from proxy.seams.cases import CanaryOutcome, Opinion
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 

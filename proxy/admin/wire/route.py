@@ -1,22 +1,42 @@
-"""A row of the operator API's routing table, which server and command line share.
+"""A row of the operator API's routing table, which server and command line share, and its queries.
 
 It imports no feature: a feature binds its method to the row, and a command asks by the row.
 """
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
+from msgspec import Meta
 
+from policy.model import NAME_LEN_MAX
 from proxy.dialects.described import NoQuery, RouteRow
+from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 
 _Asked = TypeVar("_Asked", bound=msgspec.Struct)
 _Asked_co = TypeVar("_Asked_co", bound=msgspec.Struct, covariant=True)
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 _Answer_co = TypeVar("_Answer_co", bound=msgspec.Struct, covariant=True)
 
-__all__ = ["AnyRoute", "Empty", "NoQuery", "Route", "get", "post"]
+__all__ = [
+    "INDEX_MAX",
+    "PAGE_MAX",
+    "AnyRoute",
+    "AnyTenantQuery",
+    "Empty",
+    "LeafQuery",
+    "LeavesQuery",
+    "MemoriesQuery",
+    "NoQuery",
+    "RecallsQuery",
+    "Route",
+    "SessionsQuery",
+    "TenantQuery",
+    "Wide",
+    "get",
+    "post",
+]
 
 
 class Empty(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,3 +83,57 @@ def post(
         answers=answers,
         slow=slow,
     )
+
+
+PAGE_MAX = 1_000
+INDEX_MAX = 10**15 - 1
+
+Wide = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
+_Limit = Annotated[int, Meta(ge=1, le=PAGE_MAX)]
+
+
+class TenantQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The tenant that is asked about."""
+
+    tenant: TenantName = DEFAULT_TENANT
+
+
+class AnyTenantQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The tenant that is asked about; all tenants if it is absent."""
+
+    tenant: TenantName | None = None
+
+
+class MemoriesQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which memories to list: of whom, and which page of the listing."""
+
+    user_id: str | None = None
+    offset: Annotated[int, Meta(ge=0, le=10**9)] = 0
+    limit: _Limit = 100
+
+
+class RecallsQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which reads: those of one session, or those that showed one memory."""
+
+    session: Annotated[str, Meta(max_length=64)] | None = None
+    memory_id: Annotated[str, Meta(max_length=64)] | None = None
+    limit: _Limit = 100
+
+
+class LeavesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which part of the audit log to list."""
+
+    offset: Annotated[int, Meta(ge=0, le=INDEX_MAX)] = 0
+    limit: _Limit = 100
+
+
+class LeafQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which leaf of the audit log to prove."""
+
+    leaf: Annotated[int, Meta(ge=0, le=INDEX_MAX)]
+
+
+class SessionsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many sessions to list."""
+
+    limit: _Limit = 100

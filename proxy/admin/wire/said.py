@@ -6,8 +6,7 @@ from typing import Final
 
 import msgspec
 
-from proxy.admin.wire.queries import TenantQuery
-from proxy.admin.wire.route import NoQuery, get, post
+from proxy.admin.wire.route import NoQuery, TenantQuery, get, post
 from proxy.admin.wire.wrong_answers import AnswerRequest
 from storage.features.failures import Failure
 

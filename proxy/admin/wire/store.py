@@ -22,14 +22,17 @@ from policy.model import (
     SourceKind,
 )
 from policy.trust.score import TrustLevel, TrustScore
-from proxy.admin.wire.queries import (
+from proxy.admin.wire.route import (
+    Empty,
     LeafQuery,
     LeavesQuery,
     MemoriesQuery,
+    NoQuery,
     TenantQuery,
     Wide,
+    get,
+    post,
 )
-from proxy.admin.wire.route import Empty, NoQuery, get, post
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.ledger.unmapped_tools import UnmappedTool
 from proxy.seams.observations import Way

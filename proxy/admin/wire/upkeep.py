@@ -10,8 +10,7 @@ from msgspec import Meta
 from policy.after.parole import Against, StepDone
 from policy.after.retention import DueMemory
 from policy.model import Memory
-from proxy.admin.wire.queries import AnyTenantQuery, TenantQuery
-from proxy.admin.wire.route import Empty, NoQuery, get, post
+from proxy.admin.wire.route import AnyTenantQuery, Empty, NoQuery, TenantQuery, get, post
 from proxy.seams.guard import Item
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 from storage.values import QUARANTINE_REASON_LEN_MAX, AdmittedObjection, TenantUsage, Visibility

@@ -13,10 +13,9 @@ from policy.after.case_steps import CaseMode, CaseSignal, CaseStep
 from policy.model import MemoryClass, Tenant
 from policy.verdict import InvariantBroken
 from proxy.admin.operator_call import OperatorCall, handlers, route
-from proxy.admin.siem import Record
 from proxy.admin.wire.route import Empty, NoQuery, get, post
 from proxy.cli import export
-from proxy.cli.export import exported
+from proxy.cli.export import Record, exported
 from storage.features.cases import Opening, Progress
 from storage.features.cases.case_records import MoveCase, OpenCase
 from storage.opening import offline_store

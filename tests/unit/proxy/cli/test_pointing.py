@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from proxy.cli.doctor import show
+from proxy.cli.command import Context
+from proxy.cli.doctor import told as tell
 from proxy.cli.mcp_map import skeleton_of, tools_named
 from proxy.cli.pointing import mcp_entries, pointed
 from proxy.cli.terminal import Terminal
@@ -117,8 +119,8 @@ def test_a_finding_is_told_once_and_a_failure_to_its_end(
     got = f"it could be done, {'at length, ' * 20}to the end"
     finding = Finding(id="state.list", tried="list it", expected="no", got=got, verdict=verdict)
     out = io.StringIO()
-    show(
-        Terminal(out, io.StringIO(), as_json=False),
+    tell(
+        Context(argparse.Namespace(), Terminal(out, io.StringIO(), as_json=False)),
         Examination(
             separated=verdict is not ProbeResult.FAIL,
             proven=True,
