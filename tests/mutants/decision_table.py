@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants.mutant import Mutant, at, dropped, replaced, returned
+from tests.mutants.mutant import Mutant, dropped, one_test, replaced, returned
 
 _COMMIT: Final = "tests/unit/storage/write/test_writes.py"
 _GATE: Final = "tests/unit/policy/test_gate.py"
@@ -20,7 +20,7 @@ DECISION: Final = (
         invariant="one permit is one commit",
         where="storage.write.commit:Committer.commit",
         fault=dropped("permit.spend()"),
-        tests=(at(_COMMIT, "test_a_permit_is_spent_by_its_commit"),),
+        tests=one_test(_COMMIT, "test_a_permit_is_spent_by_its_commit"),
         quick=True,
     ),
     Mutant(
@@ -29,7 +29,7 @@ DECISION: Final = (
         invariant="a permit names every required step",
         where="storage.write.commit:Committer._verify",
         fault=replaced("permit.passed >= self._required", "permit.passed"),
-        tests=(at(_COMMIT, "test_a_permit_that_skipped_a_step_puts_nothing"),),
+        tests=one_test(_COMMIT, "test_a_permit_that_skipped_a_step_puts_nothing"),
     ),
     Mutant(
         row="formation",
@@ -39,7 +39,7 @@ DECISION: Final = (
         fault=replaced(
             "hashlib.sha256(judged.canonical).digest() != permit.digest", "not judged.canonical"
         ),
-        tests=(at(_COMMIT, "test_bytes_that_changed_after_the_verdict_are_not_stored"),),
+        tests=one_test(_COMMIT, "test_bytes_that_changed_after_the_verdict_are_not_stored"),
     ),
     Mutant(
         row="formation",
@@ -47,7 +47,7 @@ DECISION: Final = (
         invariant="a verdict under rules that were replaced commits nothing",
         where="storage.write.commit:Committer._verify",
         fault=replaced("permit.epoch != epoch", "permit.epoch < 0"),
-        tests=(at(_COMMIT, "test_a_permit_of_another_epoch_puts_nothing"),),
+        tests=one_test(_COMMIT, "test_a_permit_of_another_epoch_puts_nothing"),
     ),
     Mutant(
         row="formation",
@@ -55,7 +55,7 @@ DECISION: Final = (
         invariant="an empty ruleset rejects with the reason that nothing could be decided",
         where="policy.gate:Gate.decide",
         fault=replaced("not ruleset.matrix", "False"),
-        tests=(at(_GATE, "test_an_empty_ruleset_rejects"),),
+        tests=one_test(_GATE, "test_an_empty_ruleset_rejects"),
     ),
     Mutant(
         row="formation",
@@ -63,7 +63,7 @@ DECISION: Final = (
         invariant="an empty list of checks rejects everything",
         where="policy.gate:Gate.decide",
         fault=replaced("not self._steps", "False"),
-        tests=(at(_GATE, "test_a_gate_without_steps_rejects"),),
+        tests=one_test(_GATE, "test_a_gate_without_steps_rejects"),
     ),
     Mutant(
         row="formation",
@@ -71,7 +71,7 @@ DECISION: Final = (
         invariant="a check that cannot run is a check that failed",
         where="policy.gate:Gate.decide",
         fault=replaced("UNAVAILABLE", "None"),
-        tests=(at(_GATE, "test_a_step_that_raises_is_a_step_that_refused"),),
+        tests=one_test(_GATE, "test_a_step_that_raises_is_a_step_that_refused"),
         quick=True,
     ),
     Mutant(
@@ -91,7 +91,7 @@ DECISION: Final = (
             "Cell.REFUSE if row is None else row.get(memory_class, Cell.REFUSE)",
             "Cell.ADMIT if row is None else row.get(memory_class, Cell.ADMIT)",
         ),
-        tests=(at(_GATE, "test_a_pair_the_ruleset_does_not_name_is_refused"),),
+        tests=one_test(_GATE, "test_a_pair_the_ruleset_does_not_name_is_refused"),
     ),
     Mutant(
         row="formation",
@@ -99,11 +99,9 @@ DECISION: Final = (
         invariant="what was given up at the deadline is never admitted",
         where="policy.gate:Gate.decide",
         fault=replaced("facts.overdue", "facts.overdue and (not ruleset.matrix)"),
-        tests=(
-            at(
-                "tests/unit/proxy/withhold/test_withholding_in_flight.py",
-                "test_what_is_undecided_at_the_deadline_is_refused_and_never_written",
-            ),
+        tests=one_test(
+            "tests/unit/proxy/withhold/test_withholding_in_flight.py",
+            "test_what_is_undecided_at_the_deadline_is_refused_and_never_written",
         ),
     ),
     Mutant(
@@ -112,8 +110,8 @@ DECISION: Final = (
         invariant="a reject at any step decides, whatever was held before it",
         where="policy.gate:Gate.decide",
         fault=replaced("not finding.holds", "not finding.holds and held is None"),
-        tests=(
-            at(_GATE, "test_a_later_reject_wins_over_an_earlier_hold_and_the_first_hold_is_told"),
+        tests=one_test(
+            _GATE, "test_a_later_reject_wins_over_an_earlier_hold_and_the_first_hold_is_told"
         ),
     ),
     Mutant(
@@ -122,7 +120,7 @@ DECISION: Final = (
         invariant="a confirmation is bound to the bytes that a person saw",
         where="policy.checks:_approved",
         fault=replaced("facts.approval.digest == facts.staged_digest", "True"),
-        tests=(at(_GATE, "test_a_confirmation_of_other_bytes_counts_for_nothing"),),
+        tests=one_test(_GATE, "test_a_confirmation_of_other_bytes_counts_for_nothing"),
     ),
     Mutant(
         row="formation",
@@ -130,7 +128,9 @@ DECISION: Final = (
         invariant="a person passes what was held and nothing that was refused",
         where="policy.gate:Gate.decide",
         fault=replaced("finding.holds and aim.confirmed", "aim.confirmed"),
-        tests=(at(_GATE, "test_a_confirmation_passes_what_was_held_and_nothing_that_was_refused"),),
+        tests=one_test(
+            _GATE, "test_a_confirmation_passes_what_was_held_and_nothing_that_was_refused"
+        ),
     ),
     Mutant(
         row="a1",
@@ -138,7 +138,7 @@ DECISION: Final = (
         invariant="a source writes only the classes it may (A1, A2)",
         where="policy.checks:source_class",
         fault=returned("None"),
-        tests=(at(_GATE, "test_each_attack_is_refused_by_its_step_and_lands_without_it"),),
+        tests=one_test(_GATE, "test_each_attack_is_refused_by_its_step_and_lands_without_it"),
     ),
     Mutant(
         row="a2",
@@ -146,7 +146,7 @@ DECISION: Final = (
         invariant="an enhanced pair is free of directive and injection language",
         where="policy.checks:language",
         fault=returned("None"),
-        tests=(at(_GATE, "test_flagged_language_in_an_enhanced_pair_is_refused_by_step_2"),),
+        tests=one_test(_GATE, "test_flagged_language_in_an_enhanced_pair_is_refused_by_step_2"),
     ),
     Mutant(
         row="a2",
@@ -154,11 +154,9 @@ DECISION: Final = (
         invariant="text that gives directives is policy, whatever it is filed under",
         where="policy.labels.derive:effective_class",
         fault=replaced("more_powerful(asked, order) if reading.flagged else asked", "asked"),
-        tests=(
-            at(
-                "tests/unit/policy/labels/test_derive.py",
-                "test_a_directive_raises_the_floor_whatever_the_target_and_never_lowers_it",
-            ),
+        tests=one_test(
+            "tests/unit/policy/labels/test_derive.py",
+            "test_a_directive_raises_the_floor_whatever_the_target_and_never_lowers_it",
         ),
     ),
     Mutant(
@@ -167,11 +165,9 @@ DECISION: Final = (
         invariant="orders are found in each language that is promised",
         where="policy.text.languages.__init__:",
         fault=replaced("(ENGLISH, GERMAN, ROMANCE)", "(ENGLISH, ROMANCE)"),
-        tests=(
-            at(
-                "tests/unit/policy/text/languages/test_languages.py",
-                "test_every_language_of_its_own_has_enough_examples",
-            ),
+        tests=one_test(
+            "tests/unit/policy/text/languages/test_languages.py",
+            "test_every_language_of_its_own_has_enough_examples",
         ),
     ),
     Mutant(
@@ -180,7 +176,7 @@ DECISION: Final = (
         invariant="size, rate and quota are bounded",
         where="policy.checks:budgets",
         fault=returned("None"),
-        tests=(at(_GATE_STEPS, "test_a_candidate_over_its_budget_is_refused_by_step_9"),),
+        tests=one_test(_GATE_STEPS, "test_a_candidate_over_its_budget_is_refused_by_step_9"),
     ),
     Mutant(
         row="sleeper",
@@ -188,11 +184,9 @@ DECISION: Final = (
         invariant="an untrusted principal writes scratch and nothing else",
         where="policy.checks:trust_level",
         fault=returned("None"),
-        tests=(
-            at(
-                "tests/unit/policy/test_checks.py",
-                "test_an_untrusted_principal_writes_scratch_and_nothing_else",
-            ),
+        tests=one_test(
+            "tests/unit/policy/test_checks.py",
+            "test_an_untrusted_principal_writes_scratch_and_nothing_else",
         ),
     ),
     Mutant(
@@ -201,7 +195,7 @@ DECISION: Final = (
         invariant="a class upgrade carries a token (A3)",
         where="policy.checks:promotion",
         fault=returned("None"),
-        tests=(at(_GATE, "test_each_attack_is_refused_by_its_step_and_lands_without_it"),),
+        tests=one_test(_GATE, "test_each_attack_is_refused_by_its_step_and_lands_without_it"),
     ),
     Mutant(
         row="a3",
@@ -230,7 +224,7 @@ DECISION: Final = (
             "change.draft.put(TOKENS, self._names.token(submission.token_key), b'')",
             "self._names.token(submission.token_key)",
         ),
-        tests=(at(_WRITES, "test_a_promotion_token_is_spent_by_the_commit_it_admitted"),),
+        tests=one_test(_WRITES, "test_a_promotion_token_is_spent_by_the_commit_it_admitted"),
     ),
     Mutant(
         row="a4",
@@ -238,7 +232,7 @@ DECISION: Final = (
         invariant="a nonce is used once (A4)",
         where="policy.checks:nonce_uniqueness",
         fault=returned("None"),
-        tests=(at(_GATE, "test_each_attack_is_refused_by_its_step_and_lands_without_it"),),
+        tests=one_test(_GATE, "test_each_attack_is_refused_by_its_step_and_lands_without_it"),
     ),
     Mutant(
         row="a4",
@@ -246,8 +240,8 @@ DECISION: Final = (
         invariant="a nonce is single-use, durably",
         where="storage.write.judge:Judge._close",
         fault=replaced("change.draft.write(NONCES, arrived.nonce_key, record)", "None"),
-        tests=(
-            at(_WRITES, "test_retry_of_the_same_request_gets_the_first_verdict_and_writes_nothing"),
+        tests=one_test(
+            _WRITES, "test_retry_of_the_same_request_gets_the_first_verdict_and_writes_nothing"
         ),
     ),
     Mutant(
@@ -256,7 +250,9 @@ DECISION: Final = (
         invariant="the same nonce with anything changed is a replay",
         where="storage.write.fact_gatherer:FactGatherer.nonce_state",
         fault=replaced("record.binding == case.arrived.binding", "record.binding"),
-        tests=(at(_WRITES, "test_a_spent_nonce_with_anything_changed_is_a_replay_and_degrades"),),
+        tests=one_test(
+            _WRITES, "test_a_spent_nonce_with_anything_changed_is_a_replay_and_degrades"
+        ),
     ),
     Mutant(
         row="a5",
@@ -264,7 +260,7 @@ DECISION: Final = (
         invariant="what is judged is what was sent (A5)",
         where="policy.checks:digest_integrity",
         fault=returned("None"),
-        tests=(at(_GATE, "test_each_attack_is_refused_by_its_step_and_lands_without_it"),),
+        tests=one_test(_GATE, "test_each_attack_is_refused_by_its_step_and_lands_without_it"),
     ),
     Mutant(
         row="a5",
@@ -275,7 +271,9 @@ DECISION: Final = (
             "judged == facts.staged_digest == facts.intercept.digest",
             "facts.staged_digest == facts.intercept.digest",
         ),
-        tests=(at(_GATE, "test_the_gate_judges_the_bytes_it_was_given_not_those_it_was_told_of"),),
+        tests=one_test(
+            _GATE, "test_the_gate_judges_the_bytes_it_was_given_not_those_it_was_told_of"
+        ),
     ),
     Mutant(
         row="a5",
@@ -299,8 +297,8 @@ DECISION: Final = (
         fault=replaced(
             "_with_defaults(candidate)", "msgspec.structs.replace(candidate, actor=None)"
         ),
-        tests=(
-            at("tests/property/test_gate_reference.py", "test_every_field_is_under_the_digest"),
+        tests=one_test(
+            "tests/property/test_gate_reference.py", "test_every_field_is_under_the_digest"
         ),
     ),
     Mutant(
@@ -309,10 +307,8 @@ DECISION: Final = (
         invariant="what nobody intercepted is not judged",
         where="policy.checks:audit_cross_check",
         fault=returned("None"),
-        tests=(
-            at(
-                _GATE_REFERENCE, "test_gate_agrees_with_the_reference_on_a_share_of_the_label_space"
-            ),
+        tests=one_test(
+            _GATE_REFERENCE, "test_gate_agrees_with_the_reference_on_a_share_of_the_label_space"
         ),
     ),
     Mutant(
@@ -321,7 +317,9 @@ DECISION: Final = (
         invariant="the interceptor's record names candidate, principal, tenant and target",
         where="policy.checks:audit_cross_check",
         fault=replaced("record.tenant == candidate.tenant", "True"),
-        tests=(at(_GATE_STEPS, "test_an_intercept_record_of_anything_else_is_refused_by_step_7"),),
+        tests=one_test(
+            _GATE_STEPS, "test_an_intercept_record_of_anything_else_is_refused_by_step_7"
+        ),
     ),
     Mutant(
         row="anchors",
@@ -329,10 +327,8 @@ DECISION: Final = (
         invariant="no anchor is contradicted or outranked",
         where="policy.checks:cognitive_staging",
         fault=returned("None"),
-        tests=(
-            at(
-                _GATE_REFERENCE, "test_gate_agrees_with_the_reference_on_a_share_of_the_label_space"
-            ),
+        tests=one_test(
+            _GATE_REFERENCE, "test_gate_agrees_with_the_reference_on_a_share_of_the_label_space"
         ),
     ),
 )

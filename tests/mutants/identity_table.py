@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants.mutant import Mutant, at, dropped, replaced
+from tests.mutants.mutant import Mutant, at, dropped, one_test, replaced
 
 _AUTH: Final = "tests/unit/proxy/transport/test_auth.py"
 _CROWD: Final = "tests/unit/proxy/transport/test_connection.py"
@@ -24,7 +24,7 @@ IDENTITY: Final = (
             "candidate.claimed_source if principal.claims is Claims.TRUSTED else None",
             "candidate.claimed_source",
         ),
-        tests=(at(_DERIVE, "test_a_label_is_what_the_channel_is_worth"),),
+        tests=one_test(_DERIVE, "test_a_label_is_what_the_channel_is_worth"),
     ),
     Mutant(
         row="claims",
@@ -32,7 +32,7 @@ IDENTITY: Final = (
         invariant="a vouched claim cannot climb above a channel that is bound lower",
         where="policy.labels.derive:_of_channel",
         fault=replaced("claimed if bound is None else meet(bound, claimed)", "claimed"),
-        tests=(at(_DERIVE, "test_a_label_is_what_the_channel_is_worth"),),
+        tests=one_test(_DERIVE, "test_a_label_is_what_the_channel_is_worth"),
     ),
     Mutant(
         row="tenants",
@@ -74,7 +74,7 @@ IDENTITY: Final = (
         invariant="no file that is configured stops a start or a reload for good",
         where="storage.ground.trusted_files:_refuse_unfit",
         fault=dropped("raise UnfitFile(f'a regular file, and {path} is none')"),
-        tests=(at(_PLACES, "test_a_ruleset_that_became_a_pipe_stops_no_reload"),),
+        tests=one_test(_PLACES, "test_a_ruleset_that_became_a_pipe_stops_no_reload"),
     ),
     Mutant(
         row="store-key",
@@ -121,7 +121,7 @@ IDENTITY: Final = (
         invariant="operator routes are for operators",
         where="proxy.transport.auth:operator_of",
         fault=replaced("principal.channel is not Channel.OPERATOR", "not principal.channel"),
-        tests=(at(_AUTH, "test_operator_is_who_is_bound_as_one"),),
+        tests=one_test(_AUTH, "test_operator_is_who_is_bound_as_one"),
     ),
     Mutant(
         row="revoked",
@@ -129,7 +129,7 @@ IDENTITY: Final = (
         invariant="a revoked key is nobody from that moment on",
         where="proxy.transport.auth:Authenticator._record_of",
         fault=replaced("record.revoked_at_ms <= self._now_ms()", "record.revoked_at_ms < 0"),
-        tests=(at(_AUTH, "test_revoked_key_is_nobody_from_that_moment_on"),),
+        tests=one_test(_AUTH, "test_revoked_key_is_nobody_from_that_moment_on"),
     ),
     Mutant(
         row="revoked",
@@ -137,11 +137,9 @@ IDENTITY: Final = (
         invariant="a key is looked at again in the transaction that would commit",
         where="storage.write.engine:Engine._judge_one",
         fault=replaced("welcome is not None and (not welcome())", "welcome is None"),
-        tests=(
-            at(
-                "tests/integration/test_credentials_end.py",
-                "test_what_was_decided_before_a_key_ended_stands_and_what_waits_is_refused",
-            ),
+        tests=one_test(
+            "tests/integration/test_credentials_end.py",
+            "test_what_was_decided_before_a_key_ended_stands_and_what_waits_is_refused",
         ),
     ),
     Mutant(
@@ -168,11 +166,9 @@ IDENTITY: Final = (
         invariant="no header can say one thing first and another last",
         where="proxy.transport.head:_headers",
         fault=replaced("key in _SINGLE", "not key"),
-        tests=(
-            at(
-                "tests/integration/test_http_smuggling.py",
-                "test_what_could_be_read_in_two_ways_is_refused_and_nothing_behind_it_is_run",
-            ),
+        tests=one_test(
+            "tests/integration/test_http_smuggling.py",
+            "test_what_could_be_read_in_two_ways_is_refused_and_nothing_behind_it_is_run",
         ),
     ),
     Mutant(
@@ -181,11 +177,9 @@ IDENTITY: Final = (
         invariant="nobody without a credential makes us hold much",
         where="proxy.transport.connection:Connection._feed_head",
         fault=replaced("self._raw > HEAD_BYTES_MAX", "False"),
-        tests=(
-            at(
-                "tests/unit/proxy/transport/test_connection.py",
-                "test_a_head_is_refused_above_its_bound_and_not_at_it",
-            ),
+        tests=one_test(
+            "tests/unit/proxy/transport/test_connection.py",
+            "test_a_head_is_refused_above_its_bound_and_not_at_it",
         ),
     ),
     Mutant(
@@ -205,11 +199,9 @@ IDENTITY: Final = (
         invariant="nobody waits for a peer that says no more",
         where="proxy.transport.connection:Connection._hear_out",
         fault=replaced("self._at is not _At.HELD and (not self.broken)", "False"),
-        tests=(
-            at(
-                "tests/integration/test_http_half_closed.py",
-                "test_what_is_not_whole_is_not_done_and_nobody_waits_for_it",
-            ),
+        tests=one_test(
+            "tests/integration/test_http_half_closed.py",
+            "test_what_is_not_whole_is_not_done_and_nobody_waits_for_it",
         ),
     ),
     Mutant(
@@ -218,11 +210,9 @@ IDENTITY: Final = (
         invariant="no reader finds another end of a request than ours",
         where="proxy.transport.request:ReceivedRequest.__init__",
         fault=replaced("tuple(request.version) == _HTTP_11", "tuple(request.version)"),
-        tests=(
-            at(
-                _HTTP_MALFORMED,
-                "test_chunks_on_http_1_0_are_refused_and_nothing_behind_them_is_answered",
-            ),
+        tests=one_test(
+            _HTTP_MALFORMED,
+            "test_chunks_on_http_1_0_are_refused_and_nothing_behind_them_is_answered",
         ),
     ),
     Mutant(
@@ -231,11 +221,9 @@ IDENTITY: Final = (
         invariant="a label cannot read L4 here and L1 there",
         where="proxy.dialects.strict_json.strict:_unique",
         fault=replaced("len(found) != len(pairs)", "len(found) > len(pairs)"),
-        tests=(
-            at(
-                "tests/unit/proxy/dialects/strict_json/test_strict.py",
-                "test_what_two_readers_could_read_differently_is_refused",
-            ),
+        tests=one_test(
+            "tests/unit/proxy/dialects/strict_json/test_strict.py",
+            "test_what_two_readers_could_read_differently_is_refused",
         ),
     ),
     Mutant(
@@ -244,11 +232,9 @@ IDENTITY: Final = (
         invariant="settings that let others near are named",
         where="proxy.settings.wider:wider_settings",
         fault=replaced("settings.tls_cert is None", "settings.tls_cert"),
-        tests=(
-            at(
-                "tests/unit/proxy/settings/test_wider.py",
-                "test_each_setting_that_lets_others_near_is_named",
-            ),
+        tests=one_test(
+            "tests/unit/proxy/settings/test_wider.py",
+            "test_each_setting_that_lets_others_near_is_named",
         ),
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants.mutant import Mutant, at, dropped, replaced, returned
+from tests.mutants.mutant import Mutant, at, dropped, one_test, replaced, returned
 
 _CALLS: Final = "tests/unit/proxy/mcp/test_calls.py"
 _CONFIRM_PAGE: Final = "tests/integration/test_confirm_page.py"
@@ -19,7 +19,7 @@ MCP: Final = (
         invariant="what nobody declared to be harmless counts as a write",
         where="proxy.mcp.calls:Calls._closed",
         fault=replaced("call.kind is None", "call.kind is None and (not call.tool)"),
-        tests=(at(_CALLS, "test_a_tool_that_no_map_names_is_a_write_and_is_refused"),),
+        tests=one_test(_CALLS, "test_a_tool_that_no_map_names_is_a_write_and_is_refused"),
     ),
     Mutant(
         row="mcp-unknown",
@@ -27,11 +27,9 @@ MCP: Final = (
         invariant="an unknown mutating route counts as a write and is refused",
         where="proxy.fronts.memory:_nobody",
         fault=replaced("UnknownWrite(f'; {hint}')", "NotFound(hint)"),
-        tests=(
-            at(
-                "tests/integration/test_http_front.py",
-                "test_mutating_route_that_nobody_knows_counts_as_a_write",
-            ),
+        tests=one_test(
+            "tests/integration/test_http_front.py",
+            "test_mutating_route_that_nobody_knows_counts_as_a_write",
         ),
     ),
     Mutant(
@@ -40,11 +38,9 @@ MCP: Final = (
         invariant="every string of a write is a piece",
         where="proxy.dialects.mcp.pieces:PieceTaker._string",
         fault=replaced("self._is_plain(text, at)", "at not in self._named"),
-        tests=(
-            at(
-                "tests/unit/proxy/dialects/mcp/test_calls.py",
-                "test_a_string_where_the_map_names_none_is_a_piece_too",
-            ),
+        tests=one_test(
+            "tests/unit/proxy/dialects/mcp/test_calls.py",
+            "test_a_string_where_the_map_names_none_is_a_piece_too",
         ),
     ),
     Mutant(
@@ -53,8 +49,8 @@ MCP: Final = (
         invariant="nothing is sent that was not admitted",
         where="proxy.mcp.calls:_reduced",
         fault=replaced("not refused", "refused or not refused"),
-        tests=(
-            at(_CALLS, "test_of_a_batch_the_good_items_go_on_and_the_answer_says_which_did_not"),
+        tests=one_test(
+            _CALLS, "test_of_a_batch_the_good_items_go_on_and_the_answer_says_which_did_not"
         ),
     ),
     Mutant(
@@ -63,7 +59,7 @@ MCP: Final = (
         invariant="a check that cannot run is a check that failed",
         where="proxy.mcp.answers:Answers.shown",
         fault=replaced("self._withheld(pending)", "message"),
-        tests=(at(_CALLS, "test_a_gate_that_cannot_answer_refuses_writes_and_withholds_reads"),),
+        tests=one_test(_CALLS, "test_a_gate_that_cannot_answer_refuses_writes_and_withholds_reads"),
     ),
     Mutant(
         row="mcp-hiding",
@@ -71,11 +67,9 @@ MCP: Final = (
         invariant="a quarantined text is in no byte of a server's message",
         where="proxy.mcp.answers:Answers.shown_unasked",
         fault=replaced("await self._names_what_is_withheld(message)", "False"),
-        tests=(
-            at(
-                "tests/unit/proxy/mcp/test_listings.py",
-                "test_a_method_or_an_id_that_holds_what_is_withheld_brings_nothing",
-            ),
+        tests=one_test(
+            "tests/unit/proxy/mcp/test_listings.py",
+            "test_a_method_or_an_id_that_holds_what_is_withheld_brings_nothing",
         ),
     ),
     Mutant(
@@ -84,7 +78,7 @@ MCP: Final = (
         invariant="what another server does not have for sure is in no read",
         where="storage.write.commit:_Landing._status",
         fault=replaced("self.keyed and (not self.judged.is_there)", "False"),
-        tests=(at(_LOCAL, "test_an_admitted_item_is_an_intent_that_no_read_shows"),),
+        tests=one_test(_LOCAL, "test_an_admitted_item_is_an_intent_that_no_read_shows"),
     ),
     Mutant(
         row="mcp-lost",
@@ -108,7 +102,7 @@ MCP: Final = (
         fault=replaced(
             "(record.tenant, record.target) != (behind.tenant, behind.target)", "not record.tenant"
         ),
-        tests=(at(_LOCAL, "test_another_tenant_neither_settles_nor_learns"),),
+        tests=one_test(_LOCAL, "test_another_tenant_neither_settles_nor_learns"),
     ),
     Mutant(
         row="mcp-pinned",
@@ -116,11 +110,8 @@ MCP: Final = (
         invariant="a server's tools are those that were approved",
         where="proxy.mcp.catalogue:ToolCatalogue._pin",
         fault=replaced("state.approved", "state.approved or state.changed"),
-        tests=(
-            at(
-                _CALLS,
-                "test_tools_that_changed_are_neither_shown_nor_called_until_they_are_approved",
-            ),
+        tests=one_test(
+            _CALLS, "test_tools_that_changed_are_neither_shown_nor_called_until_they_are_approved"
         ),
     ),
     Mutant(
@@ -147,11 +138,9 @@ MCP: Final = (
         invariant="what a server says of itself is a read",
         where="proxy.mcp.answers:Answers._sifted",
         fault=replaced("await self._plan(filtering_tools(found))", "found"),
-        tests=(
-            at(
-                "tests/unit/proxy/mcp/test_listings.py",
-                "test_a_tool_whose_words_hold_what_is_withheld_is_not_listed",
-            ),
+        tests=one_test(
+            "tests/unit/proxy/mcp/test_listings.py",
+            "test_a_tool_whose_words_hold_what_is_withheld_is_not_listed",
         ),
     ),
     Mutant(
@@ -160,11 +149,9 @@ MCP: Final = (
         invariant="no byte of a refused candidate is in any file: not in its culprit's name",
         where="proxy.mcp.answers:tool_of",
         fault=replaced("pending.tool if known else OTHER", "pending.tool"),
-        tests=(
-            at(
-                "tests/unit/proxy/mcp/test_relay.py",
-                "test_a_tool_is_named_where_its_server_lists_it_for_this_tenant",
-            ),
+        tests=one_test(
+            "tests/unit/proxy/mcp/test_relay.py",
+            "test_a_tool_is_named_where_its_server_lists_it_for_this_tenant",
         ),
     ),
     Mutant(
@@ -173,8 +160,8 @@ MCP: Final = (
         invariant="a person sees all that she confirms",
         where="proxy.cli.terminal:inert",
         fault=replaced("is_hidden(character)", "category in {'Cc', 'Cf', 'Cs', 'Zl', 'Zp'}"),
-        tests=(
-            at("tests/unit/proxy/cli/test_terminal.py", "test_nothing_a_terminal_acts_on_survives"),
+        tests=one_test(
+            "tests/unit/proxy/cli/test_terminal.py", "test_nothing_a_terminal_acts_on_survives"
         ),
     ),
     Mutant(
@@ -183,11 +170,9 @@ MCP: Final = (
         invariant="a quoted text cannot pass for a command's own question",
         where="proxy.cli.terminal:_rows",
         fault=replaced("cells + wide > room", "False"),
-        tests=(
-            at(
-                "tests/unit/proxy/cli/test_terminal.py",
-                "test_no_row_of_a_block_begins_without_its_margin",
-            ),
+        tests=one_test(
+            "tests/unit/proxy/cli/test_terminal.py",
+            "test_no_row_of_a_block_begins_without_its_margin",
         ),
     ),
     Mutant(
@@ -199,11 +184,9 @@ MCP: Final = (
             "f'{tenant}\\x00{server}\\x00{proposal.text}\\x00{proposal.metadata_json}'",
             "f'{server}\\x00{proposal.text}\\x00{proposal.metadata_json}'",
         ),
-        tests=(
-            at(
-                "tests/unit/proxy/admin/test_adopting.py",
-                "test_each_tenant_takes_in_what_a_shared_server_keeps",
-            ),
+        tests=one_test(
+            "tests/unit/proxy/admin/test_adopting.py",
+            "test_each_tenant_takes_in_what_a_shared_server_keeps",
         ),
     ),
     Mutant(
@@ -212,7 +195,7 @@ MCP: Final = (
         invariant="nothing of a candidate acts on the page where a person reads it",
         where="proxy.fronts.confirm_page:_seen",
         fault=replaced("escape(char)", "char"),
-        tests=(at(_CONFIRM_PAGE, "test_the_candidate_is_shown_as_text_and_nothing_in_it_acts"),),
+        tests=one_test(_CONFIRM_PAGE, "test_the_candidate_is_shown_as_text_and_nothing_in_it_acts"),
     ),
     Mutant(
         row="page-foreign",
@@ -223,7 +206,7 @@ MCP: Final = (
             "(confirmation.subject, confirmation.memory_class) != (subject, memory_class)",
             "not subject",
         ),
-        tests=(at(_CONFIRM_PAGE, "test_a_link_is_for_one_candidate_and_for_a_time"),),
+        tests=one_test(_CONFIRM_PAGE, "test_a_link_is_for_one_candidate_and_for_a_time"),
     ),
     Mutant(
         row="page-foreign",
@@ -231,7 +214,7 @@ MCP: Final = (
         invariant="what a foreign page makes a browser send decides nothing",
         where="proxy.fronts.confirm_page:ConfirmPage._decide",
         fault=dropped("self._check(form.code, subject)"),
-        tests=(at(_CONFIRM_PAGE, "test_a_key_alone_decides_nothing"),),
+        tests=one_test(_CONFIRM_PAGE, "test_a_key_alone_decides_nothing"),
     ),
     Mutant(
         row="page-agent",
@@ -242,7 +225,7 @@ MCP: Final = (
             "operator_of(self.authenticator.require(key, incoming))",
             "self.authenticator.require(key, incoming)",
         ),
-        tests=(at(_CONFIRM_PAGE, "test_a_key_that_is_no_operators_is_asked_for_again"),),
+        tests=one_test(_CONFIRM_PAGE, "test_a_key_that_is_no_operators_is_asked_for_again"),
     ),
     Mutant(
         row="mcp-before",
@@ -250,7 +233,7 @@ MCP: Final = (
         invariant="what nobody saw being written is changed by a person only",
         where="policy.checks:_unseen",
         fault=replaced("StepObjection(Reason.PERSON_REQUIRED, holds=True)", "None"),
-        tests=(at(_LOCAL, "test_what_nobody_saw_being_written_is_changed_by_a_person_only"),),
+        tests=one_test(_LOCAL, "test_what_nobody_saw_being_written_is_changed_by_a_person_only"),
     ),
     Mutant(
         row="store-entities",
@@ -266,7 +249,7 @@ MCP: Final = (
         invariant="what a read of a graph shows counts in the window",
         where="proxy.intercept.operations:Operations.graph",
         fault=dropped("self._window.spend(principal.principal_id, count // SHOWN_PER_UNIT)"),
-        tests=(at(_STORE_ENTITIES, "test_a_read_takes_of_the_window_what_it_shows"),),
+        tests=one_test(_STORE_ENTITIES, "test_a_read_takes_of_the_window_what_it_shows"),
     ),
     Mutant(
         row="memory-files",
@@ -277,7 +260,7 @@ MCP: Final = (
             "{*map(folded_path, spelled), *map(_stepped, spelled | spelled_for_windows)}",
             "map(folded_path, spelled)",
         ),
-        tests=(at("tests/unit/policy/test_places.py", "test_every_spelling_of_a_place_is_one"),),
+        tests=one_test("tests/unit/policy/test_places.py", "test_every_spelling_of_a_place_is_one"),
     ),
     Mutant(
         row="relay-fields",
@@ -289,11 +272,9 @@ MCP: Final = (
             "{'change', 'memory_id', 'text', 'metadata_json', 'target', "
             "'memory_class', 'approved_by'}",
         ),
-        tests=(
-            at(
-                "tests/integration/test_guard_socket.py",
-                "test_an_operation_on_our_own_store_runs_as_the_peer",
-            ),
+        tests=one_test(
+            "tests/integration/test_guard_socket.py",
+            "test_an_operation_on_our_own_store_runs_as_the_peer",
         ),
     ),
     Mutant(
@@ -302,11 +283,9 @@ MCP: Final = (
         invariant="only the very call that was judged goes on unjudged",
         where="proxy.guard.ahead:Ahead.find",
         fault=replaced("one.content == content", "True"),
-        tests=(
-            at(
-                "tests/unit/proxy/guard/test_ahead.py",
-                "test_what_a_hook_rewrites_in_between_is_judged_anew_and_held",
-            ),
+        tests=one_test(
+            "tests/unit/proxy/guard/test_ahead.py",
+            "test_what_a_hook_rewrites_in_between_is_judged_anew_and_held",
         ),
     ),
     Mutant(
@@ -315,11 +294,9 @@ MCP: Final = (
         invariant="a session's events are its own principal's",
         where="proxy.mcp.http.url_server:UrlLine.sent_event",
         fault=replaced("event_id in self._events_seen", "bool(event_id)"),
-        tests=(
-            at(
-                "tests/integration/test_mcp_http_resuming.py",
-                "test_the_events_of_another_session_are_not_replayed",
-            ),
+        tests=one_test(
+            "tests/integration/test_mcp_http_resuming.py",
+            "test_the_events_of_another_session_are_not_replayed",
         ),
     ),
     Mutant(
@@ -328,11 +305,9 @@ MCP: Final = (
         invariant="a request has one answer, and an answer one request",
         where="proxy.mcp.pending_requests:RequestTable.add",
         fault=replaced("pending.request_id in self._pending", "False"),
-        tests=(
-            at(
-                "tests/unit/proxy/mcp/test_relay.py",
-                "test_an_id_in_use_is_refused_without_an_answer_under_it",
-            ),
+        tests=one_test(
+            "tests/unit/proxy/mcp/test_relay.py",
+            "test_an_id_in_use_is_refused_without_an_answer_under_it",
         ),
     ),
     Mutant(
@@ -341,11 +316,9 @@ MCP: Final = (
         invariant="the processes behind a key end with it",
         where="proxy.mcp.http.hub:Hub._run",
         fault=dropped("access.tell(line.close)"),
-        tests=(
-            at(
-                "tests/integration/test_mcp_http_command.py",
-                "test_the_processes_behind_a_key_end_with_it",
-            ),
+        tests=one_test(
+            "tests/integration/test_mcp_http_command.py",
+            "test_the_processes_behind_a_key_end_with_it",
         ),
     ),
     Mutant(
@@ -354,11 +327,9 @@ MCP: Final = (
         invariant="a memory that was there before a lie is shown on",
         where="proxy.guard.sieve:_OfServer.hides",
         fault=replaced("self._live.first(piece) >= self._hidden.first(piece)", "True"),
-        tests=(
-            at(
-                "tests/unit/proxy/guard/test_sieve.py",
-                "test_a_piece_is_shown_by_what_is_proven_or_was_there_before",
-            ),
+        tests=one_test(
+            "tests/unit/proxy/guard/test_sieve.py",
+            "test_a_piece_is_shown_by_what_is_proven_or_was_there_before",
         ),
     ),
     Mutant(
@@ -367,11 +338,9 @@ MCP: Final = (
         invariant="a piece of a hidden memory is in no answer",
         where="proxy.guard.sieve:_OfServer.hides",
         fault=replaced("self._hidden.has(piece)", "self._live.has(piece)"),
-        tests=(
-            at(
-                "tests/unit/proxy/guard/test_sieve.py",
-                "test_a_piece_is_found_as_a_whole_string_line_or_sentence",
-            ),
+        tests=one_test(
+            "tests/unit/proxy/guard/test_sieve.py",
+            "test_a_piece_is_found_as_a_whole_string_line_or_sentence",
         ),
     ),
     Mutant(
@@ -380,8 +349,8 @@ MCP: Final = (
         invariant="an act lets in the lines that it showed",
         where="storage.write.line_decisions:LineDecisions._let_in",
         fault=replaced("len(records) == len(found)", "records"),
-        tests=(
-            at("tests/unit/storage/features/test_vouching.py", "test_one_line_more_is_not_let_in"),
+        tests=one_test(
+            "tests/unit/storage/features/test_vouching.py", "test_one_line_more_is_not_let_in"
         ),
     ),
     Mutant(
@@ -409,11 +378,9 @@ MCP: Final = (
         fault=replaced(
             "any((change.draft.has(LINES, one) for one in self._keys(candidate, _DENIED)))", "False"
         ),
-        tests=(
-            at(
-                "tests/unit/storage/features/test_vouching.py",
-                "test_a_denied_line_is_refused_until_it_is_forgiven",
-            ),
+        tests=one_test(
+            "tests/unit/storage/features/test_vouching.py",
+            "test_a_denied_line_is_refused_until_it_is_forgiven",
         ),
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants.mutant import Mutant, at, dropped, replaced, returned
+from tests.mutants.mutant import Mutant, dropped, one_test, replaced, returned
 
 _CALLS_JUDGED: Final = "tests/unit/proxy/model/test_calls_judged.py"
 _MATCHING: Final = "tests/unit/policy/withheld/test_matching.py"
@@ -21,8 +21,8 @@ MODEL: Final = (
         invariant="no later model request carries what was refused",
         where="proxy.model.ledger_coupling:LedgerCoupling.prepare",
         fault=replaced("await self._withheld(prepared, heard, conversation)", "prepared.body"),
-        tests=(
-            at(_MODEL_COUPLING, "test_what_was_refused_is_in_no_later_request_and_in_no_reply"),
+        tests=one_test(
+            _MODEL_COUPLING, "test_what_was_refused_is_in_no_later_request_and_in_no_reply"
         ),
     ),
     Mutant(
@@ -31,7 +31,7 @@ MODEL: Final = (
         invariant="JSON in a string is read like the text it spells",
         where="policy.withheld.words:words_of",
         fault=replaced("spelled_out(text)", "text"),
-        tests=(at(_MATCHING, "test_eight_words_in_a_row_are_found_however_they_are_written"),),
+        tests=one_test(_MATCHING, "test_eight_words_in_a_row_are_found_however_they_are_written"),
     ),
     Mutant(
         row="forgotten",
@@ -39,11 +39,9 @@ MODEL: Final = (
         invariant="a crash between interception and verdict loses no refusal",
         where="proxy.withhold.withholding:Withholding.begun",
         fault=dropped("await self._log.append(map(encode, records))"),
-        tests=(
-            at(
-                "tests/unit/proxy/withhold/test_withholding_in_flight.py",
-                "test_a_crash_between_interception_and_verdict_withholds_what_was_refused",
-            ),
+        tests=one_test(
+            "tests/unit/proxy/withhold/test_withholding_in_flight.py",
+            "test_a_crash_between_interception_and_verdict_withholds_what_was_refused",
         ),
     ),
     Mutant(
@@ -52,7 +50,7 @@ MODEL: Final = (
         invariant="long refused texts make room for themselves first",
         where="policy.withheld.refused_texts:RefusedTexts._make_room",
         fault=replaced("(-len(self._texts[one][0].numbers), one)", "one"),
-        tests=(at(_MATCHING, "test_a_flood_of_long_texts_makes_room_for_itself"),),
+        tests=one_test(_MATCHING, "test_a_flood_of_long_texts_makes_room_for_itself"),
     ),
     Mutant(
         row="blanking",
@@ -60,11 +58,9 @@ MODEL: Final = (
         invariant="a stored memory cannot be hidden by proposing it again",
         where="policy.withheld.refused_texts:RefusedTexts.is_open",
         fault=replaced("stored.proven or stored.version <= first", "stored.proven and first < 0"),
-        tests=(
-            at(
-                "tests/unit/proxy/withhold/test_withholding.py",
-                "test_a_stored_memory_cannot_be_hidden_by_proposing_it_again",
-            ),
+        tests=one_test(
+            "tests/unit/proxy/withhold/test_withholding.py",
+            "test_a_stored_memory_cannot_be_hidden_by_proposing_it_again",
         ),
     ),
     Mutant(
@@ -75,11 +71,9 @@ MODEL: Final = (
         fault=replaced(
             "cut_between(text, typed, asks) if typed else cut(text, asks)", "cut(text, asks)"
         ),
-        tests=(
-            at(
-                "tests/unit/proxy/dialects/model/test_withheld.py",
-                "test_what_a_person_typed_stays_in_every_api",
-            ),
+        tests=one_test(
+            "tests/unit/proxy/dialects/model/test_withheld.py",
+            "test_what_a_person_typed_stays_in_every_api",
         ),
     ),
     Mutant(
@@ -88,7 +82,9 @@ MODEL: Final = (
         invariant="no memory opens what a person denied",
         where="policy.withheld.refused_texts:RefusedTexts.is_open",
         fault=replaced("any((one.denied for one in terms))", "False"),
-        tests=(at(_MATCHING, "test_a_memory_opens_what_a_person_wrote_or_what_was_there_before"),),
+        tests=one_test(
+            _MATCHING, "test_a_memory_opens_what_a_person_wrote_or_what_was_there_before"
+        ),
     ),
     Mutant(
         row="withdrawn",
@@ -96,11 +92,9 @@ MODEL: Final = (
         invariant="no model request that begins after a quarantine carries the memory",
         where="proxy.withhold.withholding:Withholding._look_at_store",
         fault=replaced("await self._verdicts.convicted(tenant)", "kept.convicted"),
-        tests=(
-            at(
-                "tests/unit/proxy/withhold/test_withdrawn.py",
-                "test_a_quarantined_memory_leaves_the_next_request_and_parole_brings_it_back",
-            ),
+        tests=one_test(
+            "tests/unit/proxy/withhold/test_withdrawn.py",
+            "test_a_quarantined_memory_leaves_the_next_request_and_parole_brings_it_back",
         ),
     ),
     Mutant(
@@ -111,11 +105,8 @@ MODEL: Final = (
         fault=replaced(
             "self._withholding.refusal(principal_id, call, prepared.conversation)", "None"
         ),
-        tests=(
-            at(
-                "tests/conformance/test_prlr.py",
-                "test_no_rejected_text_is_sent_after_its_interception",
-            ),
+        tests=one_test(
+            "tests/conformance/test_prlr.py", "test_no_rejected_text_is_sent_after_its_interception"
         ),
     ),
     Mutant(
@@ -124,11 +115,8 @@ MODEL: Final = (
         invariant="any cut of a text gives the same text",
         where="policy.withheld.flow:Flow.feed",
         fault=replaced("not _is_over(rest, found)", "False"),
-        tests=(
-            at(
-                "tests/property/test_withheld.py",
-                "test_a_cut_within_its_words_hides_no_refused_text",
-            ),
+        tests=one_test(
+            "tests/property/test_withheld.py", "test_a_cut_within_its_words_hides_no_refused_text"
         ),
     ),
     Mutant(
@@ -139,7 +127,7 @@ MODEL: Final = (
         fault=replaced(
             "self._whole({**body, 'delta': {**delta, field: ''}}, (index, kind))", "body"
         ),
-        tests=(at(_REPLIES_WITHHELD, "test_no_event_brings_it_wherever_it_stands"),),
+        tests=one_test(_REPLIES_WITHHELD, "test_no_event_brings_it_wherever_it_stands"),
     ),
     Mutant(
         row="unseen-write",
@@ -147,7 +135,7 @@ MODEL: Final = (
         invariant="a check that cannot run is a check that failed",
         where="proxy.model.call_judge:CallJudge._write",
         fault=replaced("observation_of_call(Reason.GATE_UNAVAILABLE)", "None"),
-        tests=(at(_CALLS_JUDGED, "test_a_gate_that_cannot_answer_is_a_refusal"),),
+        tests=one_test(_CALLS_JUDGED, "test_a_gate_that_cannot_answer_is_a_refusal"),
     ),
     Mutant(
         row="torn",
@@ -158,7 +146,7 @@ MODEL: Final = (
             "f'{observation_of_call(Reason.CALL_MALFORMED)} ({error.detail})'",
             "None if error else None",
         ),
-        tests=(at(_CALLS_JUDGED, "test_what_cannot_be_read_is_not_called"),),
+        tests=one_test(_CALLS_JUDGED, "test_what_cannot_be_read_is_not_called"),
     ),
     Mutant(
         row="provider-history",
@@ -169,7 +157,9 @@ MODEL: Final = (
             "self._kept.get(principal_id, OrderedDict())",
             "next(iter(self._kept.values()), OrderedDict[str, _Kept]())",
         ),
-        tests=(at(_MODEL_FRONT, "test_a_known_response_is_gone_on_from_with_its_whole_history"),),
+        tests=one_test(
+            _MODEL_FRONT, "test_a_known_response_is_gone_on_from_with_its_whole_history"
+        ),
     ),
     Mutant(
         row="provider-memory",
@@ -177,7 +167,7 @@ MODEL: Final = (
         invariant="a write on the provider's side is an unknown write",
         where="proxy.model.routes:purpose_of",
         fault=replaced("any((part in _HOSTED for part in parts))", "not parts"),
-        tests=(at(_MODEL_FRONT, "test_other_routes_pass_untouched_and_hosted_memory_does_not"),),
+        tests=one_test(_MODEL_FRONT, "test_other_routes_pass_untouched_and_hosted_memory_does_not"),
     ),
     Mutant(
         row="late-reply",
@@ -185,7 +175,7 @@ MODEL: Final = (
         invariant="no call reaches the agent unjudged",
         where="proxy.model.stored_replies:StoredReplyEditor._reply",
         fault=replaced("not waiting", "reply"),
-        tests=(at(_MODEL_PASSING, "test_a_call_that_comes_back_with_a_batch_is_judged"),),
+        tests=one_test(_MODEL_PASSING, "test_a_call_that_comes_back_with_a_batch_is_judged"),
     ),
     Mutant(
         row="other-routes",
@@ -195,11 +185,9 @@ MODEL: Final = (
         fault=replaced(
             "write_body(vectors_back(sieve.sieved(bare_of_tokens(lean)), vectors))", "raw"
         ),
-        tests=(
-            at(
-                _MODEL_PASSING,
-                "test_no_body_brings_a_refused_text_and_before_the_refusal_all_of_them_pass",
-            ),
+        tests=one_test(
+            _MODEL_PASSING,
+            "test_no_body_brings_a_refused_text_and_before_the_refusal_all_of_them_pass",
         ),
     ),
     Mutant(
@@ -208,7 +196,7 @@ MODEL: Final = (
         invariant="no header brings what was refused",
         where="proxy.model.redactor:Redactor.headers",
         fault=replaced("kept_headers(headers, self) if self.active else headers", "headers"),
-        tests=(at(_MODEL_PASSING, "test_no_path_query_or_header_brings_a_refused_text"),),
+        tests=one_test(_MODEL_PASSING, "test_no_path_query_or_header_brings_a_refused_text"),
     ),
     Mutant(
         row="stream-places",
@@ -216,7 +204,7 @@ MODEL: Final = (
         invariant="nothing stands beside the data of an event",
         where="proxy.dialects.model.replies_withheld:ReplyFilter._bare",
         fault=replaced("self._trailed((), text) == text", "bool(text)"),
-        tests=(at(_REPLIES_WITHHELD, "test_nothing_stands_beside_the_data_of_an_event"),),
+        tests=one_test(_REPLIES_WITHHELD, "test_nothing_stands_beside_the_data_of_an_event"),
     ),
     Mutant(
         row="stream-calls",
@@ -224,11 +212,9 @@ MODEL: Final = (
         invariant="no call reaches the agent unjudged",
         where="proxy.dialects.model.anthropic.stream:AnthropicEditor._block",
         fault=replaced("(b'', ())", "(event.raw, ())"),
-        tests=(
-            at(
-                "tests/unit/proxy/dialects/model/test_editors.py",
-                "test_no_call_goes_on_unjudged_wherever_a_stream_brings_it",
-            ),
+        tests=one_test(
+            "tests/unit/proxy/dialects/model/test_editors.py",
+            "test_no_call_goes_on_unjudged_wherever_a_stream_brings_it",
         ),
     ),
     Mutant(
@@ -237,8 +223,8 @@ MODEL: Final = (
         invariant="whoever reads a reply finds the calls that were judged",
         where="proxy.dialects.model.one_reading:straight_event",
         fault=replaced("not repeats(event.data, body)", "True"),
-        tests=(
-            at("tests/unit/proxy/dialects/model/test_one_reading.py", "test_no_frame_hides_a_call"),
+        tests=one_test(
+            "tests/unit/proxy/dialects/model/test_one_reading.py", "test_no_frame_hides_a_call"
         ),
     ),
     Mutant(
@@ -251,11 +237,9 @@ MODEL: Final = (
             "b'\\xe2\\x80\\xa9': b'\\\\u2029'}",
             "{b'\\xc2\\x85': b'\\\\u0085', b'\\xe2\\x80\\xa9': b'\\\\u2029'}",
         ),
-        tests=(
-            at(
-                "tests/unit/proxy/dialects/test_sse.py",
-                "test_no_text_of_a_model_ends_a_line_for_any_reader",
-            ),
+        tests=one_test(
+            "tests/unit/proxy/dialects/test_sse.py",
+            "test_no_text_of_a_model_ends_a_line_for_any_reader",
         ),
     ),
     Mutant(
@@ -264,7 +248,7 @@ MODEL: Final = (
         invariant="what is classified is what is served",
         where="proxy.model.routes:check_path",
         fault=replaced("_PATH.fullmatch(rest) is None", "rest and (not rest.startswith('/'))"),
-        tests=(at(_ROUTES, "test_a_path_that_two_servers_may_read_differently_is_refused"),),
+        tests=one_test(_ROUTES, "test_a_path_that_two_servers_may_read_differently_is_refused"),
     ),
     Mutant(
         row="other-apis",
@@ -272,7 +256,7 @@ MODEL: Final = (
         invariant="what a route brings is known, or its operator listed it",
         where="proxy.model.routes:is_known",
         fault=replaced("_KNOWN.fullmatch(path)", "path"),
-        tests=(at(_ROUTES, "test_a_route_that_nobody_knows_is_refused_unless_it_is_listed"),),
+        tests=one_test(_ROUTES, "test_a_route_that_nobody_knows_is_refused_unless_it_is_listed"),
     ),
     Mutant(
         row="upgrade",
@@ -280,11 +264,9 @@ MODEL: Final = (
         invariant="nothing interim is passed on as an answer",
         where="proxy.transport.upstream:Upstream._reply",
         fault=replaced("response.status < _FINAL_FROM", "not response.status"),
-        tests=(
-            at(
-                "tests/unit/proxy/transport/test_upstream.py",
-                "test_whatever_comes_instead_of_an_answer_is_one_error",
-            ),
+        tests=one_test(
+            "tests/unit/proxy/transport/test_upstream.py",
+            "test_whatever_comes_instead_of_an_answer_is_one_error",
         ),
     ),
     Mutant(
@@ -293,11 +275,9 @@ MODEL: Final = (
         invariant="no key of ours goes upstream",
         where="proxy.model.credentials:admit",
         fault=dropped("del headers[name]"),
-        tests=(
-            at(
-                "tests/unit/proxy/model/test_credentials.py",
-                "test_no_key_of_ours_goes_upstream_from_any_place",
-            ),
+        tests=one_test(
+            "tests/unit/proxy/model/test_credentials.py",
+            "test_no_key_of_ours_goes_upstream_from_any_place",
         ),
     ),
     Mutant(
@@ -306,11 +286,9 @@ MODEL: Final = (
         invariant="no place of a request brings what was refused",
         where="proxy.dialects.model.withheld:passes",
         fault=replaced("_KEY.fullmatch(key) is not None", "bool(key)"),
-        tests=(
-            at(
-                "tests/unit/proxy/withhold/test_withholding_in_flight.py",
-                "test_no_place_of_a_request_brings_it",
-            ),
+        tests=one_test(
+            "tests/unit/proxy/withhold/test_withholding_in_flight.py",
+            "test_no_place_of_a_request_brings_it",
         ),
     ),
     Mutant(
@@ -322,11 +300,9 @@ MODEL: Final = (
             "value if named else spoken(value, where, leave, asks)",
             "spoken(value, where, leave, asks)",
         ),
-        tests=(
-            at(
-                _MODEL_PASSING,
-                "test_a_version_or_a_model_is_not_taken_away_by_proposing_to_remember_it",
-            ),
+        tests=one_test(
+            _MODEL_PASSING,
+            "test_a_version_or_a_model_is_not_taken_away_by_proposing_to_remember_it",
         ),
     ),
     Mutant(
@@ -335,11 +311,9 @@ MODEL: Final = (
         invariant="what another said first is searched in the host's words too",
         where="proxy.withhold.first_speakers:FirstSpeakers.own",
         fault=replaced("all((self._marks.get(one) == OWN for one in part.prints))", "True"),
-        tests=(
-            at(
-                "tests/conformance/test_withheld_places.py",
-                "test_what_a_page_says_first_is_left_in_her_words_alone",
-            ),
+        tests=one_test(
+            "tests/conformance/test_withheld_places.py",
+            "test_what_a_page_says_first_is_left_in_her_words_alone",
         ),
     ),
     Mutant(
@@ -348,11 +322,9 @@ MODEL: Final = (
         invariant="a turn is hers outside of tags alone",
         where="proxy.withhold.voices:tagged",
         fault=returned("[[] for _ in texts]"),
-        tests=(
-            at(
-                "tests/conformance/test_withheld_places.py",
-                "test_what_a_page_says_first_is_left_in_her_words_alone",
-            ),
+        tests=one_test(
+            "tests/conformance/test_withheld_places.py",
+            "test_what_a_page_says_first_is_left_in_her_words_alone",
         ),
     ),
 )

@@ -69,3 +69,8 @@ def bound_tests(mutants: tuple[Mutant, ...]) -> tuple[str, ...]:
 def at(file: str, name: str) -> str:
     """The node id of one test."""
     return f"{file}::{name}"
+
+
+def one_test(file: str, name: str) -> tuple[str, ...]:
+    """The one test that notices a fault."""
+    return (at(file, name),)

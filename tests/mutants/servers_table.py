@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants.mutant import Mutant, at, dropped, replaced
+from tests.mutants.mutant import Mutant, at, dropped, one_test, replaced
 
 _BACKEND_CHROMA_PLACES: Final = "tests/integration/test_backend_chroma_places.py"
 _BACKEND_STORE: Final = "tests/integration/test_backend_store.py"
@@ -20,11 +20,9 @@ SERVERS: Final = (
         invariant="what was erased here and stands on its server is shown to nobody",
         where="proxy.guard.key_owners:_whose",
         fault=replaced("closed.mine", "closed.mine and by_rows is KeyOwner.OTHERS"),
-        tests=(
-            at(
-                "tests/integration/test_backend_purge.py",
-                "test_a_purged_memory_is_shown_to_nobody_again",
-            ),
+        tests=one_test(
+            "tests/integration/test_backend_purge.py",
+            "test_a_purged_memory_is_shown_to_nobody_again",
         ),
     ),
     Mutant(
@@ -37,11 +35,9 @@ SERVERS: Final = (
             "is_withheld=not is_its_own)",
             "ShownMemory(key=key, strings=strings, place=place, is_withheld=not is_its_own)",
         ),
-        tests=(
-            at(
-                "tests/unit/proxy/backends/mem0_server/test_reads.py",
-                "test_a_history_is_its_memorys_and_tells_both_texts_of_a_change",
-            ),
+        tests=one_test(
+            "tests/unit/proxy/backends/mem0_server/test_reads.py",
+            "test_a_history_is_its_memorys_and_tells_both_texts_of_a_change",
         ),
     ),
     Mutant(
@@ -50,8 +46,8 @@ SERVERS: Final = (
         invariant="nothing goes on but what the adapter made of a request",
         where="proxy.fronts.backend_server_front:BackendServerFront._ask",
         fault=replaced("name in _SENT", "name not in _SHOWN"),
-        tests=(
-            at("tests/unit/proxy/fronts/test_backend_behind.py", "test_no_other_header_goes_on"),
+        tests=one_test(
+            "tests/unit/proxy/fronts/test_backend_behind.py", "test_no_other_header_goes_on"
         ),
     ),
     Mutant(
@@ -60,11 +56,9 @@ SERVERS: Final = (
         invariant="the sidecar's credential is in no byte to the agent",
         where="proxy.fronts.backend_server_front:BackendServerFront._ask",
         fault=dropped("raise UpstreamError(_TELLS_CREDENTIAL)"),
-        tests=(
-            at(
-                "tests/integration/test_backend_credential.py",
-                "test_the_credential_is_in_no_byte_to_the_agent_in_no_log_no_span_and_no_file",
-            ),
+        tests=one_test(
+            "tests/integration/test_backend_credential.py",
+            "test_the_credential_is_in_no_byte_to_the_agent_in_no_log_no_span_and_no_file",
         ),
     ),
     Mutant(
@@ -73,11 +67,9 @@ SERVERS: Final = (
         invariant="a tagged item is there for no agent, whatever the store knows",
         where="proxy.guard.key_owners:KeyOwners.hides",
         fault=replaced("one.is_tagged", "False"),
-        tests=(
-            at(
-                "tests/integration/test_backend_quarantine.py",
-                "test_what_was_quarantined_stays_away_where_the_sidecars_state_is_lost",
-            ),
+        tests=one_test(
+            "tests/integration/test_backend_quarantine.py",
+            "test_what_was_quarantined_stays_away_where_the_sidecars_state_is_lost",
         ),
     ),
     Mutant(
@@ -88,8 +80,8 @@ SERVERS: Final = (
         fault=replaced(
             "ForwardStatus.UNKNOWN if error.sent else ForwardStatus.FAILED", "ForwardStatus.FAILED"
         ),
-        tests=(
-            at(_BACKEND_STORE, "test_a_lost_answer_is_looked_up_and_the_write_is_never_sent_again"),
+        tests=one_test(
+            _BACKEND_STORE, "test_a_lost_answer_is_looked_up_and_the_write_is_never_sent_again"
         ),
     ),
     Mutant(
@@ -98,11 +90,9 @@ SERVERS: Final = (
         invariant="no tenant reads what another one wrote",
         where="proxy.guard.key_owners:KeyOwners.hides",
         fault=replaced("whose in {KeyOwner.HIDDEN, KeyOwner.OTHERS}", "whose is KeyOwner.HIDDEN"),
-        tests=(
-            at(
-                _BACKEND_STORE,
-                "test_another_tenants_memory_is_in_no_read_and_what_is_held_hides_nothing",
-            ),
+        tests=one_test(
+            _BACKEND_STORE,
+            "test_another_tenants_memory_is_in_no_read_and_what_is_held_hides_nothing",
         ),
     ),
     Mutant(
@@ -111,11 +101,9 @@ SERVERS: Final = (
         invariant="no tenant changes what another one wrote",
         where="proxy.guard.key_owners:KeyOwners.belongs_to_others",
         fault=replaced("one is KeyOwner.OTHERS", "one is KeyOwner.OTHERS and (not shown)"),
-        tests=(
-            at(
-                _BACKEND_STORE,
-                "test_another_tenants_memory_is_in_no_read_and_what_is_held_hides_nothing",
-            ),
+        tests=one_test(
+            _BACKEND_STORE,
+            "test_another_tenants_memory_is_in_no_read_and_what_is_held_hides_nothing",
         ),
     ),
     Mutant(
@@ -147,7 +135,9 @@ SERVERS: Final = (
         invariant="no status or count tells what is below the floor",
         where="proxy.fronts.backend_writes:BackendWrites._in_turn",
         fault=dropped("raise MalformedRequest(_NO_CREATE, status=403)"),
-        tests=(at(_FLOOR, "test_no_status_count_or_text_tells_what_a_server_has_below_the_floor"),),
+        tests=one_test(
+            _FLOOR, "test_no_status_count_or_text_tells_what_a_server_has_below_the_floor"
+        ),
     ),
     Mutant(
         row="runs-backend",
@@ -155,7 +145,7 @@ SERVERS: Final = (
         invariant="an answer of which no part can be left out is one tenant's",
         where="proxy.fronts.backend:BackendFront._serve",
         fault=replaced("behind.settings.shows_whole", "behind.settings.name"),
-        tests=(at(_BACKEND_STORE, "test_runs_and_threads_of_a_shared_server_are_refused"),),
+        tests=one_test(_BACKEND_STORE, "test_runs_and_threads_of_a_shared_server_are_refused"),
     ),
     Mutant(
         row="taken-backend",
@@ -163,11 +153,9 @@ SERVERS: Final = (
         invariant="no verdict tells hidden words",
         where="proxy.fronts.backend_writes:BackendWrites._judged",
         fault=replaced("one.item.key in unjudged", "False"),
-        tests=(
-            at(
-                _BACKEND_CHROMA_PLACES,
-                "test_the_answer_to_a_write_over_a_hidden_record_says_nothing_of_its_words",
-            ),
+        tests=one_test(
+            _BACKEND_CHROMA_PLACES,
+            "test_the_answer_to_a_write_over_a_hidden_record_says_nothing_of_its_words",
         ),
     ),
     Mutant(
@@ -187,11 +175,9 @@ SERVERS: Final = (
         invariant="a path of the server belongs to one tenant",
         where="proxy.fronts.backend:BackendFront._serve",
         fault=replaced("adapter.is_open_to(request, principal.tenant)", "adapter.segments"),
-        tests=(
-            at(
-                _BACKEND_CHROMA_PLACES,
-                "test_a_tenants_key_opens_no_other_tenants_path_and_nothing_is_asked",
-            ),
+        tests=one_test(
+            _BACKEND_CHROMA_PLACES,
+            "test_a_tenants_key_opens_no_other_tenants_path_and_nothing_is_asked",
         ),
     ),
     Mutant(
@@ -200,11 +186,9 @@ SERVERS: Final = (
         invariant="the mark is the gate's own",
         where="proxy.backends.mem0_server.requests:_check_metadata",
         fault=replaced("MARK in found", "MARK in found and False"),
-        tests=(
-            at(
-                "tests/unit/proxy/backends/mem0_server/test_writes.py",
-                "test_an_add_that_is_read_in_two_ways_is_refused",
-            ),
+        tests=one_test(
+            "tests/unit/proxy/backends/mem0_server/test_writes.py",
+            "test_an_add_that_is_read_in_two_ways_is_refused",
         ),
     ),
     Mutant(
@@ -213,11 +197,9 @@ SERVERS: Final = (
         invariant="hidden records do not count",
         where="proxy.backends.chroma.reads:ChromaReads.without",
         fault=replaced("len(table.records()) - len(places)", "len(table.records())"),
-        tests=(
-            at(
-                "tests/unit/proxy/backends/chroma/test_writes.py",
-                "test_a_count_is_made_of_the_ids_so_that_hidden_records_do_not_count",
-            ),
+        tests=one_test(
+            "tests/unit/proxy/backends/chroma/test_writes.py",
+            "test_a_count_is_made_of_the_ids_so_that_hidden_records_do_not_count",
         ),
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants.mutant import Mutant, at, dropped, replaced, returned
+from tests.mutants.mutant import Mutant, at, dropped, one_test, replaced, returned
 
 _PAROLING: Final = "tests/unit/proxy/aftermath/test_paroling.py"
 _VERIFICATION: Final = "tests/unit/proxy/cli/test_verification.py"
@@ -17,11 +17,9 @@ STORE: Final = (
         invariant="an undo brings back exactly what its incident hid and nobody else hides",
         where="storage.features.incidents.incident_orders:ShowBatch.carry_out",
         fault=replaced("before - {incident.incident_id}", "frozenset[str]()"),
-        tests=(
-            at(
-                "tests/unit/storage/features/incidents/test_isolation.py",
-                "test_undo_shows_nothing_that_somebody_else_hides",
-            ),
+        tests=one_test(
+            "tests/unit/storage/features/incidents/test_isolation.py",
+            "test_undo_shows_nothing_that_somebody_else_hides",
         ),
     ),
     Mutant(
@@ -33,8 +31,8 @@ STORE: Final = (
             "commitment(bytes.fromhex(step.salt), digest_of(canonical)) != seen.commitment",
             "commitment(bytes.fromhex(step.salt), digest_of(canonical)) == b''",
         ),
-        tests=(
-            at("tests/unit/proxy/cli/test_proven_memories.py", "test_whatever_is_altered_is_named"),
+        tests=one_test(
+            "tests/unit/proxy/cli/test_proven_memories.py", "test_whatever_is_altered_is_named"
         ),
     ),
     Mutant(
@@ -84,7 +82,9 @@ STORE: Final = (
         invariant="the rows of a memory follow each other as the log says",
         where="proxy.cli.verification:Verifier._follows",
         fault=replaced("leaf.previous_index == before", "leaf.previous_index >= before"),
-        tests=(at(_VERIFICATION, "test_a_row_that_is_taken_out_of_its_memorys_history_is_found"),),
+        tests=one_test(
+            _VERIFICATION, "test_a_row_that_is_taken_out_of_its_memorys_history_is_found"
+        ),
     ),
     Mutant(
         row="old-nonces",
@@ -92,7 +92,7 @@ STORE: Final = (
         invariant="a nonce is bound to the store's incarnation",
         where="storage.write.fact_gatherer:FactGatherer.nonce_state",
         fault=replaced("incarnation != change.header.incarnation_name", "not incarnation"),
-        tests=(at(_WRITES, "test_a_nonce_of_another_incarnation_is_refused"),),
+        tests=one_test(_WRITES, "test_a_nonce_of_another_incarnation_is_refused"),
     ),
     Mutant(
         row="older-store",
@@ -100,11 +100,9 @@ STORE: Final = (
         invariant="beside another store's checkpoint nothing is begun",
         where="storage.embedded:open_embedded",
         fault=dropped("check_new_store(checkpoint)"),
-        tests=(
-            at(
-                "tests/unit/storage/write/test_writer.py",
-                "test_a_new_store_beside_anothers_checkpoint_is_refused_before_it_is_made",
-            ),
+        tests=one_test(
+            "tests/unit/storage/write/test_writer.py",
+            "test_a_new_store_beside_anothers_checkpoint_is_refused_before_it_is_made",
         ),
     ),
     Mutant(
@@ -113,11 +111,9 @@ STORE: Final = (
         invariant="a backup is one only after an auditor found nothing in its log",
         where="storage.upkeep.restore:verified",
         fault=replaced("bad is not None", "False"),
-        tests=(
-            at(
-                _VERIFICATION,
-                "test_a_backup_of_an_altered_store_is_refused_although_its_files_are_signed",
-            ),
+        tests=one_test(
+            _VERIFICATION,
+            "test_a_backup_of_an_altered_store_is_refused_although_its_files_are_signed",
         ),
     ),
     Mutant(
@@ -144,7 +140,7 @@ STORE: Final = (
         invariant="a purge erases every row of a memory",
         where="storage.write.commit:_Landing._erase",
         fault=dropped("draft.put(ROWS, ordinal_key(ordinal), left)"),
-        tests=(at(_WRITES, "test_purged_memory_has_no_text_in_its_history"),),
+        tests=one_test(_WRITES, "test_purged_memory_has_no_text_in_its_history"),
     ),
     Mutant(
         row="purged",
@@ -155,7 +151,7 @@ STORE: Final = (
             "provenance.source is not SourceKind.OPERATOR",
             "provenance.source is SourceKind.UNKNOWN",
         ),
-        tests=(at("tests/unit/policy/test_checks.py", "test_only_an_operator_purges"),),
+        tests=one_test("tests/unit/policy/test_checks.py", "test_only_an_operator_purges"),
     ),
     Mutant(
         row="withdrawn",
@@ -163,11 +159,9 @@ STORE: Final = (
         invariant="what is under quarantine is in no search and in no count",
         where="storage.features.quarantine.hiding:place",
         fault=dropped("change.index.superseded.append((known.ordinal, row))"),
-        tests=(
-            at(
-                "tests/unit/storage/features/quarantine/test_quarantine.py",
-                "test_quarantine_hides_a_memory_from_every_read_and_parole_shows_it_again",
-            ),
+        tests=one_test(
+            "tests/unit/storage/features/quarantine/test_quarantine.py",
+            "test_quarantine_hides_a_memory_from_every_read_and_parole_shows_it_again",
         ),
         quick=True,
     ),
@@ -177,7 +171,7 @@ STORE: Final = (
         invariant="a deleted memory is gone from every read",
         where="storage.write.commit:_Landing._status",
         fault=replaced("kind in {ChangeKind.DELETE, ChangeKind.PURGE}", "kind is ChangeKind.PURGE"),
-        tests=(at(_WRITES, "test_deleted_memory_is_gone_from_every_read_but_its_history"),),
+        tests=one_test(_WRITES, "test_deleted_memory_is_gone_from_every_read_but_its_history"),
     ),
     Mutant(
         row="below-floor",
@@ -185,11 +179,9 @@ STORE: Final = (
         invariant="what is below the floor for reads is absent, and no status or count tells of it",
         where="policy.model:Reads.shows",
         fault=returned("True"),
-        tests=(
-            at(
-                "tests/integration/test_reads_floor.py",
-                "test_no_status_count_or_text_tells_what_is_below_the_floor",
-            ),
+        tests=one_test(
+            "tests/integration/test_reads_floor.py",
+            "test_no_status_count_or_text_tells_what_is_below_the_floor",
         ),
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants.mutant import Mutant, at, dropped, replaced
+from tests.mutants.mutant import Mutant, at, dropped, one_test, replaced
 
 _LMDB_STORE: Final = "tests/unit/storage/tables/test_lmdb_store.py"
 _STAGING: Final = "tests/unit/storage/staging/test_staging.py"
@@ -27,7 +27,7 @@ TRACES: Final = (
         invariant="a destroyed key's bytes are overwritten",
         where="storage.staging.staging:Staging._shred",
         fault=dropped("os.write(handle, bytes(KEY_LEN))"),
-        tests=(at(_STAGING, "test_a_destroyed_key_file_is_overwritten_before_it_is_removed"),),
+        tests=one_test(_STAGING, "test_a_destroyed_key_file_is_overwritten_before_it_is_removed"),
     ),
     Mutant(
         row="staging",
@@ -79,11 +79,9 @@ TRACES: Final = (
         invariant="a connection goes to the address that was judged",
         where="proxy.reporting.http_poster:HttpPoster._connector",
         fault=replaced("cast('AbstractResolver', self._resolver)", "None"),
-        tests=(
-            at(
-                "tests/unit/proxy/reporting/test_webhook.py",
-                "test_a_name_is_looked_up_once_and_connected_to_is_what_was_judged",
-            ),
+        tests=one_test(
+            "tests/unit/proxy/reporting/test_webhook.py",
+            "test_a_name_is_looked_up_once_and_connected_to_is_what_was_judged",
         ),
     ),
     Mutant(
@@ -92,11 +90,9 @@ TRACES: Final = (
         invariant="no notice has a link that decides",
         where="proxy.compose.outboxes:_of_review",
         fault=replaced("surroundings.page.of", "lambda one: f'{surroundings.page.of(one)}?code=x'"),
-        tests=(
-            at(
-                "tests/integration/test_review_webhook.py",
-                "test_a_hold_is_told_signed_with_both_secrets_and_without_a_word_of_it",
-            ),
+        tests=one_test(
+            "tests/integration/test_review_webhook.py",
+            "test_a_hold_is_told_signed_with_both_secrets_and_without_a_word_of_it",
         ),
     ),
 )

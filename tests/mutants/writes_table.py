@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants.mutant import Mutant, at, dropped, replaced, returned
+from tests.mutants.mutant import Mutant, at, dropped, one_test, replaced, returned
 
 _CHECKS: Final = "tests/unit/policy/test_checks.py"
 _DERIVE: Final = "tests/unit/policy/labels/test_derive.py"
@@ -43,7 +43,7 @@ WRITES: Final = (
         fault=replaced(
             "lowered(provenance, SourceKind.UNKNOWN if lineage is None else lineage)", "provenance"
         ),
-        tests=(at(_DERIVE, "test_lineage_only_lowers"),),
+        tests=one_test(_DERIVE, "test_lineage_only_lowers"),
     ),
     Mutant(
         row="vouched",
@@ -51,11 +51,9 @@ WRITES: Final = (
         invariant="a label is raised for the version that a person read",
         where="storage.features.vouch:Vouch.carry_out",
         fault=replaced("row.version != self.version", "row.version < self.version"),
-        tests=(
-            at(
-                "tests/unit/storage/features/test_vouching.py",
-                "test_nobody_vouches_for_what_was_not_shown",
-            ),
+        tests=one_test(
+            "tests/unit/storage/features/test_vouching.py",
+            "test_nobody_vouches_for_what_was_not_shown",
         ),
     ),
     Mutant(
@@ -64,7 +62,7 @@ WRITES: Final = (
         invariant="a person is shown all that would be stored",
         where="proxy.intercept.interceptor:Interceptor._prepared",
         fault=replaced("one.guarded_key is None", "False"),
-        tests=(at(_INTERCEPTOR, "test_only_a_relays_call_names_a_server_behind"),),
+        tests=one_test(_INTERCEPTOR, "test_only_a_relays_call_names_a_server_behind"),
     ),
     Mutant(
         row="built-order",
@@ -72,7 +70,7 @@ WRITES: Final = (
         invariant="pieces that are no order do not add up to one",
         where="storage.write.fact_gatherer:_with_the_rest",
         fault=replaced("read_beside(reading, after)", "reading"),
-        tests=(at("tests/unit/proxy/guard/test_local_edits.py", "test_nor_appended_ones"),),
+        tests=one_test("tests/unit/proxy/guard/test_local_edits.py", "test_nor_appended_ones"),
     ),
     Mutant(
         row="poisoned-key",
@@ -82,11 +80,9 @@ WRITES: Final = (
         fault=replaced(
             "self._names.own(tenant, own_key, life + 1) if hidden else memory_id", "memory_id"
         ),
-        tests=(
-            at(
-                "tests/integration/test_langgraph_store.py",
-                "test_what_is_put_under_the_key_of_a_hidden_item_is_shown",
-            ),
+        tests=one_test(
+            "tests/integration/test_langgraph_store.py",
+            "test_what_is_put_under_the_key_of_a_hidden_item_is_shown",
         ),
     ),
     Mutant(
@@ -95,11 +91,9 @@ WRITES: Final = (
         invariant="one rule sets off so many searches in a day, and no more",
         where="proxy.aftermath.rule_signals:RuleSignals.may_open",
         fault=replaced("len(day) >= most", "len(day) > 10 * most"),
-        tests=(
-            at(
-                "tests/unit/proxy/aftermath/test_rule_watch.py",
-                "test_a_rule_opens_so_many_cases_a_day_and_no_more",
-            ),
+        tests=one_test(
+            "tests/unit/proxy/aftermath/test_rule_watch.py",
+            "test_a_rule_opens_so_many_cases_a_day_and_no_more",
         ),
     ),
     Mutant(
@@ -108,7 +102,7 @@ WRITES: Final = (
         invariant="no read shows a lie beside a text",
         where="proxy.aftermath.rule_signals:judged_text",
         fault=replaced("names", "names[:0]"),
-        tests=(at(_SCREENING, "test_a_lie_beside_the_text_is_left_out_as_well"),),
+        tests=one_test(_SCREENING, "test_a_lie_beside_the_text_is_left_out_as_well"),
     ),
     Mutant(
         row="look-alikes",
@@ -116,10 +110,8 @@ WRITES: Final = (
         invariant="letters that only a model sees are read as what they say",
         where="policy.text.skeleton:_fold_run",
         fault=replaced("unpiled(text).translate(_BEFORE)", "unpiled(text)"),
-        tests=(
-            at(
-                "tests/unit/policy/text/test_skeleton.py", "test_tag_characters_say_what_they_spell"
-            ),
+        tests=one_test(
+            "tests/unit/policy/text/test_skeleton.py", "test_tag_characters_say_what_they_spell"
         ),
     ),
     Mutant(
@@ -138,7 +130,7 @@ WRITES: Final = (
         invariant="an order is an order however its words are set apart",
         where="policy.text.language:_spoken",
         fault=replaced("set_together(shape)", "shape"),
-        tests=(at(_LANGUAGE, "test_words_set_apart_by_marks_are_one_sentence"),),
+        tests=one_test(_LANGUAGE, "test_words_set_apart_by_marks_are_one_sentence"),
     ),
     Mutant(
         row="names",
@@ -146,7 +138,7 @@ WRITES: Final = (
         invariant="words hidden in a name are read like the text",
         where="policy.labels.derive:read_candidate",
         fault=replaced("found is Language.PLAIN", "found"),
-        tests=(at(_DERIVE, "test_a_directive_in_a_name_is_read_like_one_in_the_text"),),
+        tests=one_test(_DERIVE, "test_a_directive_in_a_name_is_read_like_one_in_the_text"),
     ),
     Mutant(
         row="anchors",
@@ -154,11 +146,9 @@ WRITES: Final = (
         invariant="what a recall shows is what step 8 asks about",
         where="proxy.intercept.shadow:Shadow.probe",
         fault=dropped("said.append(skeleton(lines_of(shown.metadata_json)))"),
-        tests=(
-            at(
-                "tests/integration/test_withheld_changes.py",
-                "test_a_contradiction_carried_in_metadata_is_held",
-            ),
+        tests=one_test(
+            "tests/integration/test_withheld_changes.py",
+            "test_a_contradiction_carried_in_metadata_is_held",
         ),
     ),
     Mutant(
@@ -167,7 +157,9 @@ WRITES: Final = (
         invariant="what contradicts an anchor is in no search",
         where="storage.read.reader:EmbeddedReader._placings",
         fault=replaced("asked.shows(memory)", "True"),
-        tests=(at(_SCREENING, "test_the_places_of_what_is_left_out_are_filled_by_the_next_ones"),),
+        tests=one_test(
+            _SCREENING, "test_the_places_of_what_is_left_out_are_filled_by_the_next_ones"
+        ),
     ),
     Mutant(
         row="locked-out",
@@ -178,11 +170,9 @@ WRITES: Final = (
             "StepObjection(Reason.SOURCE_CLASS_FORBIDDEN, structural=done)",
             "StepObjection(Reason.SOURCE_CLASS_FORBIDDEN, structural=True)",
         ),
-        tests=(
-            at(
-                "tests/unit/policy/test_checks.py",
-                "test_a_forbidden_pair_moves_the_ladder_only_where_the_label_is_vouched_for",
-            ),
+        tests=one_test(
+            "tests/unit/policy/test_checks.py",
+            "test_a_forbidden_pair_moves_the_ladder_only_where_the_label_is_vouched_for",
         ),
     ),
     Mutant(
@@ -191,11 +181,9 @@ WRITES: Final = (
         invariant="what a sleeper banked is forgotten",
         where="policy.trust.score:after_outcome",
         fault=replaced("scoring.forgetting", "1.0"),
-        tests=(
-            at(
-                "tests/unit/policy/trust/test_score.py",
-                "test_a_sleeper_falls_below_a_threshold_within_as_many_bad_outcomes",
-            ),
+        tests=one_test(
+            "tests/unit/policy/trust/test_score.py",
+            "test_a_sleeper_falls_below_a_threshold_within_as_many_bad_outcomes",
         ),
     ),
     Mutant(
@@ -204,11 +192,9 @@ WRITES: Final = (
         invariant="a steered agent convicts no honest memory",
         where="policy.after.signals:",
         fault=replaced("frozenset(SignalKind) - {SignalKind.AGENT}", "frozenset(SignalKind)"),
-        tests=(
-            at(
-                "tests/unit/policy/after/test_attribution.py",
-                "test_an_agents_word_opens_nothing_and_only_wrong_opens",
-            ),
+        tests=one_test(
+            "tests/unit/policy/after/test_attribution.py",
+            "test_an_agents_word_opens_nothing_and_only_wrong_opens",
         ),
     ),
     Mutant(
@@ -217,11 +203,9 @@ WRITES: Final = (
         invariant="what was hidden since is never sent to a model again",
         where="proxy.model.model_replays:_once_more",
         fault=replaced("out", "()"),
-        tests=(
-            at(
-                "tests/integration/test_replayed_model.py",
-                "test_what_a_model_was_asked_is_in_no_file_and_what_was_hidden_is_not_sent_again",
-            ),
+        tests=one_test(
+            "tests/integration/test_replayed_model.py",
+            "test_what_a_model_was_asked_is_in_no_file_and_what_was_hidden_is_not_sent_again",
         ),
     ),
     Mutant(
@@ -230,11 +214,9 @@ WRITES: Final = (
         invariant="a judge gets no credential",
         where="proxy.aftermath.judges:_run",
         fault=replaced("{}", "None"),
-        tests=(
-            at(
-                "tests/unit/proxy/aftermath/test_judges.py",
-                "test_a_program_is_asked_on_its_input_and_told_nothing_else",
-            ),
+        tests=one_test(
+            "tests/unit/proxy/aftermath/test_judges.py",
+            "test_a_program_is_asked_on_its_input_and_told_nothing_else",
         ),
     ),
     Mutant(
@@ -243,7 +225,7 @@ WRITES: Final = (
         invariant="one outcome is no rate",
         where="policy.trust.score:known_score",
         fault=replaced("state.good + bad_count >= RATE_OUTCOMES_MIN", "bad_count"),
-        tests=(at(_CHECKS, "test_a_bad_soft_score_holds_and_a_good_one_opens_nothing"),),
+        tests=one_test(_CHECKS, "test_a_bad_soft_score_holds_and_a_good_one_opens_nothing"),
     ),
     Mutant(
         row="held-flood",
@@ -251,11 +233,9 @@ WRITES: Final = (
         invariant="one origin cannot push out what another one waits for",
         where="storage.write.held_queue:HeldQueue.crowding",
         fault=replaced("(-counts[held[one].origin], held[one].leaf_index)", "held[one].leaf_index"),
-        tests=(
-            at(
-                "tests/unit/storage/write/test_held.py",
-                "test_one_origin_cannot_keep_others_from_being_held",
-            ),
+        tests=one_test(
+            "tests/unit/storage/write/test_held.py",
+            "test_one_origin_cannot_keep_others_from_being_held",
         ),
     ),
     Mutant(
@@ -275,7 +255,7 @@ WRITES: Final = (
         invariant="sizes are measured on the candidate itself",
         where="policy.checks:budgets",
         fault=replaced("max(state.text_bytes, _bytes_len(candidate.text))", "state.text_bytes"),
-        tests=(at(_CHECKS, "test_size_is_measured_in_bytes_on_the_candidate_itself"),),
+        tests=one_test(_CHECKS, "test_size_is_measured_in_bytes_on_the_candidate_itself"),
     ),
     Mutant(
         row="delete-flood",
@@ -283,11 +263,9 @@ WRITES: Final = (
         invariant="refusals end where their leaves would be the flood",
         where="storage.tables.usage:Usage.no_room",
         fault=replaced("QuotaReached('the tenant has used up its share of the store')", "None"),
-        tests=(
-            at(
-                "tests/unit/storage/tables/test_usage.py",
-                "test_one_tenant_fills_its_share_and_another_still_writes",
-            ),
+        tests=one_test(
+            "tests/unit/storage/tables/test_usage.py",
+            "test_one_tenant_fills_its_share_and_another_still_writes",
         ),
     ),
     Mutant(
@@ -296,11 +274,9 @@ WRITES: Final = (
         invariant="of five lies of one origin ten results show three",
         where="storage.read.exposure:places",
         fault=replaced("of_ten * -(-limit // 10)", "limit + of_ten"),
-        tests=(
-            at(
-                "tests/unit/storage/read/test_exposure.py",
-                "test_of_five_lies_of_one_origin_ten_results_show_three_and_stay_ten",
-            ),
+        tests=one_test(
+            "tests/unit/storage/read/test_exposure.py",
+            "test_of_five_lies_of_one_origin_ten_results_show_three_and_stay_ten",
         ),
     ),
     Mutant(
@@ -309,11 +285,9 @@ WRITES: Final = (
         invariant="what a model makes of a conversation is no one's word",
         where="policy.labels.derive:_of_channel",
         fault=replaced("by_model or candidate.role not in _HERS", "candidate.role not in _HERS"),
-        tests=(
-            at(
-                "tests/unit/policy/labels/test_derive.py",
-                "test_what_a_model_extracted_is_no_ones_word_under_a_persons_key_too",
-            ),
+        tests=one_test(
+            "tests/unit/policy/labels/test_derive.py",
+            "test_what_a_model_extracted_is_no_ones_word_under_a_persons_key_too",
         ),
     ),
     Mutant(
@@ -322,11 +296,9 @@ WRITES: Final = (
         invariant="a person's key vouches for what she says herself",
         where="policy.labels.derive:_of_channel",
         fault=replaced("candidate.role not in _HERS", "False"),
-        tests=(
-            at(
-                "tests/unit/policy/labels/test_derive.py",
-                "test_a_persons_key_vouches_for_her_own_role_alone",
-            ),
+        tests=one_test(
+            "tests/unit/policy/labels/test_derive.py",
+            "test_a_persons_key_vouches_for_her_own_role_alone",
         ),
     ),
     Mutant(
@@ -335,11 +307,9 @@ WRITES: Final = (
         invariant="nothing but a proof raises a label",
         where="policy.labels.derive:derive_provenance",
         fault=replaced("SourceKind.TOOL_RESULT", "SourceKind.USER_INPUT"),
-        tests=(
-            at(
-                "tests/unit/policy/labels/test_derive.py",
-                "test_nothing_that_a_ledger_saw_raises_the_rank_of_a_label",
-            ),
+        tests=one_test(
+            "tests/unit/policy/labels/test_derive.py",
+            "test_nothing_that_a_ledger_saw_raises_the_rank_of_a_label",
         ),
         quick=True,
     ),
@@ -349,11 +319,9 @@ WRITES: Final = (
         invariant="a removal by a session that had read waits",
         where="policy.checks:_removal_after_reading",
         fault=returned("None"),
-        tests=(
-            at(
-                "tests/unit/policy/test_checks.py",
-                "test_a_removal_after_reading_waits_where_what_it_removes_was_written_without",
-            ),
+        tests=one_test(
+            "tests/unit/policy/test_checks.py",
+            "test_a_removal_after_reading_waits_where_what_it_removes_was_written_without",
         ),
     ),
     Mutant(
@@ -362,11 +330,9 @@ WRITES: Final = (
         invariant="what a host reads as rules is written by a person",
         where="policy.checks:_instruction_place",
         fault=returned("None"),
-        tests=(
-            at(
-                "tests/unit/policy/test_checks.py",
-                "test_an_unproven_write_into_a_place_of_instructions_waits",
-            ),
+        tests=one_test(
+            "tests/unit/policy/test_checks.py",
+            "test_an_unproven_write_into_a_place_of_instructions_waits",
         ),
     ),
 )
