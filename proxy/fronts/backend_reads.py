@@ -218,7 +218,9 @@ class BackendReads:
         given = reply
         # With a floor every answer is made anew: its spelling does not tell what is below.
         if dropped or routed.remade or principal.reads is not Reads.ALL:
-            given = self._behind.adapter.without(request, reply, dropped)
+            left = self._behind.adapter.without(request, reply, dropped)
+            # A memory that is left out is told in the same words as one that is not there.
+            given = self._behind.shown(request, left)
         found = SiftedAnswer(
             reply=given,
             texts=tuple(text for one in shown if one.place not in dropped for text in one.strings),

@@ -5,16 +5,14 @@ The sample is put into a copy of the project, and the tests that keep order ther
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from tests.integration.growing import contracts, edit, failed_tests, moved
 from tests.mutants.running import Copy
 
 # Tests run within a test: for a busy machine.
@@ -24,6 +22,7 @@ SAMPLE: Final = Path(__file__).parent / "sample_dialect"
 FOLDER: Final = "proxy/dialects/notes"
 DIALECT: Final = f"{FOLDER}/notes.py"
 UNIT: Final = "tests/unit/proxy/dialects/notes"
+RENAMED: Final = {"tests.integration.sample_dialect.notes": "proxy.dialects.notes.notes"}
 ROW: Final = "| `notes` | `/notes`, `Notes-Key` | robust to an untrusted client |"
 # File -> what is there, and what is there with one dialect more.
 EDITED: Final = {
@@ -70,33 +69,17 @@ GUARDS: Final = (
 )
 
 
-def _moved(copy: Copy, source: str, target: str) -> None:
-    """A file of the sample in its place, where its imports name that place."""
-    text = (SAMPLE / source).read_text("utf-8")
-    path = copy.place / target
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        text.replace("tests.integration.sample_dialect.notes", "proxy.dialects.notes.notes"),
-        "utf-8",
-    )
-
-
 @pytest.fixture(scope="module")
 def grown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copy]:
     """A copy of the project with the sample in it; what stands here is all that it takes."""
     copy = Copy(tmp_path_factory.mktemp("grown") / "project")
-    _moved(copy, "notes.py", DIALECT)
+    moved(copy, SAMPLE / "notes.py", DIALECT, RENAMED)
     (copy.place / FOLDER / "__init__.py").write_text('"""The memory API of notes."""\n', "utf-8")
-    _moved(copy, "test_notes.py", f"{UNIT}/test_notes.py")
-    _moved(copy, "fuzz_target.py", "tests/fuzz/targets/notes.py")
+    moved(copy, SAMPLE / "test_notes.py", f"{UNIT}/test_notes.py", RENAMED)
+    moved(copy, SAMPLE / "fuzz_target.py", "tests/fuzz/targets/notes.py", RENAMED)
     shutil.copytree(SAMPLE / "corpus", copy.place / "tests/fuzz/corpus/notes")
     for file, changes in EDITED.items():
-        path = copy.place / file
-        text = path.read_text("utf-8")
-        for old, new in changes:
-            assert text.count(old) == 1, (file, old)
-            text = text.replace(old, new)
-        path.write_text(text, "utf-8")
+        edit(copy, file, changes)
     yield copy
     shutil.rmtree(copy.place)
 
@@ -128,26 +111,13 @@ def test_control_a_dialect_that_talks_says_nothing_in_the_docs_or_has_no_tests_i
     finally:
         aside.rename(hidden)
     assert code == 1
-    failed = {line.split(" ")[1] for line in said.splitlines() if line.startswith("FAILED ")}
-    assert failed == {*tests}, said[-4_000:]
-
-
-def _contracts(place: Path) -> tuple[int, str]:
-    done = subprocess.run(
-        [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
-        cwd=place,
-        env={"PATH": os.environ.get("PATH", ""), "PYTHONPATH": str(place)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout
+    assert failed_tests(said) == {*tests}, said[-4_000:]
 
 
 def test_the_import_contracts_hold_for_a_new_dialect_and_catch_one_that_talks(grown: Copy) -> None:
-    code, said = _contracts(grown.place)
+    code, said = contracts(grown.place)
     assert code == 0, said
     with grown.text_of(DIALECT, _impure(grown)):
-        code, said = _contracts(grown.place)
+        code, said = contracts(grown.place)
     assert code == 1
     assert "proxy.dialects.notes.notes -> aiohttp" in said

@@ -13,6 +13,7 @@ import pytest
 from policy.ruleset import Ruleset
 from policy.verdict import Reason
 from proxy.cli.parser import build_parser
+from proxy.compose.backends import ADAPTERS
 from proxy.compose.dialects import dialects_of
 from proxy.dialects.native.decode import ROUTES
 from telemetry.events import StoreGauges
@@ -101,6 +102,11 @@ def test_each_dialect_states_its_posture() -> None:
         row.split("|")[1].strip(" `") for row in _rows(_text("docs/clients.md"), "## Dialects")
     ]
     assert stated == [dialect.name for dialect in dialects_of(_no_rules)]
+
+
+def test_each_adapter_of_a_memory_server_has_its_section() -> None:
+    titles = re.findall(r'^## .*\(`adapter = "(\w+)"`\)$', _text("docs/backends.md"), re.MULTILINE)
+    assert sorted(titles) == sorted(ADAPTERS)
 
 
 def _no_rules() -> Ruleset:
