@@ -42,8 +42,8 @@ class BackendServer(
     adapter: Annotated[
         Name,
         Meta(
-            description="What kind of server it is: `chroma`, `langgraph` or `mem0_server`. It is "
-            "served at the paths of its own API."
+            description="What kind of server it is ([backends.md](backends.md)). It is served "
+            "at the paths of its own API."
         ),
     ]
     url: Annotated[Text, Meta(description="Where it is: this one place, whatever a client says.")]

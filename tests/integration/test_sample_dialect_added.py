@@ -27,7 +27,7 @@ ROW: Final = "| `notes` | `/notes`, `Notes-Key` | robust to an untrusted client 
 # File -> what is there, and what is there with one dialect more.
 EDITED: Final = {
     "proxy/compose/dialects.py": (
-        ("LangGraph())", "LangGraph(), Notes())"),
+        ("LangGraphStore())", "LangGraphStore(), Notes())"),
         (
             "import Native\n",
             "import Native\nfrom proxy.dialects.notes.notes import Notes\n",
