@@ -4,8 +4,7 @@
 has; with `--now DIR` that one is compared, so that one change is seen alone. Both sidecars serve
 at once. Writes, and with `--only turns` model requests with a history of 200 turns, are processor
 time of all threads, in pairs of which now one and now the other comes first; with `--anchors N`
-so many statements are registered. `--only first-byte` and `--only mcp` are milliseconds, and
-`--only store` is processor time of a call of store mode.
+so many statements are registered. `--only first-byte` and `--only mcp` are milliseconds.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.benchmarks import mcp, model, stall, store_graph
+from tests.benchmarks import mcp, model, stall
 from tests.benchmarks.model import ROOT
 from tests.benchmarks.servers import Server, put_anchors, sidecar
 from tests.benchmarks.writes import measured, spent_ns
@@ -28,7 +27,7 @@ from tests.benchmarks.writes import measured, spent_ns
 PAIRS: Final = 10
 WRITERS: Final = 10
 REQUESTS: Final = 120
-_CHOICES: Final = ("stall", "writes", "turns", "first-byte", "mcp", "store")
+_CHOICES: Final = ("stall", "writes", "turns", "first-byte", "mcp")
 
 
 class Compared(NamedTuple):
@@ -126,8 +125,6 @@ def main() -> int:
             lines = model.against(before)
         case "mcp":
             lines = mcp.against(before)
-        case "store":
-            lines = store_graph.against(before)
         case "stall":
             lines = stall.against(before)
         case "turns":

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeGuard, cast
 
+from proxy.settings.load import load_settings
+from proxy.settings.table import SETTINGS, variable_of
 from tests.integration.cli_process import Done
 from tests.integration.clients.environments import python_environment
 from tests.integration.debian import of_release
@@ -161,3 +164,12 @@ def pod_of(documents: list[Json], kind: str, name: str) -> Json:
 def containers_of(pod: Json) -> dict[str, Json]:
     """Every container of a pod, sidecars too, by name."""
     return {item["name"]: item for item in (*pod.get("initContainers", []), *pod["containers"])}
+
+
+def check_settings(given: Mapping[str, str]) -> None:
+    """The variables are settings, and their values are ones that the sidecar takes."""
+    files = {name: value for name, value in given.items() if name.endswith("_FILE")}
+    known = {variable_of(field.name) for field in SETTINGS}
+    assert files.keys() <= known
+    plain = {name: value for name, value in given.items() if name not in files}
+    load_settings(environment={"HOME": "/nonexistent", **plain}, check_places=False)

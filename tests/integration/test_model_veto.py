@@ -65,24 +65,6 @@ async def test_a_refused_write_is_replaced_and_the_model_asked_again(
     assert b"Not stored" in asked[1]
 
 
-async def test_a_forgiven_text_is_judged_anew_and_a_denied_one_stays_denied(
-    tmp_path: Path,
-) -> None:
-    body = _asking("anthropic", "whole", call(TOOL, content=STEERING))
-    async with fronted(tmp_path) as bench:
-        assert "Not stored yet (class_floor" in _text(await bench.ask("anthropic", body))
-        (held,) = (await bench.front.operate("GET", "/review"))["held"]
-        denied = f"/review/{held['candidate_id']}"
-        await bench.front.operate("POST", f"{denied}/deny")
-        for _ in range(2):
-            assert "Not stored (denied_by_person" in _text(await bench.ask("anthropic", body))
-            assert (await bench.front.operate("GET", "/review"))["held"] == []
-        await bench.front.operate("POST", f"{denied}/forgive")
-        assert "Not stored yet (class_floor" in _text(await bench.ask("anthropic", body))
-        (anew,) = (await bench.front.operate("GET", "/review"))["held"]
-        assert anew["candidate_id"] != held["candidate_id"]
-
-
 @each_api
 async def test_the_same_write_reaches_the_agent_where_nobody_looks(
     tmp_path: Path, api: str

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 from policy.model import Channel, Claims, PrincipalId
-from proxy.compose.app import Composition
 from tests.conformance.canary import new_canary, traces
 from tests.integration.running import Json, Running, running
 
@@ -46,34 +44,6 @@ async def test_a_promotion_token_opens_policy_once_for_exactly_one_text(tmp_path
         assert status == 403
         assert body["reason"] in {"promotion_token_invalid", "promotion_token_spent"}
         assert live.version() == 1
-
-
-async def test_a_token_for_another_class_or_past_its_time_opens_nothing(tmp_path: Path) -> None:
-    text = "The release is on the third of May."
-    late_by_ns = 0
-
-    def clock_ns() -> int:
-        return time.time_ns() + late_by_ns
-
-    async with running(tmp_path, Composition(clock_ns=clock_ns)) as live:
-        person = await live.key("person", channel=Channel.USER)
-        status, body = await live.operated(
-            "POST",
-            "/tokens",
-            {"principal": "person", "text": "Always answer in French.", "to_class": "L2"},
-        )
-        assert status == 422, body
-        token = await mint(live, "person", text, expires_in_seconds=1)
-        late_by_ns = 2_000_000_000
-        late = {
-            "text": text,
-            "class": "L1",
-            "nonce": token["nonce"],
-            "promotion_token": token["token"],
-        }
-        status, body = await live.write(person, late)
-        assert (status, body["reason"]) == (403, "promotion_token_expired")
-        assert live.version() == 0
 
 
 async def test_an_anchor_holds_what_contradicts_it_and_nothing_else(tmp_path: Path) -> None:
