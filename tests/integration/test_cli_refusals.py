@@ -88,6 +88,12 @@ def test_the_data_listener_in_the_place_of_the_admin_one_is_said_to_be_that(plac
     assert done.code == 0, done.err
 
 
+def test_every_exit_code_is_in_the_help(place: Place) -> None:
+    help_text = place.command("--help").out
+    for code in Exit:
+        assert f"{code.value:>3}  {code.meaning}" in help_text
+
+
 def test_a_second_gate_on_the_same_state_is_refused(place: Place) -> None:
     with place.running() as sidecar:
         done = place.command("run", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")

@@ -157,11 +157,6 @@ async def test_health_is_asked_by_the_pods_address_as_a_kubelet_does(tmp_path: P
                 assert answer.status == status
 
 
-async def test_there_is_no_health_listener_unless_asked_for(tmp_path: Path) -> None:
-    async with running(tmp_path) as sidecar:
-        assert sidecar.sidecar.health is None
-
-
 async def test_an_observation_without_its_entity_is_named_by_the_check(tmp_path: Path) -> None:
     async with running(tmp_path) as live:
         status, made = await live.write(

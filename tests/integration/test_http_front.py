@@ -68,12 +68,6 @@ async def test_mutating_route_that_nobody_knows_counts_as_a_write(method: str) -
         assert bench.session.performed == []
 
 
-async def test_reading_route_that_nobody_knows_is_not_found() -> None:
-    async with running() as bench:
-        assert (await bench.request("GET", "/v1/forget")).status == 404
-        assert (await bench.request("GET", "/")).status == 404
-
-
 async def test_rejection_is_a_problem_without_content() -> None:
     async with running() as bench:
         bench.session.refuse = ("reject", Reason.SOURCE_CLASS_FORBIDDEN, 1)
@@ -87,15 +81,6 @@ async def test_rejection_is_a_problem_without_content() -> None:
         assert body["trace_id"] == answer.headers["mnemogate-trace-id"]
         assert body["observation"]
         assert CREATE["text"].encode() not in answer.body
-
-
-async def test_hold_is_202_and_a_replayed_nonce_is_422() -> None:
-    async with running() as bench:
-        bench.session.refuse = ("hold", Reason.CLASS_FLOOR, 1)
-        held = await bench.request("POST", "/v1/memories", CREATE)
-        assert (held.status, held.json()["decision"]) == (202, "hold")
-        bench.session.refuse = ("reject", Reason.NONCE_REPLAYED, 5)
-        assert (await bench.request("POST", "/v1/memories", CREATE)).status == 422
 
 
 async def test_replayed_request_is_answered_like_the_first_and_says_so_in_a_header() -> None:

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from aiohttp import web
 
-from tests.integration.hosts.script import OPENAI, CallGiven, Script, ToolResult
+from tests.integration.hosts.script import OPENAI, HostModel, ToolResult
 
 Json = dict[str, Any]
 _USAGE = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
 
 
-class ChatModel:
-    """Follows the prompt or a script, and keeps the body of every request."""
-
+class ChatModel(HostModel):
     api = OPENAI
-
-    def __init__(self, told: Mapping[str, Sequence[CallGiven]] | None = None) -> None:
-        self.url = ""
-        self.requests: list[Json] = []
-        self._script = Script(told)
 
     def routes(self, application: web.Application) -> None:
         application.router.add_post("/v1/chat/completions", self._chat)

@@ -11,8 +11,8 @@ from aiohttp import web
 from tests.integration.hosts.script import (
     ANTHROPIC,
     CallGiven,
+    HostModel,
     Reply,
-    Script,
     ToolResult,
     send_events,
 )
@@ -22,15 +22,13 @@ _WAIT = "WaitForMcpServers"
 _USAGE = {"input_tokens": 1, "output_tokens": 1}
 
 
-class MessagesModel:
-    """Follows the prompt or a script, and keeps the body of every request, as a whole history."""
+class MessagesModel(HostModel):
+    """Keeps each request as a whole history."""
 
     api = ANTHROPIC
 
     def __init__(self, told: Mapping[str, Sequence[CallGiven]] | None = None) -> None:
-        self.url = ""
-        self.requests: list[Json] = []
-        self._script = Script(told)
+        super().__init__(told)
         self._threads: dict[str, Json] = {}
 
     def routes(self, application: web.Application) -> None:

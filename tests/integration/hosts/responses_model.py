@@ -13,7 +13,7 @@ from tests.integration.hosts.script import (
     OPENAI,
     CallGiven,
     Directive,
-    Script,
+    HostModel,
     ToolResult,
     send_events,
 )
@@ -38,15 +38,13 @@ _USAGE = {
 }
 
 
-class ResponsesModel:
-    """Follows the prompt or a script, and keeps the body of every request, as a whole history."""
+class ResponsesModel(HostModel):
+    """Keeps each request as a whole history."""
 
     api = OPENAI
 
     def __init__(self, told: Mapping[str, Sequence[CallGiven]] | None = None) -> None:
-        self.url = ""
-        self.requests: list[Json] = []
-        self._script = Script(told)
+        super().__init__(told)
         self._histories: dict[str, list[Json]] = {}
 
     def routes(self, application: web.Application) -> None:

@@ -95,6 +95,15 @@ class Script:
         return tuple(call for calls in found for call in calls)
 
 
+class HostModel:
+    """Follows the prompt or a script, and keeps the body of every request."""
+
+    def __init__(self, told: Mapping[str, Sequence[CallGiven]] | None = None) -> None:
+        self.url = ""
+        self.requests: list[dict[str, Any]] = []
+        self._script = Script(told)
+
+
 class ModelServer(Protocol):
     """A wire that a scripted model speaks, and whose API it is."""
 
