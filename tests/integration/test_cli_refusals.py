@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -49,14 +48,6 @@ def test_one_line_and_the_documented_code(
     assert said in done.err
     assert done.out == ""
     assert len(done.err.splitlines()) == 1
-
-
-def test_a_failure_in_json_mode_is_json_on_stderr(place: Place) -> None:
-    done = place.command("memory", "list", "--json")
-
-    assert done.out == ""
-    assert set(json.loads(done.err)) == {"error", "next", "code"}
-    assert json.loads(done.err)["code"] == done.code == Exit.UNREACHABLE
 
 
 def test_an_unreachable_admin_is_said_to_be_that(place: Place) -> None:

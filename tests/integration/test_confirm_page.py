@@ -27,6 +27,7 @@ from tests.integration import cli_process
 from tests.integration.cli_process import DEADLINE_S, Place
 from tests.integration.operator_line import line
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Json, Running, running
+from tests.integration.turns import Clock
 from tests.unit.proxy.guarded import AGENT, SERVER, STEERING, call, item
 
 KINDS = ("Quillfeather pens", "Harbour Hotel", "Zebra Analytics suite", "Acme lifts")
@@ -39,14 +40,6 @@ HOSTILE = (
 
 def with_key(key: str) -> str:
     return f"Basic {base64.b64encode(f'me:{key}'.encode()).decode()}"
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_ns = 1_790_000_000_000_000_000
-
-    def __call__(self) -> int:
-        return self.now_ns
 
 
 class Held(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -160,21 +159,6 @@ async def test_the_honest_observations_of_a_convicted_row_stay(tmp_path: Path) -
         assert await at.reads() == everywhere(*HONEST)
 
 
-async def test_what_waits_or_was_denied_hides_nothing_on_server_memory(tmp_path: Path) -> None:
-    async with graph(tmp_path) as at:
-        await at.keeps("Ada", "The user", *HONEST)
-        for pieces in (("The user", STEERING), (HONEST[1], STEERING), ("Ada", STEERING)):
-            assert "isError" in await at.adds("Ada", *pieces)
-        held = (await at.live.operate("GET", "/review"))["held"]
-        assert len(held) == 3, "control: each waits"
-        for denied in (False, True):
-            if denied:
-                for one in held:
-                    await at.live.operate("POST", f"/review/{one['candidate_id']}/deny", {})
-            assert await at.reads() == everywhere(*HONEST)
-            assert "The user" in await at.asks("read_graph")
-
-
 class Server(NamedTuple):
     url: str
     folder: Path
@@ -274,19 +258,6 @@ async def test_what_is_hidden_on_chroma_hides_no_other_record(
         await hide(gate.sidecar, stored(gate.sidecar, HONEST[0]))
         documents = await gate.documents(at.path)
         assert sorted(documents, key=str) == sorted(SAID[1:], key=str)
-
-
-async def test_on_chroma_the_same_text_under_another_key_is_another_record(
-    chroma: Server, tmp_path: Path
-) -> None:
-    async with behind(tmp_path, chroma.url) as gate:
-        at = Records(gate, await gate.made("copies"))
-        assert [await at.adds(record, LIE) for record in ("older", "hidden")] == [201] * 2
-        hidden = stored(gate.sidecar, LIE)
-        assert await at.adds("younger", LIE) == 201
-        assert await gate.documents(at.path) == [LIE] * 3, "control"
-        await hide(gate.sidecar, hidden)
-        assert json.loads(await at.ask("get"))["ids"] == ["older", "younger"]
 
 
 class Items(NamedTuple):

@@ -16,7 +16,6 @@ from tests.integration.http_bench import (
     CREATE,
     LIMITS,
     Bench,
-    parse,
     read_all,
     request_bytes,
     running,
@@ -166,34 +165,6 @@ async def test_each_request_is_told_to_telemetry_once_by_template() -> None:
         ]
         assert served[0].principal == "agent"
         assert all(event.route in bench.routes for event in served)
-
-
-async def test_head_is_answered_like_get_without_a_body() -> None:
-    async with running() as bench:
-        answer = await bench.request("HEAD", "/v1/whoami")
-        assert answer.status == 200
-        assert answer.body == b""
-
-
-async def test_connection_is_kept_for_the_next_request() -> None:
-    async with running() as bench:
-        reader, writer = await asyncio.open_connection("127.0.0.1", bench.address.port)
-        for _ in range(3):
-            writer.write(
-                request_bytes(
-                    "POST",
-                    "/v1/memories",
-                    msgspec.json.encode(CREATE),
-                    AGENT_KEY,
-                    {"Connection": "keep-alive"},
-                )
-            )
-            head = await reader.readuntil(b"\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 201")
-            await reader.readexactly(int(parse(head).headers["content-length"]))
-        writer.close()
-        with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
 
 
 async def test_requests_beyond_the_cap_are_answered_503() -> None:

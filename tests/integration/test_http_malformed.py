@@ -159,16 +159,6 @@ async def test_second_request_with_slow_headers_is_closed_as_well() -> None:
         assert bench.session.stored == []
 
 
-async def test_expect_continue_is_told_to_go_on_only_after_the_credential_is_good() -> None:
-    async with running() as bench:
-        expecting = {"Expect": "100-continue"}
-        stranger = request_bytes("POST", "/v1/memories", GOOD, None, expecting)
-        assert (await bench.raw(stranger)).startswith(b"HTTP/1.1 401")
-        known = request_bytes("POST", "/v1/memories", GOOD, AGENT_KEY, expecting)
-        answer = await bench.raw(known)
-        assert answer.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 201")
-
-
 @pytest.mark.parametrize(
     "rest", [b"zz\r\n", b"-1\r\n", b"5;\0\r\nhello\r\n", b"1\r\nxx\r\n", b"\r\n\r\n"]
 )
