@@ -16,6 +16,7 @@ from itertools import accumulate, chain
 from threading import Lock
 from typing import Final, NamedTuple
 
+from policy.bounded import Bounded
 from policy.text.language import language_of
 from policy.text.phrases import Language
 from policy.text.readings import spelled_out
@@ -66,7 +67,7 @@ class WordHasher:
         # refused, and when it is shown.
         self._read: OrderedDict[bytes, array[int]] = OrderedDict()
         self._read_count = 0
-        self._read_each: OrderedDict[bytes, tuple[tuple[int, ...], array[int]]] = OrderedDict()
+        self._read_each: Bounded[bytes, tuple[tuple[int, ...], array[int]]] = Bounded(_EACH_MAX)
         self._reading = Lock()
         self._short = lru_cache(_SHORT_MAX)(self._numbers)
 
@@ -101,8 +102,6 @@ class WordHasher:
             read = array("Q", chain.from_iterable(numbers))
             with self._reading:
                 self._read_each[name] = lengths, read
-                if len(self._read_each) > _EACH_MAX:
-                    self._read_each.popitem(last=False)
         ends = [*accumulate(lengths)]
         return [read[end - length : end] for end, length in zip(ends, lengths, strict=True)]
 

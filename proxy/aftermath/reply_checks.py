@@ -9,7 +9,7 @@ case has ended, so that the memory's text is taken out of that request.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from hashlib import blake2b
@@ -18,6 +18,7 @@ from typing import Final, Protocol
 import msgspec
 
 from policy.after.signals import SignalKind
+from policy.bounded import Bounded
 from policy.model import Memory, MemoryId, Principal, PrincipalId, Tenant
 from proxy.aftermath.rule_signals import RuleSignals
 from proxy.aftermath.rule_watch import going_on
@@ -89,9 +90,9 @@ class ReplyChecks:
         self._wake = asyncio.Event()
         self._unsettled: dict[PrincipalId, _Unsettled] = {}
         # The newest replies that were looked at before they were shown.
-        self._looked_at: OrderedDict[bytes, None] = OrderedDict()
+        self._looked_at = Bounded[bytes, None](_LOOKED_AT_MAX)
         # The newest case of each anchor and stored row, by tenant, anchor and ordinal.
-        self._case_ids: OrderedDict[tuple[Tenant, str, int], str] = OrderedDict()
+        self._case_ids = Bounded[tuple[Tenant, str, int], str](_LOOKED_AT_MAX)
         self.dropped_count = 0
         """How many replies were not looked at, because too many were waiting."""
 
@@ -198,8 +199,6 @@ class ReplyChecks:
         told = await self._verdict(reply, note)
         if reply_id:
             self._looked_at[_mark_of(reply)] = None
-            if len(self._looked_at) > _LOOKED_AT_MAX:
-                self._looked_at.popitem(last=False)
         return told
 
     async def _verdict(self, reply: FinishedReply, note: Callable[[], None]) -> WrongReply | None:
@@ -248,8 +247,6 @@ class ReplyChecks:
                 opened += [case_id] if case_id else []
                 for one in memories if case_id else ():
                     self._case_ids[(reply.tenant, rule_id, one.ordinal)] = case_id
-                while len(self._case_ids) > _LOOKED_AT_MAX:
-                    self._case_ids.popitem(last=False)
         return opened
 
     async def _known_cases(self, tenant: Tenant, rule_id: str, memories: list[Memory]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -10,6 +9,7 @@ from policy.after.matchers import Matcher
 from policy.after.rule_judge import RegisteredRule, RuleJudge
 from policy.after.signals import SignalKind
 from policy.anchors import Statements
+from policy.bounded import Bounded
 from policy.model import Hit, Memory, SourceKind
 from policy.text.skeleton import skeleton
 from policy.text.whole_words import words_of
@@ -67,13 +67,11 @@ class OpenedSignals:
     """
 
     def __init__(self) -> None:
-        self._signals: OrderedDict[str, Signal] = OrderedDict()
+        self._signals = Bounded[str, Signal](_SPOKEN_MAX)
 
     def keep(self, case_id: str, signal: Signal) -> None:
         """Keep the signal of a case; the oldest one goes if there are too many."""
         self._signals[case_id] = signal
-        while len(self._signals) > _SPOKEN_MAX:
-            self._signals.popitem(last=False)
 
     def get(self, case_id: str) -> Signal | None:
         """The signal of a case; None if it is not kept."""

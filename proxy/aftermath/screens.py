@@ -7,7 +7,6 @@ place of a hit that is left out is filled by the next one (`MemoryReader.searche
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
@@ -15,6 +14,7 @@ from msgspec.structs import replace
 
 from policy.after.rule_judge import JudgedMemory, RuleJudge
 from policy.anchors import line_of_name
+from policy.bounded import Bounded
 from policy.labels.forwarded_call import call_of
 from policy.model import Channel, HistoryEntry, Memory, MemoryId, Principal, SourceKind, Tenant
 from policy.withheld.pieces import sentences_of
@@ -133,7 +133,7 @@ class KnownRules:
     def __init__(self, anchors: Callable[[Tenant], tuple[Anchor, ...]]) -> None:
         """`anchors` returns the anchors of a tenant, as the same tuple until an anchor changes."""
         self._anchors = anchors
-        self._known: OrderedDict[Tenant, TenantRules] = OrderedDict()
+        self._known = Bounded[Tenant, TenantRules](_TENANTS_MAX)
         self._verdicts: _Verdicts = {}
         self._turn = threading.Lock()
 
@@ -145,12 +145,10 @@ class KnownRules:
         with self._turn:
             known = self._known.get(tenant)
             if known is None or (known.anchors is not anchors and known.anchors != anchors):
-                known = self._known[tenant] = TenantRules(anchors, self._verdicts)
+                known = TenantRules(anchors, self._verdicts)
             # Another tenant's change gives equal anchors as another tuple.
             known.anchors = anchors
-            self._known.move_to_end(tenant)
-            if len(self._known) > _TENANTS_MAX:
-                self._known.popitem(last=False)
+            self._known[tenant] = known
         return known
 
 

@@ -7,10 +7,10 @@ refused. It decides nothing.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Final
 
+from policy.bounded import Bounded
 from policy.model import Principal, Reads
 from proxy.fronts.backend_hiding import BackendHiding
 from proxy.fronts.backend_reads import BackendReads
@@ -184,7 +184,7 @@ class _Server:
         self.hiding = BackendHiding(behind, keys, self.writes.places)
         # The places that the server was found to know, the newest last. None of them moves, so
         # each is asked for once.
-        self._places: OrderedDict[str, None] = OrderedDict()
+        self._places = Bounded[str, None](_PLACES_MAX)
 
     async def failure_of_place(self, request: HttpRequest) -> HttpReply | None:
         """The failure where the server does not know the place; None if it knows the place.
@@ -200,8 +200,6 @@ class _Server:
         if reply.status not in _ANSWERED:
             return self.behind.shown(request, reply)
         self._places[name] = None
-        if len(self._places) > _PLACES_MAX:
-            self._places.popitem(last=False)
         return None
 
 

@@ -8,6 +8,7 @@ from typing import Final, cast
 
 import msgspec
 
+from policy.bounded import Bounded
 from policy.model import Hiding, Principal, Reads, SourceKind
 from proxy.fronts.backend_server_front import BackendServerFront
 from proxy.guard.key_owners import KeyOwners
@@ -35,7 +36,7 @@ class TaggedPlaces:
     def __init__(self, behind: BackendServerFront) -> None:
         self._behind = behind
         # By the question about a place: until when it counts as a place without a tag.
-        self._without: OrderedDict[str, float] = OrderedDict()
+        self._without = Bounded[str, float](_PLACES_MAX)
 
     async def untagged(self, outgoing: HttpRequest) -> HttpRequest:
         """A read that is forwarded, with the filter where a tagged item may stand.
@@ -62,9 +63,6 @@ class TaggedPlaces:
             none = False
         if none:
             self._without[question.path] = now_s + AGAIN_S
-            self._without.move_to_end(question.path)
-            if len(self._without) > _PLACES_MAX:
-                self._without.popitem(last=False)
         return not none
 
 

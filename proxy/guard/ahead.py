@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from policy.bounded import Bounded
 from policy.model import CandidateId, Principal, Tenant
 from proxy.dialects.model.memory_tools import folded
 from proxy.seams.guard import GuardedCall, ItemVerdict
@@ -54,15 +55,11 @@ class Ahead:
         self._monotonic_s = monotonic_s
         # Admitted calls by principal, then by call id; the oldest first.
         self._open: dict[Principal, OrderedDict[str, AdmittedAhead]] = {}
-        self._servers: OrderedDict[tuple[Principal, str], str] = OrderedDict()
+        self._servers = Bounded[tuple[Principal, str], str](SERVERS_MAX)
 
     def named(self, principal: Principal, server: str) -> None:
         """Note the name under which a relay of this principal's agent serves a server."""
-        key = (principal, folded(server))
-        self._servers[key] = server
-        self._servers.move_to_end(key)
-        if len(self._servers) > SERVERS_MAX:
-            self._servers.popitem(last=False)
+        self._servers[principal, folded(server)] = server
 
     def server_of(self, principal: Principal, host_name: str) -> str | None:
         """The name under which this principal's relays know a server; None if no relay serves it.

@@ -8,11 +8,11 @@ a memory that has only names and kinds counts if all of them do.
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import Iterator
 from threading import Lock
 from typing import Final, NamedTuple
 
+from policy.bounded import Bounded
 from policy.withheld.pieces import digest_of, shape_of
 
 FOUND_MAX: Final = 1_000
@@ -71,7 +71,7 @@ class LiveTexts:
         self._lock = Lock()
         # What was found in the last answers, because an agent reads the same again and again. It is
         # dropped with each change, so it keeps no text longer than that text is live.
-        self._found: OrderedDict[tuple[str, ...], tuple[str, ...]] = OrderedDict()
+        self._found = Bounded[tuple[str, ...], tuple[str, ...]](_KEPT_MAX)
         self._changes = 0
 
     def __len__(self) -> int:
@@ -127,8 +127,6 @@ class LiveTexts:
         with self._lock:
             if changes == self._changes and sum(map(len, strings)) <= _KEPT_LEN_MAX:
                 self._found[strings] = found
-                if len(self._found) > _KEPT_MAX:
-                    self._found.popitem(last=False)
         return found
 
     def _search(self, strings: tuple[str, ...]) -> tuple[str, ...]:

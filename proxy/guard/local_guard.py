@@ -10,12 +10,12 @@ import asyncio
 import contextlib
 import hashlib
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
+from policy.bounded import Bounded
 from policy.labels.effect import text_after
 from policy.labels.forwarded_call import (
     PREFIXES,
@@ -135,10 +135,10 @@ class LocalGuard:
         self._monotonic_s = monotonic_s
         # Items that a relay is sending now, each with the time until which the relay is trusted to
         # settle it.
-        self._in_flight: OrderedDict[CandidateId, float] = OrderedDict()
+        self._in_flight = Bounded[CandidateId, float](IN_FLIGHT_MAX)
         self._ahead = Ahead(monotonic_s)
         # Keys that a server gave new memories whose outcome is not recorded yet.
-        self._keys: OrderedDict[CandidateId, str] = OrderedDict()
+        self._keys = Bounded[CandidateId, str](IN_FLIGHT_MAX)
 
     async def judge(self, principal: Principal, call: GuardedCall) -> tuple[ItemVerdict, ...]:
         """One verdict per item, in order; an admitted item's intent is durable when it returns.
@@ -411,8 +411,6 @@ class LocalGuard:
     def has_key(self, candidate_id: CandidateId, key: str) -> None:
         """Note the key that the server gave a sent memory, until its outcome is recorded."""
         self._keys[candidate_id] = key
-        if len(self._keys) > IN_FLIGHT_MAX:
-            self._keys.popitem(last=False)
 
     async def saw(self, principal: Principal, segment: RelayedText) -> None:
         """Note what entered the agent's context, to name it as culprit later.
@@ -536,8 +534,6 @@ class LocalGuard:
 
     def _launch(self, candidate_id: CandidateId) -> None:
         self._in_flight[candidate_id] = self._monotonic_s() + IN_FLIGHT_S
-        if len(self._in_flight) > IN_FLIGHT_MAX:
-            self._in_flight.popitem(last=False)
 
     def _land_overdue(self) -> None:
         now_s = self._monotonic_s()

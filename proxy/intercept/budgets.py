@@ -7,13 +7,14 @@ Event loop only.
 from __future__ import annotations
 
 import itertools
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from policy.bounded import Bounded
 from policy.facts import BudgetState
 from policy.model import Candidate, PrincipalId
 from policy.trust.score import BURST_WINDOWS
@@ -72,7 +73,7 @@ class _Account:
         self.full_at = -1
         self.full_count = 0
         self.window: deque[int] = deque()
-        self.cells: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        self.cells = Bounded[int, tuple[int, int]](CELLS_PER_PRINCIPAL_MAX)
 
 
 def _current(account: _Account, since_ms: int) -> deque[int]:
@@ -89,7 +90,7 @@ class WriteCounts:
         """`window_ms` is called for each count, because a reload of the ruleset may change it."""
         self._topics = topics
         self._window_ms = window_ms
-        self._accounts: OrderedDict[PrincipalId, _Account] = OrderedDict()
+        self._accounts = Bounded[PrincipalId, _Account](PRINCIPALS_MAX)
 
     def require_room(self, principal_id: PrincipalId, count: int, limit: int, now_ms: int) -> None:
         """Check that the window has room for so many writes.
@@ -170,13 +171,8 @@ class WriteCounts:
         )
 
     def _account(self, principal_id: PrincipalId) -> _Account:
-        account = self._accounts.get(principal_id)
-        if account is None:
-            account = self._accounts[principal_id] = _Account()
-            if len(self._accounts) > PRINCIPALS_MAX:
-                self._accounts.popitem(last=False)
-        else:
-            self._accounts.move_to_end(principal_id)
+        account = self._accounts.get(principal_id) or _Account()
+        self._accounts[principal_id] = account
         return account
 
     def _topic(self, account: _Account, vector: bytes, window: int) -> int:
@@ -185,7 +181,4 @@ class WriteCounts:
         if then != window:
             count = 0
         account.cells[cell] = (window, count + 1)
-        account.cells.move_to_end(cell)
-        if len(account.cells) > CELLS_PER_PRINCIPAL_MAX:
-            account.cells.popitem(last=False)
         return count

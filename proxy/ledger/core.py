@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from policy.bounded import Bounded
 from policy.model import Memory, Origin, PrincipalId
 from policy.text.skeleton import skeleton
 from proxy.dialects.model.transcript import ModelCall, ModelReply, ModelRequest, Turn
@@ -111,11 +112,11 @@ class Core:
         self._numbering = TurnHashes(self.reader)
         self._rings: OrderedDict[str, Ring] = OrderedDict()
         # The memories that were found in a turn of a session. A turn is the same in each request.
-        self._reads: OrderedDict[tuple[str, int], Spans] = OrderedDict()
+        self._reads = Bounded[tuple[str, int], Spans](READS_MAX)
         # The session that last read a past, and what it found.
         self._pasts: ByPast[Turn, RequestFindings] = ByPast()
         # For each indexed text (principal, session, fingerprint) its key in the principal's ring.
-        self._indexed: OrderedDict[tuple[str, str, int], int] = OrderedDict()
+        self._indexed = Bounded[tuple[str, str, int], int](INDEXED_MAX)
         self._records: list[Record] = []
         self._under_way = _UnderWay()
 
@@ -238,8 +239,6 @@ class Core:
             found.turn(digest, read)
         self._index(book.principal, session.session, read.texts)
         self._reads[name] = read.recalled
-        if len(self._reads) > READS_MAX:
-            self._reads.popitem(last=False)
         return read.recalled
 
     @staticmethod
@@ -407,9 +406,6 @@ class Core:
         if known is not None and ring.keeps(known):
             return
         self._indexed[name] = ring.next
-        self._indexed.move_to_end(name)
-        if len(self._indexed) > INDEXED_MAX:
-            self._indexed.popitem(last=False)
         ring.add(text, origins, session=session)
         self._bound_rings()
 

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from policy.bounded import Bounded
 from policy.model import CandidateId, PrincipalId, Tenant
 from proxy.dialects.mcp.maps import Posture, ToolMap
 from proxy.dialects.mcp.message import META_SERVER_INFO, Object
@@ -29,14 +30,11 @@ class StringHandles:
     """
 
     def __init__(self) -> None:
-        self._of: OrderedDict[PrincipalId, _OfOne] = OrderedDict()
+        self._of = Bounded[PrincipalId, _OfOne](PRINCIPALS_MAX)
 
     def give(self, principal_id: PrincipalId, text: str, random_hex: Callable[[int], str]) -> str:
         """The handle that a client gets in place of a server's string."""
-        one = self._of.setdefault(principal_id, _OfOne())
-        self._of.move_to_end(principal_id)
-        if len(self._of) > PRINCIPALS_MAX:
-            self._of.popitem(last=False)
+        one = self._of[principal_id] = self._of.get(principal_id) or _OfOne()
         return one.give(text, random_hex)
 
     def find(self, principal_id: PrincipalId, handle: str) -> str | None:
@@ -98,7 +96,7 @@ class Server:
         # An approval holds until the tools change; then the gate is asked again.
         self._approved: dict[Tenant, tuple[PinnedTool, ...]] = {}
         self.handles = StringHandles()
-        self._waiting: OrderedDict[str, HeldCall] = OrderedDict()
+        self._waiting = Bounded[str, HeldCall](WAITING_MAX)
         # Only one relay at a time sends released items and looks up lost ones.
         self.tending = asyncio.Lock()
 
@@ -155,8 +153,6 @@ class Server:
         Of too many items the oldest are dropped.
         """
         self._waiting[state] = waiting
-        if len(self._waiting) > WAITING_MAX:
-            self._waiting.popitem(last=False)
 
     def come_back(self, state: str, principal_id: PrincipalId) -> HeldCall | None:
         """The item that was kept under a state.

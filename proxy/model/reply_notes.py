@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from policy.bounded import Bounded
 from policy.model import Memory, MemoryId, Principal, PrincipalId
 from proxy.dialects.model.transcript import ContextText, ModelReply, ModelRequest
 from proxy.ledger.core import RequestFindings
@@ -27,16 +27,13 @@ class ReplyNotes:
         self._now_ms = now_ms
         # For each memory that was served: the ordinal of its version in the store, and the id of
         # the last recall that showed it.
-        self._served: OrderedDict[tuple[PrincipalId, MemoryId], tuple[int, str]] = OrderedDict()
+        self._served = Bounded[tuple[PrincipalId, MemoryId], tuple[int, str]](SERVED_MAX)
 
     def recalled(self, principal: Principal, memories: tuple[Memory, ...], recall_id: str) -> None:
         """Note which recall shows the memories about to be served; "" if the recall is not kept."""
         for memory in memories:
             name = (principal.principal_id, memory.memory_id)
             self._served[name] = (memory.ordinal, recall_id)
-            self._served.move_to_end(name)
-        while len(self._served) > SERVED_MAX:
-            self._served.popitem(last=False)
 
     def in_context(
         self, principal: Principal, request: ModelRequest, entered: RequestFindings

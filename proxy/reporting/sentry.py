@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import ssl
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from policy.bounded import Bounded
 from proxy.reporting.http_poster import LIMITS, HttpPoster
 from proxy.settings.servers import Network
 from proxy.settings.values import BadValue, Secret
@@ -132,7 +132,7 @@ class Sentry:
         )
         self._header = auth.to_header()
         # The newest events that the receiver took. After a restart some may be sent again.
-        self._taken: OrderedDict[str, None] = OrderedDict()
+        self._taken = Bounded[str, None](_TAKEN_MAX)
         self._posting = HttpPoster(
             auth.get_api_url(EndpointType.ENVELOPE),
             allow,
@@ -162,5 +162,3 @@ class Sentry:
             for envelope in tuple(self._kept):
                 await self._posting.post(headers, envelope)
             self._taken[event.event_id] = None
-            if len(self._taken) > _TAKEN_MAX:
-                self._taken.popitem(last=False)

@@ -9,7 +9,6 @@ import hmac
 import logging
 import re
 import secrets
-from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from functools import lru_cache
@@ -18,6 +17,7 @@ from urllib.parse import unquote_plus
 
 import msgspec
 
+from policy.bounded import Bounded
 from policy.model import Channel, Principal, PrincipalId, Tenant
 from proxy.seams.access import Access, Authenticated
 from proxy.seams.faults import MalformedRequest, NotOperator, Unauthenticated
@@ -173,7 +173,7 @@ class Authenticator:
         self._timers: dict[bytes, asyncio.TimerHandle] = {}
         # Keys that this process ended; their stored records may not say so yet.
         self._ended: set[bytes] = set()
-        self._failures: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        self._failures = Bounded[str, tuple[float, int]](_PEERS_MAX)
 
     def binds(self, principal_id: PrincipalId) -> bool:
         """Whether the configuration binds a user id or certificate to this principal."""
@@ -318,12 +318,10 @@ class Authenticator:
 
     def _throttled(self, address: str) -> bool:
         now_s = self._now_ms() / 1_000
-        began, count = self._failures.pop(address, (now_s, 0))
+        began, count = self._failures.get(address, (now_s, 0))
         if now_s - began > _WINDOW_S:
             began, count = now_s, 0
         self._failures[address] = (began, count + 1)
-        if len(self._failures) > _PEERS_MAX:
-            self._failures.popitem(last=False)
         return count >= _FAILURES_MAX
 
 

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from policy.bounded import Bounded
 from policy.withheld.words import packed, unpacked
 from proxy.dialects.model.transcript import (
     ContextText,
@@ -24,7 +25,7 @@ from proxy.dialects.model.transcript import (
 from proxy.dialects.model.withheld import LeftUnchanged
 from proxy.seams.by_identity import ByIdentity, ByPast, past_of
 from proxy.seams.slices import RunsAside
-from proxy.withhold.state import FirstSpeakerRecord, put
+from proxy.withhold.state import STUCK_MAX, FirstSpeakerRecord
 from proxy.withhold.voices import HostSentence, SentencePrinter, TurnWords, UserString
 
 Refused = Callable[[Sequence[str]], frozenset[int]]
@@ -82,7 +83,7 @@ class FirstSpeakers:
         self._turns: ByIdentity[Turn, TurnWords] = ByIdentity()
         self._pasts: ByPast[Turn, tuple[TurnWords, ...]] = ByPast()
         self._texts: OrderedDict[int, tuple[HostSentence, ...]] = OrderedDict()
-        self._served: OrderedDict[int, None] = OrderedDict()
+        self._served = Bounded[int, None](STUCK_MAX)
 
     def restore(self, record: FirstSpeakerRecord) -> None:
         """Restore sentences from a record."""
@@ -131,7 +132,7 @@ class FirstSpeakers:
             name = self._listener.print(text)
             if text and (crowded or name not in self._served):
                 fresh.append(text)
-                put(self._served, name, None)
+                self._served[name] = None
         return fresh
 
     def unread(self, request: ModelRequest) -> UncutParts:
@@ -268,7 +269,7 @@ class AllSpeakers:
         self._keep = keep
         self._of: OrderedDict[str, FirstSpeakers] = OrderedDict()
         # The principals of which everything was forgotten.
-        self._gone: OrderedDict[str, None] = OrderedDict()
+        self._gone = Bounded[str, None](STUCK_MAX)
 
     def of(self, principal: str) -> FirstSpeakers:
         """The first speakers of one principal."""
@@ -277,7 +278,7 @@ class AllSpeakers:
             found = self._of[principal] = FirstSpeakers(self._listener)
             found.forgot = principal in self._gone
             if len(self._of) > PRINCIPALS_MAX:
-                put(self._gone, self._of.popitem(last=False)[0], None)
+                self._gone[self._of.popitem(last=False)[0]] = None
         self._of.move_to_end(principal)
         return found
 

@@ -30,7 +30,6 @@ from proxy.withhold.state import (
     WithheldEntry,
     WithheldRecord,
     WithheldTexts,
-    put,
 )
 
 # A unique call id has a long row of letters or digits. Other ids are a server's counters, `call_0`
@@ -87,7 +86,7 @@ class Conversation:
                     numbers = printer.numbers(text)
                     spans = kept.withheld.anywhere(numbers)
                     stretches = tuple(packed(numbers[one.start : one.end]) for one in spans)
-                    put(kept.stood, name, (now, stretches))
+                    kept.stood[name] = (now, stretches)
                 found.update(dict.fromkeys(stretches))
             self._opened = now, tuple(found)
         return self._opened[1]
@@ -190,7 +189,7 @@ class RequestWithholding:
             if left is text:
                 del kept.spared[name]
             else:
-                put(kept.spared, name, None)
+                kept.spared[name] = None
         return left
 
     def without_convicted(self, text: str) -> str:
@@ -217,7 +216,7 @@ class RequestWithholding:
             return None
         key = self._key_in(text)
         if key is None:
-            put(kept.clean, clean, kept.withheld.generation)
+            kept.clean[clean] = kept.withheld.generation
             # Showing this text again would change the text to which later signed thoughts are
             # bound.
             self._shared.fresh_count += kept.uncovered.pop(name, 0)
@@ -312,7 +311,7 @@ class RequestWithholding:
             return known
         key = self._most_of(text) if kept.withheld.any_in(self._sight) else None
         if key is None:
-            put(kept.clean, clean, kept.withheld.generation)
+            kept.clean[clean] = kept.withheld.generation
             self._shared.fresh_count += kept.uncovered.pop(name, 0)
             return None
         self._stick(TEXT, name, key)

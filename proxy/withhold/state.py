@@ -6,12 +6,12 @@ words, ids and reasons: no text.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
+from policy.bounded import Bounded
 from policy.model import MemoryClass, Tenant
 from policy.verdict import Reason
 from policy.withheld.refused_texts import RefusedTexts, Terms
@@ -32,9 +32,6 @@ _OF_ITS_PLACE: Final = frozenset(
         Reason.PERSON_REQUIRED,
     }
 )
-
-_Name = TypeVar("_Name")
-_Value = TypeVar("_Value")
 
 
 class NoticeParts(msgspec.Struct, frozen=True, array_like=True):
@@ -180,21 +177,21 @@ class WithheldTexts:
         self._held: dict[str, _Refusal] = {}
         self._refused: dict[str, _Refusal] = {}
         self._of_key: dict[int, str] = {}
-        self.results: OrderedDict[bytes, WithheldEntry] = OrderedDict()
-        self.texts: OrderedDict[bytes, WithheldEntry] = OrderedDict()
-        self.blocks: OrderedDict[bytes, NoticeParts] = OrderedDict()
+        self.results = Bounded[bytes, WithheldEntry](STUCK_MAX)
+        self.texts = Bounded[bytes, WithheldEntry](STUCK_MAX)
+        self.blocks = Bounded[bytes, NoticeParts](STUCK_MAX)
         # How many texts were withheld at one place, such as one result, so far.
         self.stuck_count = 0
         # Texts that were withheld once and may be shown again, by key. A text stays here until it
         # is shown.
         self.uncovered: dict[bytes, int] = {}
         # For each text the generation at which it was found to have nothing to withhold.
-        self.clean: OrderedDict[bytes, int] = OrderedDict()
+        self.clean = Bounded[bytes, int](STUCK_MAX)
         # For each text of the agent's program the refused stretches in it, at a generation.
-        self.stood: OrderedDict[bytes, tuple[int, tuple[bytes, ...]]] = OrderedDict()
+        self.stood = Bounded[bytes, tuple[int, tuple[bytes, ...]]](STUCK_MAX)
         # What convicted memories of the tenant say, and the texts that were sent without that.
         self.convicted = NOTHING
-        self.spared: OrderedDict[bytes, None] = OrderedDict()
+        self.spared = Bounded[bytes, None](STUCK_MAX)
 
     def apply(self, record: Record) -> None:
         """Apply one record. Applying the same record twice changes nothing."""
@@ -282,12 +279,13 @@ class WithheldTexts:
     def _stick(self, record: WithheldRecord) -> None:
         self.stuck_count += 1
         if record.kind == BLOCK:
-            put(self.blocks, record.name, record.told)
+            self.blocks[record.name] = record.told
             return
         there = self._refused.get(record.key_of) or self._held.get(record.key_of)
         key = there.keys[0] if there is not None and there.keys else None
         entry = WithheldEntry(key, record.told, record.key_of, record.parts, record.session)
-        put(self.results if record.kind == RESULT else self.texts, record.name, entry)
+        kept = self.results if record.kind == RESULT else self.texts
+        kept[record.name] = entry
 
     def _unstick(self, *candidate_ids: str) -> None:
         for table in (self.results, self.texts):
@@ -367,14 +365,6 @@ def _terms_of(begun: UndecidedRecord, told: NoticeParts) -> Terms:
         flagged=begun.flagged,
         denied=told.reason is Reason.DENIED_BY_PERSON,
     )
-
-
-def put(kept: OrderedDict[_Name, _Value], name: _Name, value: _Value) -> None:
-    """Keep a value under a name; if there is no room, the least recently used one is dropped."""
-    kept[name] = value
-    kept.move_to_end(name)
-    while len(kept) > STUCK_MAX:
-        kept.popitem(last=False)
 
 
 class Verdicts(Protocol):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from hashlib import sha256
 from typing import Final
 
 import msgspec
 
+from policy.bounded import Bounded
 from policy.canonical import digest_of
 from policy.facts import Facts, NonceState, TargetState, TokenState
 from policy.labels.derive import read_beside, read_text
@@ -54,7 +54,7 @@ class FactGatherer:
         self._intake = intake
         self._usage = usage
         # A cache of readings by the digest of the text: no text is kept here.
-        self._flags: OrderedDict[bytes, tuple[bool, bool]] = OrderedDict()
+        self._flags = Bounded[bytes, tuple[bool, bool]](_FLAGS_MAX)
 
     def nonce_state(
         self, change: Change, case: CandidateCase
@@ -213,8 +213,6 @@ class FactGatherer:
         if flags is None:
             left = read_text(text, metadata_json)
             flags = self._flags[name] = left.directive, left.injection
-            if len(self._flags) > _FLAGS_MAX:
-                self._flags.popitem(last=False)
         return flags
 
     def _lineage(self, change: Change, candidate: Candidate) -> SourceKind | None:

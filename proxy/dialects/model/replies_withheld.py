@@ -9,10 +9,10 @@ it has no fields beside its data.
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
+from policy.bounded import Bounded
 from proxy.dialects.model.reading import list_of, object_of, text_of
 from proxy.dialects.model.stream import event_of, payload
 from proxy.dialects.model.withheld import Asks, changed, names, seals, sieved
@@ -110,7 +110,7 @@ class ReplyFilter:
         }.get(api, self._other)
         self._places = _PLACES.get(api, frozenset[tuple[str, ...]]())
         # Filters of ended texts, oldest first: some readers append later strings to an ended text.
-        self._ended: OrderedDict[_Key, Flows] = OrderedDict()
+        self._ended = Bounded[_Key, Flows](_ENDED_MAX)
         self._next: int | None = (
             None  # the `sequence_number` of the next event, once the reply had one
         )
@@ -165,8 +165,6 @@ class ReplyFilter:
             text = self._texts.pop(key)
             rest = text.flow.end()
             self._ended[key] = text.flow
-            if len(self._ended) > _ENDED_MAX:
-                self._ended.popitem(last=False)
             if rest:
                 out += self._numbered(text.event, _with_text(key, text.body, rest))
         return out
