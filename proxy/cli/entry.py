@@ -14,6 +14,7 @@ from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import leaf_of
 from proxy.cli.parser import build_parser
 from proxy.cli.terminal import Terminal, inert, silence
+from proxy.settings.values import successor_of
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -89,8 +90,11 @@ def _refuse(command: Command, unknown: Sequence[str]) -> None:
     """
     if unknown:
         words = " ".join(("mnemogate", *command.words))
+        name = unknown[0].partition("=")[0].removeprefix("--").replace("-", "_")
         raise CommandFailed(
-            Exit.USAGE, f"{words} takes no {unknown[0]}", then=f"see {words} --help"
+            Exit.USAGE,
+            f"{words} takes no {unknown[0]}{successor_of(name)}",
+            then=f"see {words} --help",
         )
 
 

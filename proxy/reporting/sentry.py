@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from policy.bounded import Bounded
-from proxy.reporting.http_poster import LIMITS, HttpPoster
+from proxy.reporting.webhook import LIMITS, HttpPoster
 from proxy.settings.servers import Network
 from proxy.settings.values import BadValue, Secret
 from proxy.transport.addresses import LookUp, look_up

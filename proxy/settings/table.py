@@ -18,10 +18,10 @@ from msgspec.structs import FieldInfo, force_setattr
 
 from proxy.settings.after import AfterTable
 from proxy.settings.backend import BackendServer
+from proxy.settings.binding import Binding, Uid
 from proxy.settings.judge_tables import JudgeTable
 from proxy.settings.mcp import McpServer
 from proxy.settings.model import ModelUpstream
-from proxy.settings.principals import Binding, Uid
 from proxy.settings.review_webhook import ReviewTable, ReviewWebhook
 from proxy.settings.servers import Text
 from proxy.settings.values import Address, BadValue, Secret

@@ -124,8 +124,12 @@ _SUCCESSORS: Final = {
 
 def no_such(name: str) -> str:
     """The line about a key that does not exist; about a removed one it names the successor."""
-    successor = _SUCCESSORS.get(name)
-    return f"{name}: no such setting" + ("" if successor is None else f"; {successor}")
+    return f"{name}: no such setting{successor_of(name)}"
+
+
+def successor_of(name: str) -> str:
+    """What to do in the place of a removed setting, after a semicolon; "" of any other name."""
+    return f"; {_SUCCESSORS[name]}" if name in _SUCCESSORS else ""
 
 
 _READERS: Final[dict[object, Callable[[object], object]]] = {Path: path, Secret: secret}

@@ -21,7 +21,7 @@ from policy.bounded import Bounded
 from policy.model import Channel, Principal, PrincipalId, Tenant
 from proxy.seams.access import Access, Authenticated
 from proxy.seams.faults import MalformedRequest, NotOperator, Unauthenticated
-from proxy.settings.principals import Binding
+from proxy.settings.binding import Binding
 from proxy.settings.values import SECRET_LEN_MIN, Secret
 from storage.ground.errors import StoreUnavailable
 from storage.values import KeyRecord

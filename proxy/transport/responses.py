@@ -112,7 +112,36 @@ def refuse(
     )
 
 
-def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911, PLR0912 - it is the table
+_REFUSALS: Final[dict[type[Exception], Refusal]] = {
+    Busy: refuse(503, "busy: too many requests at once", retry_after_s=RETRY_S),
+    NotOperator: refuse(403, "not_operator: this needs an operator's credential"),
+    UnknownCandidate: refuse(404, "no candidate of that id is held"),
+    UnknownMemory: refuse(404, "there is no such memory in this tenant"),
+    MemoryMoved: refuse(409, "memory_moved: it was changed since it was shown; look at it again"),
+    UnknownIncident: refuse(404, "no incident of that id, or none that can be undone"),
+    UnknownPins: refuse(404, "no such server, or its tools are others by now"),
+    UnknownLeaf: refuse(404, "the log has no leaf of that index"),
+    QuotaReached: refuse(
+        507,
+        "quota_exceeded: no room is left in the store, or in this tenant's share of it; "
+        "nothing was written. Purge memories, or ask the operator",
+    ),
+    CredentialEnded: refuse(401, "a valid credential is required: this one ended before the write"),
+    StoreUnavailable: refuse(
+        503, "store_unavailable: nothing was written; try again", retry_after_s=RETRY_S
+    ),
+    OutcomeUnknown: refuse(
+        503,
+        "outcome_unknown: ask again with the same nonce to learn what became of it",
+        retry_after_s=RETRY_S,
+    ),
+    StorageError: refuse(503, "cannot_decide: the store failed; nothing was admitted"),
+    Exception: refuse(500, "cannot_decide: an internal failure; nothing was admitted"),
+}
+"""The answers for failures whose words are always the same; the closest class counts."""
+
+
+def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911 - it is the table
     """The answer for a failure, without anything that the peer sent or the store has."""
     match error:
         case MethodNotAllowed():
@@ -125,59 +154,23 @@ def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911, PLR0912 - 
             )
         case RateLimited():
             return refuse(429, f"rate_limited: {error.detail}", retry_after_s=error.retry_after_s)
-        case Busy():
-            return refuse(503, "busy: too many requests at once", retry_after_s=RETRY_S)
         case Unauthenticated(throttled=True):
             return refuse(429, "too many failed attempts", retry_after_s=THROTTLE_S)
         case Unauthenticated():
             return refuse(401, "a valid credential is required")
-        case NotOperator():
-            return refuse(403, "not_operator: this needs an operator's credential")
         case NotFound():
             return refuse(404, error.detail)
         case RulesetRefused():
             # The message names lines and keys of a file; only its operator can get the answer.
             return refuse(409, f"ruleset_refused: {error}")
-        case UnknownCandidate():
-            return refuse(404, "no candidate of that id is held")
-        case UnknownMemory():
-            return refuse(404, "there is no such memory in this tenant")
-        case MemoryMoved():
-            return refuse(409, "memory_moved: it was changed since it was shown; look at it again")
         case NoSuchPast():
             return refuse(422, f"no_such_past: {error}; nothing was changed")
-        case UnknownIncident():
-            return refuse(404, "no incident of that id, or none that can be undone")
-        case UnknownPins():
-            return refuse(404, "no such server, or its tools are others by now")
-        case UnknownLeaf():
-            return refuse(404, "the log has no leaf of that index")
-        case QuotaReached():
-            return refuse(
-                507,
-                "quota_exceeded: no room is left in the store, or in this tenant's share of it; "
-                "nothing was written. Purge memories, or ask the operator",
-            )
-        case CredentialEnded():
-            return refuse(401, "a valid credential is required: this one ended before the write")
-        case StoreUnavailable():
-            return refuse(
-                503, "store_unavailable: nothing was written; try again", retry_after_s=RETRY_S
-            )
-        case OutcomeUnknown():
-            return refuse(
-                503,
-                "outcome_unknown: ask again with the same nonce to learn what became of it",
-                retry_after_s=RETRY_S,
-            )
         case UpstreamError(sent=False):
             return refuse(503, f"upstream: {error.detail}", retry_after_s=RETRY_S)
         case UpstreamError():
             return refuse(502, f"upstream: {error.detail}")
-        case StorageError():
-            return refuse(503, "cannot_decide: the store failed; nothing was admitted")
         case _:
-            return refuse(500, "cannot_decide: an internal failure; nothing was admitted")
+            return next(_REFUSALS[kind] for kind in type(error).__mro__ if kind in _REFUSALS)
 
 
 async def attempt(

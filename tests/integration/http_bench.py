@@ -49,7 +49,7 @@ from proxy.seams.operation import (
     WrittenItem,
 )
 from proxy.seams.pace import Pace
-from proxy.settings.principals import Binding
+from proxy.settings.binding import Binding
 from proxy.settings.table import Limits
 from proxy.settings.values import Address
 from proxy.transport.auth import Authenticator, hash_key

@@ -34,6 +34,7 @@ def place(tmp_path: Path) -> Place:
         (("memory", "list", "--config", "/nonexistent.toml"), Exit.USAGE, "cannot be read"),
         (("memory", "list", "--config", "/nonexistent.toml"), Exit.USAGE, "No such file"),
         (("run", "--lissten", "127.0.0.1:0"), Exit.USAGE, "run takes no --lissten; see mnemogate"),
+        (("run", "--outbox-max=7"), Exit.USAGE, "run takes no --outbox-max=7; /readyz names"),
         (("mcp", "--mapp", "x", "--", "cat"), Exit.USAGE, "mcp takes no --mapp"),
         (("mcp", "--map", "nomap", "--", "cat"), Exit.USAGE, "there are anthropic-memory"),
         (("mcp", "--", "no-such-command"), Exit.UNREACHABLE, "no-such-command: the server's"),

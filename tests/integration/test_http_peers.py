@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from policy.model import Channel
-from proxy.settings.principals import Binding
+from proxy.settings.binding import Binding
 from proxy.transport import listener
 from proxy.transport.listener import ACCEPTED_AT_ONCE, QUEUED_MAX, tls_context
 from tests.integration.http_bench import (

@@ -77,7 +77,7 @@ TRACES: Final = (
         row="webhook-address",
         name="a connection looks its name up by itself",
         invariant="a connection goes to the address that was judged",
-        where="proxy.reporting.http_poster:HttpPoster._connector",
+        where="proxy.reporting.webhook:HttpPoster._connector",
         fault=replaced("cast('AbstractResolver', self._resolver)", "None"),
         tests=one_test(
             "tests/unit/proxy/reporting/test_webhook.py",

@@ -10,8 +10,7 @@ import pytest
 
 from proxy.doctor.examine import examine
 from proxy.doctor.finding import BackendTarget, DoctorTarget, Finding, ProbeRequest, ProbeResult
-from proxy.doctor.network import probe_network
-from proxy.doctor.past_gate import ESSENTIAL, probe_backend
+from proxy.doctor.network import ESSENTIAL, probe_backend, probe_network
 from tests.unit.proxy.doctor.small_server import small_server
 
 AGENT_KEY = "agent-key-for-the-tests"

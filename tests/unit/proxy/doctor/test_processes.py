@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from proxy.cli.hardening import Shielding, shield
+from proxy.doctor.examine import probe_environment, probe_identity, probe_process
 from proxy.doctor.finding import Finding, ProbeResult
 from proxy.doctor.locate import effective_uid, gates_of, option_of, running_sidecars
-from proxy.doctor.processes import probe_environment, probe_identity, probe_process
 from tests.unit.proxy.doctor.as_user import AGENT_UID, SIDECAR_UID, as_user, become, needs_root
 
 pytestmark = needs_root

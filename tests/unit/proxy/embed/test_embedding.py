@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 
 from proxy.embed import minilm as minilm_module
 from proxy.embed.embedding import (
+    MINILM_FILES,
     STATIC_FILES,
     TEXT_CHARS_MAX,
+    MiniLmEmbedder,
     StaticEmbedder,
     resolve_embedder,
     unit_row,
 )
-from proxy.embed.minilm import MINILM_FILES, MiniLmEmbedder
 from proxy.embed.weights import EmbedderUnavailable, ModelFiles, read_tensors
 from storage.derived.vectors.faiss_index import check_vectors
 

@@ -11,7 +11,7 @@ from policy.model import PrincipalId
 from proxy.model.credentials import AdmittedPrincipal, admit
 from proxy.seams.faults import MalformedRequest, Unauthenticated
 from proxy.seams.operation import HttpRequest
-from proxy.settings.principals import Binding
+from proxy.settings.binding import Binding
 from proxy.transport.auth import Authenticator, Peer, hash_key, mint_key
 from storage.values import KeyRecord
 from tests.bound import bound

@@ -15,8 +15,7 @@ import pytest
 import trustme
 from aiohttp import web
 
-from proxy.reporting.http_poster import LIMITS
-from proxy.reporting.webhook import Webhook, signature
+from proxy.reporting.webhook import LIMITS, Webhook, signature
 from proxy.seams.faults import UpstreamError
 from proxy.settings.review_webhook import ReviewWebhook
 from proxy.transport.addresses import refused

@@ -10,7 +10,7 @@ import pytest
 
 from policy.model import Channel, PrincipalId
 from proxy.seams.faults import NotOperator, Unauthenticated
-from proxy.settings.principals import Binding
+from proxy.settings.binding import Binding
 from proxy.settings.values import Secret
 from proxy.transport.auth import (
     Authenticator,
