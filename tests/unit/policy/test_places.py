@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from policy.labels.forwarded_call import ForwardedCall, texts_of
-from policy.lines import LINES_MAX, lines_of, place_of
+from policy.labels.forwarded_call import ForwardedCall, place_of, texts_of
+from policy.lines import LINES_MAX, lines_of
 from policy.model import ChangeKind, Scope
 from policy.places import PlaceKind, Places, parse_hosts
 from policy.text.paths import BadPattern

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 
 import lmdb
 import numpy as np
@@ -294,8 +293,8 @@ SET, APPEND = Effect(EffectKind.SET, 0), Effect(EffectKind.APPEND, 0)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[EmbeddedStore]:
-    opened = Bench(tmp_path).open()
+def store(bench: Bench) -> Iterator[EmbeddedStore]:
+    opened = bench.open()
     yield opened
     assert opened.reader.check().problems == ()
     opened.close()
