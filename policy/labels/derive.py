@@ -13,7 +13,6 @@ from typing import Final, NamedTuple, cast
 import msgspec
 
 from policy.labels.forwarded_call import is_forwarded
-from policy.labels.seen import Seen
 from policy.model import (
     Basis,
     Candidate,
@@ -31,6 +30,26 @@ from policy.model import (
 from policy.text.language import language_of
 from policy.text.phrases import Language
 from policy.text.skeleton import skeleton
+
+HOST: Final = "//"
+"""How the name of a host begins among the tools and hosts that a session had read."""
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What the session ledger saw of one candidate. The defaults mean that it saw nothing."""
+
+    # Our own id of the session (32 hex digits), never a client's; None where no session was found.
+    session: str | None = None
+    # Whether a model of that session made the call that writes the candidate.
+    called: bool = False
+    # Whether the session had read foreign text. Where no session was found: whether one of the
+    # principal's sessions had, in the last day.
+    after_reading: bool = False
+    # The texts of the session that contain the candidate's text, the least trusted first.
+    contained: tuple[Origin, ...] = ()
+    # The tools and hosts that the session had read, as `Provenance` has them.
+    read_origins: tuple[str, ...] = ()
+
 
 _TEXTS: Final = frozenset({ChangeKind.CREATE, ChangeKind.UPDATE})
 # The chat roles of an item that the holder of a key of channel `user` may have said.

@@ -7,9 +7,8 @@ from typing import Final
 
 import msgspec
 
-from policy.after.case_steps import CaseStep
-from policy.after.matchers import Matcher, check_matcher
-from policy.after.signals import Grade, SignalKind
+from policy.after.closure import CaseStep
+from policy.after.matchers import Grade, Matcher, SignalKind, check_matcher
 from policy.model import Tenant
 from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.wire.route import Empty, NoQuery, TenantQuery

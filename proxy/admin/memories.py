@@ -51,8 +51,7 @@ from proxy.admin.wire.upkeep import (
 from proxy.aftermath.parole_trials import ParoleTrials
 from proxy.ledger.sessions import Sessions
 from proxy.seams.faults import MalformedRequest, NotFound
-from proxy.seams.operation import Proposal, Write, WriteResult
-from proxy.seams.performs import Performs
+from proxy.seams.operation import Performs, Proposal, Write, WriteResult
 from storage.audit import plain_name
 from storage.features.objections import Objections
 from storage.features.quarantine.hiding import EndQuarantine, Quarantine

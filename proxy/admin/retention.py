@@ -19,8 +19,7 @@ from policy.ruleset import Ruleset
 from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.wire.upkeep import RETENTION, RetentionRequest, RetentionView
 from proxy.seams.environment import Environment
-from proxy.seams.operation import Proposal, Write, WriteResult
-from proxy.seams.performs import Performs
+from proxy.seams.operation import Performs, Proposal, Write, WriteResult
 from storage.features.retention_candidates import RetentionCandidates
 from telemetry.events import TraceContext
 

@@ -17,8 +17,7 @@ from policy.canonical import canonical_bytes, digest_of
 from policy.checks import STEPS
 from policy.facts import AnchorProbe, BudgetState, Facts, InterceptRecord, NonceState, TokenState
 from policy.gate import Gate
-from policy.labels.derive import derive_provenance, is_lowered, named_class, read_text
-from policy.labels.seen import Seen
+from policy.labels.derive import Seen, derive_provenance, is_lowered, named_class, read_text
 from policy.model import (
     Candidate,
     CandidateId,

@@ -19,10 +19,9 @@ from typing import Final
 import msgspec
 
 from policy.after.attribution import Ask, Ending, OpenCause, Plan, ReplayLimits
-from policy.after.case_steps import CaseMode, CaseSignal, CaseStep
-from policy.after.matchers import Matcher, check_matcher
+from policy.after.closure import CaseMode, CaseSignal, CaseStep
+from policy.after.matchers import Matcher, SignalKind, check_matcher
 from policy.after.rule_judge import RuleJudge
-from policy.after.signals import SignalKind
 from policy.model import Hit, MemoryId, PrincipalId
 from policy.text.whole_words import EntryError
 from policy.verdict import InvariantBroken

@@ -7,14 +7,13 @@ from typing import Final
 
 import msgspec
 
+from policy.after.matchers import SignalKind
 from policy.after.rule_judge import RegisteredRule, RuleJudge
-from policy.after.signals import SignalKind
 from policy.model import Hit, MemoryId, PrincipalId, Tenant
 from policy.query import EVERYTHING
 from proxy.aftermath.rule_signals import RuleSignals, judged_memory
 from proxy.seams.cases import CanaryOutcome
-from proxy.seams.embedder import Embedder
-from proxy.seams.environment import Environment
+from proxy.seams.environment import Embedder, Environment
 from storage.features.recalls import Recall, RecalledMemory, Recalls
 from storage.interfaces import MemoryReader
 from storage.values import Anchor

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from typing import Final
 
-from policy.after.signals import kind_of, opens_case
+from policy.after.matchers import kind_of, opens_case
 from policy.model import Channel, MemoryId, Principal, PrincipalId, Tenant
 from proxy.seams.cases import OpensCases, Signal
 from proxy.seams.environment import Environment

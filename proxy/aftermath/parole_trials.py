@@ -10,10 +10,10 @@ import msgspec
 import numpy as np
 
 from policy.after.attribution import Ask, Control, Ending, Plan, ReplayLimits
-from policy.after.case_steps import CaseMode
+from policy.after.closure import CaseMode
+from policy.after.matchers import Grade, SignalKind
 from policy.after.parole import PAROLES_MAX, PROBATION_RECALLS, Against, StepDone, Trial, TrialStep
 from policy.after.rule_judge import RegisteredRule, RuleJudge
-from policy.after.signals import Grade, SignalKind
 from policy.model import Hit, Memory, MemoryId, MemoryStatus, PrincipalId, Tenant
 from policy.query import EVERYTHING
 from policy.text.whole_words import EntryError
@@ -23,7 +23,7 @@ from proxy.aftermath.replay import Evidence, NothingKept, Replays
 from proxy.aftermath.rule_signals import judged_memory
 from proxy.aftermath.rules import OpenedSignals, accused, rules_for
 from proxy.seams.cases import AsksJudges, ReplayedMemory, Signal
-from proxy.seams.embedder import Embedder
+from proxy.seams.environment import Embedder
 from storage.features.cases import Case
 from storage.features.parole import (
     EndProbations,

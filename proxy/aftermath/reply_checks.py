@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from policy.after.signals import SignalKind
+from policy.after.matchers import SignalKind
 from policy.bounded import Bounded
 from policy.model import Memory, MemoryId, Principal, PrincipalId, Tenant
 from proxy.aftermath.rule_signals import RuleSignals

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
+from policy.after.matchers import Grade, SignalKind
 from policy.after.rule_judge import JudgedMemory, RegisteredRule
-from policy.after.signals import Grade, SignalKind
 from policy.anchors import content_words, line_of_name, lines_of
 from policy.model import HistoryEntry, Memory, MemoryId, PrincipalId, Tenant
 from policy.text.skeleton import skeleton

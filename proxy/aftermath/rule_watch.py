@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from policy.after.signals import SignalKind
+from policy.after.matchers import SignalKind
 from policy.model import Memory, MemoryId, Tenant
 from policy.verdict import InvariantBroken
 from proxy.aftermath.canaries import Canaries

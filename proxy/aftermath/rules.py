@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from policy.after.matchers import Matcher
+from policy.after.matchers import Matcher, SignalKind
 from policy.after.rule_judge import RegisteredRule, RuleJudge
-from policy.after.signals import SignalKind
 from policy.anchors import Statements
 from policy.bounded import Bounded
 from policy.model import Hit, Memory, SourceKind

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from policy.after.case_steps import CaseStep
+from policy.after.closure import CaseStep
 from policy.model import ForwardStatus
 from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import settings_of

@@ -10,8 +10,7 @@ from policy.model import CandidateId, MemoryId, Origin, Principal, PrincipalId, 
 from policy.verdict import Reason
 from proxy.aftermath.screens import KnownRules, ScreenMaker
 from proxy.ledger.sessions import Sessions
-from proxy.model.above_floor import AboveFloor
-from proxy.model.ledger_coupling import LedgerCoupling
+from proxy.model.ledger_coupling import AboveFloor, LedgerCoupling
 from proxy.model.memory_seam import Coupling
 from proxy.model.model_replays import ModelReplays
 from proxy.model.reply_healer import ReplyHealer

@@ -44,8 +44,7 @@ from proxy.intercept.interceptor import Submits
 from proxy.mcp.relay import RelayLimits
 from proxy.model.memory_seam import Coupling
 from proxy.model.model_replays import ModelReplays
-from proxy.seams.embedder import Embedder
-from proxy.seams.environment import Environment, RandomPool
+from proxy.seams.environment import Embedder, Environment, RandomPool
 from proxy.seams.operation import Dialect
 from proxy.settings.table import Settings
 from proxy.settings.values import Address

@@ -15,9 +15,8 @@ from proxy.compose.periodic import Periodic, every
 from proxy.fronts.backend import BackendFront
 from proxy.fronts.mcp_http import PREFIX, SWEEP_SECONDS, McpFront, ServedServer
 from proxy.fronts.model import ModelFront
-from proxy.mcp.http.background import BackgroundWork
 from proxy.mcp.http.child import ServerCommandLine
-from proxy.mcp.http.hub import Hub, HubLimits
+from proxy.mcp.http.hub import BackgroundWork, Hub, HubLimits
 from proxy.mcp.relay import Deliver, Relay, RelayLimits, Server
 from proxy.seams.environment import Environment
 from proxy.seams.guard import Guard

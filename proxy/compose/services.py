@@ -73,8 +73,7 @@ from proxy.model.model_replays import ModelReplays
 from proxy.model.upstream_model import UpstreamModel
 from proxy.reporting.outbox import POLL_S
 from proxy.seams.cases import OpensCases
-from proxy.seams.embedder import Embedder
-from proxy.seams.environment import Environment
+from proxy.seams.environment import Embedder, Environment
 from proxy.seams.operation import Dialect
 from proxy.settings.after import Heal
 from proxy.settings.model import base_of

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from policy.verdict import InvariantBroken
 from proxy.embed.weights import EmbedderUnavailable, ModelFiles
-from proxy.seams.embedder import Embedder
+from proxy.seams.environment import Embedder
 from proxy.seams.faults import MalformedRequest
 
 Floats = NDArray[np.float32]

@@ -20,11 +20,10 @@ from proxy.dialects.mcp.message import (
     error_answer,
     parse,
 )
-from proxy.mcp.http.background import NoRoomForSession
 from proxy.mcp.http.child import ChildGone
 from proxy.mcp.http.client_request import AnswerHead, Exchange
 from proxy.mcp.http.command_server import CommandLine
-from proxy.mcp.http.hub import Hub
+from proxy.mcp.http.hub import Hub, NoRoomForSession
 from proxy.mcp.http.line import LISTEN, RelayLine
 from proxy.mcp.http.url_server import UrlLine
 from proxy.seams.access import check_no_floor

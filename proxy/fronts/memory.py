@@ -17,11 +17,11 @@ from proxy.seams.operation import (
     HttpReply,
     HttpRequest,
     Operation,
+    Performs,
     Refusal,
     Write,
 )
 from proxy.seams.pace import Pace
-from proxy.seams.performs import Performs
 from proxy.transport.auth import Authenticator
 from proxy.transport.exchange import REFUSED_ROUTE, AnsweredReply, RequestHead
 from proxy.transport.responses import AnswerFailure, attempt, problem

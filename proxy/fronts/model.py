@@ -12,7 +12,6 @@ from proxy.dialects.model.errors import no_previous, no_threads, refused
 from proxy.dialects.model.openai.completions import spells_tokens
 from proxy.dialects.model.reading import object_of
 from proxy.dialects.strict_json.tolerant import Json, write_body
-from proxy.model.credentials import AdmittedPrincipal, admit
 from proxy.model.extraction import Extraction
 from proxy.model.histories import PREVIOUS, Histories, NoRoom, Room, RoomHolder
 from proxy.model.memory_seam import Coupling, PrincipalRequest, UndecidedError
@@ -23,7 +22,9 @@ from proxy.model.reading_cache import ReadingCache
 from proxy.model.redactor import Redactor
 from proxy.model.reply_healer import ReplyHealer
 from proxy.model.routes import (
+    AdmittedPrincipal,
     Purpose,
+    admit,
     answers_nothing,
     check_path,
     is_known,

@@ -20,6 +20,7 @@ from policy.canonical import canonical_bytes, digest_of
 from policy.facts import BudgetState
 from policy.labels.derive import (
     NOTHING_READ,
+    Seen,
     derive_provenance,
     is_lowered,
     named_class,
@@ -27,7 +28,6 @@ from policy.labels.derive import (
     read_candidate,
 )
 from policy.labels.forwarded_call import PREFIXES
-from policy.labels.seen import Seen
 from policy.model import (
     Candidate,
     CandidateId,
@@ -58,8 +58,7 @@ from proxy.intercept.shadow import (
 )
 from proxy.intercept.verdict_events import VerdictPlace, undecided_event, verdict_event
 from proxy.seams.access import access_of
-from proxy.seams.embedder import Embedder
-from proxy.seams.environment import Environment
+from proxy.seams.environment import Embedder, Environment
 from proxy.seams.faults import MalformedRequest, RateLimited
 from proxy.seams.observations import way_of
 from proxy.seams.operation import Proposal, WrittenItem

@@ -31,10 +31,10 @@ from proxy.embed.embedding import takes_client_vectors, unit_vector
 from proxy.intercept.budgets import WriteCounts
 from proxy.intercept.graphs import Graphs
 from proxy.intercept.interceptor import Interceptor
+from proxy.intercept.recall_notes import RecallNotes
 from proxy.seams.access import plain
 from proxy.seams.cases import TakesFeedback
-from proxy.seams.embedder import Embedder
-from proxy.seams.environment import Environment
+from proxy.seams.environment import Embedder, Environment
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import (
     DeleteWhere,
@@ -62,7 +62,7 @@ from proxy.seams.operation import (
     WrittenItem,
     without_store_numbers,
 )
-from proxy.seams.recalls import HearsRecalls, Read, ReadAnswer, ScreensRead, Shown
+from proxy.seams.recalls import Read, ReadAnswer, ScreensRead, Shown
 from storage.interfaces import MemoryReader
 from telemetry.events import ReadServed, TraceContext
 
@@ -117,7 +117,7 @@ class Operations:
         embedder: Embedder,
         surroundings: Environment,
         executor: Executor,
-        recalls: HearsRecalls,
+        recalls: RecallNotes,
         graphs: Graphs,
         window: Window,
         feedback: TakesFeedback,

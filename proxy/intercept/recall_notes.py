@@ -17,7 +17,10 @@ _LEFT_OUT: Final = "left out"
 
 
 class RecallNotes:
-    """Implements `HearsRecalls`. Without `contexts` nobody sees what enters a context."""
+    """Hears of every read of memories, through every front. Event loop only; it never waits.
+
+    Without `contexts` no one sees what enters a context.
+    """
 
     def __init__(
         self,
@@ -38,7 +41,10 @@ class RecallNotes:
         self._seen = seen
 
     def served(self, principal: Principal, answered: ReadAnswer, *, dialect: str) -> str:
-        """Note who was shown which memories; see `HearsRecalls`."""
+        """Note an answer that is about to be served: who is shown which memories.
+
+        Returns the recall's id, "" if none is kept.
+        """
         shown, recall_id = answered.shown, ""
         # A search without results is recorded too: an answer may be wrong because a memory was not
         # found.

@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 from policy.anchors import Statements, lines_of, outranks
 from policy.canonical import canonical_bytes, digest_of
 from policy.facts import AnchorProbe, TokenState
-from policy.labels.derive import effective_class, read_candidate
+from policy.labels.derive import Seen, effective_class, read_candidate
 from policy.labels.forwarded_call import call_of
-from policy.labels.seen import Seen
 from policy.model import Candidate, ChangeKind, Memory, MemoryClass, PrincipalId, Tenant
 from policy.text.skeleton import skeleton
 from policy.tokens import (
@@ -39,7 +38,7 @@ from policy.tokens import (
     token_state,
 )
 from proxy.embed.embedding import takes_client_vectors
-from proxy.seams.embedder import Embedder
+from proxy.seams.environment import Embedder
 from proxy.seams.guard import Join
 from proxy.seams.operation import Proposal
 from storage.ground.errors import StorageError

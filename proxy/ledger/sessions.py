@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, Protocol, TypeVar
 
-from policy.labels.seen import Seen
+from policy.labels.derive import Seen
 from policy.model import Memory, Origin, Principal, PrincipalId
 from policy.text.skeleton import skeleton
 from proxy.dialects.model.transcript import ModelReply, ModelRequest

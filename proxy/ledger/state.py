@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from policy.labels.seen import HOST
+from policy.labels.derive import HOST
 from policy.model import MemoryId
 from proxy.ledger.records import (
     CallRow,

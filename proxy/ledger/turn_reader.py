@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
-from policy.labels.seen import HOST
+from policy.labels.derive import HOST
 from policy.model import MemoryId, Origin, SourceKind
 from proxy.dialects.model.transcript import ContextText, ModelCall, Turn, Voice
 from proxy.dialects.strict_json.in_text import read_container

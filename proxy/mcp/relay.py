@@ -39,12 +39,12 @@ from proxy.mcp.connection import (
     LOG,
     Counts,
     Deliver,
+    LocalAnswers,
     RelayConnection,
     RelayLimits,
     Side,
     other,
 )
-from proxy.mcp.local_answers import LocalAnswers
 from proxy.mcp.pending_requests import (
     AnsweredRequests,
     Arrival,

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from policy.model import Principal, PrincipalId, Reads
+from policy.model import Memory, Principal, PrincipalId, Reads
 from proxy.dialects.model.memory_tools import OfferedTools, keeps_memory
 from proxy.dialects.model.reading import list_of
 from proxy.dialects.model.tools import tools_of
@@ -19,15 +19,69 @@ from proxy.dialects.model.transcript import ModelCall, ModelReply, ModelRequest,
 from proxy.dialects.model.withheld import LeftUnchanged
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.ledger.sessions import RequestFindings, Sessions
-from proxy.model.above_floor import AboveFloor
 from proxy.model.memory_seam import Coupling, Filter, PreparedRequest, PrincipalRequest
 from proxy.model.model_replays import ModelReplays
 from proxy.model.reply_notes import ReplyNotes
 from proxy.seams.by_identity import ByIdentity
 from proxy.seams.cases import ChecksReplies
 from proxy.withhold.first_speakers import RequestWords
+from proxy.withhold.left_out import without
 from proxy.withhold.request_withholding import Conversation
 from proxy.withhold.withholding import Withholding
+from storage.features.recalls import InContext
+from storage.interfaces import MemoryReader
+
+
+class AboveFloor:
+    """The floors of model requests. Event loop only.
+
+    A key of the same principal without a floor, or the same key beside a `[[model]]` table that
+    has one, may have been served more than the model is to read.
+    """
+
+    def __init__(self, reader: MemoryReader) -> None:
+        self._reader = reader
+
+    async def of(
+        self,
+        asked: PrincipalRequest,
+        body: dict[str, Json],
+        served: tuple[InContext, ...],
+        leave: LeftUnchanged,
+    ) -> tuple[dict[str, Json], tuple[InContext, ...]]:
+        """The body without what served memories below the floor say, and nothing else says.
+
+        Returns also the served memories that are left in it.
+        """
+        if asked.principal.reads is Reads.ALL or not served:
+            return body, served
+        return await asyncio.to_thread(self._above, asked, body, served, leave)
+
+    def _above(
+        self,
+        asked: PrincipalRequest,
+        body: dict[str, Json],
+        served: tuple[InContext, ...],
+        leave: LeftUnchanged,
+    ) -> tuple[dict[str, Json], tuple[InContext, ...]]:
+        kept: list[InContext] = []
+        present: list[Memory] = []
+        below: list[Memory] = []
+        for one in served:
+            memory = self._memory(asked, one)
+            if memory is not None and not asked.principal.reads.shows(memory.source):
+                below.append(memory)
+                continue
+            kept.append(one)
+            present += () if memory is None else (memory,)
+        if not below:
+            return body, served
+        return without(body, asked.api.name, leave, out=below, present=present), tuple(kept)
+
+    def _memory(self, asked: PrincipalRequest, served: InContext) -> Memory | None:
+        if served.memory_id is None:
+            return None
+        return self._reader.get(asked.principal.tenant, served.memory_id)
 
 
 class CleanTurns:

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from policy.after.case_steps import CaseStep
+from policy.after.closure import CaseStep
 from storage.audit import IncidentLeaf
 
 SCHEMA_VERSION: Final = "1.5.0"

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from policy.after.closure import BLAST_MAX
-from policy.after.signals import Grade, SignalKind
+from policy.after.matchers import Grade, SignalKind
 from policy.model import Memory, MemoryId, Principal, PrincipalId, Tenant
 from proxy.seams.operation import FeedbackResult, GiveFeedback
 

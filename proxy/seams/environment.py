@@ -1,4 +1,4 @@
-"""The outside world as the proxy sees it: time, random ids, and a place to report events.
+"""The outside world as the proxy sees it: time, random ids, embeddings, a place for events.
 
 Injected, so that tests control all of it.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import msgspec
 
@@ -64,3 +65,14 @@ class RandomPool:
             self._hex = secrets.token_hex(max(POOL_LEN, count))
             start, self._at = 0, 2 * count
         return self._hex[start : self._at]
+
+
+class Embedder(Protocol):
+    """Turns text into a vector. Two embedders' vectors never mix in one search."""
+
+    embedder_id: str
+    dimension: int
+
+    def embed(self, texts: list[str]) -> list[bytes]:
+        """Unit-norm float32 little-endian vectors, one per text; safe from any thread."""
+        ...

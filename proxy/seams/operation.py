@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from policy.after.signals import (
+from policy.after.matchers import (
     Grade,
     SignalKind,
 )
@@ -34,6 +34,7 @@ from policy.model import (
 from policy.query import EVERYTHING, Filter
 from policy.verdict import Reason
 from proxy.seams.guard import Join
+from telemetry.events import TraceContext
 
 BATCH_LEN_MAX = 1_000
 PAGE_LEN_MAX = 1_000
@@ -508,4 +509,14 @@ class Dialect(Protocol):
         self, request: HttpRequest, refusal: Refusal, answering: EncodingContext
     ) -> HttpReply:
         """Encode a failure as an answer in the shape that this dialect's clients expect."""
+        ...
+
+
+class Performs(Protocol):
+    """Carries out decoded operations; `proxy.intercept.operations.Operations` implements it."""
+
+    async def perform(
+        self, principal: Principal, operation: Operation, *, dialect: str, trace: TraceContext
+    ) -> Result:
+        """Carry out one decoded operation and return its result."""
         ...

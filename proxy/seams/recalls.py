@@ -86,17 +86,6 @@ class ScreensRows(Protocol):
         ...
 
 
-class HearsRecalls(Protocol):
-    """Hears of every read of memories, through every front. Event loop only; it never waits."""
-
-    def served(self, principal: Principal, answered: ReadAnswer, *, dialect: str) -> str:
-        """Note an answer that is about to be served.
-
-        Returns the recall's id, "" if none is kept.
-        """
-        ...
-
-
 class EntersContexts(Protocol):
     """Is told which memories will enter an agent's context. Event loop only; it never waits."""
 

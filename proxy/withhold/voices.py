@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from policy.text.readings import readings_of
-from policy.text.repetition import flowing, repeated
+from policy.text.readings import flowing, readings_of, repeated
 from policy.text.sentences import sentences_between, tails_of
 from policy.withheld.words import fingerprint
 from proxy.dialects.model.transcript import ContextText, ModelReply, Turn, Voice

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from policy.after.case_steps import CaseMode, CaseSignal, CaseStep
+from policy.after.closure import CaseMode, CaseSignal, CaseStep
 from policy.labels.derive import is_lowered
 from policy.model import (
     Basis,

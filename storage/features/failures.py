@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from policy.after.signals import Grade, SignalKind
+from policy.after.matchers import Grade, SignalKind
 from policy.model import PrincipalId, Tenant
 from storage.tables.change import Change
 from storage.tables.lmdb_store import View

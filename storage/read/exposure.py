@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from policy.labels.seen import HOST
+from policy.labels.derive import HOST
 from policy.model import Hit, Memory, PrincipalId, SourceKind, Tenant
 from storage.audit import VerdictLeaf
 from storage.tables.change import LABELS, read_leaf

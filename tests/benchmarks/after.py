@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from policy.after.case_steps import CaseSignal, CaseStep
+from policy.after.closure import CaseSignal, CaseStep
 from policy.model import PrincipalId, Tenant
 from proxy.embed.embedding import StaticEmbedder
 from storage.features.cases import Opening

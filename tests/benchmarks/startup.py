@@ -17,7 +17,7 @@ from policy.gate import GATE
 from policy.query import AllOf
 from policy.ruleset import parse_ruleset
 from proxy.embed.embedding import resolve_embedder
-from proxy.seams.embedder import Embedder
+from proxy.seams.environment import Embedder
 from storage.embedded import EmbeddedOptions, EmbeddedStore, open_embedded
 from storage.write.writer import WriterOptions
 from tests.benchmarks.filling import PRINCIPAL, submission

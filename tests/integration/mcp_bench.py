@@ -14,9 +14,8 @@ import aiohttp
 from policy.model import Principal, PrincipalId, Tenant
 from proxy.dialects.sse import EventFields, FieldReader
 from proxy.fronts.mcp_http import McpFront, ServedServer
-from proxy.mcp.http.background import BackgroundWork
 from proxy.mcp.http.child import ServerCommandLine
-from proxy.mcp.http.hub import Hub, HubLimits
+from proxy.mcp.http.hub import BackgroundWork, Hub, HubLimits
 from proxy.mcp.relay import Deliver, Relay, RelayLimits
 from proxy.mcp.relay import Server as Behind
 from proxy.seams.environment import Environment, RandomPool

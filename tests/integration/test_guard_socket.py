@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from policy import query
-from policy.after.signals import Grade
+from policy.after.matchers import Grade
 from policy.model import (
     CandidateId,
     ChangeKind,

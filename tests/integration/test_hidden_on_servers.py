@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from policy.after.case_steps import CaseMode, CaseSignal
+from policy.after.closure import CaseMode, CaseSignal
 from policy.model import Memory, Tenant
 from policy.query import EVERYTHING
 from storage.features.cases import ConvictedMemory, Opening, Progress

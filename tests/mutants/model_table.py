@@ -273,7 +273,7 @@ MODEL: Final = (
         row="our-key",
         name="a key of ours stays in its header",
         invariant="no key of ours goes upstream",
-        where="proxy.model.credentials:admit",
+        where="proxy.model.routes:admit",
         fault=dropped("del headers[name]"),
         tests=one_test(
             "tests/unit/proxy/model/test_credentials.py",

@@ -190,7 +190,7 @@ WRITES: Final = (
         row="feedback",
         name="an agent's word opens a case",
         invariant="a steered agent convicts no honest memory",
-        where="policy.after.signals:",
+        where="policy.after.matchers:",
         fault=replaced("frozenset(SignalKind) - {SignalKind.AGENT}", "frozenset(SignalKind)"),
         tests=one_test(
             "tests/unit/policy/after/test_attribution.py",

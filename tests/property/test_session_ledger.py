@@ -12,7 +12,7 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from policy.labels.seen import Seen
+from policy.labels.derive import Seen
 from proxy.dialects.model.anthropic import messages as anthropic
 from proxy.dialects.model.transcript import ModelRequest
 from proxy.dialects.strict_json.tolerant import Json

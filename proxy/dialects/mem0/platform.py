@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from policy.after.signals import Grade
+from policy.after.matchers import Grade
 from policy.query import Compare, Field, Test
 from policy.ruleset import ClassMap
 from proxy.dialects.mem0 import reads, writes

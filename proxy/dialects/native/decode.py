@@ -8,8 +8,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from policy.after.matchers import Matcher, check_matcher
-from policy.after.signals import Grade
+from policy.after.matchers import Grade, Matcher, check_matcher
 from policy.model import METADATA_LEN_MAX, NONCE_LEN_MAX, ChangeKind, MemoryClass, MemoryId, Scope
 from policy.query import AllOf, Compare, Field, Filter, Test
 from proxy.dialects.described import NoQuery, RouteRow

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from policy.after.matchers import Entry
-from policy.after.signals import Grade
+from policy.after.matchers import Entry, Grade
 from policy.model import (
     LINEAGE_LEN_MAX,
     NAME_LEN_MAX,

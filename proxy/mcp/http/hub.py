@@ -1,16 +1,16 @@
-"""All relays to one configured server: one for each MCP session, others for single exchanges."""
+"""All relays to one configured server, one for each MCP session, and the tasks beside them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
 from policy.model import Principal
-from proxy.mcp.http.background import NoRoomForSession
 from proxy.mcp.http.child import Child, ChildGone, ServerCommandLine
 from proxy.mcp.http.client_request import Exchange
 from proxy.mcp.http.command_server import CommandLine, SharedLine, SharedProcess
@@ -20,6 +20,40 @@ from proxy.mcp.relay import Deliver, Relay
 from proxy.seams.access import Access, access_of
 from proxy.transport.responses import attempt
 from proxy.transport.upstream import Upstream
+
+
+class NoRoomForSession(Exception):  # noqa: N818 - a state
+    """The error where there is no room for one more session or process, or the front is closing."""
+
+
+class BackgroundWork:
+    """Runs background work while its context is open. Event loop only; the work must not raise."""
+
+    def __init__(self) -> None:
+        self._tasks: asyncio.TaskGroup | None = None
+
+    @asynccontextmanager
+    async def running(self, end: Callable[[], None]) -> AsyncGenerator[None]:
+        """Accept work; at the end call `end`, which must stop all of it, and wait."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            try:
+                yield
+            finally:
+                self._tasks = None
+                end()
+
+    def spawn(self, work: Coroutine[None, None, None]) -> None:
+        """Start a task in the background.
+
+        Raises:
+            Busy: The front is closing.
+        """
+        if self._tasks is None:
+            work.close()
+            raise NoRoomForSession
+        self._tasks.create_task(work)
+
 
 _LOG: Final = logging.getLogger("mnemogate.mcp")
 LANES_IDLE_MAX: Final = 8

@@ -11,8 +11,7 @@ from typing import Final
 
 import msgspec
 
-from policy.after.case_steps import CaseMode, CaseSignal, CaseStep
-from policy.after.closure import Act, Relation
+from policy.after.closure import Act, CaseMode, CaseSignal, CaseStep, Relation
 from policy.model import (
     Basis,
     CandidateId,

@@ -7,8 +7,7 @@ from typing import Final
 
 import msgspec
 
-from policy.after.case_steps import CaseStep
-from policy.after.closure import BLAST_MAX, Act, Relation
+from policy.after.closure import BLAST_MAX, Act, CaseStep, Relation
 from policy.model import MemoryStatus, PrincipalId
 from storage.audit import IncidentLeaf
 from storage.features.cases import (

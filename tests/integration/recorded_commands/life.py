@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-from policy.after.case_steps import CaseStep
+from policy.after.closure import CaseStep
 from policy.gate import GATE
 from proxy.fronts.admin import OPENAPI
 from tests.integration.model_bench import MODEL_KEY, PATHS, asking, call

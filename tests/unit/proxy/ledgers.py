@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from policy.labels.seen import Seen
+from policy.labels.derive import Seen
 from policy.model import (
     Basis,
     CandidateId,

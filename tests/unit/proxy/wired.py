@@ -16,8 +16,7 @@ from proxy.embed.embedding import resolve_embedder
 from proxy.intercept.budgets import Topics, WriteCounts
 from proxy.intercept.interceptor import Interceptor
 from proxy.intercept.shadow import Sees, Shadow, TokenVerifier, Watches
-from proxy.seams.embedder import Embedder
-from proxy.seams.environment import Environment
+from proxy.seams.environment import Embedder, Environment
 from proxy.seams.pace import Pace
 from storage.embedded import EmbeddedStore, open_embedded
 from storage.interfaces import MemoryReader

@@ -31,7 +31,7 @@ from policy.after.closure import (
     Relation,
     closure_of,
 )
-from policy.after.signals import Grade, SignalKind, kind_of, opens_case
+from policy.after.matchers import Grade, SignalKind, kind_of, opens_case
 from policy.model import Channel, MemoryId, SourceKind
 from policy.verdict import InvariantBroken
 from tests.evaluate.questions import questions_max

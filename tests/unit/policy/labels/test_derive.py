@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from policy.labels.derive import (
     NOTHING_READ,
+    Seen,
     derive_provenance,
     effective_class,
     is_unproven,
     read_candidate,
     with_lineage,
 )
-from policy.labels.seen import Seen
 from policy.model import (
     Basis,
     Candidate,

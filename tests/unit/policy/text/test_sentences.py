@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.text.repetition import flowing, repeated
+from policy.text.readings import flowing, repeated
 from policy.text.sentences import sentences_of
 from policy.text.stems import RARE, is_nobodys, ranked, stem_of
 from policy.withheld.words import fingerprint

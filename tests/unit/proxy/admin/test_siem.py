@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from policy.after.case_steps import CaseMode, CaseSignal, CaseStep
+from policy.after.closure import CaseMode, CaseSignal, CaseStep
 from policy.model import MemoryClass, Tenant
 from policy.verdict import InvariantBroken
 from proxy.admin.operator_call import OperatorCall, handlers, route

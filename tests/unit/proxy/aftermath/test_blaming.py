@@ -10,9 +10,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from policy.after.case_steps import CaseStep
-from policy.after.closure import Act
-from policy.after.signals import Grade, SignalKind
+from policy.after.closure import Act, CaseStep
+from policy.after.matchers import Grade, SignalKind
 from policy.model import ChangeKind, MemoryId, PrincipalId, Scope, SourceKind
 from policy.query import EVERYTHING
 from policy.verdict import InvariantBroken

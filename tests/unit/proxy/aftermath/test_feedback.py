@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from policy.after.signals import Grade, SignalKind
+from policy.after.matchers import Grade, SignalKind
 from policy.gate import GATE
 from policy.model import ChangeKind, Channel, MemoryId, Principal, PrincipalId, Tenant
 from proxy.aftermath.feedback import PER_DAY_MAX, FeedbackIntake

@@ -11,11 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from policy.after.case_steps import CaseStep
-from policy.after.closure import Act, Relation
-from policy.after.matchers import Applies, Matcher
+from policy.after.closure import Act, CaseStep, Relation
+from policy.after.matchers import Applies, Matcher, SignalKind
 from policy.after.parole import PROBATION_RECALLS, Against, TrialStep
-from policy.after.signals import SignalKind
 from policy.model import (
     ChangeKind,
     MemoryClass,

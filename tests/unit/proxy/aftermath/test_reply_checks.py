@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from msgspec.structs import replace
 
-from policy.after.case_steps import CaseSignal, CaseStep
+from policy.after.closure import CaseSignal, CaseStep
 from policy.after.matchers import Matcher
 from policy.model import Channel, MemoryId, Principal, PrincipalId, Scope, SourceKind, Tenant
 from policy.query import EVERYTHING

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from policy.after.case_steps import CaseSignal, CaseStep
+from policy.after.closure import CaseSignal, CaseStep
 from policy.after.matchers import Matcher
 from policy.model import Principal, PrincipalId, SourceKind, Tenant
 from policy.query import EVERYTHING

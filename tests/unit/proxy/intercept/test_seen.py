@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from policy.gate import GATE
+from policy.labels.derive import Seen
 from policy.labels.forwarded_call import ForwardedCall, texts_of
-from policy.labels.seen import Seen
 from policy.model import (
     Basis,
     ChangeKind,

@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from policy.model import PrincipalId
-from proxy.model.credentials import AdmittedPrincipal, admit
+from proxy.model.routes import AdmittedPrincipal, admit
 from proxy.seams.faults import MalformedRequest, Unauthenticated
 from proxy.seams.operation import HttpRequest
 from proxy.settings.binding import Binding

@@ -17,8 +17,7 @@ from proxy.dialects.model.api import ANTHROPIC, APIS, CHAT, RESPONSES, ModelApi,
 from proxy.dialects.model.transcript import ModelRequest, Turn
 from proxy.dialects.strict_json.tolerant import Json, read_body
 from proxy.ledger.core import RequestFindings
-from proxy.model.above_floor import AboveFloor
-from proxy.model.ledger_coupling import LedgerCoupling
+from proxy.model.ledger_coupling import AboveFloor, LedgerCoupling
 from proxy.model.memory_seam import PreparedRequest, PrincipalRequest, UnsafeUncoupled
 from proxy.model.model_replays import ModelReplays
 from proxy.model.reading_cache import BEGINNINGS_MAX, ReadingCache

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from policy.after.case_steps import CaseMode, CaseSignal, CaseStep
+from policy.after.closure import CaseMode, CaseSignal, CaseStep
 from policy.model import PrincipalId
 from proxy.cli.export import _told
 from proxy.cli.incident import _finding

@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from policy.after.case_steps import CaseSignal, CaseStep
+from policy.after.closure import CaseSignal, CaseStep
 from policy.model import Basis, CandidateId, MemoryClass, PrincipalId, SourceKind
 from policy.verdict import Reason
 from proxy.compose.outboxes import Outboxes

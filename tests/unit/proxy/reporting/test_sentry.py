@@ -13,8 +13,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from policy.after.case_steps import CaseMode, CaseSignal, CaseStep
-from policy.after.closure import Act, Relation
+from policy.after.closure import Act, CaseMode, CaseSignal, CaseStep, Relation
 from policy.model import Basis, CandidateId, MemoryClass, PrincipalId, SourceKind, Tenant
 from proxy.reporting.sentry import Sentry, sentry_events
 from proxy.seams.faults import UpstreamError

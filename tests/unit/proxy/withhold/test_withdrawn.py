@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from policy.after.case_steps import CaseMode, CaseSignal
+from policy.after.closure import CaseMode, CaseSignal
 from policy.after.matchers import Matcher
 from policy.model import (
     Basis,

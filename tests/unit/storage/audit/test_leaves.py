@@ -8,7 +8,7 @@ import uuid
 import msgspec
 import pytest
 
-from policy.after.case_steps import CaseMode, CaseSignal, CaseStep
+from policy.after.closure import CaseMode, CaseSignal, CaseStep
 from policy.model import (
     Basis,
     CandidateId,

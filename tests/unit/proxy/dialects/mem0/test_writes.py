@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from policy import query as q
-from policy.after.signals import Grade
+from policy.after.matchers import Grade
 from policy.model import TEXT_LEN_MAX, ChangeKind, MemoryClass, Scope, SourceKind
 from policy.query import AllOf, Compare, Field
 from proxy.dialects.mem0.writes import NEVER_EXPIRES

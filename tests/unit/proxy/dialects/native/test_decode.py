@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from policy import query
-from policy.after.signals import Grade
+from policy.after.matchers import Grade
 from policy.model import CandidateId, ChangeKind, MemoryClass, MemoryId, SourceKind
 from policy.verdict import Reason
 from proxy.dialects.native.dialect import Native

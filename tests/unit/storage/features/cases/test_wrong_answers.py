@@ -10,8 +10,7 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from policy.after.case_steps import CaseMode, CaseSignal, CaseStep
-from policy.after.closure import Act, Relation
+from policy.after.closure import Act, CaseMode, CaseSignal, CaseStep, Relation
 from policy.model import (
     Basis,
     ChangeKind,
