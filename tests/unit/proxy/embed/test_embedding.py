@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.embed import minilm as minilm_module
 from proxy.embed.embedding import (
     MINILM_FILES,
     STATIC_FILES,
@@ -202,7 +201,7 @@ def test_only_the_first_part_of_a_text_counts_in_minilm(minilm: MiniLmEmbedder) 
     start = "word " * 300
     kept, cut = minilm.embed([start, start + "and more"])
     assert kept == cut
-    blank = " " * minilm_module.TEXT_CHARS_MAX
+    blank = " " * TEXT_CHARS_MAX
     kept, cut = minilm.embed([blank, blank + "x"])
     assert kept == cut
 
