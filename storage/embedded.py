@@ -39,8 +39,7 @@ from storage.sealed_log.session_log import (
 )
 from storage.staging.staging import Staging
 from storage.tables.change import Generation
-from storage.tables.codec import StoreHeader
-from storage.tables.formats import refuse_unknown
+from storage.tables.codec import StoreHeader, refuse_unknown
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import LmdbStore
 from storage.tables.usage import Usage

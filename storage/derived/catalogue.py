@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from policy.model import Reads, Scope, Tenant
 from policy.query import AllOf, AnyOf, Compare, Field, Filter, Test, is_under
-from storage.tables.expiry import expiry_ms
+from storage.tables.rows import expiry_ms
 from storage.values import Row
 
 Ordinals = NDArray[np.int64]

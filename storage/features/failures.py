@@ -10,8 +10,7 @@ import msgspec
 from policy.after.matchers import Grade, SignalKind
 from policy.model import PrincipalId, Tenant
 from storage.tables.change import Change
-from storage.tables.lmdb_store import View
-from storage.tables.table import RecordTable
+from storage.tables.lmdb_store import RecordTable, View
 from storage.write.seam import Feature
 
 FAILURES_MAX: Final = 10_000

@@ -17,7 +17,7 @@ from storage.features.quarantine.hiding import hidden_by, log_standing, place
 from storage.ground.errors import MemoryMoved, StoreCorrupt
 from storage.tables.change import LABELS, Change, read_leaf
 from storage.tables.codec import NO_ORDINAL, IdRecord
-from storage.tables.lmdb_store import View
+from storage.tables.lmdb_store import RecordTable, View
 from storage.tables.rows import (
     chain,
     is_expired,
@@ -27,7 +27,6 @@ from storage.tables.rows import (
     read_standing,
     subject_of,
 )
-from storage.tables.table import RecordTable
 from storage.values import Row, Visibility
 from storage.write.seam import Feature, Follower
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from policy.after.retention import RetentionItem
 from policy.model import MemoryId, MemoryStatus, Tenant
 from storage.tables.codec import ordinal_key
-from storage.tables.expiry import expiry_ms
 from storage.tables.lmdb_store import ROWS, View
-from storage.tables.rows import read_id
+from storage.tables.rows import expiry_ms, read_id
 from storage.values import Row
 from storage.write.seam import Feature
 

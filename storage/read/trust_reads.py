@@ -8,7 +8,7 @@ from storage.features.trust import OriginTrust
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import LmdbStore
 from storage.values import TrustEvent
-from storage.write.trust_tables import ORIGINS, RECENT, TRUST, trust_of
+from storage.write.trust_intake import ORIGINS, RECENT, TRUST, trust_of
 
 
 class TrustReads:

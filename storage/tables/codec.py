@@ -29,7 +29,7 @@ from policy.model import (
     Tenant,
 )
 from policy.verdict import Reason
-from storage.ground.errors import StoreCorrupt
+from storage.ground.errors import StoreCorrupt, UnknownFormat
 from storage.values import Decision
 
 FORMAT: Final = b"\x01"
@@ -229,3 +229,17 @@ decode_scope = msgspec.msgpack.Decoder(Scope).decode
 decode_intercept = msgspec.msgpack.Decoder(SealedIntercept).decode
 decode_evidence = msgspec.msgpack.Decoder(HeldEvidence).decode
 decode_staged = msgspec.msgpack.Decoder(StagedEvidence).decode
+
+
+def refuse_unknown(header: StoreHeader | None) -> None:
+    """Refuse a store whose format is not this version's.
+
+    Raises:
+        UnknownFormat: The store's format is newer or older.
+    """
+    if header is None or header.format == STORE_FORMAT:
+        return
+    raise UnknownFormat(
+        f"the store has format {header.format}, and this version reads format {STORE_FORMAT} "
+        "alone: run the version that wrote it, or start with another state directory"
+    )

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic, Self, TypeVar
 
 import lmdb
+import msgspec
 
 from storage.ground.errors import (
     OutcomeUnknown,
@@ -35,7 +36,6 @@ from storage.tables.codec import (
     unframe,
 )
 from storage.tables.copying import copy_compactly
-from storage.tables.table import Record, RecordTable
 from storage.values import Anchor, KeyRecord, Row
 
 
@@ -76,6 +76,21 @@ class Lease:
             with self._changed:
                 self._closing = False
                 self._changed.notify_all()
+
+
+Record = TypeVar("Record")
+
+
+class RecordTable(bytes, Generic[Record]):
+    """The name of a table, which can read the records in it."""
+
+    decoded: Callable[[bytes], Record]
+
+    def __new__(cls, name: bytes, record: type[Record]) -> Self:
+        """Return the table `name`, with records of the type `record`."""
+        table = super().__new__(cls, name)
+        table.decoded = msgspec.msgpack.Decoder(record).decode
+        return table
 
 
 META: Final = b"meta"

@@ -35,8 +35,8 @@ from storage.ground.state_directory import (
 )
 from storage.ground.trusted_files import Trust, UnfitFile, read_file, reason, refuse_replaceable
 from storage.sealed_log.session_log import DIRECTORY, NAME
+from storage.tables.codec import refuse_unknown
 from storage.tables.copying import DATA, copy_compactly
-from storage.tables.formats import refuse_unknown
 from storage.tables.read_only import header_of, hot, read_only
 from storage.values import BackupSummary
 from storage.write.checkpoint_copy import NOTE_LEN_MAX

@@ -13,8 +13,7 @@ from storage.audit import InterceptedLeaf, Leaf, VerdictLeaf, decode_leaf
 from storage.ground.errors import StoreCorrupt
 from storage.read.audit import stored_leaf
 from storage.tables.change import Nodes
-from storage.tables.codec import ordinal_key
-from storage.tables.formats import refuse_unknown
+from storage.tables.codec import ordinal_key, refuse_unknown
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import IDS, LEAVES, ROWS, View
 from storage.tables.read_only import read_only

@@ -17,10 +17,9 @@ from policy.model import Candidate, ChangeKind, MemoryStatus, Reading, SourceKin
 from policy.trust.score import TrustState
 from storage.tables.change import Change
 from storage.tables.codec import FirstOutcome
-from storage.tables.expiry import expiry_ms
 from storage.tables.keys import KeyedNames, named_incarnation
 from storage.tables.lmdb_store import NONCES, TOKENS
-from storage.tables.rows import is_expired, memory_of, read_id, read_row, text_of
+from storage.tables.rows import expiry_ms, is_expired, memory_of, read_id, read_row, text_of
 from storage.tables.usage import Usage
 from storage.values import Row, Submission
 from storage.write.candidate_case import CandidateCase

@@ -16,9 +16,8 @@ from policy.lines import ACTS_OF_DENIAL_MAX, lines_of
 from policy.model import Candidate, CandidateId, PrincipalId
 from storage.tables.change import Change
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import View
+from storage.tables.lmdb_store import RecordTable, View
 from storage.tables.rows import GROUP_LEN
-from storage.tables.table import RecordTable
 from storage.values import Denial
 
 LET_IN_DAYS_MAX: Final = 30

@@ -22,7 +22,7 @@ from policy.model import (
     SourceKind,
     Tenant,
 )
-from storage.tables.table import RecordTable
+from storage.tables.lmdb_store import RecordTable
 
 
 class IncidentReach(msgspec.Struct, frozen=True, kw_only=True, rename=PRINCIPAL):

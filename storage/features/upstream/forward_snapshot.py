@@ -30,7 +30,7 @@ from storage.tables.rows import (
     read_row,
 )
 from storage.values import GuardedServer, Row
-from storage.write.trust_tables import LATCHED, TRUST, TRUST_OUTCOME, trust_of
+from storage.write.trust_intake import LATCHED, TRUST, TRUST_OUTCOME, trust_of
 
 LOOKED_BACK_MAX: Final = 8_192
 # A relay between a host and a server has the server's tools recorded just before its first call, so

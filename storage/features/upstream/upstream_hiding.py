@@ -16,9 +16,8 @@ from storage.features.quarantine.hiding import QUARANTINES
 from storage.features.upstream.closed_keys import place_of
 from storage.tables.change import Change
 from storage.tables.codec import encode
-from storage.tables.lmdb_store import KEYED, View
+from storage.tables.lmdb_store import KEYED, RecordTable, View
 from storage.tables.rows import GuardedRow, candidate_of, chain, guarded_row, read_id
-from storage.tables.table import RecordTable
 from storage.write.seam import Feature
 
 _STANDING: Final = frozenset({MemoryStatus.LIVE, MemoryStatus.QUARANTINED, MemoryStatus.FORWARDING})

@@ -13,7 +13,7 @@ from storage.tables import codec
 from storage.tables.lmdb_store import ANCHORS, HELD, IDS, KEYS, NONCES, ROWS
 from storage.tables.rows import history_of, memory_of
 from storage.values import Row
-from storage.write.trust_tables import TRUST
+from storage.write.trust_intake import TRUST
 from tests.fuzz.choices import Choices
 
 WORDS = (

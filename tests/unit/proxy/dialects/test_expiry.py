@@ -14,7 +14,7 @@ from proxy.dialects.native.dialect import Native
 from proxy.dialects.query import query_as
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import Dialect, HttpRequest, Write
-from storage.tables.expiry import expiry_ms
+from storage.tables.rows import expiry_ms
 from tests.unit.proxy.dialects.mem0.sample import PLATFORM, TOKEN
 
 GOOD = (

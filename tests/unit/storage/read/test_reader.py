@@ -16,7 +16,7 @@ from storage.derived.vectors.faiss_index import BadVector
 from storage.embedded import EmbeddedStore
 from storage.features.quarantine.hiding import Quarantine
 from storage.features.recalls import NEAREST_MAX
-from storage.tables.expiry import expiry_ms
+from storage.tables.rows import expiry_ms
 from storage.values import Outcome
 from tests.unit.storage.opening import (
     BY,

@@ -38,7 +38,7 @@ from storage.tables.codec import ordinal_key
 from storage.tables.lmdb_store import LEAVES
 from storage.values import Decision, GuardedServer, Outcome
 from storage.write import keyed_text
-from storage.write.trust_tables import RESTORED, STANDING
+from storage.write.trust_intake import RESTORED, STANDING
 from tests.unit.storage.opening import (
     AGENT,
     BY,
