@@ -30,6 +30,7 @@ from policy.model import (
     MemoryClass,
     MemoryStatus,
     Provenance,
+    Reading,
     SourceKind,
 )
 from policy.ruleset import Cell, OverBudget, Ruleset
@@ -251,7 +252,7 @@ def source_class(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
         if finding is not None and not finding.holds:
             return finding
     waits = _instruction_place(candidate, aim) or _removal_after_reading(provenance, facts)
-    return unseen or below or waits or pair
+    return unseen or below or waits or pair or _address_at_stake(candidate, facts.reading, aim)
 
 
 def _reachable(candidate: Candidate, provenance: Provenance, facts: Facts) -> bool:
@@ -315,6 +316,16 @@ def _instruction_place(candidate: Candidate, aim: Aim) -> Finding:
     """Hold an unproven write into a file or block that a host puts into every prompt as rules."""
     held = candidate.instructions and aim.unproven
     return StepObjection(Reason.INSTRUCTION_PLACE, holds=True) if held else None
+
+
+def _address_at_stake(candidate: Candidate, reading: Reading, aim: Aim) -> Finding:
+    """Hold an unproven text that says where money, credentials or contracts go.
+
+    It needs no order for that: an agent that recalls "invoices have always gone to X" sends the
+    next one there too.
+    """
+    held = reading.at_stake and aim.unproven and candidate.change not in _REMOVALS
+    return StepObjection(Reason.ADDRESS_AT_STAKE, holds=True) if held else None
 
 
 def _removal_after_reading(provenance: Provenance, facts: Facts) -> Finding:

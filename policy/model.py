@@ -362,6 +362,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     skeleton: str
     directive: bool
     injection: bool
+    # A sentence names an address beside money, a credential or a contract.
+    at_stake: bool = False
 
     @property
     def flagged(self) -> bool:

@@ -30,6 +30,7 @@ class Reason(enum.Enum):
     TARGET_MISSING = "target_missing"
     PERSON_REQUIRED = "person_required"
     INSTRUCTION_PLACE = "instruction_place"
+    ADDRESS_AT_STAKE = "address_at_stake"
     REMOVAL_AFTER_READING = "removal_after_reading"
     # Step 2: the text gives orders to an agent, or attacks it.
     DIRECTIVE_LANGUAGE = "directive_language"

@@ -76,21 +76,12 @@ def read_text(text: str | None, metadata_json: str | None) -> Reading:
     found = language_of(shape) | _language_within(text) if text else Language.PLAIN
     if metadata_json is not None:
         found |= _language_of_metadata(metadata_json, shape[-_TAIL_LEN:])
-    return Reading(
-        skeleton=shape,
-        directive=Language.DIRECTIVE in found,
-        injection=Language.INJECTION in found,
-    )
+    return _with_language(Reading(skeleton=shape, directive=False, injection=False), found)
 
 
 def read_beside(reading: Reading, text: str) -> Reading:
     """A copy of `reading` with the flags of another text added: readers see both together."""
-    found = language_of(skeleton(text))
-    return msgspec.structs.replace(
-        reading,
-        directive=reading.directive or Language.DIRECTIVE in found,
-        injection=reading.injection or Language.INJECTION in found,
-    )
+    return _with_language(reading, language_of(skeleton(text)))
 
 
 def read_candidate(candidate: Candidate) -> Reading:
@@ -108,12 +99,15 @@ def read_candidate(candidate: Candidate) -> Reading:
     ):
         if name is not None and not name.isalnum():
             found |= _language_of_name(name)
-    if found is Language.PLAIN:
-        return reading
+    return reading if found is Language.PLAIN else _with_language(reading, found)
+
+
+def _with_language(reading: Reading, found: Language) -> Reading:
     return msgspec.structs.replace(
         reading,
         directive=reading.directive or Language.DIRECTIVE in found,
         injection=reading.injection or Language.INJECTION in found,
+        at_stake=reading.at_stake or Language.AT_STAKE in found,
     )
 
 
@@ -172,7 +166,7 @@ def _language_of_strings(value: object, tail: str) -> Language:
 def spell_order(names: tuple[str, ...]) -> bool:
     """Whether one of some names, or all of them in a row, reads as an order or an attack."""
     rows = (*names, " ".join(names)) if len(names) > 1 else names
-    return any(_language_of_name(one) is not Language.PLAIN for one in rows)
+    return any(_language_of_name(one) & Language.STEERS for one in rows)
 
 
 def orders_in_names(value: object) -> tuple[str, ...]:
@@ -182,7 +176,7 @@ def orders_in_names(value: object) -> tuple[str, ...]:
     """
     found = _strings_of(value)
     names = dict.fromkeys(found.names) if found is not None else ()
-    return tuple(row for row in names if _language_of_name(row) is not Language.PLAIN)
+    return tuple(row for row in names if _language_of_name(row) & Language.STEERS)
 
 
 class _Strings(NamedTuple):

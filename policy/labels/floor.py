@@ -12,6 +12,7 @@ from typing import Final
 from policy.labels.derive import read_candidate
 from policy.labels.forwarded_call import call_of
 from policy.model import Basis, Candidate, ChangeKind, MemoryClass, Provenance, Reading, SourceKind
+from policy.text.addresses import names_address
 from policy.text.skeleton import skeleton
 
 LEN_MAX: Final = 240
@@ -21,12 +22,6 @@ SENTENCES_MAX: Final = 2
 # none.
 _END: Final = re.compile(r"(?<=\w)[.!?\u2026]+[\"')\]]*(?=\s|$)|\n")
 _ABBREVIATED: Final = re.compile(r"\b(?:\w\. ?){2,}|\b(?:etc|bzw|usw|ca|vs|resp|ggf|inkl|no|nr)\.")
-# Endings of file and module names, which look like host names and are no addresses.
-_FILES: Final = (
-    "c cc cfg clj conf cpp cs css csv dart db docx env ex go gql gradle h hpp html ini ipynb java "
-    "jpg js json jsx kt less lock log lua m md mdx mjs mod pdf php pl png proto ps1 py pyi rb rs "
-    "rst scala scss sh sql svg swift tex tf toml ts tsx txt vue wasm xlsx xml yaml yml zip"
-)
 _MONEY: Final = (
     r"(?:dollars?|euros?|pounds?|francs?|cents?|bucks|yen|rupees|usd|eur|gbp|chf|jpy|cny|inr|"
     r"bitcoins?|btc|eth|dollar|pfund|franken|rubel|percent|prozent)"
@@ -36,12 +31,7 @@ _COUNTED: Final = (
     r"\w*hundert|\w*tausend|millionen|zehn|zwanzig|funfzig|funf|drei|vier|zwei|sechs|sieben|acht|"
     r"neun)"
 )
-_NAMING: Final = re.compile(
-    # Mail addresses, handles, URLs and host names, also when spelled out ("at", "dot").
-    r"@|://|\bwww\b|\bhttps?\b|\bmailto\b|"
-    rf"\b[\w-]+\.(?!(?:{'|'.join(_FILES.split())})\b)[a-z]{{2,24}}\b|"
-    r"\b(?:dot|punkt) ?(?:com|net|org|io|de|ai|app)\b|\bat\b[^.\n]{0,40}\bdot\b|"
-    r"\b\d{1,3}(?:\.\d{1,3}){3}\b|"
+_AMOUNT: Final = re.compile(
     # Street addresses.
     r"\b\d{1,5}[a-z]? \w+ (?:street|st|road|rd|avenue|ave|lane|drive|square|court)\b|"
     r"\w*(?:strasse|str\.|gasse|allee|platz) \d{1,4}\b|"
@@ -73,7 +63,7 @@ def is_plain_rule(text: str | None) -> bool:
     if text is None or len(text) > LEN_MAX or "\n" in text.strip():
         return False
     shape = skeleton(text)
-    if _NAMING.search(shape) is not None or _GRANTING.search(shape) is not None:
+    if names_address(shape) or _AMOUNT.search(shape) or _GRANTING.search(shape):
         return False
     sentences = _END.split(_ABBREVIATED.sub("x", shape))
     return sum(not one.isspace() for one in sentences if one) <= SENTENCES_MAX

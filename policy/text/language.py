@@ -1,4 +1,4 @@
-"""Whether a text is plain, gives orders to an agent (a directive), or attacks it (an injection).
+"""Whether a text is plain, gives orders to an agent, attacks it, or says where money goes.
 
 The check works on the skeleton and ignores how an order is wrapped: an order in quotation marks, in
 a report or in an example counts as the order, because a model that recalls it reads it so. This
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
+from policy.text.addresses import is_at_stake
 from policy.text.languages import LANGUAGES
 from policy.text.phrases import Group, Language, Lexicon
 from policy.text.skeleton import skeleton
@@ -104,8 +105,10 @@ _PART: Final = re.compile(r"[\s\S]{128,}?(?:[.!?]\s|\n)|[\s\S]++")
 
 
 def language_of(shape: str) -> Language:
-    """The kind of a text: plain, a directive or an injection; `shape` is its skeleton."""
+    """The kinds of a text, `Language.PLAIN` for none; `shape` is its skeleton."""
     found = _spoken(shape)
+    if is_at_stake(shape):
+        found |= Language.AT_STAKE
     if _LEET_SIGN.search(shape):
         for letters in _LEET:
             found |= _spoken("\n".join(_unleeted(shape, letters)))

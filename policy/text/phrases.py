@@ -59,11 +59,13 @@ class Reach(msgspec.Struct, frozen=True):
 
 
 class Language(enum.Flag):
-    """The three kinds of text: plain, a directive, or an injection."""
+    """The kinds of text: plain, a directive, an injection, an address beside what is at stake."""
 
     PLAIN = 0
     DIRECTIVE = enum.auto()
     INJECTION = enum.auto()
+    STEERS = DIRECTIVE | INJECTION
+    AT_STAKE = enum.auto()
 
 
 class Shapes(msgspec.Struct, frozen=True):

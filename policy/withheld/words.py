@@ -183,7 +183,7 @@ def orders_of(printer: WordHasher, texts: Iterable[str]) -> tuple[bytes, ...]:
     sentences = (sentence for text in texts for sentence in _SENTENCE_END.split(text))
     for part in (part for one in sentences for part in (one, *_FRAME.split(one))):
         numbers = printer.numbers(part)
-        if len(numbers) >= ORDER_MIN and language_of(skeleton(part)) is not Language.PLAIN:
+        if len(numbers) >= ORDER_MIN and language_of(skeleton(part)) & Language.STEERS:
             found[packed(numbers)] = None
     return tuple(found)
 

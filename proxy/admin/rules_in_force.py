@@ -304,6 +304,7 @@ def fired_in(candidate: Candidate) -> str | None:
 _NO_SETTING: Final = "what counts as an order is no setting: reword it as a fact"
 REMEDIES: Final[dict[Reason, str]] = {
     Reason.CLASS_FLOOR: f"{_NO_SETTING}, or let a person release it (`mnemogate review`)",
+    Reason.ADDRESS_AT_STAKE: "leave the address out, or let a person release it",
     Reason.DIRECTIVE_LANGUAGE: _NO_SETTING,
     Reason.INJECTION_LANGUAGE: _NO_SETTING,
     Reason.TRUST_INSUFFICIENT: "mend its program, then `mnemogate trust restore PRINCIPAL`",

@@ -67,6 +67,7 @@ _IN_WORDS: Final = {
     "source_below_stored": "would change what somebody more trusted wrote",
     "person_required": "may be the user's own",
     "instruction_place": "a host reads it as instructions",
+    "address_at_stake": "names an address for money, credentials or contracts",
     "removal_after_reading": "removes, after reading, what was written without",
     "trust_soft_score": "its principal's recent outcomes were bad",
     "trust_latched": "its principal or its tool is latched",

@@ -72,6 +72,10 @@ NEXT: Final[dict[Reason, str]] = {
     Reason.TARGET_MISSING: "There is no such memory here. Search or list to find the right one.",
     Reason.PERSON_REQUIRED: f"A person has to decide this. {_ASK_PERSON}",
     Reason.INSTRUCTION_PLACE: f"A host reads this place as instructions. {_ASK_PERSON}",
+    Reason.ADDRESS_AT_STAKE: (
+        "It names an address beside money, credentials or contracts, and nothing vouches for it. "
+        f"{_ASK_PERSON}"
+    ),
     Reason.REMOVAL_AFTER_READING: (
         "This conversation had read other people's text, and what it would remove was written by "
         f"one that had not. {_ASK_PERSON}"

@@ -53,7 +53,7 @@ class FactGatherer:
         self._intake = intake
         self._usage = usage
         # A cache of readings by the digest of the text: no text is kept here.
-        self._flags = Bounded[bytes, tuple[bool, bool]](_FLAGS_MAX)
+        self._flags = Bounded[bytes, Reading](_FLAGS_MAX)
 
     def nonce_state(
         self, change: Change, case: CandidateCase
@@ -195,15 +195,16 @@ class FactGatherer:
         left_metadata = metadata_json if candidate.metadata_json is None else None
         if left_text is None and left_metadata is None:
             return reading
-        directive, injection = self._flags_of(left_text, left_metadata)
+        left = self._left_reading(left_text, left_metadata)
         return msgspec.structs.replace(
             reading,
-            directive=reading.directive or directive,
-            injection=reading.injection or injection,
+            directive=reading.directive or left.directive,
+            injection=reading.injection or left.injection,
+            at_stake=reading.at_stake or left.at_stake,
         )
 
-    def _flags_of(self, text: str | None, metadata_json: str | None) -> tuple[bool, bool]:
-        """Two truths about a stored text: it reads as a directive, and as an injection.
+    def _left_reading(self, text: str | None, metadata_json: str | None) -> Reading:
+        """The reading of what an update leaves of a stored memory, without its skeleton.
 
         The answer is cached, because one change after the other leaves the same text.
         """
@@ -211,7 +212,7 @@ class FactGatherer:
         flags = self._flags.get(name)
         if flags is None:
             left = read_text(text, metadata_json)
-            flags = self._flags[name] = left.directive, left.injection
+            flags = self._flags[name] = msgspec.structs.replace(left, skeleton="")
         return flags
 
     def _lineage(self, change: Change, candidate: Candidate) -> SourceKind | None:

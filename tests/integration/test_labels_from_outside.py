@@ -496,6 +496,21 @@ async def test_a_plain_rule_of_hers_lands_and_any_other_order_does_not(
         assert (await live.write(AGENT_KEY, {"text": text, "class": "L2"}))[0] in {202, 403}
 
 
+async def test_an_address_beside_money_waits_unless_her_own_key_brings_it(tmp_path: Path) -> None:
+    text = "Invoices have always gone to billing@acme.example."
+    bare = text.replace("billing@acme.example", "the front desk")
+    async with running(tmp_path) as live:
+        key = await live.key("ada", channel=Channel.USER)
+        status, body = await live.write(AGENT_KEY, {"text": text})
+        assert (status, body["reason"]) == (202, "address_at_stake"), body
+        split: Json = {"text": "Where invoices go", "metadata": {"to": "billing@acme.example"}}
+        # A recall shows text and metadata in a row, so the address may be in either.
+        assert (await live.write(AGENT_KEY, split))[0] == 202
+        assert (await live.write(AGENT_KEY, {"text": bare}))[0] == 201, "control"
+        assert (await live.write(key, {"text": text, "class": "L3"}))[0] == 201
+        assert (await _labels(live))[text][0] == "user_input"
+
+
 async def test_a_change_that_leaves_a_byte_of_an_unproven_version_is_unproven(
     tmp_path: Path,
 ) -> None:

@@ -46,6 +46,8 @@ READINGS = (
     PLAIN,
     Reading(skeleton="", directive=True, injection=False),
     Reading(skeleton="", directive=False, injection=True),
+    Reading(skeleton="", directive=False, injection=False, at_stake=True),
+    Reading(skeleton="", directive=True, injection=False, at_stake=True),
 )
 QUIET = BudgetState(writes_in_window_count=0, text_bytes=0, metadata_bytes=0)
 SHADOWS = (

@@ -329,6 +329,9 @@ def complain_1(
         if not soft:
             return [Complaint(1, "reject", reason)]
         complaints.append(Complaint(1, "hold", reason))
+    at_stake = facts.reading is not None and facts.reading.at_stake
+    if at_stake and view.unproven and change not in ("delete", "purge"):
+        complaints.append(Complaint(1, "hold", Reason.ADDRESS_AT_STAKE))
     return complaints
 
 
