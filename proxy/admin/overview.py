@@ -14,21 +14,34 @@ from policy.model import Tenant
 from policy.query import EVERYTHING
 from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.views import extended, leaf_view, proof_view
-from proxy.admin.wire.ids import IDS, IDS_SHOWN, IdKind, IdList, IdsQuery
-from proxy.admin.wire.provenance import SESSION, SESSIONS
-from proxy.admin.wire.route import Empty, LeafQuery, LeavesQuery, NoQuery, SessionsQuery
-from proxy.admin.wire.store import (
-    CHECK,
+from proxy.admin.wire.provenance import (
     CHECKPOINT,
-    COMPACT,
     LEAVES,
     PROOF,
+    SESSION,
+    SESSIONS,
+    LeafPage,
+    Proof,
+)
+from proxy.admin.wire.route import (
+    IDS,
+    IDS_SHOWN,
+    Empty,
+    IdKind,
+    IdList,
+    IdsQuery,
+    LeafQuery,
+    LeavesQuery,
+    NoQuery,
+    SessionsQuery,
+)
+from proxy.admin.wire.store import (
+    CHECK,
+    COMPACT,
     STATUS,
     CheckView,
     CompactView,
-    LeafPage,
     OrphanView,
-    Proof,
     StatusView,
 )
 from proxy.admin.wire.upkeep import USAGE, UsageList

@@ -27,7 +27,7 @@ from proxy.admin.wire.route import NoQuery, RecallsQuery, TenantQuery
 from proxy.ledger.sessions import Sessions
 from proxy.ledger.wire import OriginView, SegmentView
 from proxy.seams.faults import NotFound
-from storage.audit import Culprit, InterceptedLeaf, VerdictLeaf, decode_leaf
+from storage.audit import InterceptedLeaf, VerdictLeaf, decode_leaf
 from storage.features.recalls import Recall, Recalls, SeenMemory
 from storage.ground.errors import StoreCorrupt
 from storage.interfaces import Store
@@ -125,7 +125,7 @@ class ProvenanceTrace(msgspec.Struct, frozen=True, kw_only=True):
             basis=leaf.basis,
             intercepted=proof_view(intercepted),
             verdict=proof_view(verdict),
-            culprit=None if leaf.culprit is None else _culprit(leaf.culprit),
+            culprit=None if leaf.culprit is None else extended(OriginView, leaf.culprit),
             session=leaf.session,
             known=leaf.session is None or session is not None,
             segments=tuple(dict.fromkeys(_origin(one) for one in before if one.reads)),
@@ -139,12 +139,6 @@ def _verdict_of(proof: AuditProof) -> VerdictLeaf:
     if not isinstance(leaf, VerdictLeaf):
         raise StoreCorrupt(f"leaf {proof.leaf_index} is no verdict")
     return leaf
-
-
-def _culprit(culprit: Culprit) -> OriginView:
-    return OriginView(
-        kind=culprit.kind, server=culprit.server, tool=culprit.tool, call_id=culprit.call_id
-    )
 
 
 def _origin(segment: SegmentView) -> OriginView:

@@ -20,7 +20,6 @@ from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.review_decider import REVIEW, ReviewDecider
 from proxy.admin.rules_in_force import fired_in
 from proxy.admin.views import held_view, outcome_view
-from proxy.admin.wire.ids import BEGINNING_LEN_MIN
 from proxy.admin.wire.review_queue import (
     DENY_LINES,
     GROUP,
@@ -34,8 +33,14 @@ from proxy.admin.wire.review_queue import (
     ReviewFilter,
     ReviewPage,
 )
-from proxy.admin.wire.route import Empty, NoQuery
-from proxy.admin.wire.store import DENY, HELD, RELEASE, HeldView, OutcomeView
+from proxy.admin.wire.route import BEGINNING_LEN_MIN, Empty, NoQuery
+from proxy.admin.wire.store import (
+    DENY,
+    HELD,
+    RELEASE,
+    HeldView,
+    OutcomeView,
+)
 from proxy.admin.wire.upkeep import FORGIVE, ForgivenView
 from proxy.ledger.sessions import Sessions
 from proxy.seams.environment import Environment

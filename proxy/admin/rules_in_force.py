@@ -35,7 +35,10 @@ from policy.verdict import Admit, Hold, Reason, Reject, Verdict
 from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.wire.dry_run import EXPLAIN, ExplainRequest, ExplainStep, ExplainView
 from proxy.admin.wire.route import NoQuery
-from proxy.admin.wire.store import POLICY, PolicyView
+from proxy.admin.wire.store import (
+    POLICY,
+    PolicyView,
+)
 from proxy.admin.wire.upkeep import RELOAD, PolicyReloadRequest, PolicyReloadView
 from proxy.seams.faults import RulesetRefused
 from proxy.seams.observations import observation_for

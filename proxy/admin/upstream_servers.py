@@ -10,21 +10,13 @@ from policy.labels.forwarded_call import HTTP, call_of, target_of
 from policy.model import CandidateId, ChangeKind, ForwardStatus, Memory, PrincipalId, Tenant
 from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.views import server_view, unsettled_view
-from proxy.admin.wire.backend_comparison import (
-    ADOPT_FOUND,
-    COMPARE,
-    KEPT,
-    ComparedView,
-    CompareRequest,
-    CompareView,
-    KeptList,
-    KeptQuery,
-    KeptView,
-)
 from proxy.admin.wire.route import AnyTenantQuery, TenantQuery
 from proxy.admin.wire.upkeep import (
     ADOPT,
+    ADOPT_FOUND,
     APPROVE_TOOLS,
+    COMPARE,
+    KEPT,
     SERVERS,
     SETTLE,
     UNSETTLED,
@@ -32,6 +24,12 @@ from proxy.admin.wire.upkeep import (
     AdoptRequest,
     AdoptView,
     ApproveRequest,
+    ComparedView,
+    CompareRequest,
+    CompareView,
+    KeptList,
+    KeptQuery,
+    KeptView,
     ServerList,
     ServerView,
     SettleRequest,

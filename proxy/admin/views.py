@@ -14,13 +14,15 @@ from policy.model import Candidate, PrincipalId
 from policy.trust.score import TrustState, soft_score
 from policy.verdict import Reason
 from proxy.admin.review_decider import ReviewVerdict
+from proxy.admin.wire.provenance import (
+    LeafView,
+    ProofView,
+)
 from proxy.admin.wire.store import (
     HeldView,
     KeyView,
-    LeafView,
     OriginTrustView,
     OutcomeView,
-    ProofView,
     TrustEventView,
     TrustView,
 )

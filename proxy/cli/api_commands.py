@@ -14,8 +14,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from proxy.admin.wire.ids import IdKind
-from proxy.admin.wire.route import Route
+from proxy.admin.wire.route import IdKind, Route
 from proxy.cli.client import whole_ids
 from proxy.cli.command import Command, Context, Option, Options
 from proxy.cli.connect import operator

@@ -11,8 +11,14 @@ from typing import Final
 
 import msgspec
 
-from proxy.admin.wire.ids import IDS_SHOWN, IdList
-from proxy.admin.wire.store import CHECKPOINT, LEAVES, PROOF, LeafView, Proof
+from proxy.admin.wire.provenance import (
+    CHECKPOINT,
+    LEAVES,
+    PROOF,
+    LeafView,
+    Proof,
+)
+from proxy.admin.wire.route import IDS_SHOWN, IdList
 from proxy.cli.api_commands import lines, plain, show
 from proxy.cli.client import Operator, check_beginning, only_id
 from proxy.cli.command import Command, Context, option, read_file

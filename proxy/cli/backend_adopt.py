@@ -13,9 +13,9 @@ import msgspec
 from msgspec import Meta
 
 from policy.model import Tenant
-from proxy.admin.wire.backend_comparison import ADOPT_FOUND
+from proxy.admin.wire.route import ADOPTED_AT_ONCE
 from proxy.admin.wire.upkeep import (
-    ADOPTED_AT_ONCE,
+    ADOPT_FOUND,
     QUARANTINE,
     AdoptedView,
 )

@@ -14,7 +14,7 @@ from typing import IO, Final
 import msgspec
 
 from policy.model import CandidateId, ChangeKind
-from proxy.admin.wire.backend_comparison import KEPT, ComparedView, KeptList, KeptView
+from proxy.admin.wire.upkeep import KEPT, ComparedView, KeptList, KeptView
 from proxy.cli.api_commands import show
 from proxy.cli.backend_walk import (
     Walk,

@@ -12,8 +12,7 @@ from typing import Final
 import msgspec
 
 from policy.model import CandidateId, Tenant
-from proxy.admin.wire.backend_comparison import COMPARE, ComparedView
-from proxy.admin.wire.upkeep import USAGE
+from proxy.admin.wire.upkeep import COMPARE, USAGE, ComparedView
 from proxy.cli.client import Operator, portions
 from proxy.cli.command import Context
 from proxy.cli.connect import settings_of

@@ -11,9 +11,7 @@ from urllib.parse import quote, urlencode
 import aiohttp
 import msgspec
 
-from proxy.admin.wire.ids import BEGINNING_LEN_MIN, IDS, IdKind, IdList
-from proxy.admin.wire.route import Route
-from proxy.admin.wire.upkeep import ADOPTED_AT_ONCE
+from proxy.admin.wire.route import ADOPTED_AT_ONCE, BEGINNING_LEN_MIN, IDS, IdKind, IdList, Route
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import inert
 from proxy.dialects.described import ARGUMENT

@@ -8,14 +8,14 @@ from typing import Final
 
 import msgspec
 
-from proxy.admin.wire.ids import IdKind
-from proxy.admin.wire.incidents import INCIDENTS
-from proxy.admin.wire.wrong_answers import (
+from proxy.admin.wire.incidents import (
     BLAME,
     CLOSE,
     INCIDENT,
+    INCIDENTS,
     BlameView,
 )
+from proxy.admin.wire.route import IdKind
 from proxy.cli.api_commands import OF_TENANT, Asked, Columns, asking, lines, show, table
 from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import operator

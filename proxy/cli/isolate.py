@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from proxy.admin.wire.ids import IdKind
 from proxy.admin.wire.incidents import (
     INCIDENTS,
     ISOLATE,
@@ -15,6 +14,7 @@ from proxy.admin.wire.incidents import (
     IsolateRequest,
     RewindRequest,
 )
+from proxy.admin.wire.route import IdKind
 from proxy.cli.api_commands import OF_TENANT, REASON_HELP, given, lines, pairs, show, table
 from proxy.cli.client import whole_id, whole_ids
 from proxy.cli.command import Command, Context, Options, option

@@ -18,8 +18,11 @@ import msgspec
 from msgspec import Meta
 
 from policy.model import NAME_LEN_MAX, Principal, PrincipalId, Tenant
-from proxy.admin.wire.store import STATUS
+from proxy.admin.wire.store import (
+    STATUS,
+)
 from proxy.admin.wire.upkeep import APPROVE_TOOLS, SERVERS, ServerList
+from proxy.cli.api_commands import show, table
 from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
@@ -246,14 +249,10 @@ async def _approve(context: Context, names: tuple[str, ...]) -> Exit:
             view = await api.ask(APPROVE_TOOLS, name, digest=known[name].digest)
             known[name] = msgspec.structs.replace(view, changed=known[name].changed)
     shown = tuple(known[name] for name in names) if names else listed.servers
-    if context.terminal.as_json:
-        context.terminal.data(ServerList(servers=shown))
-        return Exit.OK
-    context.terminal.table(
-        ("server", "tools", "digest", "approved now" if names else "changed"),
-        [(one.server, str(one.tool_count), one.digest, ", ".join(one.changed)) for one in shown],
-        nothing="no MCP server was seen behind the gate yet",
-    )
+    columns = {"server": "server", "tools": "tool_count", "digest": "digest"}
+    columns["approved now" if names else "changed"] = "changed"
+    nothing = "no MCP server was seen behind the gate yet"
+    show(context, ServerList(servers=shown), table("servers", columns, nothing=nothing))
     return Exit.OK
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
-from policy.model import HistoryEntry, Memory, MemoryStatus
-from proxy.admin.wire.ids import IdKind
-from proxy.admin.wire.route import TenantQuery
+from policy.model import MemoryStatus
+from proxy.admin.wire.route import IdKind, TenantQuery
 from proxy.admin.wire.store import (
     CHECK,
     HISTORY,
@@ -51,7 +51,7 @@ from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import inert, iso, now_ms, waiting, working
 from proxy.seams.tenants import DEFAULT_TENANT
-from storage.values import AdmittedObjection, Visibility
+from storage.values import Visibility
 
 _LINE_LEN: Final = 80
 
@@ -252,16 +252,13 @@ def _filed(memory: MemoryView) -> str:
     return ", ".join(f"{name}={value}" for name, value in scope.items() if value)
 
 
-def _begins(memory: Memory) -> str:
-    return _in_one_line(memory.text)
+def _beginning(path: str) -> Callable[[object], str]:
+    """A column of the beginning of the text at this path of a row."""
 
+    def text(row: object) -> str:
+        return _in_one_line(attrgetter(path)(row) or "")
 
-def _objected(one: AdmittedObjection) -> str:
-    return _in_one_line(one.memory.text)
-
-
-def _became(step: HistoryEntry) -> str:
-    return _in_one_line(step.new_text or "")
+    return text
 
 
 def _in_one_line(text: str) -> str:
@@ -271,8 +268,10 @@ def _in_one_line(text: str) -> str:
 
 
 _LABEL: Final[Columns] = {"id": "memory_id", "class": "memory_class", "source": "source"}
-_PAGE: Final = table("memories", {**_LABEL, "updated": "updated_at_ms", "text": _begins})
-_QUARANTINED: Final = table("memories", {**_LABEL, "written by": "principal_id", "text": _begins})
+_PAGE: Final = table("memories", {**_LABEL, "updated": "updated_at_ms", "text": _beginning("text")})
+_QUARANTINED: Final = table(
+    "memories", {**_LABEL, "written by": "principal_id", "text": _beginning("text")}
+)
 _OBSERVED: Final = table(
     "observed",
     {
@@ -281,7 +280,7 @@ _OBSERVED: Final = table(
         "would be": "decision",
         "reason": "reason",
         "leaf": "leaf_index",
-        "text": _objected,
+        "text": _beginning("memory.text"),
     },
 )
 _MEMORY: Final = together(
@@ -312,7 +311,7 @@ _HISTORY: Final = table(
         "change": "change",
         "class": "memory_class",
         "source": "source",
-        "new text": _became,
+        "new text": _beginning("new_text"),
     },
 )
 _STANDING: Final[Columns] = {

@@ -13,7 +13,10 @@ from policy.model import TEXT_LEN_MAX, Claims, MemoryClass, SourceKind, Tenant
 from policy.ruleset import Ruleset, RulesetError, parse_ruleset
 from proxy.admin.rules_in_force import Explainer, with_words
 from proxy.admin.wire.dry_run import EXPLAIN, ExplainRequest, ExplainView
-from proxy.admin.wire.store import POLICY, PolicyView
+from proxy.admin.wire.store import (
+    POLICY,
+    PolicyView,
+)
 from proxy.admin.wire.upkeep import RELOAD, PolicyReloadView
 from proxy.cli.api_commands import Asked, asking, given, lines, pairs, show, table
 from proxy.cli.client import as_text

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from policy.model import TEXT_LEN_MAX
-from proxy.admin.wire.ids import IdKind
+from proxy.admin.wire.route import IdKind
 from proxy.admin.wire.store import (
     KEY_ADD,
     KEY_REVOKE,

@@ -19,7 +19,9 @@ from msgspec import Meta
 
 from policy.canonical import decode_canonical, digest_of
 from policy.model import ChangeKind, MemoryClass, SourceKind
-from proxy.admin.wire.store import Sha256
+from proxy.admin.wire.provenance import (
+    Sha256,
+)
 from storage.audit import (
     NO_STEP_BEFORE,
     BadCheckpoint,

@@ -13,7 +13,6 @@ import msgspec
 
 from policy.model import ChangeKind, MemoryClass
 from policy.verdict import Reason
-from proxy.admin.wire.ids import IdKind
 from proxy.admin.wire.review_queue import (
     DENY_LINES,
     GROUP,
@@ -23,7 +22,7 @@ from proxy.admin.wire.review_queue import (
     GroupView,
     ReviewPage,
 )
-from proxy.admin.wire.route import TenantQuery
+from proxy.admin.wire.route import IdKind, TenantQuery
 from proxy.admin.wire.store import (
     DENY,
     HELD,
@@ -92,11 +91,6 @@ class _Decide(msgspec.Struct, frozen=True, kw_only=True):
 class _Vouch(TenantQuery, frozen=True, kw_only=True):
     memory_ids: _Ids
     yes: bool = False
-
-
-class _Settle(msgspec.Struct, frozen=True, kw_only=True):
-    candidate_id: str
-    result: str
 
 
 class _One(msgspec.Struct, frozen=True, kw_only=True):
@@ -424,13 +418,8 @@ def _forgiven(done: ForgivenView) -> Iterator[str]:
     yield "its agent sees the text again; proposed again, it is judged anew"
 
 
-async def _settle(context: Context) -> Exit:
-    asked = context.arguments(_Settle)
-    async with operator(context) as api:
-        candidate_id = await whole_id(api, IdKind.UNSETTLED, asked.candidate_id)
-        left = await api.ask(SETTLE, candidate_id, done=asked.result == "done")
-    show(context, left, _unsettled)
-    return Exit.OK
+def _is_there(_flag: str, typed: str) -> bool:
+    return typed == "done"
 
 
 def _unsettled(context: Context, listed: UnsettledList) -> None:
@@ -533,16 +522,22 @@ COMMANDS = (
         _unsettled,
         options=(_OF_ALL,),
     ),
-    Command(
-        words=("review", "settle"),
-        summary="say whether a server behind has such a change",
-        act=_settle,
+    asking(
+        "review settle",
+        "say whether a server behind has such a change",
+        SETTLE,
+        _unsettled,
         options=(
             _ID,
             option(
-                "result", "whether the server behind has the change", choices=("done", "failed")
+                "result",
+                "`done` or `failed`: whether the server behind has the change",
+                field="done",
+                metavar="result",
+                choices=("done", "failed"),
+                read=_is_there,
             ),
         ),
-        form=_Settle,
+        names={"candidate_id": IdKind.UNSETTLED},
     ),
 )

@@ -9,7 +9,10 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from proxy.admin.wire.review_queue import WAITING, ReviewFilter
-from proxy.admin.wire.store import STATUS, HeldView
+from proxy.admin.wire.store import (
+    STATUS,
+    HeldView,
+)
 from proxy.cli.api_commands import cell, given
 from proxy.cli.client import Operator
 from proxy.cli.command import Command, Context, option

@@ -6,7 +6,6 @@ from typing import Final
 
 import msgspec
 
-from proxy.admin.wire.ids import IdKind
 from proxy.admin.wire.provenance import (
     RECALL,
     RECALLS,
@@ -17,6 +16,7 @@ from proxy.admin.wire.provenance import (
     RecallView,
     ReplyView,
 )
+from proxy.admin.wire.route import IdKind
 from proxy.cli.api_commands import (
     OF_TENANT,
     Asked,

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from proxy.admin.wire.ids import IdKind
 from proxy.admin.wire.provenance import (
     PROVENANCE,
     ProvenanceNode,
     ProvenanceStep,
     ProvenanceView,
 )
-from proxy.admin.wire.route import TenantQuery
+from proxy.admin.wire.route import IdKind, TenantQuery
 from proxy.cli.api_commands import asking
 from proxy.cli.command import Context, option
 from proxy.cli.terminal import inert, iso

@@ -16,8 +16,7 @@ from policy.facts import AnchorProbe
 from policy.gate import Gate
 from policy.labels.forwarded_call import HTTP, MCP
 from policy.model import Tenant
-from proxy.admin.answers_blamed import WrongAnswers
-from proxy.admin.confirm_links import ConfirmLinks
+from proxy.admin.incident_acts import Repairs, WrongAnswers
 from proxy.admin.memories import Memories
 from proxy.admin.operator_call import handlers
 from proxy.admin.overview import IdSearch, Overview
@@ -25,9 +24,8 @@ from proxy.admin.principals import Credentials
 from proxy.admin.provenance_trace import ProvenanceTrace, RecalledReads
 from proxy.admin.queue import Candidates, Queue
 from proxy.admin.registrar import Registrar
-from proxy.admin.repairs import Repairs
 from proxy.admin.retention import RetentionSweeps
-from proxy.admin.review_decider import ReviewDecider
+from proxy.admin.review_decider import ConfirmLinks, ReviewDecider
 from proxy.admin.rules_in_force import DryRuns, Explainer, Rules
 from proxy.admin.upstream_servers import Adoption, BackendsCompared, UpstreamServers
 from proxy.admin.wire.operator_routes import ROUTES

@@ -22,9 +22,8 @@ from policy.labels.floor import class_once_confirmed
 from policy.labels.forwarded_call import call_of
 from policy.model import Candidate, CandidateId, PrincipalId
 from policy.text.skeleton import escaped, is_plain
-from proxy.admin.confirm_links import BadLink, ConfirmLinks
 from proxy.admin.queue import Queue
-from proxy.admin.review_decider import PAGE
+from proxy.admin.review_decider import PAGE, BadLink, ConfirmLinks
 from proxy.admin.views import filed_under
 from proxy.admin.wire.review_queue import LINES_SHOWN, Act, ActView, GroupView, LineView
 from proxy.seams.faults import MalformedRequest, NotFound, NotOperator, Unauthenticated

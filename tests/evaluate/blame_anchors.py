@@ -15,8 +15,8 @@ import msgspec
 
 from policy.after.closure import Relation
 from policy.model import Tenant
+from proxy.admin.wire.incidents import BlameRequest, BlameView
 from proxy.admin.wire.registered import AnchorRequest, AnchorView
-from proxy.admin.wire.wrong_answers import BlameRequest, BlameView
 from tests.evaluate.attacks import Broken
 from tests.evaluate.book import Book
 from tests.evaluate.figures import Figure, share

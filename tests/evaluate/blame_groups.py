@@ -18,7 +18,7 @@ from aiohttp import web
 from policy.after.attribution import BISECT_ABOVE, Ending
 from policy.after.closure import Act, Relation
 from policy.model import Tenant
-from proxy.admin.wire.wrong_answers import BlameRequest, BlameView
+from proxy.admin.wire.incidents import BlameRequest, BlameView
 from tests.evaluate.attacks import Broken
 from tests.evaluate.blame_anchors import denied_by, honest_beside_anchors
 from tests.evaluate.book import Book

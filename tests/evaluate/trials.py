@@ -12,10 +12,12 @@ import msgspec
 
 from policy.after.closure import Act
 from policy.model import Tenant
+from proxy.admin.wire.incidents import BlameRequest, BlameView
 from proxy.admin.wire.registered import AnchorRequest
-from proxy.admin.wire.store import PurgeRequest
+from proxy.admin.wire.store import (
+    PurgeRequest,
+)
 from proxy.admin.wire.upkeep import ParoleRequest, ParoleView
-from proxy.admin.wire.wrong_answers import BlameRequest, BlameView
 from tests.evaluate.attacks import Broken
 from tests.evaluate.book import Book
 from tests.evaluate.figures import share

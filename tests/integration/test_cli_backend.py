@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.admin.wire.backend_comparison import ComparedView
-from proxy.admin.wire.upkeep import AdoptedView
+from proxy.admin.wire.upkeep import AdoptedView, ComparedView
 from proxy.cli import backend_adopt, backend_check
 from proxy.cli.backend_walk import compared
 from proxy.cli.client import Operator

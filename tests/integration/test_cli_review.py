@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from proxy.admin.wire.ids import IdKind, IdList
+from proxy.admin.wire.route import IdKind, IdList
 from proxy.cli.client import Operator, whole_id
 from proxy.cli.exits import CommandFailed, Exit
 from tests.integration.cli_process import Place, Running

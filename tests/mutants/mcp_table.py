@@ -201,7 +201,7 @@ MCP: Final = (
         row="page-foreign",
         name="a link is for any candidate",
         invariant="a link decides the candidate that it was made for",
-        where="proxy.admin.confirm_links:ConfirmLinks.check",
+        where="proxy.admin.review_decider:ConfirmLinks.check",
         fault=replaced(
             "(confirmation.subject, confirmation.memory_class) != (subject, memory_class)",
             "not subject",

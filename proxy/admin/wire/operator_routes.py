@@ -5,24 +5,21 @@ from __future__ import annotations
 from typing import Final, TypeGuard
 
 from proxy.admin.wire import (
-    backend_comparison,
     dry_run,
-    ids,
     incidents,
     provenance,
     registered,
     review_queue,
+    route,
     said,
     store,
     upkeep,
-    wrong_answers,
 )
 from proxy.admin.wire.route import AnyRoute, Route
 
 API: Final = "/api/v1"
 _MODULES: Final = (
-    *(store, upkeep, provenance, ids, review_queue, incidents, wrong_answers, registered, said),
-    *(dry_run, backend_comparison),
+    *(store, upkeep, provenance, route, review_queue, incidents, registered, said, dry_run),
 )
 
 

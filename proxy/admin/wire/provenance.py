@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import Meta
 
 from policy.model import (
     Basis,
@@ -12,10 +13,55 @@ from policy.model import (
     MemoryClass,
     SourceKind,
 )
-from proxy.admin.wire.route import NoQuery, RecallsQuery, SessionsQuery, TenantQuery, get
-from proxy.admin.wire.store import ProofView
+from proxy.admin.wire.route import (
+    LeafQuery,
+    LeavesQuery,
+    NoQuery,
+    RecallsQuery,
+    SessionsQuery,
+    TenantQuery,
+    get,
+)
 from proxy.ledger.wire import OriginView, SessionList, SessionView
 from storage.features.recalls import ReadSummary, ReplySummary, SeenMemory
+from storage.values import AuditHead
+
+Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class LeafView(msgspec.Struct, frozen=True, kw_only=True):
+    """One audit leaf: its exact bytes (base64) and their RFC 6962 leaf hash (hex)."""
+
+    index: int
+    data_base64: str
+    leaf_hash: str
+    fields: dict[str, str | int | float | bool | None]
+
+
+class LeafPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A slice of the log, oldest first."""
+
+    size: int
+    offset: int
+    leaves: tuple[LeafView, ...]
+
+
+class ProofView(msgspec.Struct, frozen=True, kw_only=True):
+    """RFC 6962 inclusion proof of one leaf in the tree of the named checkpoint."""
+
+    leaf_index: Annotated[int, Meta(ge=0)]
+    tree_size: Annotated[int, Meta(ge=1)]
+    leaf_hash: Sha256
+    root_hash: Sha256
+    hashes: Annotated[tuple[Sha256, ...], Meta(max_length=64)]
+    checkpoint: Annotated[str, Meta(max_length=65_536)]
+
+
+class Proof(ProofView, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A proof that anyone can check: with the leaf's exact bytes, and the key of the log."""
+
+    leaf_base64: Annotated[str, Meta(max_length=8192)]
+    verifier_key: Annotated[str, Meta(max_length=512)]
 
 
 class ProvenanceStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,4 +178,14 @@ REPLY: Final = get(
     TenantQuery,
     ReplyView,
     "The memories that stood in the request behind a reply of a model.",
+)
+LEAVES: Final = get(
+    "/audit/leaves", LeavesQuery, LeafPage, "Leaves of the audit log, oldest first."
+)
+PROOF: Final = get("/audit/proof", LeafQuery, Proof, "The proof that one leaf is in the log.")
+CHECKPOINT: Final = get(
+    "/audit/checkpoint",
+    NoQuery,
+    AuditHead,
+    "The last signed head of the log (checkpoint), and the key to verify it with.",
 )

@@ -11,7 +11,9 @@ from msgspec import Meta
 from policy.model import NAME_LEN_MAX, MemoryClass
 from policy.verdict import Reason
 from proxy.admin.wire.route import NoQuery, get, post
-from proxy.admin.wire.store import HeldView
+from proxy.admin.wire.store import (
+    HeldView,
+)
 from proxy.seams.tenants import TenantName
 from storage.values import HeldCandidate
 

@@ -5,38 +5,21 @@ It imports no feature: a feature binds its method to the row, and a command asks
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Generic, TypeVar
+import enum
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from policy.model import NAME_LEN_MAX
-from proxy.dialects.described import NoQuery, RouteRow
+from proxy.dialects.described import NoQuery as NoQuery  # noqa: PLC0414 - for the other rows
+from proxy.dialects.described import RouteRow
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 
 _Asked = TypeVar("_Asked", bound=msgspec.Struct)
 _Asked_co = TypeVar("_Asked_co", bound=msgspec.Struct, covariant=True)
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 _Answer_co = TypeVar("_Answer_co", bound=msgspec.Struct, covariant=True)
-
-__all__ = [
-    "INDEX_MAX",
-    "PAGE_MAX",
-    "AnyRoute",
-    "AnyTenantQuery",
-    "Empty",
-    "LeafQuery",
-    "LeavesQuery",
-    "MemoriesQuery",
-    "NoQuery",
-    "RecallsQuery",
-    "Route",
-    "SessionsQuery",
-    "TenantQuery",
-    "Wide",
-    "get",
-    "post",
-]
 
 
 class Empty(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -86,6 +69,8 @@ def post(
 
 
 PAGE_MAX = 1_000
+ADOPTED_AT_ONCE = 64
+"""How many items of a server one request may have."""
 INDEX_MAX = 10**15 - 1
 
 Wide = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
@@ -137,3 +122,47 @@ class SessionsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """How many sessions to list."""
 
     limit: _Limit = 100
+
+
+IDS_SHOWN = 5
+BEGINNING_LEN_MIN = 4
+SESSION_ID_LEN = 32
+
+
+class IdKind(enum.Enum):
+    """The kind of thing that an id names."""
+
+    HELD = "held"  # a candidate that waits for a person
+    REFUSED = "refused"  # a candidate whose text is withheld
+    MEMORY = "memory"  # a memory of the tenant, live or under quarantine
+    SESSION = "session"
+    KEY = "key"  # an API key, revoked ones too
+    INCIDENT = "incident"  # an isolation, a rewind, or the case of a wrong answer
+    RECALL = "recall"  # one of the newest reads of the tenant
+    UNSETTLED = "unsettled"  # an admitted change that a server behind may not have
+
+
+class IdsQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Asks for the ids of one kind with a given beginning.
+
+    `tenant` matters for memories and recalls only.
+    """
+
+    kind: IdKind
+    begins: Annotated[str, Meta(min_length=BEGINNING_LEN_MIN, max_length=256)]
+
+
+class IdList(msgspec.Struct, frozen=True, kw_only=True):
+    """The first few ids with the given beginning, sorted; `total` counts all of them."""
+
+    ids: tuple[str, ...]
+    total: int
+
+
+IDS: Final = get(
+    "/ids",
+    IdsQuery,
+    IdList,
+    "The ids of one kind that begin with the given characters.",
+    slow=True,
+)

@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
+from proxy.admin.wire.incidents import AnswerRequest
 from proxy.admin.wire.route import NoQuery, TenantQuery, get, post
-from proxy.admin.wire.wrong_answers import AnswerRequest
 from storage.features.failures import Failure
 
 

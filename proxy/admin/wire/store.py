@@ -24,8 +24,6 @@ from policy.model import (
 from policy.trust.score import TrustLevel, TrustScore
 from proxy.admin.wire.route import (
     Empty,
-    LeafQuery,
-    LeavesQuery,
     MemoriesQuery,
     NoQuery,
     TenantQuery,
@@ -38,7 +36,6 @@ from proxy.ledger.unmapped_tools import UnmappedTool
 from proxy.seams.observations import Way
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 from storage.values import (
-    AuditHead,
     CheckReport,
     HeldSummary,
     HidingActor,
@@ -49,8 +46,6 @@ from storage.values import (
 )
 
 TOKEN_SECONDS_MAX = 7 * 24 * 3600
-
-Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
 class StatusView(StoreStatus, frozen=True, kw_only=True):
@@ -255,41 +250,6 @@ class TokenView(msgspec.Struct, frozen=True, kw_only=True):
     expires_at_ms: int
 
 
-class LeafView(msgspec.Struct, frozen=True, kw_only=True):
-    """One audit leaf: its exact bytes (base64) and their RFC 6962 leaf hash (hex)."""
-
-    index: int
-    data_base64: str
-    leaf_hash: str
-    fields: dict[str, str | int | float | bool | None]
-
-
-class LeafPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A slice of the log, oldest first."""
-
-    size: int
-    offset: int
-    leaves: tuple[LeafView, ...]
-
-
-class ProofView(msgspec.Struct, frozen=True, kw_only=True):
-    """RFC 6962 inclusion proof of one leaf in the tree of the named checkpoint."""
-
-    leaf_index: Annotated[int, Meta(ge=0)]
-    tree_size: Annotated[int, Meta(ge=1)]
-    leaf_hash: Sha256
-    root_hash: Sha256
-    hashes: Annotated[tuple[Sha256, ...], Meta(max_length=64)]
-    checkpoint: Annotated[str, Meta(max_length=65_536)]
-
-
-class Proof(ProofView, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A proof that anyone can check: with the leaf's exact bytes, and the key of the log."""
-
-    leaf_base64: Annotated[str, Meta(max_length=8192)]
-    verifier_key: Annotated[str, Meta(max_length=512)]
-
-
 class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
     """The ruleset in force."""
 
@@ -400,16 +360,6 @@ TOKEN: Final = post(
     TokenRequest,
     TokenView,
     "A token that lets one write land in a class that its source may not write.",
-)
-LEAVES: Final = get(
-    "/audit/leaves", LeavesQuery, LeafPage, "Leaves of the audit log, oldest first."
-)
-PROOF: Final = get("/audit/proof", LeafQuery, Proof, "The proof that one leaf is in the log.")
-CHECKPOINT: Final = get(
-    "/audit/checkpoint",
-    NoQuery,
-    AuditHead,
-    "The last signed head of the log (checkpoint), and the key to verify it with.",
 )
 POLICY: Final = get("/policy", NoQuery, PolicyView, "The ruleset in force.")
 CHECK: Final = post(

@@ -11,7 +11,9 @@ import msgspec
 
 from policy.model import Channel, Claims
 from proxy.admin.wire.registered import AnchorRequest
-from proxy.admin.wire.store import PurgeRequest
+from proxy.admin.wire.store import (
+    PurgeRequest,
+)
 from proxy.admin.wire.upkeep import QuarantineRequest
 from proxy.version import version
 from tests.evaluate.attacks import Tamperer

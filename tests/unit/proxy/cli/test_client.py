@@ -14,7 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.admin.wire.review_queue import WAITING
-from proxy.admin.wire.store import HELD, HISTORY, KEY_ADD, MEMORIES, STATUS
+from proxy.admin.wire.store import (
+    HELD,
+    HISTORY,
+    KEY_ADD,
+    MEMORIES,
+    STATUS,
+)
 from proxy.cli import backend_walk
 from proxy.cli.backend_walk import IDLE_MAX, ListTrail
 from proxy.cli.client import Operator

@@ -11,7 +11,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from policy.model import ChangeKind, MemoryId, Principal, PrincipalId, Scope, SourceKind, Tenant
-from proxy.admin.wire.store import Proof
+from proxy.admin.wire.provenance import (
+    Proof,
+)
 from proxy.cli.audit import check_proof
 from proxy.cli.proven_memories import Head, ProofChecker, ProofReport, ProvenMemory, Wrong, proven
 from storage.audit import (
