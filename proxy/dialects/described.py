@@ -1,12 +1,17 @@
-"""What a routing table contains about one route: a row of it, without a handler."""
+"""What a routing table contains about one route, and the query that it takes, as structs."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
+from msgspec import inspect
+
+from proxy.dialects.strict_json.strict import JsonValue, convert, known_names
+from proxy.seams.faults import MalformedRequest
 
 ARGUMENT: Final = re.compile(r"\{([a-z_]*)\}")
 
@@ -51,3 +56,47 @@ class RouteRow(msgspec.Struct, frozen=True, kw_only=True):
 @cache
 def _pattern(template: str) -> re.Pattern[str]:
     return re.compile(ARGUMENT.sub("([^/]{1,256})", re.sub(r"[.]", r"\\.", template)))
+
+
+_Shape = TypeVar("_Shape", bound=msgspec.Struct)
+_DIGITS: Final = re.compile(r"[0-9]{1,15}")
+
+
+def query_as(given: Iterable[tuple[str, str]], shape: type[_Shape]) -> _Shape:
+    """The query as this struct: each parameter must be known, and given once.
+
+    Raises:
+        MalformedRequest: A parameter is not known, given twice, or of the wrong type.
+    """
+    numbers = _numbers(shape)
+    read: dict[str, JsonValue] = {}
+    for name, text in given:
+        if name not in numbers:
+            raise MalformedRequest(f"query: a parameter is not known here{known_names(shape)}")
+        if name in read:
+            raise MalformedRequest(f"query: {name} is given twice")
+        bounds = numbers[name]
+        read[name] = text if bounds is None else _number(name, text, *bounds)
+    return convert(read, shape)
+
+
+def _number(name: str, text: str, low: int, high: int) -> int:
+    if _DIGITS.fullmatch(text) is None:
+        raise MalformedRequest(f"{name}: a whole number")
+    if not low <= int(text) <= high:
+        raise MalformedRequest(f"{name}: from {low} to {high}")
+    return int(text)
+
+
+@cache
+def _numbers(shape: type[msgspec.Struct]) -> dict[str, tuple[int, int] | None]:
+    """The names of parameters that are numbers, with their bounds."""
+    return {field.encode_name: _bounds(field.type) for field in msgspec.structs.fields(shape)}
+
+
+def _bounds(kind: object) -> tuple[int, int] | None:
+    told = inspect.type_info(kind)
+    for one in told.types if isinstance(told, inspect.UnionType) else (told,):
+        if isinstance(one, inspect.IntType):
+            return one.ge or 0, 10**15 - 1 if one.le is None else one.le
+    return None

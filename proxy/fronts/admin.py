@@ -12,9 +12,9 @@ from policy.model import Channel, Principal, PrincipalId, Tenant
 from proxy.admin.operator_call import Handler, OperatorCall
 from proxy.admin.wire.operator_routes import API, ROUTES
 from proxy.admin.wire.route import AnyRoute
+from proxy.dialects.described import query_as
 from proxy.dialects.openapi import document
 from proxy.dialects.problem import problem
-from proxy.dialects.query import query_as
 from proxy.dialects.strict_json.strict import decode_as
 from proxy.fronts.confirm_page import ROUTE as CONFIRM_ROUTE
 from proxy.fronts.confirm_page import ConfirmPage

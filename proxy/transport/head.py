@@ -19,7 +19,6 @@ from multidict import CIMultiDictProxy
 from proxy.dialects.strict_json.strict import check_text
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import HttpRequest
-from proxy.settings.table import Limits
 from proxy.transport.request import ReceivedRequest
 from proxy.transport.stop import Stop
 
@@ -127,7 +126,7 @@ def ask_for_body(
     request.connection.open_body()
 
 
-async def body_of(request: ReceivedRequest, limits: Limits) -> bytes:
+async def body_of(request: ReceivedRequest, bytes_max: int, seconds: float) -> bytes:
     """The whole body that was asked for, within size and time.
 
     Raises:
@@ -138,28 +137,28 @@ async def body_of(request: ReceivedRequest, limits: Limits) -> bytes:
             # A small body has arrived with its head, so no timer is needed.
             received = request.content.read_nowait()
         else:
-            received = await _arriving(request, limits)
+            received = await _arriving(request, bytes_max, seconds)
     except (web.RequestPayloadError, ConnectionError):
         # A body that breaks off is the peer's fault: it must not be counted as a failure of the
         # sidecar.
         raise MalformedRequest("body: did not arrive whole", status=400) from None
-    if len(received) > limits.body_bytes_max:
+    if len(received) > bytes_max:
         raise MalformedRequest("body: too large", status=413)
     check_behind(request)
     return received
 
 
-async def _arriving(request: ReceivedRequest, limits: Limits) -> bytes:
+async def _arriving(request: ReceivedRequest, bytes_max: int, seconds: float) -> bytes:
     connection = request.connection
     received: list[bytes] = []
     size = 0
-    stop = Stop(limits.body_seconds)
+    stop = Stop(seconds)
     connection.breakage.tell(stop)
     try:
         async with stop:
             while chunk := await request.content.readany():
                 size += len(chunk)
-                if size > limits.body_bytes_max:
+                if size > bytes_max:
                     raise MalformedRequest("body: too large", status=413)
                 received.append(chunk)
     except TimeoutError:

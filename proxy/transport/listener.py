@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-import msgspec
 from aiohttp import web
 
 from policy.model import Principal
@@ -288,11 +287,12 @@ class Listener:
         limits = self._limits
 
         async def read(bytes_max: int) -> bytes:
-            within = msgspec.structs.replace(limits, body_bytes_max=bytes_max)
             ask_for_body(request, head, bytes_max, lambda: request.connection.say(CONTINUE))
             # A body that arrived together with its head is read without a timer.
             stop = None if request.content.is_eof() else Stop()
-            body = await _while_welcome(welcome, body_of(request, within), stop)
+            body = await _while_welcome(
+                welcome, body_of(request, bytes_max, limits.body_seconds), stop
+            )
             turn.whole()
             return body
 

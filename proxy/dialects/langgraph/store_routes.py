@@ -17,7 +17,7 @@ from policy.model import ChangeKind, Memory
 from policy.query import AllOf, Compare, Field, Filter, FilterRefused, Test, validate
 from policy.verdict import InvariantBroken, Reason
 from proxy.dialects.credential import key_of
-from proxy.dialects.described import NoQuery
+from proxy.dialects.described import NoQuery, query_as
 from proxy.dialects.langgraph.items import (
     TARGET,
     VALUE,
@@ -35,7 +35,6 @@ from proxy.dialects.langgraph.items import (
     scope_of,
     text_of,
 )
-from proxy.dialects.query import query_as
 from proxy.dialects.strict_json.strict import JsonValue, check_text, decode_as
 from proxy.seams.faults import MalformedRequest, UnknownWrite
 from proxy.seams.operation import (

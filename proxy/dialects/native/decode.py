@@ -11,7 +11,7 @@ from typing import Any, Final
 from policy.after.matchers import Grade, Matcher, check_matcher
 from policy.model import METADATA_LEN_MAX, NONCE_LEN_MAX, ChangeKind, MemoryClass, MemoryId, Scope
 from policy.query import AllOf, Compare, Field, Filter, Test
-from proxy.dialects.described import NoQuery, RouteRow
+from proxy.dialects.described import NoQuery, RouteRow, query_as
 from proxy.dialects.expiry import expiry
 from proxy.dialects.native.wire import (
     UUID_PATTERN,
@@ -37,7 +37,6 @@ from proxy.dialects.native.wire import (
     Update,
     WhoOut,
 )
-from proxy.dialects.query import query_as
 from proxy.dialects.strict_json.strict import (
     canonical_json,
     convert,

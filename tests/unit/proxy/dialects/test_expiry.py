@@ -8,10 +8,9 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from proxy.dialects.described import NoQuery
+from proxy.dialects.described import NoQuery, query_as
 from proxy.dialects.expiry import expiry, expiry_or_utc
 from proxy.dialects.native.dialect import Native
-from proxy.dialects.query import query_as
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import Dialect, HttpRequest, Write
 from storage.tables.rows import expiry_ms
