@@ -10,6 +10,8 @@ A class that implements `HttpBackend` inherits from it, and so has every default
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping
 from typing import Final, Protocol
 
@@ -18,8 +20,6 @@ import msgspec
 from policy.model import CandidateId, ForwardStatus, Tenant
 from policy.verdict import InvariantBroken
 from proxy.backends.kept_request import request_again
-from proxy.backends.route_table import RouteTable
-from proxy.dialects.credential import key_of
 from proxy.dialects.problem import refusal_headers
 from proxy.dialects.strict_json.strict import JsonValue, decode_object
 from proxy.seams.faults import MalformedRequest
@@ -42,11 +42,69 @@ _REFUSED: Final = range(400, 500)
 # closed its request (nginx): something between may say so of a write that the server has done.
 _SAYS_NOTHING: Final = frozenset({408, 409, 425, 429, 499})
 _ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
+_PARAMETER: Final = re.compile(r"\{[^/{}]*\}")
+_DIGEST_LEN: Final = 16
 _UNABLE: Final = {
     'quarantine = "tag"': "nothing is hidden on this server",
     'quarantine = "remove"': "nothing is hidden on this server",
     'collections = "create"': "this server has no collections",
 }
+
+
+class _Document(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of an OpenAPI document that lists the routes."""
+
+    paths: dict[str, dict[str, msgspec.Raw]]
+
+
+class RouteTable:
+    """Every route of one version of a server, and what each does with memories."""
+
+    def __init__(self, rows: Mapping[tuple[str, str], RoutedRequest], root: str = "") -> None:
+        """`rows` by method and path below `root`; a star in a path stands for one segment."""
+        self.rows = rows
+        self._root = f"{root}/"
+        self._shapes: dict[tuple[str, int], list[tuple[list[str], RoutedRequest]]] = {}
+        # A row that names its segments wins over one with a star.
+        for method, path in sorted(rows, key=lambda row: row[1].count("*")):
+            shape = path.split("/")
+            fitting = self._shapes.setdefault((method, len(shape)), [])
+            fitting.append((shape, rows[method, path]))
+
+    def route_of(self, request: HttpRequest) -> RoutedRequest | None:
+        """The row of a request; None for a route that the table does not have."""
+        parts = self.parts_of(request)
+        for shape, routed in self._shapes.get((request.method, len(parts)), ()):
+            if all(want in ("*", got) and got for want, got in zip(shape, parts, strict=True)):
+                return routed
+        return None
+
+    def parts_of(self, request: HttpRequest) -> list[str]:
+        """The segments of a path below the root; none for a path elsewhere."""
+        path = request.path
+        return path.removeprefix(self._root).split("/") if path.startswith(self._root) else []
+
+    def version_of(self, reply: HttpReply, own: str) -> str | None:
+        """The version whose routes an OpenAPI document lists; None where this is no document.
+
+        `own` is the version with the routes of this table. Other routes get a name of their own, so
+        that an operator is asked about them once.
+        """
+        if reply.status != OK:
+            return None
+        try:
+            document = msgspec.json.decode(reply.body, type=_Document)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            return None
+        listed = {
+            (method.upper(), _PARAMETER.sub("*", path).removeprefix(self._root))
+            for path, methods in document.paths.items()
+            for method in methods
+        }
+        if listed == set(self.rows):
+            return own
+        names = "\n".join(f"{method} {path}" for method, path in sorted(listed))
+        return f"routes-{hashlib.sha256(names.encode()).hexdigest()[:_DIGEST_LEN]}"
 
 
 class HidesItems(Protocol):
@@ -115,7 +173,7 @@ class ServerRoutes(Protocol):
 
         Two different keys give a key that no principal has.
         """
-        return key_of(request, self.key_header)
+        return request.key(self.key_header)
 
     def classify(self, request: HttpRequest) -> RoutedRequest | None:
         """The route of a request; None for a route that the table does not have (refused)."""

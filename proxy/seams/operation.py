@@ -50,6 +50,19 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     body: bytes = b""
 
+    def key(self, header: str) -> str | None:
+        """The key in this header, or that of `Authorization: Bearer`; None where there is none.
+
+        Two different keys give an empty one, which no principal has, and not None: with None the
+        peer's uid or certificate would give the principal.
+        """
+        scheme, _, rest = self.headers.get("authorization", "").partition(" ")
+        bearer = (rest.strip() or None) if scheme.lower() == "bearer" else None
+        given = self.headers.get(header) or None
+        if bearer is not None and given is not None and bearer != given:
+            return ""
+        return given or bearer
+
 
 class HttpReply(msgspec.Struct, frozen=True, kw_only=True):
     """One answer. `phrase` replaces the standard reason phrase where a client shows only that."""

@@ -18,8 +18,8 @@ from typing import Annotated, Final, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from proxy.backends.http_backend import RouteTable
 from proxy.backends.kept_request import json_request, tells
-from proxy.backends.route_table import RouteTable
 from proxy.dialects.strict_json.strict import JsonValue, convert, decode_as, decode_object
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.http_backend import Does, RoutedRequest

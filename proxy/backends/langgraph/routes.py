@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.backends.route_table import RouteTable
+from proxy.backends.http_backend import RouteTable
 from proxy.seams.http_backend import Does, RoutedRequest
 
 SEGMENTS: Final = frozenset({"assistants", "info", "ok", "runs", "store", "threads"})

@@ -64,7 +64,6 @@ from proxy.seams.guard import Item, ItemVerdict, UnsettledItem
 from proxy.seams.http_backend import (
     Attempts,
     ListedMemory,
-    RoutedRequest,
     SendOutcome,
     SentMemory,
     WalkedPage,
@@ -136,10 +135,6 @@ class Mem0Server(Mem0Reads, HttpBackend):
         "reads": f"this server lists {LISTED_MAX} memories at most, so what is below a floor would "
         "take the places of what is above",
     }
-
-    def classify(self, request: HttpRequest) -> RoutedRequest | None:
-        """The row of the route table; a list without an id is that of everything."""
-        return route_of(request)
 
     def refuse(self, request: HttpRequest, refusal: Refusal) -> HttpReply:
         """A failure as `{"detail"}`; for a conversation sent in the background, no results.

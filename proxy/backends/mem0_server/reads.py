@@ -12,7 +12,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from proxy.backends.http_backend import ServerReads, answer_value, not_understood
+from proxy.backends.http_backend import (
+    ServerReads,
+    ServerRoutes,
+    answer_value,
+    not_understood,
+)
 from proxy.backends.kept_request import json_request, strings_of, telling_names
 from proxy.backends.mem0_server.requests import (
     LEMMAS,
@@ -36,7 +41,7 @@ from proxy.backends.mem0_server.routes import (
 )
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.http_backend import ReadPage, ShownMemory
+from proxy.seams.http_backend import ReadPage, RoutedRequest, ShownMemory
 from proxy.seams.operation import HttpReply, HttpRequest
 
 _Picks = Callable[[Iterable[datetime]], datetime]
@@ -90,8 +95,12 @@ def listed_in(reply: HttpReply) -> list[FoundMemory]:
     return [_found(one) for one in results_in(reply)]
 
 
-class Mem0Reads(ServerReads):
+class Mem0Reads(ServerRoutes, ServerReads):
     """The reads of Mem0's self-hosted server. Every answer is without the mark of the gate."""
+
+    def classify(self, request: HttpRequest) -> RoutedRequest | None:
+        """The row of the route table; a list without an id is that of everything."""
+        return route_of(request)
 
     def page(self, request: HttpRequest) -> ReadPage | None:
         """The first memories that a search or a list asks for."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from proxy.backends.route_table import RouteTable
+from proxy.backends.http_backend import RouteTable
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.http_backend import Does, RoutedRequest
 from proxy.seams.operation import HttpRequest

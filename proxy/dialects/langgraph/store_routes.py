@@ -16,7 +16,6 @@ from msgspec import Meta
 from policy.model import ChangeKind, Memory
 from policy.query import AllOf, Compare, Field, Filter, FilterRefused, Test, validate
 from policy.verdict import InvariantBroken, Reason
-from proxy.dialects.credential import key_of
 from proxy.dialects.described import NoQuery, query_as
 from proxy.dialects.langgraph.items import (
     TARGET,
@@ -185,7 +184,7 @@ class LangGraphStore:
 
     def credential(self, request: HttpRequest) -> str | None:
         """`X-API-Key`, or the key of `Authorization: Bearer`."""
-        return key_of(request, "x-api-key")
+        return request.key("x-api-key")
 
     def decode(self, request: HttpRequest) -> Operation:
         """The operation asked for; see `Dialect.decode`."""

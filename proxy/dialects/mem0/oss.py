@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from policy.ruleset import ClassMap
-from proxy.dialects.credential import key_of
 from proxy.dialects.mem0 import reads, writes
 from proxy.dialects.mem0.answers import (
     added_extras,
@@ -117,7 +116,7 @@ class Mem0Oss:
 
     def credential(self, request: HttpRequest) -> str | None:
         """`X-API-Key`, or the key of `Authorization: Bearer`."""
-        return key_of(request, "x-api-key")
+        return request.key("x-api-key")
 
     def decode(self, request: HttpRequest) -> Operation:
         """The operation asked for; see `Dialect.decode`."""

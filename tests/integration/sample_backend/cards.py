@@ -13,9 +13,8 @@ import msgspec
 from msgspec import Meta
 
 from policy.model import NAME_LEN_MAX, TEXT_LEN_MAX, CandidateId, ChangeKind, ForwardStatus, Tenant
-from proxy.backends.http_backend import ANSWERED, OK, HttpBackend, answer_value
+from proxy.backends.http_backend import ANSWERED, OK, HttpBackend, RouteTable, answer_value
 from proxy.backends.kept_request import deletion, json_request, kept_request, request_parts
-from proxy.backends.route_table import RouteTable
 from proxy.dialects.strict_json.strict import JsonValue, convert, decode_as
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Item, ItemVerdict, UnsettledItem

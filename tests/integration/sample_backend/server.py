@@ -47,7 +47,7 @@ class CardsHandler(BaseHTTPRequestHandler):
 
     def _done(self, body: bytes) -> tuple[int, object]:
         if self.path == "/openapi.json":
-            return 200, {"paths": {path: {key: {} for key in PATHS[path]} for path in PATHS}}
+            return 200, {"paths": {path: dict.fromkeys(PATHS[path]) for path in PATHS}}
         name = self.path.removeprefix("/cards").removeprefix("/")
         if self.command == "PUT":
             card = json.loads(body)

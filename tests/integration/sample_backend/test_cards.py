@@ -42,7 +42,10 @@ def kept(sending: SentMemory) -> UnsettledItem:
 
 
 def test_a_server_is_known_by_its_routes_and_each_has_its_row() -> None:
-    paths = {"/cards": {"get": {}, "delete": {}}, "/cards/{name}": {"get": {}, "put": {}}}
+    paths: dict[str, dict[str, object]] = {
+        "/cards": {"get": {}, "delete": {}},
+        "/cards/{name}": {"get": {}, "put": {}},
+    }
     assert CARDS.version_told(answer({"paths": paths})) != "1"
     paths["/cards/{name}"]["delete"] = {}
     assert CARDS.version_told(answer({"paths": paths})) == "1"
