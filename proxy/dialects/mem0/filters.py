@@ -55,6 +55,8 @@ _WITHIN: Final = frozenset({"contains", "icontains"})
 _KEYS: Final = ", ".join(
     (*ENTITY_FIELDS, *_TIMES, "memory_ids", "categories", "keywords", "metadata")
 )
+# A variable that was not set arrives as null; as "has none" it would select other users' memories.
+_NULL: Final = "null selects nothing; leave the key out"
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -199,7 +201,7 @@ class _Reader:
                 continue
             compare = _COMPARES[operator]
             found = _scalar(operand, where)
-            if compare in _ORDERED and (found is None or isinstance(found, bool)):
+            if compare in _ORDERED and isinstance(found, bool):
                 raise MalformedRequest(f"filters.{where}: {operator} needs a number or a text")
             parts.append(Test(field=field, compare=compare, values=(found,), key=key))
         return parts[0] if len(parts) == 1 else AllOf(parts=tuple(parts))
@@ -224,7 +226,7 @@ class _Reader:
         It matches no memory: a model would have to choose categories, and none does.
         """
         if value is None:
-            return AllOf(parts=())
+            raise MalformedRequest(f"filters.categories: {_NULL}")
         if isinstance(value, dict):
             if len(value) != 1 or not set(value) <= set(_COMPARES) | _EQUAL:
                 raise MalformedRequest("filters.categories: one operator")
@@ -266,6 +268,8 @@ def _one_of(field: Field, value: JsonValue, where: str, key: str | None) -> Filt
 
 
 def _scalar(value: JsonValue, where: str) -> Scalar:
+    if value is None:
+        raise MalformedRequest(f"filters.{where}: {_NULL}")
     if isinstance(value, list | dict):
         raise MalformedRequest(f"filters.{where}: must be a single value")
     if isinstance(value, str) and len(value) > VALUE_LEN_MAX:

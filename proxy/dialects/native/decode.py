@@ -8,6 +8,8 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
+from msgspec import UNSET
+
 from policy.after.matchers import Grade, Matcher, check_matcher
 from policy.model import METADATA_LEN_MAX, NONCE_LEN_MAX, ChangeKind, MemoryClass, MemoryId, Scope
 from policy.query import AllOf, Compare, Field, Filter, Test
@@ -296,13 +298,13 @@ def _where(filters: FiledUnder) -> Filter:
         Field.RUN_ID: filters.run_id,
         Field.APP_ID: filters.app_id,
         Field.TARGET: filters.target,
-        Field.MEMORY_CLASS: filters.memory_class.value if filters.memory_class else None,
-        Field.SOURCE: filters.source.value if filters.source else None,
+        Field.MEMORY_CLASS: filters.memory_class and filters.memory_class.value,
+        Field.SOURCE: filters.source and filters.source.value,
     }
     tests = [
         Test(field=field, compare=Compare.EQ, values=(value,))
         for field, value in named.items()
-        if value is not None
+        if value is not UNSET
     ]
     if isinstance(filters, Filters):
         tests.extend(

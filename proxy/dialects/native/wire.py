@@ -94,15 +94,15 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class FiledUnder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Selects memories: all fields that are given must match."""
+    """Selects memories: all fields that are given must match. Null is refused, not ignored."""
 
-    user_id: Wide | None = None
-    agent_id: Wide | None = None
-    run_id: Wide | None = None
-    app_id: Wide | None = None
-    target: Wide | None = None
-    memory_class: MemoryClass | None = msgspec.field(default=None, name="class")
-    source: SourceKind | None = None
+    user_id: Wide | UnsetType = UNSET
+    agent_id: Wide | UnsetType = UNSET
+    run_id: Wide | UnsetType = UNSET
+    app_id: Wide | UnsetType = UNSET
+    target: Wide | UnsetType = UNSET
+    memory_class: MemoryClass | UnsetType = msgspec.field(default=UNSET, name="class")
+    source: SourceKind | UnsetType = UNSET
 
 
 class PageQuery(FiledUnder, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -121,7 +121,7 @@ class OffsetQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class Filters(FiledUnder, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Filters of a search: all fields must match; metadata by equality of a top-level key."""
 
-    metadata: Annotated[dict[Wide, str | int | float | bool | None], Meta(max_length=16)] = {}
+    metadata: Annotated[dict[Wide, str | int | float | bool], Meta(max_length=16)] = {}
 
 
 class SearchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

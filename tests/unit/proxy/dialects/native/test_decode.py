@@ -237,7 +237,16 @@ def test_listing_that_does_not_fit_is_malformed(query: tuple[tuple[str, str], ..
 
 
 @pytest.mark.parametrize(
-    "body", [{}, {"query": "q", "vector": [1.0]}, {"query": "q", "limit": 0}, {"query": ""}]
+    "body",
+    [
+        {},
+        {"query": "q", "vector": [1.0]},
+        {"query": "q", "limit": 0},
+        {"query": ""},
+        {"query": "q", "filters": {"user_id": None}},
+        {"query": "q", "filters": {"class": None}},
+        {"query": "q", "filters": {"metadata": {"k": None}}},
+    ],
 )
 def test_search_that_does_not_fit_is_malformed(body: dict[str, Any]) -> None:
     with pytest.raises(MalformedRequest):
