@@ -191,8 +191,7 @@ def _told(gates: tuple[int, ...], option: str, settings: Settings, default: Addr
 
 
 def _url(settings: Settings, address: Address) -> str:
-    host = f"[{address.host}]" if ":" in address.host else address.host
-    return f"{'http' if settings.tls_cert is None else 'https'}://{host}:{address.port}"
+    return address.url("http" if settings.tls_cert is None else "https")
 
 
 def _agent_key(asked: _Doctor, settings: Settings) -> str | None:

@@ -368,10 +368,7 @@ def _healing(ready: _Ready) -> str:
 
 
 def _url(scheme: str, address: Address | None) -> str | None:
-    if address is None:
-        return None
-    host = f"[{address.host}]" if ":" in address.host else address.host
-    return f"{scheme}://{host}:{address.port}"
+    return None if address is None else address.url(scheme)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:

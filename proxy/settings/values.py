@@ -34,6 +34,11 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     port: int
 
+    def url(self, scheme: str) -> str:
+        """The URL of a listener at this address."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{scheme}://{host}:{self.port}"
+
 
 class Secret:
     """A text that no log, repr or error message shows."""
