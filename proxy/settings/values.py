@@ -197,8 +197,8 @@ def struct_in(kind: object) -> type[msgspec.Struct] | None:
 def _allowed(info: inspect.Type) -> str:  # noqa: C901, PLR0911 - one case for each kind
     """What a type allows, in words; a `title` among its metadata is taken as it is."""
     match info:
-        case inspect.Metadata(extra_json_schema={"title": title}):
-            return str(title)
+        case inspect.Metadata(extra_json_schema={"title": str() as title}):
+            return title
         case inspect.Metadata(type=inner):
             return _allowed(inner)
         case inspect.UnionType(types=types):
