@@ -205,7 +205,7 @@ def session_keys(store_key: bytes, incarnation: str) -> FileKeys:
 
 def prints_key(store_key: bytes) -> bytes:
     """The key that the session ledger's fingerprints are made with."""
-    return derived(store_key, b"session prints")
+    return derived(store_key, b"mnemogate", b"session log, prints")
 
 
 def open_session_log(state: Path, keys: FileKeys, scar: bytes, *, is_new: bool = False) -> Opened:
