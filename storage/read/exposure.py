@@ -240,7 +240,7 @@ class Origins:
         return known
 
     def _origin(self, view: View, row: Row) -> ExposureOrigin | None:
-        # A parole has the origins read anew, and so has the end of a probation.
+        # What begins or ends this has the origins read anew (`LABELS`).
         name = self._engine.parts.names.memory(row.tenant, row.memory_id)
         if any(one.counts_apart(view, name) for one in self._engine.parts.judge.followers):
             return ExposureOrigin(
