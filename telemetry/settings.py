@@ -15,6 +15,8 @@ class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     endpoint: str | None = None
+    # Spans are posted to `endpoint` as it is, whatever its path.
+    exact: bool = False
     headers: tuple[tuple[str, str], ...] = ()
     # CA bundle for an https endpoint; None uses the system's.
     certificate_file: str | None = None
@@ -35,4 +37,5 @@ class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True):
         if self.endpoint is None:
             return None
         base = self.endpoint.rstrip("/")
-        return base if base.endswith(TRACES_PATH) else base + TRACES_PATH
+        whole = self.exact or base.endswith(TRACES_PATH)
+        return self.endpoint if whole else base + TRACES_PATH

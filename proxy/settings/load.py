@@ -36,7 +36,10 @@ from telemetry.settings import TelemetrySettings
 
 CONFIG_ENV: Final = "MNEMOGATE_CONFIG"
 OTEL_ENV: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
+OTEL_TRACES_ENV: Final = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 OTEL_HEADERS: Final = "OTEL_EXPORTER_OTLP_HEADERS"
+_OTEL_PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+_OTEL_PROTOCOL: Final = "http/protobuf"
 SENTRY_DSN: Final = "SENTRY_DSN"
 _OURS: Final = frozenset({SENTRY_DSN, OTEL_HEADERS, *map(variable_of, SECRETS)})
 """The variables with secrets of the sidecar."""
@@ -212,14 +215,21 @@ def _take_key(document: dict[str, object], role: str) -> None:
 
 
 def _telemetry(settings: Settings, env: Mapping[str, str]) -> TelemetrySettings:
-    endpoint = settings.otel_endpoint or env.get(OTEL_ENV) or None
+    whole, base = env.get(OTEL_TRACES_ENV), env.get(OTEL_ENV)
+    disabled = env.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    endpoint = None if disabled else settings.otel_endpoint or whole or base or None
     headers = _headers(env.get(OTEL_HEADERS, "")) if endpoint else ()
+    for name in _OTEL_PROTOCOLS if endpoint else ():
+        if env.get(name, _OTEL_PROTOCOL) != _OTEL_PROTOCOL:
+            raise BadValue(f"{name}: {env[name]} is not supported; set it to {_OTEL_PROTOCOL}")
     try:
         collector_url(endpoint or "http://localhost", headers)
     except ValueError as error:
-        raise BadValue(f"otel_endpoint, {OTEL_ENV} or {OTEL_HEADERS}: {error}") from None
+        named = f"otel_endpoint, {OTEL_TRACES_ENV}, {OTEL_ENV} or {OTEL_HEADERS}"
+        raise BadValue(f"{named}: {error}") from None
     return TelemetrySettings(
         endpoint=endpoint,
+        exact=endpoint is not None and endpoint == whole,
         headers=headers,
         admit_detail_share=settings.admit_detail_share,
         log_level=settings.log_level,

@@ -262,7 +262,8 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Text | None,
         Meta(
             description="OTLP/HTTP collector, like http://127.0.0.1:4318; unset: "
-            "OTEL_EXPORTER_OTLP_ENDPOINT, else no traces."
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT, else no traces; "
+            "OTEL_SDK_DISABLED=true: none."
         ),
     ] = None
     admit_detail_share: Annotated[

@@ -262,8 +262,25 @@ def test_config_file_is_never_taken_from_the_working_directory(tmp_path: Path) -
 def test_collector_may_come_from_the_standard_variable(tmp_path: Path) -> None:
     env = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://a:4318"}
     assert load(tmp_path, env=env).telemetry.endpoint == "http://a:4318"
+    assert load(tmp_path, env=env).telemetry.traces_url == "http://a:4318/v1/traces"
+    whole = env | {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://t:4318/in"}
+    assert load(tmp_path, env=whole).telemetry.traces_url == "http://t:4318/in"
+    assert load(tmp_path, env=whole | {"OTEL_SDK_DISABLED": "True"}).telemetry.traces_url is None
     env["MNEMOGATE_OTEL_ENDPOINT"] = "http://b:4318"
     assert load(tmp_path, env=env).telemetry.endpoint == "http://b:4318"
+
+
+@pytest.mark.parametrize("signal", ["", "TRACES_"])
+def test_a_protocol_that_is_not_supported_is_named_where_traces_are_on(
+    tmp_path: Path, signal: str
+) -> None:
+    env = {f"OTEL_EXPORTER_OTLP_{signal}PROTOCOL": "grpc"}
+    assert load(tmp_path, env=env).telemetry.endpoint is None
+    env["OTEL_EXPORTER_OTLP_ENDPOINT"] = "http://a:4317"
+    with pytest.raises(SettingsError, match=f"{signal}PROTOCOL: grpc is not supported"):
+        load(tmp_path, env=env)
+    env[f"OTEL_EXPORTER_OTLP_{signal}PROTOCOL"] = "http/protobuf"
+    assert load(tmp_path, env=env).telemetry.endpoint == "http://a:4317"
 
 
 def test_headers_for_the_collector_come_from_the_standard_variable(tmp_path: Path) -> None:
