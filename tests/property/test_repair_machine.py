@@ -180,6 +180,7 @@ class RepairMachine(RuleBasedStateMachine):
             tenant=TENANT, principal_id=who.principal_id, with_descendants=with_them
         )
         done = self._runner.run(self._store.incidents.isolate(reach, BY))
+        assert done.incident is not None
         self._incidents.append(done.incident.incident_id)
         reached = {one for one, item in self.items.items() if who.principal_id in item.authors}
         while with_them:
@@ -193,6 +194,7 @@ class RepairMachine(RuleBasedStateMachine):
             reached |= more
         for one in reached:
             if not self.items[one].deleted:
+                assert done.incident is not None
                 self.items[one].by.add(done.incident.incident_id)
 
     @rule(number=PICK)

@@ -22,7 +22,7 @@ from policy.model import Basis, Candidate, MemoryClass, PrincipalId, Provenance,
 from policy.verdict import Admit, Hold, Reason, Reject, Verdict
 from tests.property.gate_cases import READINGS, RULESET, Labels, case_of
 
-_, ORDER, ATTACK, *_ = READINGS
+ORDER, ATTACK = READINGS[1:3]
 RULE = "Always use pnpm in this repo, never npm."
 HERS = Labels(source=SourceKind.USER_INPUT, basis=Basis.CHANNEL, reading=ORDER)
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.text import skeleton as skeletons
-from policy.text.skeleton import ASCII_LOOKALIKES, escaped, illegal_code_point, is_plain, skeleton
+from policy.text.confusables import ASCII_LOOKALIKES
+from policy.text.skeleton import escaped, illegal_code_point, is_plain, skeleton
 from tests.unit.policy import generate_confusables
 
 # Characters that combine with the one before, characters that show as nothing, and letters.

@@ -29,6 +29,7 @@ from proxy.aftermath.screens import KnownRules, ScreenMaker
 from proxy.dialects.mcp.store.graph import ENTITIES, EntityMark, marked
 from proxy.intercept.graphs import Graphs
 from proxy.intercept.operations import BULK_NONCE_LEN_MAX, Operations, Window
+from proxy.intercept.recall_notes import RecallNotes
 from proxy.seams.cases import Signal
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import (
@@ -74,7 +75,7 @@ class NoCases:
         return None
 
 
-class Recalls:
+class Recalls(RecallNotes):
     """Keeps what it hears, and how many reads were told to telemetry when it heard it."""
 
     def __init__(self) -> None:

@@ -26,7 +26,13 @@ from policy.model import (
 from policy.query import EVERYTHING
 from storage.audit import OperatorLeaf, decode_leaf
 from storage.embedded import EmbeddedOptions, EmbeddedStore
-from storage.features.incidents import IncidentKind, IncidentReach, IncidentStage
+from storage.features.incidents import (
+    Incident,
+    IncidentKind,
+    IncidentReach,
+    IncidentStage,
+    IsolationReport,
+)
 from storage.features.incidents.incident_orders import (
     BeginIncident,
     HideBatch,
@@ -87,13 +93,19 @@ def derived(store: EmbeddedStore, text: str, *parents: MemoryId) -> MemoryId:
     return id_of(say(store, text, derived_from=parents))
 
 
+def recorded(report: IsolationReport) -> Incident:
+    """The incident that the store recorded for what was done."""
+    assert report.incident is not None
+    return report.incident
+
+
 def test_undo_shows_nothing_that_somebody_else_hides(bench: Bench) -> None:
     store = bench.open(options=SMALL)
     before_it, after_it, twice, mine, gone = (
         id_of(say(store, f"lie {n}", LEAKED)) for n in range(5)
     )
     asyncio.run(store.writer.order(Quarantine(before_it, TENANT, BY)))
-    first = asyncio.run(store.incidents.isolate(OF_LEAKED, BY)).incident
+    first = recorded(asyncio.run(store.incidents.isolate(OF_LEAKED, BY)))
     asyncio.run(store.writer.order(Quarantine(after_it, TENANT, BY)))
     second = asyncio.run(
         store.incidents.isolate(
@@ -114,7 +126,7 @@ def test_undo_shows_nothing_that_somebody_else_hides(bench: Bench) -> None:
     assert shown(store) == {}
     asyncio.run(store.writer.order(EndQuarantine(twice, TENANT, BY)))
     assert set(shown(store)) == {twice}  # an operator's word for one memory ends every hiding
-    asyncio.run(store.incidents.undo(second.incident.incident_id, BY))
+    asyncio.run(store.incidents.undo(recorded(second).incident_id, BY))
     assert set(shown(store)) == {twice, mine}
     asyncio.run(store.writer.order(EndQuarantine(before_it, TENANT, BY)))
     asyncio.run(store.writer.order(EndQuarantine(after_it, TENANT, BY)))
@@ -125,8 +137,8 @@ def test_undo_shows_nothing_that_somebody_else_hides(bench: Bench) -> None:
 def test_a_batch_behind_the_undoing_of_its_incident_hides_nothing(bench: Bench) -> None:
     store = bench.open(options=SMALL)
     memory_id = id_of(say(store, "poison", LEAKED))
-    begun = asyncio.run(store.incidents.isolate(OF_LEAKED, BY)).incident
-    undone = asyncio.run(store.incidents.undo(begun.incident_id, BY)).incident
+    begun = recorded(asyncio.run(store.incidents.isolate(OF_LEAKED, BY)))
+    undone = recorded(asyncio.run(store.incidents.undo(begun.incident_id, BY)))
     name = store._engine.parts.names.memory(TENANT, memory_id)
     late = HideBatch(begun, [name], ReleasedMemories(begun))
     assert asyncio.run(store.writer.order(late)) == (0, 0)
@@ -191,7 +203,7 @@ def test_a_chain_of_five_descendants_is_reached_also_past_a_deleted_one(bench: B
     write(store, gone)
     alone = asyncio.run(store.incidents.isolate(OF_LEAKED, BY))
     assert alone.changed == 1  # control: without being asked, nobody follows lineage
-    asyncio.run(store.incidents.undo(alone.incident.incident_id, BY))
+    asyncio.run(store.incidents.undo(recorded(alone).incident_id, BY))
     with_them = IncidentReach(
         tenant=TENANT, principal_id=LEAKED.principal_id, with_descendants=True
     )
@@ -235,7 +247,7 @@ def test_what_was_changed_while_hidden_is_found_by_search_when_it_is_shown_again
     )
     write(store, submission_of(edit, OPERATOR))
     assert shown(store) == {}
-    asyncio.run(store.incidents.undo(done.incident.incident_id, BY))
+    asyncio.run(store.incidents.undo(recorded(done).incident_id, BY))
     assert shown(store) == {memory_id: "second"}
     store.close()
 
@@ -276,7 +288,7 @@ def test_an_isolation_that_a_crash_cut_short_anywhere_is_finished_under_its_id(
     copies.armed = True
     done = asyncio.run(store.incidents.isolate(OF_LEAKED, BY))
     at_undo = len(copies.kept)
-    asyncio.run(store.incidents.undo(done.incident.incident_id, BY))
+    asyncio.run(store.incidents.undo(recorded(done).incident_id, BY))
     copies.armed = False
     after = shown(store)
     store.close()
@@ -323,13 +335,13 @@ def test_what_a_person_paroled_meanwhile_stays_shown_when_an_isolation_is_finish
     second = asyncio.run(
         store.incidents.isolate(IncidentReach(tenant=TENANT, under="memories"), BY)
     )
-    asyncio.run(store.incidents.undo(second.incident.incident_id, BY))
+    asyncio.run(store.incidents.undo(recorded(second).incident_id, BY))
     assert set(shown(store)) == {plain, named, undone, other}
     store.close()
 
     store = bench.open(options=SMALL)
     done = asyncio.run(store.incidents.resume(begun.incident_id, BY))
-    assert (done.changed, done.kept, done.incident.stage) == (2, 1, IncidentStage.DONE)
+    assert (done.changed, done.kept, recorded(done).stage) == (2, 1, IncidentStage.DONE)
     assert set(shown(store)) == {plain, named}
     store.close()
 
