@@ -195,6 +195,7 @@ _NAMED = {
 def test_the_page_about_trust_has_each_outcome_that_counts_and_its_weight() -> None:
     page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     section = page.partition("\n## Trust\n")[2].partition("\n## ")[0]
+    prose = " ".join(section.split())
     rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
     assert RULES.keys() == _NAMED.keys()
     assert len(rows) == len(RULES)
@@ -204,11 +205,11 @@ def test_the_page_about_trust_has_each_outcome_that_counts_and_its_weight() -> N
     bad = after_outcome(NEWCOMER, RULES[OutcomeKind.DENIED_BY_PERSON], 0)
     lower = after_outcome(bad, RULES[OutcomeKind.RELEASE_STOOD], 0).cusum
     said = f"adds {bad.bad:g} to `bad` and {bad.cusum:.2f} to the evidence"
-    assert said in section
-    assert f"takes {bad.cusum - lower:.2f} from the evidence" in section
-    assert f"leaves {SOFT_SCORING.forgetting} of the sums" in section
+    assert said in prose
+    assert f"takes {bad.cusum - lower:.2f} from the evidence" in prose
+    assert f"leaves {SOFT_SCORING.forgetting} of the sums" in prose
     assert RATE_OUTCOMES_MIN == 5.0
-    assert "until five outcomes make a rate" in section
+    assert "until five outcomes make a rate" in prose
 
 
 def test_the_first_violation_degrades_and_the_third_makes_untrusted() -> None:
