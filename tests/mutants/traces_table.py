@@ -54,8 +54,8 @@ TRACES: Final = (
         invariant="an error message echoes no content",
         where="proxy.transport.responses:refusal_for",
         fault=replaced(
-            "'cannot_decide: an internal failure; nothing was admitted'",
-            "f'cannot_decide: {error}'",
+            "_REFUSALS[kind]",
+            "refuse(503, f'cannot_decide: {error}')",
         ),
         tests=("tests/unit/proxy/transport/test_responses.py",),
     ),
