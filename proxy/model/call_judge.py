@@ -1,9 +1,9 @@
-"""Judges the memory writes that a model asks its agent for, before the agent hears of them.
+"""Judges a model's calls of memory-writing tools before the calls reach the agent.
 
-The write itself may never pass the sidecar: the agent may write a file in its folder, or a block in
-its database. So a refused call never reaches the agent, and an admitted one is an intent on disk
-before it is forwarded. A relay that gets the call settles it, or else the call's result in the
-agent's next request.
+The agent may carry out a write without the sidecar: in a file, or in its own database. So a refused
+call never reaches the agent, and an admitted call is stored on disk as an intent before it is
+forwarded. The relay that gets the call settles the intent, or else the call's result in the agent's
+next request.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ADMIT: Final = "admit"
 
 
 class _ReplyOf(NamedTuple):
-    """The reply whose calls are judged: principal, tools, and the verdicts' parent span."""
+    """What the calls of one reply are judged with; `traceparent` is the verdicts' parent span."""
 
     principal: Principal
     catalogue: OfferedTools
@@ -43,7 +43,7 @@ class _ReplyOf(NamedTuple):
 
 
 class CallJudge:
-    """Judges the calls of all model fronts; there is one.
+    """Judges the calls of all model fronts; one object serves all of them.
 
     Event loop only; any number of replies at once.
     """
@@ -59,10 +59,10 @@ class CallJudge:
         traceparent: str | None = None,
         files: ConversationFiles | None = None,
     ) -> tuple[str | None, ...]:
-        """For each call: None if it is forwarded, else the text that replaces it.
+        """Judge calls; return None for each one to forward, else the text that replaces the call.
 
-        The items of admitted calls are intents on disk when this returns. `files` knows the agent's
-        own file tools; without it, calls of file tools are not judged.
+        The items of admitted calls are stored as intents when this returns. `files` parses calls of
+        the agent's own file tools; without `files` such calls are not judged.
         """
         asked = _ReplyOf(principal, catalogue, traceparent, files)
         texts: list[str | None] = []
@@ -77,7 +77,7 @@ class CallJudge:
         await self._ended(principal, call.call_id, ForwardStatus.FAILED)
 
     async def results(self, principal: Principal, body: dict[str, Json]) -> None:
-        """Settle admitted calls by the results in a request.
+        """Settle admitted calls as done or failed, by their results in the agent's request.
 
         Calls without a result stay unsettled.
         """
@@ -102,7 +102,7 @@ class CallJudge:
         try:
             named = await _named(asked.files, found, call)
         except MalformedRequest as error:
-            # The error's detail names paths of the map, never a value that was sent.
+            # The error's detail names paths of the tool map, never a value that was sent.
             return f"{observation_of_call(Reason.CALL_MALFORMED)} ({error.detail})"
         if named is None:
             return None
@@ -139,7 +139,7 @@ class CallJudge:
 
 
 class _Named(NamedTuple):
-    """A tool call as its map reads it, and the name that the host gives the tool's server."""
+    """A tool call parsed by its tool map, and the name that the host gives the tool's server."""
 
     call: ToolCall
     map_name: str
@@ -149,7 +149,7 @@ class _Named(NamedTuple):
 async def _named(
     files: ConversationFiles | None, found: MemoryTool | None, call: ModelCall
 ) -> _Named | None:
-    """The call, if it is one of a memory tool or of a file tool on a place; else None."""
+    """The parsed call of a memory tool, or of a file tool that changes a place; else None."""
     if found is not None and found.tool_map is not None and found.tool is not None:
         read = _read(found.tool_map, found.tool, call)
         return _Named(read, found.tool_map.name, found.server)
@@ -197,7 +197,7 @@ _LOG: Final = logging.getLogger("mnemogate.model")
 
 
 class JudgingCoupling:
-    """Implements `Coupling`: judges calls, and passes the rest to the coupling that it wraps."""
+    """Judges calls, and passes everything else to the coupling that it wraps (`Coupling`)."""
 
     def __init__(
         self,
@@ -213,16 +213,16 @@ class JudgingCoupling:
         self._unmapped = unmapped
 
     async def prepare(self, asked: PrincipalRequest) -> PreparedRequest:
-        """First settle earlier admitted calls by their results in the request; see `Coupling`."""
+        """Settle earlier admitted calls by their results in the request, then prepare it."""
         await self._veto.results(asked.principal, asked.body)
         return await self._inner.prepare(asked)
 
     async def judge(
         self, prepared: PreparedRequest, calls: tuple[ModelCall, ...]
     ) -> tuple[str | None, ...]:
-        """For each whole call: None, or the text that the agent gets instead of it.
+        """For each complete call: None to forward it, or the text that the agent gets instead.
 
-        Memory writes are judged first: a text that was refused there is then withheld from the
+        Memory writes are judged first, so that a text refused in one of them is withheld from the
         other calls.
         """
         principal = prepared.asked.principal
@@ -260,15 +260,15 @@ class JudgingCoupling:
         await self._inner.replied(prepared, reply)
 
     def filter(self, prepared: PreparedRequest) -> Filter:
-        """Implements `Coupling.filter`: a filter for the events of one streamed reply."""
+        """A filter that removes withheld texts from the events of one streamed reply."""
         return self._inner.filter(prepared)
 
     async def settled(self, principal: Principal) -> None:
-        """Wait for undecided candidates; what is sent afterwards respects their verdicts."""
+        """Wait for undecided candidates, so that what is sent later respects their verdicts."""
         await self._inner.settled(principal)
 
     def withholds(self, principal: Principal) -> bool:
-        """Implements `Coupling.withholds`: whether anything is withheld from this principal."""
+        """Whether any text is withheld from this principal."""
         return self._inner.withholds(principal)
 
     def carries(self, principal: Principal, text: str) -> bool:
@@ -276,13 +276,13 @@ class JudgingCoupling:
         return self._inner.carries(principal, text)
 
     def sieved(self, principal: Principal, value: Json) -> Json:
-        """Implements `Coupling.sieved`: JSON without refused texts, on routes that ask no model."""
+        """The JSON value without refused texts, for routes that ask no model."""
         return self._inner.sieved(principal, value)
 
     def said(self, prepared: PreparedRequest, body: dict[str, Json]) -> dict[str, Json]:
-        """A whole reply without what is withheld; its calls were judged before."""
+        """A whole reply without withheld texts; the reply's calls were judged before."""
         return self._inner.said(prepared, body)
 
     def passing(self, principal: Principal) -> Filter:
-        """Implements `Coupling.passing`: a filter for the events of a stream in an unknown API."""
+        """A filter that removes withheld texts from a stream of an unknown API's events."""
         return self._inner.passing(principal)

@@ -1,9 +1,9 @@
-"""Gates what a memory backend's own model extracts, before the backend sees it.
+"""Judges the facts that a memory backend's own model extracts, before the backend gets them.
 
-With `infer=true` the text that is stored does not exist when the write crosses a memory front: the
-backend's model makes it. So the model's answer is the write. Each fact in the answer is a
-candidate. Refused facts are removed, and the backend's parser gets an answer in its own format with
-fewer facts.
+With `infer=true` the stored text does not exist yet when the write crosses a memory front, because
+the backend's model makes the text later. So the model's answer is the write, and each fact in the
+answer is a candidate. Refused facts are removed, and the backend's parser gets an answer in its own
+format with fewer facts.
 """
 
 from __future__ import annotations
@@ -31,26 +31,29 @@ from proxy.settle.forwarder import UNDECIDED, admitted_of, judge, record
 
 
 class BackendReply(msgspec.Struct, frozen=True, kw_only=True):
-    """One whole reply to a backend. `call_id` is the id by which the ledger finds its session."""
+    """One model's whole reply to a memory backend. The ledger finds its session by `call_id`."""
 
     principal: Principal
     api: str
     call_id: str
     tool_map: ToolMap
-    # Whether the ledger noted the model's words. If not, nothing of the reply is passed on.
+    # Whether the ledger noted the model's words. If not, nothing of the reply is forwarded.
     told: bool = True
     # The parent span of the verdicts.
     traceparent: str | None = None
 
 
 class Extraction:
-    """Edits replies to memory backends. Event loop only; any number of replies at once."""
+    """Removes refused facts from models' replies to memory backends.
+
+    Event loop only; any number of replies at once.
+    """
 
     def __init__(self, guard: GuardAhead) -> None:
         self._guard = guard
 
     async def edited(self, replied: BackendReply, body: dict[str, Json]) -> dict[str, Json]:
-        """The reply in the form that its backend may see.
+        """The reply without refused facts, as its memory backend gets it.
 
         An answer of unknown form is withheld whole.
         """
@@ -78,10 +81,10 @@ class Extraction:
         return ReplacedOutput(text=replied.tool_map.model.empty if kept is None else spelled(kept))
 
     async def _passes(self, replied: BackendReply, text: str) -> bool:
-        """Whether a model's answer that is no JSON may be passed on to the agent.
+        """Whether a model's answer that is no JSON may be forwarded to the memory backend.
 
-        It may if the tool map names a tool for such answers, and the gate admits the answer as a
-        call of that tool.
+        The answer may if the tool map names a tool for such answers, and the gate admits the answer
+        as a call of that tool.
         """
         name = replied.tool_map.model.text
         if name is None:
@@ -93,7 +96,7 @@ class Extraction:
         return await self._kept(replied, read) is not None
 
     async def _kept(self, replied: BackendReply, read: ToolCall) -> dict[str, Json] | None:
-        """The output of the model without refused facts; None if no fact is left."""
+        """The arguments of a model's output without refused facts; None if none may be sent."""
         if read.kind in {ToolKind.READ, ToolKind.CONTEXT}:
             return read.arguments
         if read.kind is ToolKind.ADMIN and replied.principal.channel is not Channel.AGENT:
@@ -141,7 +144,7 @@ def _read_call(tool_map: ToolMap, output: Output) -> ToolCall | None:
 
 
 def _read_text(tool_map: ToolMap, text: str) -> ToolCall | None:
-    """A JSON answer, read by the first form of the map that it fits; None if it fits none."""
+    """A JSON answer as a call of the first output tool of the map that it fits, else None."""
     try:
         value = object_in(text)
     except MalformedRequest:

@@ -1,7 +1,7 @@
-"""Calls of an agent's own file tools: which change places, and which lines they add.
+"""Parses calls of an agent's own file tools: which ones change places, and which lines they add.
 
-A request repeats its whole conversation, so each time a place is changed, what the agent knows
-of the file is read from there. If the file is on this machine, a link to it is noticed.
+A request repeats its whole conversation, so a file's text before a change is taken from what the
+conversation has shown. If the file is on this machine, a link to the file is noticed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from proxy.seams.guard import Item
 
 
 class FileWrite(NamedTuple):
-    """A call that changes a place; `item` is None if it changes no line."""
+    """A call that changes a place; `item` is None if the call changes no line."""
 
     tool: FileTool
     item: Item | None
@@ -50,8 +50,8 @@ class ConversationFiles:
         """What a call changes in a place; None if it changes none.
 
         Raises:
-            MalformedRequest: The call does not have the form that its map says, or the path is a
-                link.
+            MalformedRequest: The call does not have the form that its tool map describes, or the
+                path is a link.
         """
         tool = file_tool(self._maps, call)
         if tool is None or tool.rule.file is None or tool.rule.kind is not ToolKind.WRITE:
@@ -63,8 +63,8 @@ class ConversationFiles:
             return None
         known = self._known = self._known or self._read_conversation()
         for earlier in self._earlier:
-            # The result of an earlier call of the same reply is not known yet, so what it may have
-            # changed counts as unknown.
+            # The result of an earlier call of the same reply is not known yet, so the files that
+            # the earlier call may change count as unknown.
             self._ran(known, earlier)
         self._earlier.clear()
         before = known.text(tool.server, read.path)
@@ -93,8 +93,8 @@ class ConversationFiles:
             for call in answered:
                 done = failed.get(call.call_id) is False
                 self._answered(known, call, answers[call.call_id], done=done)
-            # Calls without an answer may have run at the same time: if one may write any file,
-            # every text is uncertain.
+            # Calls without an answer may have run at the same time: if one of them may write any
+            # file, the known text of every file is uncertain.
             for call in (*answered, *open_calls.values(), *turn.calls):
                 if not self._is_harmless(call):
                     known.forget_all()
@@ -131,7 +131,7 @@ class ConversationFiles:
         if self._known is None:
             calls = (call for turn in self._prepared.request.turns for call in turn.calls)
             files = filter(None, map(self._file_call, calls))
-            # Most conversations show no instructions file, and are not read for one.
+            # A conversation is parsed only if a call names an instructions file; most have none.
             if not any(
                 is_instructions(tool.tool_map.all_places.of_path(read.path)) for tool, read in files
             ):
@@ -152,7 +152,7 @@ class ConversationFiles:
             known.forget_all()
 
     def _is_harmless(self, call: ModelCall) -> bool:
-        """Whether a call surely writes no other file than the ones that its map names."""
+        """Whether a call can write no file but the ones that its tool map names."""
         if file_tool(self._maps, call) is not None:
             return self._file_call(call) is not None or not self._has_file(call)
         found = self._catalogue.find(call)

@@ -1,7 +1,7 @@
-"""The history of each response, for clients that continue one without repeating it.
+"""Keeps the history of each response, for clients that continue a response without repeating it.
 
-Otherwise the provider would know earlier texts that the sidecar does not: they could be neither
-labelled nor withheld. So a request that names an earlier response is sent with its whole history.
+If the provider alone kept the history, the sidecar could neither label nor withhold the texts in
+it. So a request that names an earlier response is sent with its whole history.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PREVIOUS: Final = "previous_response_id"
 
 
 class _HistoryStep(msgspec.Struct, frozen=True):
-    """The items that one response added to its history."""
+    """The items that one response added to its history; `before` is the id of the one before."""
 
     before: str | None
     items: tuple[Json, ...]
@@ -101,7 +101,7 @@ ROOM_BYTES_MAX: Final = 512 * 1024 * 1024
 
 
 class NoRoom(Exception):  # noqa: N818 - a state of the sidecar, not a fault
-    """The error where too many large bodies are in memory. A later request may find room."""
+    """The error for a body larger than the room left in memory. A later request may find room."""
 
 
 class Room:
@@ -127,7 +127,7 @@ class Room:
 
 
 class RoomHolder:
-    """A stream of pieces that keeps its reserved room until it is closed. Implements `Pieces`."""
+    """A stream of byte strings that holds its reserved room until it is closed (`Pieces`)."""
 
     def __init__(self, pieces: Pieces, release: Callable[[], None]) -> None:
         self._pieces = pieces

@@ -1,7 +1,7 @@
-"""The model front coupled to memory: the ledger and the withholding, around the judging of calls.
+"""Connects model requests to the session ledger and to the withholding of refused texts.
 
-A request waits for undecided candidates, is noted in the ledger, then goes upstream without refused
-texts. The model's words are noted before the agent can act on them.
+A request waits for undecided candidates and is noted in the ledger; then it is forwarded without
+refused texts. The model's words are noted before the agent can act on them.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from storage.interfaces import MemoryReader
 
 
 class AboveFloor:
-    """The floors of model requests. Event loop only.
+    """Removes memories below the floor for reads from model requests. Event loop only.
 
-    A key of the same principal without a floor, or the same key beside a `[[model]]` table that
-    has one, may have been served more than the model is to read.
+    A request may contain such a memory: it was served to another key of the principal that has no
+    floor, or to the same key, whose `[[model]]` table has a floor of its own.
     """
 
     def __init__(self, reader: MemoryReader) -> None:
@@ -49,9 +49,9 @@ class AboveFloor:
         served: tuple[InContext, ...],
         leave: LeftUnchanged,
     ) -> tuple[dict[str, Json], tuple[InContext, ...]]:
-        """The body without what served memories below the floor say, and nothing else says.
+        """The body without texts that only memories below the floor contain.
 
-        Returns also the served memories that are left in it.
+        The second value lists the served memories that the body still contains.
         """
         if asked.principal.reads is Reads.ALL or not served:
             return body, served
@@ -87,8 +87,8 @@ class AboveFloor:
 class CleanTurns:
     """Remembers turns of a conversation in which no text had to be withheld.
 
-    A turn counts as clean while it is the same object under the same `stamp`, which changes when
-    another text may have to be withheld. Event loop only.
+    A turn counts as clean while it is the same object and `stamp` is the same; `stamp` changes when
+    a further text may have to be withheld. Event loop only.
     """
 
     def __init__(self) -> None:
@@ -123,11 +123,11 @@ class CleanTurns:
 
 
 QUIET_S: Final = 20.0
-"""How long a request waits for candidates in flight; then they are refused."""
+"""Seconds that a request waits for undecided candidates; those still undecided are then refused."""
 
 
 class LedgerCoupling:
-    """Implements `Coupling`: adds ledger and withholding to the coupling that it wraps."""
+    """Adds the session ledger and withholding to the coupling that it wraps (`Coupling`)."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class LedgerCoupling:
         replays: ModelReplays,
         floor: AboveFloor,
     ) -> None:
-        """`checks` holds finished replies against anchors; `replays` keeps requests."""
+        """`checks` compares finished replies with anchors; `replays` keeps requests to replay."""
         self._floor = floor
         self._inner = inner
         self._checks = checks
@@ -151,23 +151,25 @@ class LedgerCoupling:
         self._clean = CleanTurns()
 
     async def prepare(self, asked: PrincipalRequest) -> PreparedRequest:
-        """Implements `Coupling.prepare`."""
+        """Wait for undecided candidates, note what enters the context, remove withheld texts."""
         principal, principal_id = asked.principal, asked.principal.principal_id
         prepared = await self._inner.prepare(asked)
         request = prepared.request
-        # What made an earlier reply wrong is hidden by then, so that its texts are taken out below.
+        # Wait until the memories that made an earlier reply wrong are hidden, so that their texts
+        # are removed from this request.
         if self._checks is not None:
             await self._checks.settled(principal)
         # Wait for candidates in flight; one that is not decided in time is withheld until its
         # verdict is known.
         await self._withholding.quiet(principal_id, QUIET_S)
-        # What both note is written together.
+        # Withholding and the session ledger write their notes at the same time: `noted` is awaited
+        # only after the ledger has written.
         heard, noted = await self._withholding.entered(principal_id, request)
         entered = await self._sessions.entered(
             principal, request, reads_foreign=asked.reads_foreign
         )
         await asyncio.shield(noted)
-        # This waits again, for candidates that arrived while the ledger wrote to disk.
+        # Wait again, for candidates that arrived while the ledger wrote to disk.
         await self._withholding.quiet(principal_id, QUIET_S)
         conversation = self._conversation(principal_id, entered, heard)
         body = await self._withheld(prepared, heard, conversation)
@@ -187,7 +189,7 @@ class LedgerCoupling:
     def _conversation(
         self, principal_id: PrincipalId, entered: RequestFindings, heard: RequestWords
     ) -> Conversation:
-        """The conversation of the request, and what the person says in it."""
+        """The request's sessions, and the words that a person typed or the host wrote in it."""
         others = self._withholding.sessions(principal_id)
         kin = frozenset(one for one in others if self._sessions.are_kin(one, entered.session))
         return Conversation(kin | {entered.session}, heard.typed, heard.hosts)
@@ -221,7 +223,7 @@ class LedgerCoupling:
     async def judge(
         self, prepared: PreparedRequest, calls: tuple[ModelCall, ...]
     ) -> tuple[str | None, ...]:
-        """Implements `Coupling.judge`. A call that contains a withheld text is refused."""
+        """For each call: None to forward it, or a text; a call with a withheld text is refused."""
         principal_id = prepared.asked.principal.principal_id
         verdicts = await self._inner.judge(prepared, calls)
         return tuple(
@@ -244,18 +246,18 @@ class LedgerCoupling:
             self._checks.replied(principal, reply.reply_id, reply.said, ids)
 
     def filter(self, prepared: PreparedRequest) -> Filter:
-        """Implements `Coupling.filter`: a filter for the events of one streamed reply."""
+        """A filter that removes withheld texts from the events of one streamed reply."""
         asked = prepared.asked
         return self._withholding.reply(
             asked.principal.principal_id, asked.api.name, prepared.conversation
         )
 
     async def settled(self, principal: Principal) -> None:
-        """Wait for undecided candidates; what is sent afterwards respects their verdicts."""
+        """Wait for undecided candidates, so that what is sent later respects their verdicts."""
         await self._withholding.settled(principal, QUIET_S)
 
     def withholds(self, principal: Principal) -> bool:
-        """Implements `Coupling.withholds`: whether anything is withheld from this principal."""
+        """Whether any text is withheld from this principal."""
         return self._withholding.withholds(principal.principal_id)
 
     def carries(self, principal: Principal, text: str) -> bool:
@@ -263,25 +265,25 @@ class LedgerCoupling:
         return self._withholding.carries(principal.principal_id, text)
 
     def sieved(self, principal: Principal, value: Json) -> Json:
-        """Implements `Coupling.sieved`: JSON without refused texts, on routes that ask no model."""
+        """The JSON value without refused texts, for routes that ask no model."""
         return self._withholding.sieved(principal.principal_id, value)
 
     def said(self, prepared: PreparedRequest, body: dict[str, Json]) -> dict[str, Json]:
-        """A whole reply without what is withheld; its calls were judged before."""
+        """A whole reply without withheld texts; the reply's calls were judged before."""
         asked = prepared.asked
         return self._withholding.said(
             asked.principal.principal_id, asked.api.name, body, prepared.conversation
         )
 
     def passing(self, principal: Principal) -> Filter:
-        """Implements `Coupling.passing`: a filter for the events of a stream in an unknown API."""
+        """A filter that removes withheld texts from a stream of an unknown API's events."""
         return self._withholding.reply(principal.principal_id, "")
 
 
 def _recalls(prepared: PreparedRequest, reply: ModelReply) -> frozenset[str]:
-    """The ids of the calls of a reply whose tools keep memory, by the maps of its front.
+    """The ids of a reply's calls whose tools only read or change memory, as the tool maps tell.
 
-    An id that names a call of another tool too is left out.
+    An id that a call of any other tool has too is left out.
     """
     if not reply.calls:
         return frozenset()

@@ -1,7 +1,7 @@
 """The interface through which the model front asks memory what to do with a request.
 
-The front only transports and edits. What is behind this interface decides what entered a context,
-what is withheld from it, and which call may write.
+The front only transports and edits. An implementation of this interface decides what entered a
+context, what is withheld from the context, and which tool call may write.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class PrincipalRequest(msgspec.Struct, frozen=True, kw_only=True):
     # What the request is sent with besides its body, without any credential.
     target: str = ""
     headers: dict[str, str] = {}
-    # Maps of the tools that write memory. `extracts`: a memory backend asks, and the answer itself
-    # is the write.
+    # Tool maps of the tools that write memory. `extracts`: the client is a memory backend, and the
+    # model's answer itself is the write.
     maps: Maps
     extracts: bool = False
-    # Whether the operator says that user turns contain others' texts.
+    # Whether the operator declared that user turns contain texts of others than the user.
     reads_foreign: bool = False
     # A cache of values that were read from parts of earlier bodies.
     readings: Readings = AFRESH
@@ -55,28 +55,29 @@ class PreparedRequest(msgspec.Struct, frozen=True, kw_only=True):
     request: ModelRequest
     body: dict[str, Json]
     session: str
-    # The served memories that stand in the request.
+    # The served memories that the request contains.
     memories: tuple[InContext, ...] = ()
-    # Identifies the conversation: some texts are withheld in one conversation only, and texts that
-    # a person typed there are known.
+    # The conversation, with the words that a person typed in it; some texts are withheld in one
+    # conversation only.
     conversation: Conversation = NOWHERE
-    # What withholding leaves unchanged in the request, where the request is kept for a replay.
+    # Parts of the request that withholding leaves unchanged; empty unless the request may be
+    # replayed or the principal has a floor for reads.
     leave: LeftUnchanged = LeftUnchanged()
 
 
 class UndecidedError(Exception):
-    """The error where a candidate of this principal is undecided, so nothing may go upstream."""
+    """The error for a request that may not be forwarded, because a candidate is undecided."""
 
 
 class Filter(Protocol):
-    """Filters the events of one request's reply: texts without what is withheld."""
+    """Removes withheld texts from the events of one reply."""
 
     def feed(self, event: Event) -> list[Event]:
-        """Take in the next event; returns the events that go on now."""
+        """Take the next event; return the events to forward now."""
         ...
 
     def end(self) -> list[Event]:
-        """Return the remaining events at the end of a stream."""
+        """Return the events that still wait, at the end of a stream."""
         ...
 
 
@@ -92,11 +93,11 @@ class Coupling(Protocol):
     """Connects the model front to memory. Event loop only; any number of requests at once."""
 
     async def prepare(self, asked: PrincipalRequest) -> PreparedRequest:
-        """Wait for undecided candidates, note what enters the context, take out what is withheld.
+        """Wait for undecided candidates, note what enters the context, remove withheld texts.
 
         Raises:
-            Undecided: A candidate was not decided in time.
-            StorageError: What entered could not be made durable.
+            UndecidedError: A candidate was not decided in time.
+            StorageError: The note of what entered could not be made durable.
         """
         ...
 
@@ -111,15 +112,15 @@ class Coupling(Protocol):
         ...
 
     def filter(self, prepared: PreparedRequest) -> Filter:
-        """A filter for the events of one streamed reply."""
+        """A filter that removes withheld texts from the events of one streamed reply."""
         ...
 
     async def settled(self, principal: Principal) -> None:
-        """Wait for undecided candidates; what is sent afterwards respects their verdicts."""
+        """Wait for undecided candidates, so that what is sent later respects their verdicts."""
         ...
 
     def withholds(self, principal: Principal) -> bool:
-        """Whether anything is withheld from this principal."""
+        """Whether any text is withheld from this principal."""
         ...
 
     def carries(self, principal: Principal, text: str) -> bool:
@@ -131,11 +132,11 @@ class Coupling(Protocol):
         ...
 
     def said(self, prepared: PreparedRequest, body: dict[str, Json]) -> dict[str, Json]:
-        """A whole reply without what is withheld; its calls were judged before."""
+        """A whole reply without withheld texts; the reply's calls were judged before."""
         ...
 
     def passing(self, principal: Principal) -> Filter:
-        """A filter for the events of a stream in an unknown API."""
+        """A filter that removes withheld texts from a stream of an unknown API's events."""
         ...
 
 
@@ -150,7 +151,7 @@ class UnsafeUncoupled:
     async def judge(
         self, prepared: PreparedRequest, calls: tuple[ModelCall, ...]
     ) -> tuple[str | None, ...]:
-        """Let every call go on: None for each."""
+        """None for each call, so that every call is forwarded."""
         del prepared
         return (None,) * len(calls)
 

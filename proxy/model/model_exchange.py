@@ -1,6 +1,6 @@
 """One model request, from its body to the last byte of its reply.
 
-A streamed reply passes as it comes; its calls wait until they are judged.
+The events of a streamed reply are forwarded as they arrive, but its tool calls only when judged.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ AGAIN_MAX: Final = 3
 
 
 class Wire(msgspec.Struct, frozen=True, kw_only=True):
-    """How a request goes upstream; its body is made anew for each request to the model."""
+    """Where and with which headers a request is sent; its body is built anew for each sending."""
 
     behind: UpstreamModel
     method: str
@@ -72,7 +72,7 @@ class ModelExchange:
     ) -> None:
         """`ended` is called once, after the last byte or when the agent leaves.
 
-        `healed` looks at the reply before the agent gets it; None: nobody does.
+        `healed` checks the reply before the agent gets it; None if nothing is to check the reply.
         """
         self.api: ModelApi = asked.api
         self.asked = asked
@@ -82,8 +82,8 @@ class ModelExchange:
         self.status = OK
         self.streamed = False
         self.withheld = False
-        # Two times: when the request went to the model API, and when the reply began to go to the
-        # agent. 0 if that has not happened.
+        # Two times: when the request was first sent to the model API, and when the first byte of
+        # the reply was sent to the agent. 0 before that.
         self.sent_ns = 0
         self.first_ns = 0
         self.due_s = asyncio.get_running_loop().time() + TOTAL_S
@@ -100,11 +100,11 @@ class ModelExchange:
         self._healed = healed if wire.asks and not asked.extracts else None
 
     async def answer(self) -> tuple[HttpReply, Pieces | None]:
-        """The head of the reply, and its body in pieces where it streams.
+        """The head of the reply, and the pieces of the body; None if the body is in the head.
 
         Raises:
-            Undecided: A candidate of this principal was not decided in time.
-            UpstreamError: The model did not answer in a way that can be passed on.
+            UndecidedError: A candidate of this principal was not decided in time.
+            UpstreamError: The model did not answer in a way that can be forwarded.
         """
         async with AsyncExitStack() as stack:
             reply = await self.ask(stack)
@@ -139,7 +139,7 @@ class ModelExchange:
         raise UpstreamError("the server behind broke off its answer")
 
     async def ask(self, stack: AsyncExitStack) -> UpstreamReply:
-        """Send the request upstream; the reply stays open as long as the stack."""
+        """Send the request upstream; return the reply, which is open until `stack` is closed."""
         whole = continued(self.api, self.asked.body, self._more) if self._more else self.asked.body
         asked = msgspec.structs.replace(self.asked, body=whole)
         self.prepared = await self._coupling.prepare(asked)
@@ -155,9 +155,9 @@ class ModelExchange:
         )
 
     async def ask_again(self, more: list[Json], stack: AsyncExitStack) -> UpstreamReply | None:
-        """Ask the model again; returns its new reply.
+        """Ask the model again, with `more` appended to the conversation; return the new reply.
 
-        Returns None if there is no new reply; then the first one ends as it is.
+        None if there is no new reply: then the first reply is the one that the agent gets.
         """
         healed = 0 if self._healed is None else self._healed.rounds
         if not self.wire.asks or self.askings - healed > AGAIN_MAX or self._is_late():
@@ -179,7 +179,7 @@ class ModelExchange:
     # ---- asking again for a reply that memories made wrong ---------------------------------------
 
     async def held_back(self, reply: UpstreamReply) -> list[Event] | None:
-        """All events of a stream that is looked at before it is shown; None: it is not held back.
+        """All events of a stream that is checked before it is forwarded; None if it is not checked.
 
         Raises:
             UpstreamError: The stream breaks off, or has an event that cannot be parsed.
@@ -194,7 +194,7 @@ class ModelExchange:
         told_by: Callable[[_Came], ModelReply],
         take: Callable[[UpstreamReply], Awaitable[_Came]],
     ) -> _Came:
-        """A reply as it came, or the one that the model gave instead, without a memory's lie."""
+        """The reply as it came, or the model's reply to the request without false memories."""
         healed = self._healed
         while healed is not None and await healed.asks_again(self.current, told_by(came)):
             before = self.prepared
@@ -207,7 +207,7 @@ class ModelExchange:
         return came
 
     async def _another(self, take: Callable[[UpstreamReply], Awaitable[_Came]]) -> _Came | None:
-        """The model's whole reply to the request without what is hidden; None if there is none."""
+        """The model's reply to the request without hidden memories; None if there is no reply."""
         if self._is_late():
             return None
         async with AsyncExitStack() as stack:
@@ -230,7 +230,7 @@ class ModelExchange:
         return found
 
     def _told_by(self, events: list[Event]) -> ModelReply:
-        """What the model says and calls in a whole stream."""
+        """The model's words and calls in the events of a whole stream."""
         editor = self.api.editor()
         try:
             for event in events:
@@ -245,7 +245,7 @@ class ModelExchange:
         """A reply to a memory backend, without the facts that were refused."""
         body = _read(raw)
         said, trace = self.api.read_reply(body), self.asked.trace
-        # By this call id the ledger joins the reply with its request.
+        # The ledger finds the session of the extracted facts by this call id.
         call_id = f"extraction:{trace.trace_id}:{trace.span_id}"
         call = ModelCall(call_id=call_id, name="extraction", arguments={})
         reply = msgspec.structs.replace(said, calls=(*said.calls, call))
@@ -260,7 +260,7 @@ class ModelExchange:
         return write_body(await self._extraction.edited(replied, body))
 
     async def _whole(self, raw: bytes) -> bytes:
-        """Edit a reply that came whole; returns what the agent gets."""
+        """Judge and edit a reply that came whole; return the body that the agent gets."""
         reply = self.api.whole()
         while True:
             raw = await self._mended(raw, self._read_reply, self._body)
@@ -283,8 +283,8 @@ class ModelExchange:
         self.reply_id = text_of(edited.get("id")) or ""
         found = edited.get("output")
         self.output = tuple(found) if isinstance(found, list) else ()
-        # The received bytes go on only if no key is repeated: another parser might take the key's
-        # other value.
+        # The received bytes are forwarded only if no key is repeated, because another parser might
+        # take the other value of the key.
         same = edited is given and edited == body
         same = same and body is came and not repeats(raw.decode("utf-8"), came)
         return raw if same else write_body(edited)
@@ -293,30 +293,30 @@ class ModelExchange:
         return self.api.read_reply(straight_object(_read(raw)))
 
     def filter(self) -> Filter:
-        """Make a filter for the events of one request's reply."""
+        """A new filter that removes withheld texts from the events of the reply."""
         return self._coupling.filter(self.current)
 
     def begins(self) -> None:
-        """Note that the reply begins to go to the agent."""
+        """Note the time at which the first byte of the reply is sent to the agent."""
         self.first_ns = self.first_ns or self._clock_ns()
 
     def ended(self) -> None:
-        """Note that the reply is over, or the agent has left."""
+        """Report that the reply is over, or that the agent has left."""
         self._ended(self)
 
     @property
     def session(self) -> str:
-        """The session of the request, once it is known."""
+        """The session of the request; "" until it is known."""
         return "" if self.prepared is None else self.prepared.session
 
     @property
     def memory_count(self) -> int:
-        """How many stored memories stand in the request."""
+        """The number of served memories that the request contains."""
         return 0 if self.prepared is None else len(self.prepared.memories)
 
     @property
     def current(self) -> PreparedRequest:
-        """The request in the form in which it last went to the model API."""
+        """The request as it was last sent to the model API."""
         if self.prepared is None:
             raise UpstreamError("nothing was sent to the server behind", sent=False)
         return self.prepared
@@ -337,7 +337,7 @@ class StreamedReply:
     ) -> None:
         """`stack` keeps the upstream's answer open until this stream is closed.
 
-        `events` are those of a reply that was held back until it was whole.
+        `events` are all events of a reply that was held back until it was whole, else None.
         """
         self._turn = turn
         self._stack = stack
@@ -394,10 +394,10 @@ class StreamedReply:
             yield events
 
     async def _edited(self, events: Sequence[Event | None], clean: Filter) -> AsyncGenerator[bytes]:
-        """The events to forward; no event after a call is forwarded before the call is judged.
+        """The bytes to forward; no event after a call is forwarded before the call is judged.
 
-        None marks the end of the stream. Texts that a verdict refuses are withheld from the next
-        event on.
+        None in `events` marks the end of the stream. A text that a verdict refuses is withheld from
+        the next event on.
         """
         turn, editor = self._turn, self._editor
         out = b""
@@ -405,7 +405,8 @@ class StreamedReply:
             was_over = editor.over
             passed, waiting = editor.feed(event)
             if waiting or (editor.over and not was_over):
-                # Events before the call go on first, so that they do not wait for its verdict.
+                # Events before the call are forwarded first, so that they need not wait for the
+                # call's verdict.
                 before, out = out + (passed if waiting else b""), b""
                 if before:
                     turn.begins()

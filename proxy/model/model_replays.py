@@ -1,10 +1,11 @@
-"""Asks a model once more what it answered wrongly, with some memories taken out of the request.
+"""Replays a request whose reply was wrong, with some memories removed from the request.
 
-The newest requests are kept for that in memory alone, each encrypted under a key of its own that
-goes with it: what the interpreter leaves behind in freed memory cannot be read. They are gone after
-an hour, with the incident that used them, and with the process.
+The newest requests are kept for replays, in memory alone. Each is encrypted under its own key,
+which is dropped with the request, so that bytes left in freed memory cannot be read. A request is
+dropped after an hour, with the incident that used it, or with the process.
 
-A replay gives the first reply's words and nothing else. Its tool calls are neither judged nor made.
+A replay returns the words of the model's new reply and nothing else. The tool calls of the new
+reply are neither judged nor made.
 """
 
 from __future__ import annotations
@@ -33,30 +34,30 @@ from proxy.transport.upstream import Upstream, UpstreamLimits
 from proxy.withhold.left_out import without
 
 KEPT_S: Final = 3_600.0
-"""How long a request is kept, if no newer one takes its place."""
+"""Seconds for which a request is kept, unless a newer one takes its place earlier."""
 OF_SESSION_MAX: Final = 32
-"""Requests of one session that are kept, the newest."""
+"""The number of requests of one session that are kept: the newest ones."""
 BYTES_MAX: Final = 64 * 1024 * 1024
-"""Bytes of all kept requests; the oldest go first."""
+"""Bytes of all kept requests together; the oldest requests are dropped first."""
 _BYTES_OF_TOKEN: Final = 4
 _REQUEST_BYTES_MAX: Final = 4 * 1024 * 1024
 _DAY_MS: Final = 86_400_000
 _NONCE_LEN: Final = 12
 _OK: Final = 200
-# Headers that say how a body is meant. No credential is among them: the table has its own.
+# Headers that tell how to parse a body. None is a credential: the `[[model]]` table has its own.
 _MEANT: Final = frozenset({"anthropic-version", "anthropic-beta", "openai-beta"})
-# The client executes calls of these tools. Namespaces group such tools.
+# Types of tools whose calls the client executes. A tool of type `namespace` groups other tools.
 _OWN_TOOLS: Final = frozenset({"function", "custom"})
-# With these members of a request the provider keeps a conversation, or has tools of its own: MCP
-# servers, or a prompt that it stores with its tools.
+# With these members of a request the provider stores a conversation, or runs tools of its own: MCP
+# servers, or the tools of a stored prompt.
 _HOSTED: Final = ("conversation", "mcp_servers", "prompt", "container")
-# Members that only fit a reply that comes in pieces, or later.
+# Members that are only valid for a reply that is streamed or made in the background.
 _FOR_STREAMS: Final = frozenset({"stream_options", "background"})
 _API_BY_NAME: Final = {one.name: one for one in APIS}
 
 
 class _Request(msgspec.Struct, frozen=True, array_like=True):
-    """One request to a model API, whole; what withholding leaves unchanged in it comes last."""
+    """One whole request to a model API; the last three fields are those of `LeftUnchanged`."""
 
     target: str
     headers: dict[str, str]
@@ -67,7 +68,7 @@ class _Request(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _KeptRequest(msgspec.Struct, frozen=True):
-    """One encrypted request, and what is known of it without its key."""
+    """One encrypted request with its key, and what finds it without decryption."""
 
     upstream: str
     api: str
@@ -83,12 +84,12 @@ _DECODER: Final = msgspec.msgpack.Decoder(_Request)
 
 
 def meant(headers: dict[str, str]) -> dict[str, str]:
-    """Those of a request's headers that a replay sends again."""
+    """The headers of a request that a replay sends again."""
     return {name: value for name, value in headers.items() if name in _MEANT}
 
 
 class ModelReplays:
-    """Implements `ReplaysModels`. Event loop only; one request at a time is asked again."""
+    """Keeps requests and replays them (`ReplaysModels`). Event loop only; one replay at a time."""
 
     def __init__(
         self,
@@ -102,19 +103,19 @@ class ModelReplays:
         self._kept: OrderedDict[_Name, _KeptRequest] = OrderedDict()
         self._bytes = 0
         self._asked_ms: deque[int] = deque()
-        # What the asks about a reply cost in tokens: all of them, and the dearest.
+        # The tokens that the replays about a reply cost: all of them, and the dearest one.
         self._spent: dict[_Name, tuple[int, int]] = {}
         self._asking = asyncio.Semaphore(1)
 
     # ---- what is kept ----------------------------------------------------------------------------
 
     def keeps(self, asked: PrincipalRequest) -> bool:
-        """Whether requests such as this one are kept."""
+        """Whether requests of this one's API and `[[model]]` table are kept for replays."""
         known = asked.upstream in self._models and asked.api.name in _API_BY_NAME
         return known and not asked.extracts
 
     def keep(self, prepared: PreparedRequest, reply_id: str) -> None:
-        """Keep the request behind a reply, if memories stood in it and its table is asked again."""
+        """Keep a reply's request, if it contains memories and a replay of it has no side effect."""
         asked = prepared.asked
         name = (asked.principal.tenant, reply_id)
         if not self.keeps(asked) or not reply_id or not prepared.memories or name in self._kept:
@@ -160,30 +161,30 @@ class ModelReplays:
     # ---- what is asked again ---------------------------------------------------------------------
 
     def names(self) -> tuple[str, ...]:
-        """The names of the `[[model]]` tables that may be asked again."""
+        """The names of the `[[model]]` tables whose requests may be replayed."""
         return tuple(self._models)
 
     def has(self, name: str, tenant: Tenant, reply_id: str) -> bool:
-        """Whether the request behind a reply of this model is kept."""
+        """Whether the request of a reply is kept, and was sent to the `[[model]]` table `name`."""
         kept = self._kept.get((tenant, reply_id))
         return kept is not None and kept.upstream == name
 
     def forget(self, tenant: Tenant, reply_id: str) -> None:
-        """Forget the request behind a reply: the incident about the reply is over."""
+        """Forget the request of a reply, because the incident about the reply is over."""
         self._forget((tenant, reply_id))
 
     def asks_left(self) -> int:
-        """How often a model may be asked for one incident that begins now."""
+        """How many replays may be made for one incident that begins now."""
         day, now_ms = self._asked_ms, self._now_ms()
         while day and day[0] <= now_ms - _DAY_MS:
             day.popleft()
         return min(self._settings.asks_max, self._settings.day_asks_max - len(day))
 
     def affords(self, tenant: Tenant, reply_id: str) -> bool:
-        """Implements `ReplaysModels.affords`.
+        """Whether one more replay about a reply stays within the limit of tokens.
 
-        An ask is expected to cost what the dearest one before it did, and the first a token for
-        each four bytes of the request.
+        A replay is expected to cost as much as the dearest one before it, and the first one a token
+        for each four bytes of the request.
         """
         kept = self._kept.get((tenant, reply_id))
         if kept is None:
@@ -199,7 +200,10 @@ class ModelReplays:
     async def said(
         self, tenant: Tenant, reply_id: str, present: Sequence[Memory], out: Sequence[Memory]
     ) -> tuple[str, ...] | None:
-        """Implements `ReplaysModels.said`."""
+        """Replay a request without the memories `out`; return the words of the new reply.
+
+        None if the request is not kept, no replay is left, or the model answers with no words.
+        """
         name = (tenant, reply_id)
         kept = self._kept.get(name)
         if kept is None or self.asks_left() <= 0:
@@ -235,12 +239,12 @@ class ModelReplays:
         finally:
             self._spend(name, cost)
         texts = tuple(text for text in said.said if text.strip())
-        # A reply without words calls a tool, and what it would have said later nobody knows.
+        # A reply without words calls a tool, and what the model says after that call is unknown.
         return texts or None
 
 
 def _tokens_of(reply: dict[str, Json]) -> int:
-    """What a reply cost, as its provider says; 0 where that says nothing."""
+    """The tokens that a reply cost, as its provider reports; 0 if it reports none."""
     usage = object_of(reply.get("usage"))
     counts = {name: count for name, count in usage.items() if type(count) is int and count > 0}
     return counts.get("total_tokens") or sum(
@@ -251,9 +255,9 @@ def _tokens_of(reply: dict[str, Json]) -> int:
 def _runs_alone(body: dict[str, Json]) -> bool:
     """Whether sending a request again may do more than make the model speak.
 
-    That is so where it offers a tool that the provider runs by itself, with the tool's credentials
-    in the request, or belongs to a conversation that the provider keeps. A tool of a kind that is
-    not known here counts as one that the provider runs.
+    It may if the request offers a tool that the provider runs by itself, with the tool's
+    credentials in the request, or if it belongs to a conversation that the provider stores. A tool
+    of an unknown type counts as one that the provider runs.
     """
     return any(body.get(key) for key in _HOSTED) or any(map(_is_hosted, list_of(body.get("tools"))))
 
@@ -268,7 +272,7 @@ def _is_hosted(tool: Json) -> bool:
 def _once_more(
     request: _Request, api: str, present: Sequence[Memory], out: Sequence[Memory]
 ) -> bytes:
-    """The body of a request without what some memories say, for an answer that comes whole."""
+    """The body of a replay: a kept request without the memories `out`, and without streaming."""
     leave = LeftUnchanged(
         typed=dict(request.typed), trusted=frozenset(request.trusted), stands=request.stands
     )

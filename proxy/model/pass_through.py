@@ -1,4 +1,4 @@
-"""Requests to routes that ask no model: they are passed on, without refused texts."""
+"""Forwards requests to routes that ask no model, and their answers, without refused texts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from proxy.transport.exchange import Pieces
 
 
 class PassThrough:
-    """Passes one request upstream, and its answer back."""
+    """Forwards one request upstream, and its answer to the agent."""
 
     def __init__(self, clearing: Redactor, clean: Filter, fetched: StoredReplyEditor) -> None:
         """`clean` filters an answer that is a stream of events; `fetched` edits any other."""
@@ -34,7 +34,7 @@ class PassThrough:
         """The upstream's own answer.
 
         Raises:
-            UpstreamError: There is no answer that can be passed on.
+            UpstreamError: There is no answer that can be forwarded.
             MalformedRequest: Request or answer contains something withheld, or cannot be searched.
         """
         clearing = self._clearing
@@ -61,9 +61,9 @@ class PassThrough:
 
 
 async def _cleaned(pieces: AsyncIterator[bytes], clean: Filter) -> AsyncGenerator[bytes]:
-    """The events of a stream.
+    """The bytes of a stream's events.
 
-    Each loses the texts that are withheld at the moment when it passes.
+    Each event loses the texts that are withheld at the moment when the event arrives.
     """
     try:
         async for events in events_of(pieces):

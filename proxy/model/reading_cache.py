@@ -2,8 +2,8 @@
 
 An agent sends its whole history each time. A list element with the same bytes as before is decoded
 to the same object, and values parsed from the object are kept with it. All elements but the last
-few are also known together, by their bytes as they came, so that a request costs only its new
-turns. Decoded bodies are never modified in place.
+few are also cached as one byte string, so that a request costs only its new turns. Decoded bodies
+are never modified in place.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from proxy.seams.by_identity import Past, SharedList
 _R = TypeVar("_R")
 
 BYTES_MAX: Final = 16 * 1024 * 1024
-"""Of the elements as they came, of all principals; decoded they take a few times as much."""
+"""Bytes of all principals' elements as received; decoded, elements take a few times as much."""
 COUNT_MAX: Final = 50_000
 BEGINNINGS_MAX: Final = 64
-"""Conversations whose beginning is known together, of all principals; the last used."""
-# Clients still change the newest elements, such as the marks of a provider's cache.
+"""The number of conversations, over all principals, whose beginning is cached; the last used."""
+# The newest elements are in no beginning, because clients still change parts of them, such as the
+# marks of a provider's cache.
 _UNSETTLED: Final = 4
 _CONVERSATIONS: Final = frozenset({"input", "messages"})
 _LISTS: Final = _CONVERSATIONS | {"system", "tools"}
@@ -53,7 +54,7 @@ class _Conversation(list[Json]):
 class _Beginning:
     """The first elements of a principal's conversation, and the values that readers made of them.
 
-    `raw` are the bytes up to the last of them.
+    `raw` is the list's text, from its start to the end of the last of these elements.
     """
 
     def __init__(self, whose: PrincipalId, raw: bytes, elements: _Conversation) -> None:
@@ -63,7 +64,7 @@ class _Beginning:
         self.read: dict[object, Past[Any]] = {}
 
     def forget_shorter(self) -> None:
-        """Let go of the beginning by which this one was made."""
+        """Drop the shorter beginning of the same conversation that this one was made from."""
         self.elements.begun = None
         for past in self.read.values():
             past.values.past = None
@@ -73,14 +74,15 @@ _Elements: TypeAlias = dict[bytes, _Element]
 
 
 class ReadingCache:
-    """Implements `proxy.dialects.model.reading.Readings`. Bounded. Event loop only."""
+    """A bounded cache of parsed parts of request bodies (`Readings`). Event loop only."""
 
     def __init__(self, bytes_max: int = BYTES_MAX, count_max: int = COUNT_MAX) -> None:
         self._bytes_max = bytes_max // 2
         self._count_max = count_max // 2
         self._size = self._count = 0
-        # By principal, then by bytes. An element that is used moves to `_young`. When that takes
-        # half of the room, it becomes `_old`, and what was left in `_old` is dropped.
+        # Each principal's elements, keyed by their bytes. An element that is used moves to
+        # `_young`. When `_young` takes half of the room, it becomes `_old`, and the elements that
+        # were left in `_old` are dropped.
         self._young: dict[PrincipalId, _Elements] = {}
         self._old: dict[PrincipalId, _Elements] = {}
         self._of: dict[int, _Element] = {}
@@ -104,7 +106,7 @@ class ReadingCache:
             return read_body(raw)
 
     def of(self, part: dict[str, Json], read: Callable[..., _R], *args: object) -> _R:
-        """Implements `Readings.of`: the value of `read(part, *args)`, perhaps cached."""
+        """The value of `read(part, *args)`, cached if `part` is an element of a cached list."""
         element = self._of.get(id(part))
         if element is None:
             return read(part, *args)
@@ -115,7 +117,7 @@ class ReadingCache:
         return found
 
     def each(self, parts: list[Json], read: Callable[[dict[str, Json]], _R]) -> tuple[_R, ...]:
-        """Implements `Readings.each`: the value of `read` for each element of a list."""
+        """The value of `read` for each element of a list, from the cache where it has them."""
         begun = parts.begun if isinstance(parts, _Conversation) else None
         past: Past[_R] | None = None
         if begun is not None:
@@ -165,7 +167,8 @@ class ReadingCache:
         """The known beginning of a conversation; None if there is none."""
         for begun in self._beginnings:
             mine = begun.whose == principal_id and raw.startswith(begun.raw)
-            # Only a comma shows that the last element is at its end, and that another one follows.
+            # Only a comma after these bytes proves that the last element has ended, and that a
+            # further element follows.
             if mine and _after(begun, raw).startswith(b","):
                 self._beginnings.remove(begun)
                 self._beginnings.insert(0, begun)
@@ -175,7 +178,7 @@ class ReadingCache:
     def _begin(
         self, principal_id: PrincipalId, raw: bytes, names: list[bytes], found: _Conversation
     ) -> None:
-        """Know the elements of `names`, and those before them, together from now on."""
+        """Cache the elements `names`, with all elements before them, as one beginning."""
         shorter = found.begun
         at = 1 if shorter is None else len(shorter.raw)
         for name in names:

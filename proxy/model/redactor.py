@@ -1,6 +1,6 @@
-"""Takes withheld texts out of headers, and out of bodies that are no conversation.
+"""Removes withheld texts from headers, and from bodies that are no conversation.
 
-If nothing is withheld from a principal, headers and bodies go on byte for byte.
+If nothing is withheld from a principal, headers and bodies are forwarded byte for byte.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ANSWER: Final = "the answer to this request"
 
 
 class Redactor:
-    """Clears requests and answers of one principal, each by what is withheld at that moment.
+    """Removes from one principal's requests and answers the texts that are withheld right then.
 
     Event loop only.
     """
@@ -50,15 +50,15 @@ class Redactor:
 
     @property
     def active(self) -> bool:
-        """Whether anything is withheld from the principal."""
+        """Whether any text is withheld from the principal."""
         return self._coupling.withholds(self._principal)
 
     def carries(self, text: str) -> bool:
-        """Implements `Sieve.carries`: whether a text contains something withheld."""
+        """Whether a text contains something withheld from the principal."""
         return self._coupling.carries(self._principal, text)
 
     def sieved(self, value: Json) -> Json:
-        """Implements `Sieve.sieved`: a JSON value without the texts that are withheld."""
+        """A JSON value without the texts that are withheld from the principal."""
         return self._coupling.sieved(self._principal, value)
 
     def check_target(self, head: HttpRequest, path: str) -> None:
@@ -75,7 +75,7 @@ class Redactor:
         return kept_headers(headers, self) if self.active else headers
 
     def request(self, raw: bytes, content_type: str) -> bytes:
-        """The body of a request that asks no model, as it may go on.
+        """The body of a request that asks no model, as it may be forwarded.
 
         Raises:
             MalformedRequest: The body contains something withheld, or cannot be searched.
@@ -83,7 +83,7 @@ class Redactor:
         return self._body(raw, content_type, _REQUEST)
 
     def answer(self, raw: bytes, content_type: str) -> bytes:
-        """The body of an answer that is no conversation, as it may go on.
+        """The body of an answer that is no conversation, as it may be forwarded.
 
         Raises:
             MalformedRequest: The body contains something withheld, or cannot be searched.
@@ -100,12 +100,12 @@ class Redactor:
             raise MalformedRequest(_UNSEARCHED.format(_REQUEST), status=403)
 
     def kind_of(self, reply: UpstreamReply, default: str = _ANY_KIND) -> str:
-        """The content type of an answer."""
+        """An answer's content type; `default` if there is none, or it contains a withheld text."""
         kind = reply.headers.get(_KIND, default)
         return default if _KIND not in self.headers({_KIND: kind}) else kind
 
     def headers_of(self, reply: UpstreamReply) -> tuple[tuple[str, str], ...]:
-        """Those headers of the model API's answer that the agent gets."""
+        """The headers of the model API's answer that the agent gets, without withheld texts."""
         return tuple(self.headers(dict(shown_headers(reply))).items())
 
     def _body(self, raw: bytes, content_type: str, what: str) -> bytes:

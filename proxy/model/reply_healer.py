@@ -1,9 +1,9 @@
-"""Heals a model's reply before the agent gets it: the model is asked again without a lie.
+"""Heals a model's reply before the agent gets it: the model is asked again without false memories.
 
-A reply that contradicts an anchor is held back. The memories that made it wrong are hidden, so the
-same request goes out without their text, and the model's new reply takes the place of the first.
-The sidecar writes no word of either: where no reply is right, the last one is forwarded as it came,
-and a header says so.
+A reply that contradicts an anchor is held back, and the memories that made it wrong are hidden. The
+same request is then sent without the text of these memories, and the model's new reply replaces the
+first one. The sidecar changes no word of a reply: if no reply is right, the last one is forwarded
+as it came, and a header reports that.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOT_HEALED: Final = "mnemogate-not-healed"
 
 
 class ReplyHealer:
-    """Makes the healing of each reply. Event loop only."""
+    """Makes one `HealedReply` for each reply of a model. Event loop only."""
 
     def __init__(self, replies: ReplyNotes, heals: HealsReplies, halt: Callable[[], None]) -> None:
         self._replies = replies
@@ -33,12 +33,15 @@ class ReplyHealer:
         self._halt = halt
 
     def of_reply(self) -> HealedReply:
-        """The healing of one reply."""
+        """A new `HealedReply`, for one reply."""
         return HealedReply(self._replies, self._heals, self._halt)
 
 
 class HealedReply:
-    """The healing of one reply. Its methods are called one after the other, by one task."""
+    """Checks one reply, and counts how often the model was asked again for it.
+
+    Its methods are called one after the other, by one task.
+    """
 
     def __init__(self, replies: ReplyNotes, heals: HealsReplies, halt: Callable[[], None]) -> None:
         self._replies = replies
@@ -51,7 +54,7 @@ class HealedReply:
     async def holds_back(self, prepared: PreparedRequest) -> bool:
         """Whether a streamed reply has to be whole before any of it is shown.
 
-        That is so where a memory in its request contradicts an anchor, or where nobody can tell.
+        It has to if a memory in its request contradicts an anchor, or if that cannot be checked.
         """
         done = await attempt(
             self._heals.has_suspects(prepared.asked.principal, _ids(prepared)), self._halt
@@ -103,16 +106,16 @@ class HealedReply:
             await attempt(self._heals.still_wrong(self._case_id), self._halt)
 
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """What the agent is told of the healing, in headers of the answer."""
+        """The headers that report the healing to the agent; none if the reply needed none."""
         if self._why:
             return ((NOT_HEALED, f"{self._why} {self._case_id}".strip()),)
         return ((HEALED, self._case_id),) if self.rounds else ()
 
 
 def _unrepeatable(prepared: PreparedRequest, reply: ModelReply) -> str:
-    """Why a request is not sent a second time, in a fixed word; "" where it may be.
+    """A fixed word for why a request may not be sent a second time; "" if it may.
 
-    A tool that the provider runs would act twice.
+    It may not if the provider ran a tool for it, because the tool would act twice.
     """
     return "tools_ran" if reply.ran_tools or prepared.request.searches else ""
 

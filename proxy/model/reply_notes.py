@@ -1,4 +1,4 @@
-"""Tells the recall ledger which memories stood in the request behind each reply of a model."""
+"""Notes in the recall ledger which memories the request of each model reply contained."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from proxy.model.memory_seam import PreparedRequest
 from storage.features.recalls import ContextSpan, InContext, Recalls, ReplyRecord, Where
 
 SERVED_MAX: Final = 65_536
-"""Memories of all principals of which the last recall is known; others have none."""
+"""The number of memories, over all principals, whose last recall is remembered."""
 MEMORIES_MAX: Final = 1_000
-"""Memories of one request that are noted, the newest turns first."""
+"""The number of memories that are noted of one request, those of the newest turns first."""
 
 
 class ReplyNotes:
@@ -30,7 +30,7 @@ class ReplyNotes:
         self._served = Bounded[tuple[PrincipalId, MemoryId], tuple[int, str]](SERVED_MAX)
 
     def recalled(self, principal: Principal, memories: tuple[Memory, ...], recall_id: str) -> None:
-        """Note which recall shows the memories about to be served; "" if the recall is not kept."""
+        """Note the recall that serves these memories; `recall_id` is "" if it is not stored."""
         for memory in memories:
             name = (principal.principal_id, memory.memory_id)
             self._served[name] = (memory.ordinal, recall_id)
@@ -38,7 +38,7 @@ class ReplyNotes:
     def in_context(
         self, principal: Principal, request: ModelRequest, entered: RequestFindings
     ) -> tuple[InContext, ...]:
-        """The memories that stand in a request, each with the parts of its strings."""
+        """The memories that a request contains, each with the places of its text there."""
         spans: dict[MemoryId, list[ContextSpan]] = {}
         for memory_id, span in _standing(request, entered):
             if memory_id in spans or len(spans) < MEMORIES_MAX:
@@ -77,9 +77,9 @@ class ReplyNotes:
 def _standing(
     request: ModelRequest, entered: RequestFindings
 ) -> Iterator[tuple[MemoryId, ContextSpan]]:
-    """Each memory in a request, with the place of the string that has it.
+    """Each memory in a request, with the place of the string that contains it.
 
-    The newest turns first.
+    The newest turns come first.
     """
     for at in sorted(entered.turns, reverse=True):
         yield from _spans(entered.turns[at], request.turns[at].said, (*request.prefix, at))

@@ -1,4 +1,4 @@
-"""What a request to a model API does by its path, and which of its credentials are forwarded."""
+"""The principal of a request to a model API, the headers to forward, and the path's purpose."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from proxy.transport.auth import Authenticator, Visit
 OWN: Final = "mnemogate-key"
 # The headers in which model APIs take a credential.
 CREDENTIALS: Final = ("x-api-key", "authorization", "api-key", "x-goog-api-key")
-# These headers are not sent on to the model API: a proxy sets them, or a browser tells about its
-# page in them.
+# These headers are not forwarded to the model API: a proxy sets them, or a browser names its page
+# in them.
 _ENDS_HERE: Final = frozenset(
     {
         *("origin", "referer", "forwarded", "via"),
@@ -46,15 +46,15 @@ def admit(
     authenticator: Authenticator,
     configured: tuple[tuple[str, str], ...],
 ) -> AdmittedPrincipal:
-    """The principal, by `Mnemogate-Key`, a key in the API's own header, or the socket.
+    """The principal, known by `Mnemogate-Key`, a key in the API's own header, or the socket.
 
-    If a key of this sidecar stands in the API's own header, the configured credential goes upstream
-    in its place. A principal that is known otherwise may send a provider's credential of its own,
-    which is kept.
+    If a key of this sidecar is in the API's own header, the configured credential is sent upstream
+    in its place. A principal that is known by other means may send its own credential of the
+    provider, which is forwarded.
 
     Raises:
         Unauthenticated: No known principal.
-        MalformedRequest: A key of this sidecar stands where it would be sent upstream or logged.
+        MalformedRequest: A key of this sidecar is where it would be sent upstream or logged.
     """
     headers = {
         name: value
@@ -75,8 +75,8 @@ def admit(
         if name in CREDENTIALS and given is None:
             found = authenticator.require(ours, visit)
             if principal is not None and found != principal:
-                # A request with two different keys has no principal: nobody could say which key
-                # counts.
+                # A request with the keys of two principals has no principal, because no rule tells
+                # which key counts.
                 authenticator.require("", visit)
             principal = found
             for other in CREDENTIALS:
@@ -102,7 +102,7 @@ def _completed(headers: dict[str, str], configured: tuple[tuple[str, str], ...])
 
 
 def _words(value: str) -> tuple[str, ...]:
-    """A header's value, and the part of it behind a scheme such as "Bearer"."""
+    """A header's value, and the part of it after a scheme such as "Bearer"."""
     scheme, _, rest = value.partition(" ")
     return (value, rest.strip()) if scheme and rest else (value,)
 
@@ -129,8 +129,8 @@ _COMPACT: Final = ("responses", "compact")
 _PATH: Final = re.compile(r"(?:/(?:[A-Za-z0-9_.:@,=$~-]*[A-Za-z0-9_:@,=$~-])?)*")
 
 
-# These routes are known as well: their answers have no words of a model, or only whole replies,
-# which `stored_replies` judges. A star stands for one segment. docs/operations.md has the table.
+# These routes are known as well: their answers contain no words of a model, or only whole replies,
+# which `stored_replies` judges. A star matches one segment. docs/operations.md has the table.
 KNOWN: Final = (
     *("embeddings", "moderations", "rerank", "tokenize", "detokenize"),
     *("messages/count_tokens", "responses/input_tokens", "api/show"),
@@ -142,7 +142,7 @@ KNOWN: Final = (
     *("responses/*", "responses/*/cancel", "chat/completions/*"),
     *("api/event_logging/batch", "api/event_logging/v2/batch"),
 )
-# A known path may stand behind one of these: an API version, or the base path of a provider with a
+# A known path may have one of these prefixes: an API version, or the base path of a provider with a
 # compatible API.
 _BASES: Final = ("", "v1", "openai", "openai/v1", "openai/deployments/*", "api/v1")
 
@@ -157,7 +157,7 @@ _KNOWN: Final = _matcher(tuple(f"{base}/{one}".lstrip("/") for base in _BASES fo
 
 
 def is_known(method: str, purpose: Purpose, rest: str, passing: tuple[str, ...]) -> bool:
-    """Whether a route is known: this file has it, or the operator listed it.
+    """Whether a route is known: it is in `KNOWN`, or the operator listed it in `passing`.
 
     Unknown routes of other providers may have memory calls in shapes that cannot be parsed here.
     """
@@ -180,7 +180,7 @@ class Purpose(enum.Enum):
 
 
 def check_path(rest: str) -> None:
-    """Refuse a path that a server may read as another one.
+    """Refuse a path that a server may read as a different path.
 
     Raises:
         MalformedRequest: The path is ambiguous.
@@ -217,7 +217,7 @@ _NO_WORDS: Final = frozenset(
 
 
 def answers_nothing(method: str, purpose: Purpose, rest: str) -> bool:
-    """Whether a memory backend may use a route: no unread words of a model are in its answer."""
+    """Whether a memory backend may use a route: its answer has no words of a model unjudged."""
     if purpose is not Purpose.OTHER:
         return True
     parts = [part for part in rest.lower().split("/") if part]
@@ -227,5 +227,5 @@ def answers_nothing(method: str, purpose: Purpose, rest: str) -> bool:
 
 
 def target_of(head: HttpRequest, rest: str) -> str:
-    """The path and query of the request to the upstream: checked, and encoded again."""
+    """The path of the request to the upstream, with the query encoded anew."""
     return f"{rest}?{urlencode(head.query)}" if head.query else rest

@@ -1,7 +1,7 @@
-"""Model replies inside answers of routes that ask no model: results of batches, lists.
+"""Judges the model replies in answers of routes that ask no model, such as results of batches.
 
-Their calls are judged like those of any other reply. The requests that led to them are unknown
-here, so their texts count as of unknown origin.
+The calls in such replies are judged as in any other reply. The requests of the replies are unknown
+here, so the texts of the replies count as of unknown origin.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ UNDECIDED: Final = (
 
 
 class CallDecider:
-    """Decides on the calls of one reply, also where the model was asked several times for it.
+    """Decides on the calls of one reply, even if the model was asked several times for it.
 
     Event loop only.
     """
@@ -43,7 +43,7 @@ class CallDecider:
         self.refused = 0
 
     async def tell(self, prepared: PreparedRequest, said: ModelReply) -> bool:
-        """Note the model's new words in the ledger; False if that failed."""
+        """Note the words and calls that the ledger does not have yet; return False on failure."""
         calls = tuple(call for call in said.calls if call.call_id not in self._told_calls)
         texts = tuple(text for text in said.said if text not in self._told_texts)
         heard = tuple(one for one in said.heard if one not in self._told_heard)
@@ -68,8 +68,8 @@ class CallDecider:
         self.calls += len(calls)
         notes = tuple(text for text in verdicts if text is not None)
         self.refused += len(notes)
-        # The agent will send this notice back as if its model had said it, so the ledger has to
-        # know the notice as the sidecar's.
+        # The agent will send these refusals back as if its model had said them, so the ledger has
+        # to contain them.
         await self.tell(prepared, ModelReply(reply_id=said.reply_id, said=notes, calls=()))
         return [
             CallDecision(key=one.key, refusal=text)
@@ -103,7 +103,7 @@ class StoredReplyEditor:
         halt: Callable[[], None],
         asked: Callable[[ModelApi], PrincipalRequest],
     ) -> None:
-        """`asked` makes an empty request for a model API."""
+        """`asked` makes an empty request for a model API, used in place of the unknown request."""
         self._coupling = coupling
         self._deciding = CallDecider(coupling, halt)
         self._asked = asked
@@ -124,7 +124,7 @@ class StoredReplyEditor:
         return b"".join([await self._line(line) for line in lines])
 
     async def _line(self, line: bytes) -> bytes:
-        """One line of JSON Lines; a line that only other parsers could read is refused.
+        """One line of JSON Lines without refused calls.
 
         Raises:
             UpstreamError: The line may contain a call that cannot be judged.
@@ -141,7 +141,7 @@ class StoredReplyEditor:
         return line if made is line else made + b"\n"
 
     async def _whole(self, raw: bytes, value: Json) -> bytes:
-        """One JSON text; the same bytes if every parser reads it alike."""
+        """One JSON text without refused calls; the same bytes if none is, and all parsers agree."""
         plain = straight(value)
         made = await self._walked(plain)
         same = made is value and not repeats(raw.decode("utf-8"), value)

@@ -23,13 +23,13 @@ _OURS: Final = frozenset(
 
 
 TOTAL_S: Final = 3_600.0
-"""Seconds for a whole answer, every second asking of the model included."""
+"""Seconds for a whole answer, including further requests to the model for the same answer."""
 REPLY_BYTES_MAX: Final = 64 * 1024**2
-"""The largest answer, before and after it is decompressed."""
+"""The largest answer in bytes, compressed as well as decompressed."""
 
 
 class UpstreamModel:
-    """One configured upstream while its context is open. Event loop only."""
+    """One configured model API, while its connection pool is open. Event loop only."""
 
     def __init__(self, settings: ModelUpstream, upstream: Upstream) -> None:
         self.settings = settings
@@ -37,7 +37,7 @@ class UpstreamModel:
 
     @classmethod
     async def opened(cls, settings: ModelUpstream, stack: AsyncExitStack) -> Self:
-        """The upstream with an open connection pool; nothing is sent."""
+        """A model API with an open connection pool, which `stack` closes; nothing is sent."""
         limits = UpstreamLimits(
             head_seconds=settings.answer_seconds,
             body_seconds=TOTAL_S,
@@ -49,7 +49,7 @@ class UpstreamModel:
     async def send(
         self, method: str, target: str, headers: dict[str, str], body: bytes | None
     ) -> AsyncGenerator[UpstreamReply]:
-        """One request and its answer; see `Upstream.send`."""
+        """Send one request; its answer is open inside the context (`Upstream.send`)."""
         async with self._upstream.send(method, headers, body or None, target) as reply:
             yield reply
 
@@ -82,7 +82,7 @@ class UpstreamModel:
 
 
 def shown_headers(reply: UpstreamReply) -> tuple[tuple[str, str], ...]:
-    """The headers of an answer that the agent gets, such as ids, limits and retry times."""
+    """The upstream's headers that the agent gets, such as request ids, limits and retry times."""
     return tuple(
         (name, value) for name, value in reply.headers.items() if name not in _OURS and _fit(value)
     )
@@ -93,7 +93,7 @@ def _fit(value: str) -> bool:
 
 
 async def events_of(pieces: AsyncIterator[bytes]) -> AsyncGenerator[list[Event]]:
-    """The events of a stream, each when it is complete.
+    """The events of a stream, each as soon as it is complete.
 
     Raises:
         UpstreamError: An event is larger than any API sends.
