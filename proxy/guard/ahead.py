@@ -1,9 +1,9 @@
 """Calls that a model front has admitted, until a relay takes them over or they end.
 
 A model front judges a call when the model makes it; the same call may then reach a relay, at once
-or after a person clicked. The relay takes the admission over, and the call is not judged a second
-time. The table is in memory only: after a restart a relay has the call judged anew, and the first
-intent is looked up like any other whose answer was lost.
+or after a person allowed it. The relay takes over the admission, so that the call is not judged a
+second time. The table is in memory only: after a restart a relay has the call judged anew, and the
+first intent is looked up like any other whose answer was lost.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from proxy.dialects.model.memory_tools import folded
 from proxy.seams.guard import GuardedCall, ItemVerdict
 
 TAKEN_WITHIN_S: Final = 3_600.0
-"""How long an admitted call may take to reach its relay."""
+"""Seconds that an admitted call may take to reach its relay."""
 OPEN_MAX: Final = 1_024
-"""Admitted calls of one principal whose end nobody told."""
+"""The most admitted calls of one principal whose end is not reported yet."""
 SERVERS_MAX: Final = 4_096
 
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
@@ -40,7 +40,7 @@ class AdmittedAhead(msgspec.Struct, kw_only=True):
     judged: tuple[ItemVerdict, ...]
     candidate_ids: tuple[CandidateId, ...]
     until_s: float
-    # True once the admission's hour is over: no relay may take it over any more, and the call's
+    # True once `until_s` is over: no relay may take over the admission any more, and the call's
     # outcome is recorded as unknown.
     late: bool = False
 
@@ -53,12 +53,12 @@ class Ahead:
 
     def __init__(self, monotonic_s: Callable[[], float]) -> None:
         self._monotonic_s = monotonic_s
-        # Admitted calls by principal, then by call id; the oldest first.
+        # Maps each principal to its admitted calls, keyed by call id; the oldest first.
         self._open: dict[Principal, OrderedDict[str, AdmittedAhead]] = {}
         self._servers = Bounded[tuple[Principal, str], str](SERVERS_MAX)
 
     def named(self, principal: Principal, server: str) -> None:
-        """Note the name under which a relay of this principal's agent serves a server."""
+        """Note the name by which a relay of this principal calls a server."""
         self._servers[principal, folded(server)] = server
 
     def server_of(self, principal: Principal, host_name: str) -> str | None:
@@ -71,7 +71,10 @@ class Ahead:
     def add(
         self, principal: Principal, call_id: str, call: GuardedCall, judged: tuple[ItemVerdict, ...]
     ) -> AdmittedAhead | None:
-        """Keep an admitted call until a relay takes it over or it ends."""
+        """Store an admitted call; return the call that it displaces, or None.
+
+        It displaces the call of the same id, or the oldest of `OPEN_MAX` calls.
+        """
         mine = self._open.setdefault(principal, OrderedDict())
         before = mine.pop(call_id, None)
         if before is None and len(mine) >= OPEN_MAX:
@@ -88,9 +91,9 @@ class Ahead:
         return before
 
     def find(self, principal: Principal, call: GuardedCall) -> AdmittedAhead | None:
-        """The admission that fits a call: by the call's id if it has one, else the oldest.
+        """The oldest admission of a call with the same content and principal; None if none is.
 
-        An admission fits only if the call's content is equal and the principal the same.
+        If `call` has an id, the id must be the same too.
         """
         mine = self._open.get(principal)
         if not mine:
@@ -107,17 +110,14 @@ class Ahead:
         return frozenset(self._open.get(principal, ()))
 
     def get(self, principal: Principal, call_id: str) -> AdmittedAhead | None:
-        """The admitted call of this principal with this id, if no relay has taken it over yet.
-
-        Else None.
-        """
+        """The admitted call of this id; None if it is unknown or a relay has taken it over."""
         mine = self._open.get(principal)
         return None if mine is None else mine.get(call_id)
 
     def take(self, one: AdmittedAhead) -> bool:
-        """Remove the call; True if it was still in the table.
+        """Remove the call; return whether it was still in the table.
 
-        The caller that gets True settles it, alone.
+        The one caller that gets True has to settle the call's items.
         """
         mine = self._open.get(one.principal)
         if mine is None or mine.get(one.call_id) is not one:
@@ -126,15 +126,15 @@ class Ahead:
         return True
 
     def keep(self, one: AdmittedAhead) -> None:
-        """Put back a call whose outcome is known and could not be recorded.
+        """Put back a call whose outcome could not be recorded.
 
-        The record is tried again; the call itself is not sent.
+        Its outcome may be recorded later, but no relay can take it over any more.
         """
         one.late = True
         self._open.setdefault(one.principal, OrderedDict()).setdefault(one.call_id, one)
 
     def waiting(self, tenant: Tenant, server: str) -> frozenset[CandidateId]:
-        """Candidates admitted for calls of this server that no relay has taken over."""
+        """The candidates of a server's admitted calls that no relay has taken over yet."""
         return frozenset(
             candidate_id
             for principal, mine in self._open.items()
@@ -145,10 +145,7 @@ class Ahead:
         )
 
     def overdue(self) -> tuple[AdmittedAhead, ...]:
-        """Calls whose time for being taken over by a relay has ended since the last look.
-
-        The last look is the last call of this method.
-        """
+        """Mark calls as late that no relay took over in time; return those newly marked."""
         now_s = self._monotonic_s()
         found: list[AdmittedAhead] = []
         for mine in self._open.values():

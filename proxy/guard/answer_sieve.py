@@ -1,4 +1,4 @@
-"""What of an answer of a server behind must not reach the agent, and what it shows of memories."""
+"""Withholds parts of an upstream server's answer, and notes the memories that the answer shows."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from proxy.guard.sieve import Sieve
 from storage.features.recalls import LaterHits, Recall, RecalledMemory, Recalls
 
 _OPERATION: Final = "execute_tool"
-"""OpenTelemetry's `gen_ai.operation.name` of what another server did."""
+"""OpenTelemetry's `gen_ai.operation.name` of a read that an upstream server answers."""
 _KEPT_MAX: Final = 64
 
 
 class ShowingNotes:
-    """Notes answers of servers behind the gate. Event loop only; it never waits.
+    """Notes in the recall ledger which memories an upstream server's answers show.
 
-    An answer is searched for memories on the ledger's own thread, and no agent waits for that.
+    Event loop only; never waits: the ledger's own thread searches the answer for memories.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class ShowingNotes:
     def showed(
         self, principal: Principal, target: str, live: LiveTexts, texts: tuple[str, ...]
     ) -> None:
-        """Note an answer with these texts, which may show some of the live memories."""
+        """Note an answer of these texts; `live` finds the memories that the texts show."""
         if not live or not texts:
             return
         record = Recall(
@@ -65,7 +65,7 @@ SIFTED_AT_ONCE: Final = 65_536
 
 
 class AnswerSieve:
-    """Asks the sieve, and notes what is shown. Event loop only."""
+    """Withholds the strings that the sieve hides, and notes the others. Event loop only."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class AnswerSieve:
         showing: ShowingNotes,
         left_out: Callable[[Tenant, MemoryId], None] | None = None,
     ) -> None:
-        """`left_out` hears what the sieve hides, at once."""
+        """`left_out` is called with each live memory that the sieve newly hides."""
         self._sieve = sieve
         self._showing = showing
         self._left_out = left_out
@@ -81,7 +81,7 @@ class AnswerSieve:
     async def sift(
         self, principal: Principal, target: str, strings: tuple[str, ...]
     ) -> tuple[bool, ...]:
-        """For each string of an answer: True where it is withheld. All others count as shown.
+        """For each string of an answer: True if it is withheld. The others are noted as shown.
 
         Raises:
             StorageError: The answer is unknown; withhold all of it.
@@ -105,8 +105,8 @@ class AnswerSieve:
             await self._catch_up(principal.tenant)
             for part in _slices(strings):
                 if flags:
-                    # A long answer is searched in many readings, so this search pauses now and
-                    # then for other requests.
+                    # Each string is searched in many readings, so a long answer takes long: other
+                    # requests may run between two slices.
                     await asyncio.sleep(0)
                 flags += self._sieve.sift(scope, part)
             if self._left_out is not None:
@@ -115,17 +115,17 @@ class AnswerSieve:
         return tuple(flags)
 
     async def showed(self, principal: Principal, target: str, texts: tuple[str, ...]) -> None:
-        """Note that an answer with these texts is shown, which may be those of memories."""
+        """Note the texts of an answer that the agent is shown; some may be memories."""
         async with self._sieve.turn:
             live = self._sieve.shown((principal.tenant, target))
         if live is not None:
             self._showing.showed(principal, target, live, texts)
 
     async def standing(self, tenant: Tenant, target: str) -> tuple[int, int]:
-        """What changes as soon as `withheld`, or whose a memory is, may have another answer.
+        """A value that differs once `withheld`, or the owner of a memory, may have changed.
 
         Raises:
-            StorageError: Nobody can tell; look at every answer anew.
+            StorageError: The value is unknown; judge every answer anew.
         """
         async with self._sieve.turn:
             await self._catch_up(tenant)
@@ -139,7 +139,7 @@ class AnswerSieve:
 
 
 def _slices(strings: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """The strings in their order, some thousand characters at a time."""
+    """The strings in order, in slices that end after `SIFTED_AT_ONCE` characters."""
     begin = length = 0
     for end, text in enumerate(strings):
         length += len(text)

@@ -1,4 +1,4 @@
-"""A relay's way to ask the gate: over the gate's own socket, or directly in the gate's process.
+"""Sends a relay's requests to the gate: over its socket, or directly within the gate's process.
 
 A lost answer is a `StorageError`. A request that would count twice is not repeated.
 """
@@ -34,15 +34,15 @@ from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result
 from storage.ground.errors import OutcomeUnknown, StoreUnavailable, UnknownCandidate
 
 ANSWER_S: Final = 15.0
-"""A little more than the writer makes anybody wait."""
+"""Seconds to wait for an answer: a little more than the writer takes at most."""
 RETURN_S: Final = 0.5
 KEPT_S: Final = 5.0
-"""An idle connection; shorter than the gate keeps one, so that it does not end under a question."""
+"""Seconds to keep an idle connection: fewer than the gate does, which might end it in use."""
 _ORIGIN: Final = "http://localhost"
 _OK: Final = 200
 _NOT_FOUND: Final = 404
 _SERVER_FAULTS: Final = 500
-# Requests that may be repeated, because they change nothing.
+# Requests that may be repeated, because the repetition changes nothing more.
 _REPEATABLE: Final = frozenset({"settle", "sift", "saw", "pin", "decided"})
 
 _T = TypeVar("_T")
@@ -56,9 +56,9 @@ _PROBLEM: Final = msgspec.json.Decoder(_GuardProblem)
 
 
 class GuardClient:
-    """Implements `proxy.seams.guard.Guard` for one relay process, inside an `async with`.
+    """Asks the gate on behalf of one relay process (`proxy.seams.guard.Guard`).
 
-    Event loop only. The gate ignores the principal in each call: it knows the peer by its uid.
+    Used in an `async with`, event loop only. No `principal` is sent: the gate knows the peer's uid.
     """
 
     def __init__(
@@ -76,8 +76,8 @@ class GuardClient:
         self._session: aiohttp.ClientSession | None = None
         self._staying: asyncio.TaskGroup | None = None
         self._leave: asyncio.Task[None] | None = None
-        # Tool lists by server, sent again to each new gate: it must know which servers this relay
-        # serves.
+        # Maps each server to its tools. They are sent again to each new gate, which has to know the
+        # servers of this relay.
         self._pinned: dict[str, wire.ToolList] = {}
 
     async def __aenter__(self) -> Self:
@@ -116,12 +116,12 @@ class GuardClient:
     # ---- methods of the guard --------------------------------------------------------------------
 
     async def judge(self, principal: Principal, call: GuardedCall) -> tuple[ItemVerdict, ...]:
-        """One verdict per item, in order.
+        """Judge each item; return the verdicts in order.
 
         Raises:
-            MalformedRequest: An item cannot be kept as a candidate; none of them was staged.
-            StoreUnavailable: The gate was not reached, or could judge none of them.
-            OutcomeUnknown: The gate was reached and the outcome is unknown; send nothing.
+            MalformedRequest: An item cannot be a candidate; no item was staged.
+            StoreUnavailable: The gate was not reached, or could judge no item.
+            OutcomeUnknown: The gate was reached, but no answer arrived; send nothing.
         """
         del principal
         judged: list[ItemVerdict] = []
@@ -139,10 +139,10 @@ class GuardClient:
         server: str,
         settled: tuple[tuple[CandidateId, ForwardStatus], ...],
     ) -> None:
-        """Record what became of sent items.
+        """Record the outcomes of sent items.
 
         Raises:
-            StorageError: The outcome may not be recorded; recording it again is harmless.
+            StorageError: The outcomes may not be recorded; recording them again is harmless.
         """
         del principal
         body = wire.Settlement(
@@ -169,7 +169,7 @@ class GuardClient:
         return tuple(sifted)
 
     async def saw(self, principal: Principal, segment: RelayedText) -> None:
-        """Note what entered the agent's context.
+        """Note a text that entered the agent's context.
 
         Raises:
             StorageError: The text is not noted.
@@ -195,8 +195,7 @@ class GuardClient:
         """Admitted items that this relay has to send, or whose outcome it has to look up.
 
         Raises:
-            StorageError: The answer is unknown. Items whose handing out got lost are looked up
-                later.
+            StorageError: The answer is unknown. Items that a lost answer named are looked up later.
         """
         del principal
         return await self._ask("unsettled", wire.ServerName(server=server), wire.UNSETTLED)
@@ -215,11 +214,11 @@ class GuardClient:
     async def perform(
         self, operation: Operation | GraphOperation, traceparent: str | None = None
     ) -> Result | GraphResult:
-        """The result of one operation on the gate's own store.
+        """Carry out one operation on the gate's own store; return its result.
 
         Raises:
             MalformedRequest: The operation cannot be carried out as asked.
-            StorageError: The store could not answer; with `OutcomeUnknown` it may be written.
+            StorageError: The store did not answer; if `OutcomeUnknown`, a write may be committed.
         """
         body = wire.Performance(operation=operation, traceparent=traceparent)
         return await self._ask("perform", body, wire.RESULT)
@@ -292,10 +291,9 @@ class GuardClient:
 
 
 async def asked_to_hand_over(socket: Path) -> bool:
-    """Ask the gate at a socket to give up its place; returns whether it does.
+    """Ask the process that serves the gate's socket to hand over the gate; return whether it does.
 
-    A wrapper (`mnemogate mcp`) that became the gate gives its place to a process of its own uid. A
-    sidecar never does.
+    A wrapper (`mnemogate mcp`) hands over to a process of its own uid. A sidecar never does.
     """
     connector = aiohttp.UnixConnector(path=str(socket))
     try:
@@ -314,9 +312,9 @@ async def asked_to_hand_over(socket: Path) -> bool:
 
 
 def _divided(parts: tuple[_T, ...]) -> Iterator[tuple[_T, ...]]:
-    """Divide strings into groups, each small enough for one request.
+    """Divide parts into groups, each small enough for one request.
 
-    A string that is too long by itself has a group of its own.
+    A part that is too long by itself has a group of its own.
     """
     group: list[_T] = []
     size = 0
@@ -332,7 +330,7 @@ def _divided(parts: tuple[_T, ...]) -> Iterator[tuple[_T, ...]]:
 
 
 def _failure(status: int, answer: bytes) -> Exception:
-    """The exception that a refusal stands for; its text is one of the fixed texts of the gate."""
+    """The exception for a refused request; its text is one of the gate's fixed texts."""
     try:
         detail = _PROBLEM.decode(answer).detail
     except (msgspec.MsgspecError, UnicodeError):

@@ -1,7 +1,7 @@
-"""How a relay in the gate's own process asks the gate: as at its socket, without the socket.
+"""Answers a relay in the gate's own process as at the gate's socket, but without the socket.
 
-The bytes are those that would cross the socket, and the same front reads them, as this process's
-own uid. So principal, limits and refusals are the same on both ways.
+The bytes are those that would cross the socket, and the same front reads them, with this process
+as the peer. So principal, limits and refusals are the same on both ways.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Direct:
 
     Event loop only; any number of requests at once.
 
-    No limit on their number is needed: the relay makes one request at a time for its client, and
-    one for its server.
+    The number of requests needs no limit: the relay makes one request at a time for its client,
+    and one at a time for its server.
     """
 
     def __init__(
@@ -73,12 +73,12 @@ class Direct:
                     task.cancel()
 
     async def ask(self, name: str, body: bytes, relay: str) -> tuple[int, bytes]:
-        """Status and body of the answer to one request of a relay.
+        """Answer one request of a relay; return the status and body of the answer.
 
-        If the relay stops waiting, it counts as gone: items admitted for it are not sent.
+        If the caller is cancelled, the relay counts as gone: items admitted for it are not sent.
 
         Raises:
-            ConnectionError: The gate ended before it answered, or serves no more.
+            ConnectionError: The gate ended before it answered, or no longer serves.
         """
         if self._tasks is None:
             raise ConnectionRefusedError
@@ -149,7 +149,7 @@ class Direct:
 
 
 def _alone(_principal: Principal) -> None:
-    """Do nothing, where a socket's connection would be counted for its principal.
+    """Do nothing: the hook counts the connections of a principal at a socket.
 
-    The relay in this process has a connection that nobody shares.
+    The relay in this process uses no connection.
     """

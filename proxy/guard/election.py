@@ -1,8 +1,8 @@
-"""Which process is the gate of a state directory: the one that holds its lock. Others use it.
+"""Elects the process that serves a state directory's gate: the one that holds its lock.
 
-Every process stays connected to the gate's socket, the gate's own process too, so that all of them
-learn of the gate's end in the same way. Questions of the gate's own process need not cross the
-socket.
+Other processes use that gate. Every process stays connected to the gate's socket, the gate's own
+process too, so that all of them learn of the gate's end in the same way. Requests of the gate's
+own process need not cross the socket.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class OpenedGate(NamedTuple):
     # Set when the gate must stop.
     halted: asyncio.Event
     direct: Direct
-    # Set when a sidecar of the same user asked for the place.
+    # Set when a sidecar of the same user asked this process to hand over the gate.
     asked_for: asyncio.Event
 
 
@@ -54,12 +54,12 @@ class OpenGate(Protocol):
     """Opens the state directory and serves its socket."""
 
     def __call__(self) -> AbstractAsyncContextManager[OpenedGate]:
-        """The gate, while its context is open. Raises `StoreLocked` where another has it."""
+        """The gate, while its context is open. Raises `StoreLocked` if another process has it."""
         ...
 
 
 class Election:
-    """While `run` runs, keeps a gate available at the socket: this process, or another one.
+    """Keeps a gate available at the socket while `run` runs, in this process or another one.
 
     Event loop only.
     """
@@ -76,7 +76,7 @@ class Election:
         self._open_gate = open_gate
         self._pause_s = pause_s
         self._may_lead = True
-        # Until this time of the loop, in seconds, the place is left to a sidecar that asked for it.
+        # The loop's time until which this process leaves the gate to a sidecar that asked for it.
         self._back_until_s = 0.0
         self._there = asyncio.Event()
         self.leads = False
@@ -88,11 +88,11 @@ class Election:
         return self._own
 
     async def run(self) -> None:
-        """Use the gate that is there, or become the gate where there is none.
+        """Stay connected to the gate; whenever no process serves one, become the gate.
 
         Raises:
-            StorageError, RulesetError, SettingsError, OSError: The state directory is free, and
-                cannot be opened.
+            StorageError, RulesetError, SettingsError, OSError: No process holds the state
+                directory, but it cannot be opened.
         """
         while True:
             await self._follow()
@@ -101,10 +101,10 @@ class Election:
             await asyncio.sleep(self._pause_s)
 
     async def ready(self, seconds: float = READY_S) -> None:
-        """Wait until a gate is there.
+        """Wait until some process serves the gate.
 
         Raises:
-            StoreUnavailable: There was none within the time.
+            StoreUnavailable: None did within `seconds`.
         """
         if self._there.is_set():
             return
@@ -115,7 +115,7 @@ class Election:
             raise StoreUnavailable("nobody is the gate of this state directory") from None
 
     async def _follow(self) -> None:
-        """Stay connected to the gate; return when it has gone."""
+        """Stay connected to the gate; return when no process serves it."""
         while True:
             try:
                 reader, writer = await asyncio.open_unix_connection(str(self._socket))
@@ -134,14 +134,15 @@ class Election:
                 writer.close()
 
     async def _lead(self) -> None:
-        """Become the gate, unless another process is by now."""
+        """Become the gate until it stops or is handed over; return if another process is it."""
         try:
             async with self._open_gate() as (halted, self._own, asked_for):
                 self.leads = True
                 self._there.set()
                 _LOG.info("this process is the gate")
                 await _first(halted, asked_for)
-                # Requests wait for the next gate from here on, and do not meet this one's end.
+                # From here on requests wait for the next gate, because this gate may end before it
+                # answers them.
                 self._there.clear()
                 if not halted.is_set():
                     self._back_until_s = asyncio.get_running_loop().time() + self._stand_back_s
@@ -169,10 +170,10 @@ async def _first(*events: asyncio.Event) -> None:
 
 
 class ElectedGuard:
-    """The guard of the current gate. Implements `proxy.seams.guard.Guard`. Event loop only.
+    """Asks the guard of the current gate (`proxy.seams.guard.Guard`). Event loop only.
 
-    Each method waits for a gate first. If a gate goes away, harmless requests are repeated. A
-    request for a verdict is not: the call is not sent, and its outcome is found out later.
+    Each method first waits for a gate. If the gate's process ends, harmless requests are repeated.
+    A request for a verdict is not: the call is not sent, and its outcome is looked up later.
     """
 
     def __init__(self, election: Election, guard: Guard) -> None:
@@ -180,7 +181,7 @@ class ElectedGuard:
         self._guard = guard
 
     async def judge(self, principal: Principal, call: GuardedCall) -> tuple[ItemVerdict, ...]:
-        """One verdict per item, in order; an admitted item's intent is durable when it returns."""
+        """Judge each item; return the verdicts in order. Admitted items' intents are durable."""
         await self._election.ready()
         return await self._guard.judge(principal, call)
 
@@ -190,17 +191,17 @@ class ElectedGuard:
         server: str,
         settled: tuple[tuple[CandidateId, ForwardStatus], ...],
     ) -> None:
-        """Implements `Guard.settle`: record the outcome of sent items: one result leaf each."""
+        """Record the outcome of each sent item, as one result leaf of the audit log."""
         await self._twice(lambda: self._guard.settle(principal, server, settled))
 
     async def sift(
         self, principal: Principal, server: str, strings: tuple[str, ...]
     ) -> tuple[bool, ...]:
-        """For each string that a read brings back: True where it must not reach the agent."""
+        """For each string of a server's answer: True if it must not reach the agent."""
         return await self._twice(lambda: self._guard.sift(principal, server, strings))
 
     async def saw(self, principal: Principal, segment: RelayedText) -> None:
-        """Note what entered the agent's context, to name it as culprit later."""
+        """Note a text in the agent's context, as a possible origin of the agent's later writes."""
         await self._twice(lambda: self._guard.saw(principal, segment))
 
     async def pin(
@@ -210,7 +211,7 @@ class ElectedGuard:
         return await self._twice(lambda: self._guard.pin(principal, server, tools))
 
     async def unsettled(self, principal: Principal, server: str) -> tuple[UnsettledItem, ...]:
-        """Implements `Guard.unsettled`. Items lost on their way here are looked up later."""
+        """Items to send or to look up. Items whose answer is lost here are looked up later."""
         await self._election.ready()
         return await self._guard.unsettled(principal, server)
 
@@ -233,12 +234,12 @@ class GateStore(Protocol):
     async def perform(
         self, operation: Operation | GraphOperation, traceparent: str | None = None
     ) -> Result | GraphResult:
-        """The result of one operation on the gate's own store."""
+        """Carry out one operation on the gate's own store; return its result."""
         ...
 
 
 class ElectedStore:
-    """The own store of whichever process is the gate now. Event loop only."""
+    """Asks the store of the process that is the gate now. Event loop only."""
 
     def __init__(self, election: Election, store: GateStore) -> None:
         self._election = election
@@ -247,11 +248,13 @@ class ElectedStore:
     async def perform(
         self, operation: Operation | GraphOperation, traceparent: str | None = None
     ) -> Result | GraphResult:
-        """The result of an operation. If the gate goes away, a read is repeated, a write never.
+        """Carry out an operation; return its result.
+
+        If the gate's process ends meanwhile, a read is repeated, a write never.
 
         Raises:
             MalformedRequest: The operation cannot be carried out as asked.
-            StorageError: The store could not answer; with `OutcomeUnknown` it may be written.
+            StorageError: The store did not answer; if `OutcomeUnknown`, a write may be committed.
         """
         await self._election.ready()
         try:

@@ -1,4 +1,4 @@
-"""Whose the memories of a server behind are, by the keys under which the server files them."""
+"""Finds the owners of an upstream server's memories, by the keys under which it files them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from storage.features.upstream.upstream_hiding import (
 from storage.values import ClosedKey
 
 _AT_ONCE: Final = 256
-"""Keys that are looked up on the event loop; for more, a thread is worth its price."""
+"""The most keys that are looked up on the event loop; more are looked up on a thread."""
 
 
 class KeyOwners:
-    """Tells a driver whose the memories under some keys are, beside a guard of the same protocol.
+    """Tells the driver of an upstream server to which tenant the memories under its keys belong.
 
     Event loop only; raises as `Guard` does.
     """
@@ -42,7 +42,7 @@ class KeyOwners:
         pins: Pins,
         hidden_behind: UpstreamHiding,
     ) -> None:
-        """`sieve` is the guard's own."""
+        """`guard` is the guard of the same protocol, and `sieve` that guard's sieve."""
         self._hidden_behind = hidden_behind
         self._guard = guard
         self._target_prefix = target_prefix
@@ -58,13 +58,16 @@ class KeyOwners:
         *,
         hides_unknown: bool,
     ) -> tuple[bool, ...]:
-        """For each memory in an answer: True where it must not reach the principal's agent.
+        """For each memory in an answer: True if it must not reach the principal's agent.
+
+        `hides_unknown`: True also for a memory under a key that no verdict let in.
 
         Raises:
             StorageError: The answer is unknown; withhold all of it.
         """
-        # A part of an answer that is filed under no key is known by its pieces alone, and no label
-        # is known of it. Nor of what no verdict let in: below a floor both are hidden.
+        # A part of an answer without a key is recognised by its pieces alone, so its label is
+        # unknown, as is the label of a memory that no verdict let in. A principal with a floor for
+        # reads is shown neither.
         strings = tuple(text for one in shown if not one.key for text in one.strings)
         target = target_of(self._target_prefix, server)
         flags = iter(await self._guard.sifting.withheld(principal, target, strings))
@@ -83,16 +86,16 @@ class KeyOwners:
             gone = whose in {KeyOwner.HIDDEN, KeyOwner.OTHERS}
             if one.is_past:
                 unknown = whose is not KeyOwner.MINE or not texts[one.key].issuperset(one.strings)
-            # What was not judged with the rest of an item came late, or past the gate.
+            # A string that was not judged with its item was added later, or without the gate.
             gone = gone or other
             hidden.append(any(withheld) or gone or unknown or one.is_tagged or one.is_withheld)
         return tuple(hidden)
 
     async def standing(self, principal: Principal, server: str) -> object:
-        """What changes as soon as `hides` may say something else of the same memories.
+        """A value that differs once `hides` may answer differently for the same memories.
 
         Raises:
-            StorageError: Nobody can tell; look at every answer anew.
+            StorageError: The value is unknown; judge every answer anew.
         """
         target = target_of(self._target_prefix, server)
         closings = self._forwards.closings
@@ -106,7 +109,7 @@ class KeyOwners:
     async def _texts(
         self, principal: Principal, server: str, keys: frozenset[str]
     ) -> dict[str, frozenset[str]]:
-        """The strings of the live memories under each of some keys."""
+        """A mapping of each key to the strings of the live memories under it."""
         target = target_of(self._target_prefix, server)
         read = self._forwards.live_strings
         return {one: await asyncio.to_thread(read, principal.tenant, target, one) for one in keys}
@@ -114,7 +117,7 @@ class KeyOwners:
     async def belongs_to_others(
         self, principal: Principal, server: str, shown: tuple[ShownMemory, ...]
     ) -> tuple[bool, ...]:
-        """For each memory: True where another tenant has it, and the principal's has not.
+        """For each memory: True if only other tenants have it, and not the principal's.
 
         Raises:
             StorageError: The answer is unknown; change none of them.
@@ -130,10 +133,10 @@ class KeyOwners:
         *,
         forgotten: bool = False,
     ) -> tuple[bool, ...]:
-        """For each memory: True where the principal's tenant has it, shown or hidden.
+        """For each memory: True if the principal's tenant has it, shown or hidden.
 
-        For a principal with a floor for reads, what is hidden does not exist.
-        `forgotten`: also where the gate knows nothing of it any more, and the server may have it.
+        For a principal with a floor for reads, a hidden memory does not exist.
+        `forgotten`: True also for a memory that the gate erased and the server may still have.
 
         Raises:
             StorageError: The answer is unknown; change none of them.
@@ -166,10 +169,10 @@ class KeyOwners:
         *,
         counts_sent: bool = True,
     ) -> tuple[KeyOwner, ...]:
-        """Whose each memory is, where what the gate erased or gave up counts as still there."""
+        """The owner of each memory; one that the gate erased or gave up counts as still there."""
         by_rows = await self._by_rows(principal, server, shown, counts_sent=counts_sent)
-        # The keys are read after the rows. A memory that is erased meanwhile is then found twice,
-        # and never nowhere.
+        # The closed keys are read after the rows, so that a memory erased between the two reads is
+        # in both of them, not in neither.
         keys = tuple("" if one.is_prefix else one.key for one in shown)
         target = target_of(self._target_prefix, server)
         closed = await self._closed(principal.tenant, target, keys)
@@ -209,8 +212,8 @@ class KeyOwners:
     async def knows_version(self, principal: Principal, server: str, version: str) -> bool:
         """Whether an operator approved this version of a server.
 
-        It is pinned as the version seen last. The first pin is of no version at all, because the
-        first one seen is approved as it is, and only the adapter's own table may stand for that.
+        The version is pinned as the latest one seen. The first pin of a name is approved unasked,
+        so it contains no version: only the adapter's own table may approve one unasked.
 
         Raises:
             StorageError: The answer is unknown; write nothing.
@@ -223,13 +226,13 @@ class KeyOwners:
         return not pinned.changed
 
     def hiding_changes(self) -> int:
-        """A counter that moves with whatever can make an act on an item due."""
+        """A counter that grows with each change that `hiding_due` may depend on."""
         return self._hidden_behind.changes
 
     async def hiding_due(
         self, server: str, hiding: Hiding, only: frozenset[bytes] | None = None
     ) -> tuple[ItemDue, ...]:
-        """What is to be done on a server about quarantined memories.
+        """The changes due on a server to hide quarantined memories there, or show them again.
 
         Raises:
             StorageError: The answer is unknown; do nothing.
@@ -241,10 +244,10 @@ class KeyOwners:
     async def hidden(
         self, server: str, due: tuple[ItemDue, ...], kept: tuple[bytes, ...], *, done: bool
     ) -> None:
-        """Record that the server is asked to hide these (`done` False), or has done so.
+        """Record that the server is asked to hide items (`done` False), or has hidden them.
 
         Raises:
-            StorageError: It is not recorded; ask nothing, or ask once more.
+            StorageError: Nothing is recorded; do not ask the server, or ask it once more.
         """
         target = target_of(self._target_prefix, server)
         await self._hidden_behind.order(
@@ -261,10 +264,10 @@ class KeyOwners:
         )
 
     async def shown_again(self, due: tuple[ItemDue, ...]) -> None:
-        """Record that the server has these as they were.
+        """Record that the server has the items as they were before it hid them.
 
         Raises:
-            StorageError: It is not recorded; ask once more.
+            StorageError: Nothing is recorded; ask the server once more.
         """
         await self._hidden_behind.order(
             RecordHiding(tuple((one.keyed, one.tenant, None) for one in due))
@@ -295,7 +298,7 @@ def _due(one: HidingDue) -> ItemDue | None:
 
 
 def _whose(by_rows: KeyOwner, closed: ClosedKey) -> KeyOwner:
-    """Whose a memory is. A closed key is its tenant's, and hidden, until its server is known."""
+    """The owner of a memory. A closed key belongs to the tenant that closed it, and is hidden."""
     if by_rows is KeyOwner.OTHERS:
         return by_rows
     if closed.mine:

@@ -1,8 +1,8 @@
-"""Finds the live memories of a server in its answers, by their texts.
+"""Finds the live memories of an upstream server in its answers, by their texts.
 
-Another server shows memories without any id of ours, so the memories are known by the words of
-their pieces. A memory counts as shown if one piece that tells it from others stands in the answer;
-a memory that has only names and kinds counts if all of them do.
+An upstream server shows memories without the sidecar's ids, so they are recognised by the words of
+their pieces. A memory counts as shown if the answer contains one piece that distinguishes it from
+others; a memory of names and kinds alone counts if the answer contains all of them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from policy.bounded import Bounded
 from policy.withheld.pieces import digest_of, shape_of
 
 FOUND_MAX: Final = 1_000
-"""Memories of one answer that are named."""
+"""The most memories that are found in one answer."""
 _SHARED_MAX: Final = 256
-"""A name or kind that more memories share says nothing about any of them."""
+"""The most memories that may share a name or kind; one shared by more identifies none."""
 _KEPT_MAX: Final = 8
 _KEPT_LEN_MAX: Final = 64 * 1024
 _CONTAINED_LEN_MIN: Final = 8
-"""A shorter piece is known only as a whole string, not inside another one."""
+"""A shorter piece, in characters, is recognised only as a whole string, not inside a longer one."""
 # A piece of one word is a name or a kind: a text that mentions it does not repeat the memory.
 _ONE_WORD: Final = re.compile(r"[^\W\d_]+")
 
@@ -30,7 +30,7 @@ _ONE_WORD: Final = re.compile(r"[^\W\d_]+")
 class PiecePrint(NamedTuple):
     """The fingerprint of one piece of a memory's text, without the text.
 
-    It has a hash to search by, the length, and a digest that must be equal.
+    `anchor` is a hash to search by; a match has the same length and digest.
     """
 
     anchor: int
@@ -40,10 +40,10 @@ class PiecePrint(NamedTuple):
 
 
 def prints_of_pieces(pieces: tuple[str, ...]) -> tuple[PiecePrint, ...]:
-    """The prints of the pieces that tell a memory from others.
+    """The prints of the pieces that distinguish a memory from others.
 
-    If one piece has a meaning by itself, the pieces beside it are names and kinds, which any memory
-    may share.
+    Short and one-word pieces are names or kinds, which any memory may share. They have prints only
+    if the memory has no other pieces.
     """
     shapes = {shape: piece for piece in pieces if (shape := shape_of(piece))}
     tell = [shape for shape, piece in shapes.items() if _tells(piece.strip(), shape)]
@@ -60,17 +60,17 @@ def _print_of(shape: str, *, whole: bool) -> PiecePrint:
 
 
 class LiveTexts:
-    """The live memories of one server and tenant, by the prints of their texts. Any thread."""
+    """An index of one server's live memories of one tenant, by their prints. Any thread."""
 
     def __init__(self) -> None:
         self._prints: dict[str, tuple[PiecePrint, ...]] = {}
         self._names: dict[PiecePrint, dict[str, None]] = {}
-        # By the hash of its first letters: the lengths of the pieces that begin so, each with how
-        # many pieces have it.
+        # Maps the hash of a piece's first letters to the lengths of the pieces that begin with
+        # these letters, and each length to the number of such pieces.
         self._lengths: dict[int, dict[int, int]] = {}
         self._lock = Lock()
-        # What was found in the last answers, because an agent reads the same again and again. It is
-        # dropped with each change, so it keeps no text longer than that text is live.
+        # A cache of the latest searches, because an agent reads the same texts again and again. It
+        # is cleared with each change, so that it holds no text of a memory that is not live.
         self._found = Bounded[tuple[str, ...], tuple[str, ...]](_KEPT_MAX)
         self._changes = 0
 
@@ -79,7 +79,7 @@ class LiveTexts:
         return len(self._prints)
 
     def add(self, name: str, prints: tuple[PiecePrint, ...]) -> None:
-        """Take in a live memory."""
+        """Add a live memory with the prints of its pieces."""
         with self._lock:
             self._change()
             self._prints[name] = prints
@@ -93,7 +93,7 @@ class LiveTexts:
                 names[name] = None
 
     def drop(self, name: str) -> None:
-        """Take out a memory that is live no more."""
+        """Remove a memory that is no longer live, if it is in the index."""
         with self._lock:
             self._change()
             for one in self._prints.pop(name, ()):
@@ -118,7 +118,7 @@ class LiveTexts:
             del self._lengths[one.anchor]
 
     def found_in(self, strings: tuple[str, ...]) -> tuple[str, ...]:
-        """The names of the memories that these strings show, in the order of the strings."""
+        """The names of the memories that `strings` show: `FOUND_MAX` at most, in their order."""
         with self._lock:
             before, changes = self._found.get(strings), self._changes
         if before is not None:
@@ -150,7 +150,7 @@ class LiveTexts:
         return tuple(found)[:FOUND_MAX]
 
     def _pieces_in(self, shape: str) -> Iterator[PiecePrint]:
-        """The pieces that stand in a shape, from the beginning of a word to the end of one."""
+        """The possible pieces in a shape: from the start of a word to the end of one."""
         lengths_by_anchor = self._lengths
         at, last = 0, len(shape) - _CONTAINED_LEN_MIN
         while 0 <= at <= last:

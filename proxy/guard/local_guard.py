@@ -1,7 +1,7 @@
-"""The guard behind a relay: its calls become candidates, and sent items are settled.
+"""The guard that relays ask: turns their calls into candidates, and settles sent items.
 
-Nothing in this file decides. The gate does, on the writer's thread, and an admitted item is an
-intent on disk before anybody may send it.
+Nothing in this file decides. The gate decides, on the writer's thread, and an admitted item is an
+intent on disk before a relay may send it.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ if TYPE_CHECKING:
     from proxy.intercept.interceptor import Interceptor
 
 IN_FLIGHT_S: Final = 3_600.0
-"""How long an admitted item counts as on its way; then whoever sent it is taken to be gone."""
+"""Seconds that an admitted item counts as being sent; after that its relay is taken to be gone."""
 GONE_S: Final = 15.0
-"""How long a relay that lost its connection has to come back."""
+"""Seconds that a relay which lost its connection has to come back."""
 IN_FLIGHT_MAX: Final = 100_000
 _BUDGETS: Final = 9
 
@@ -92,12 +92,15 @@ class Notes(Protocol):
         ...
 
     def culprits(self, principal_id: PrincipalId, text: str) -> tuple[Origin, ...]:
-        """Segments of this principal that contain the text, the likeliest first."""
+        """The origins of this principal's segments that contain the text, the likeliest first."""
         ...
 
 
 class LocalGuard:
-    """Implements `Guard` and `GuardAhead` on an open store, for one protocol. Event loop only."""
+    """Judges and settles one protocol's calls on an open store (`Guard` and `GuardAhead`).
+
+    Event loop only.
+    """
 
     def __init__(
         self,
@@ -116,7 +119,7 @@ class LocalGuard:
         left_out: Callable[[Tenant, MemoryId], None] | None = None,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """All guards share `sieve` and `ledger`. `left_out` hears what the sieve hides, at once."""
+        """All guards share `sieve` and `ledger`. `left_out`: as `AnswerSieve` takes it."""
         if target_prefix not in PREFIXES:
             # Without this prefix, a target would be judged as a memory of the gate's own store,
             # whose labels are trusted more.
@@ -127,7 +130,7 @@ class LocalGuard:
         self._forwards = forwards
         self._followed = followed
         self._pins = pins
-        # What agents may see of a server's answers.
+        # Withholds parts of a server's answers.
         self.sifting = AnswerSieve(sieve, showing, left_out)
         self._ledger = ledger
         self._surroundings = surroundings
@@ -137,17 +140,17 @@ class LocalGuard:
         # settle it.
         self._in_flight = Bounded[CandidateId, float](IN_FLIGHT_MAX)
         self._ahead = Ahead(monotonic_s)
-        # Keys that a server gave new memories whose outcome is not recorded yet.
+        # The keys that a server gave to new memories whose outcome is not recorded yet.
         self._keys = Bounded[CandidateId, str](IN_FLIGHT_MAX)
 
     async def judge(self, principal: Principal, call: GuardedCall) -> tuple[ItemVerdict, ...]:
-        """One verdict per item, in order; an admitted item's intent is durable when it returns.
+        """Judge a call that a relay is about to send; return one verdict per item, in order.
 
-        For a relay that is about to send the call. If a model front admitted this very call, and
-        the grounds of that still hold, its verdicts are returned without a second judgement.
+        An admitted item's intent is durable on return. If a model front admitted this very call,
+        and the facts of that verdict still hold, the call is not judged a second time.
 
         Raises:
-            MalformedRequest: An item cannot be kept as a candidate; none of them was staged.
+            MalformedRequest: An item cannot be a candidate; no item was staged.
             StorageError: Not one item could be judged.
         """
         taken = await self._taken_over(principal, call)
@@ -164,23 +167,22 @@ class LocalGuard:
         waiting = self._ahead.waiting(principal.tenant, call.server)
         stands = await asyncio.to_thread(self._forwards.unmoved, behind, one.candidate_ids, waiting)
         if not self._ahead.take(one):
-            # Nothing is left to take over: the call's result arrived meanwhile, or another relay
-            # took it.
+            # Meanwhile the call's result arrived, or another relay took over the admission.
             return None
         if stands:
             for candidate_id in one.candidate_ids:
                 self._launch(candidate_id)
             return one.judged
-        # What the admission was based on has changed. So it ends here, and the call has to be
-        # judged again.
+        # The facts that the admission was based on no longer hold, so the admission ends here and
+        # the call has to be judged again.
         await self._end(one, ForwardStatus.FAILED)
         return None
 
     async def judge_ahead(self, principal: Principal, call: GuardedCall) -> tuple[ItemVerdict, ...]:
-        """One verdict per item, for a front that sends nothing itself.
+        """Judge a call for a front that sends nothing itself; return one verdict per item.
 
         Raises:
-            MalformedRequest: An item cannot be kept as a candidate; none of them was staged.
+            MalformedRequest: An item cannot be a candidate; no item was staged.
             StorageError: Not one item could be judged.
         """
         proposals = [self._proposal(principal, call, item) for item in call.items]
@@ -219,8 +221,8 @@ class LocalGuard:
             place=item.place,
             came=item.came,
         )
-        # Stored arguments must have one reading only, because after a release they are sent as they
-        # are stored.
+        # Stored arguments are sent as they are stored after a release, so they must be canonical:
+        # every server then decodes the same values as the gate.
         if canonical_json(decode_object(item.arguments.encode())) != item.arguments:
             raise MalformedRequest("arguments: not canonical JSON")
         try:
@@ -244,14 +246,14 @@ class LocalGuard:
             extracted=call.server.startswith(MODEL_SERVERS),
             labels=item.labels,
             join=call.join,
-            # The names in a deletion are not read as text: they only say what to delete.
+            # A deletion has no text with an origin: its names only identify what to delete.
             culprits=()
             if item.change is ChangeKind.DELETE
             else self._ledger.culprits(principal.principal_id, text),
         )
 
     def _text_after(self, principal: Principal, call: GuardedCall, item: Item) -> str | None:
-        """The text that an edit leads to; None if no earlier verdicts tell the text before it."""
+        """The text after an edit; None if no earlier verdict recorded the text before it."""
         if item.change is not ChangeKind.UPDATE or not item.key or item.effect is None:
             return None
         before = self._forwards.text(self._behind(principal, call.server), item.key)
@@ -286,14 +288,14 @@ class LocalGuard:
         server: str,
         settled: tuple[tuple[CandidateId, ForwardStatus], ...],
     ) -> None:
-        """Record the outcome of sent items: one result leaf each.
+        """Record the outcome of each sent item, as one result leaf of the audit log.
 
         A repeated report counts once.
 
         Raises:
-            StorageError: The outcome is not recorded; the items stay unsettled.
+            StorageError: The outcomes are not recorded; the items stay unsettled.
         """
-        # The outcome counts for items of this server only: no server may settle those of another.
+        # Only items of this server are settled: no server may settle the items of another server.
         behind = self._behind(principal, server)
         keys = {one: self._keys[one] for one, _ in settled if one in self._keys}
         for candidate_id in await self._forwards.settle(behind, settled, keys):
@@ -308,20 +310,20 @@ class LocalGuard:
         items: tuple[Item, ...],
         approved_by: PrincipalId | None = None,
     ) -> tuple[WrittenItem, ...]:
-        """Take in what a server already keeps: each item judged as `unknown`, nothing sent.
+        """Judge memories that a server already has, as `unknown`; return the results, send nothing.
 
         The nonce of an item is made of its tenant, server and content, so that a repetition gets
-        the first verdict again, and another tenant its own. An item that is not admitted, such as
-        an order, stays as it is on the server.
-        `approved_by` is a person who was shown all of each item: what would wait for a person is
-        admitted then, as that person's own words.
+        the first verdict again, and another tenant gets a verdict of its own. An item that is not
+        admitted, such as a directive, stays as it is on the server.
+        `approved_by` is a person who was shown all of each item: an item that would be held is
+        then admitted, as that person's own words.
 
         Raises:
-            MalformedRequest: An item cannot be kept as a candidate; none of them was staged.
+            MalformedRequest: An item cannot be a candidate; no item was staged.
             StorageError: Not every item is recorded; the call may be repeated.
         """
-        # A vouched label is the operator's word, which no approval overrules. A person who approves
-        # an item decides on its text, so there the label only says that nobody saw who wrote it.
+        # A trusted claim is a label that the operator vouches for, and no approval overrules it. So
+        # an item that a person approves has no claim: the person decides on its text.
         asked = approved_by is not None
         claims = Claims.IGNORED if asked else Claims.TRUSTED
         principal = Principal(principal_id=ADOPTS, tenant=tenant, claims=claims)
@@ -362,8 +364,8 @@ class LocalGuard:
         """Record that the agent is about to get this call; all of its items are admitted."""
         before = self._ahead.add(principal, call_id, call, judged)
         if before is not None and not before.late:
-            # If the outcome is not recorded, the items of that call stay unsettled, and are looked
-            # up.
+            # If the outcome cannot be recorded, the items of the displaced call stay unsettled, and
+            # are looked up.
             with contextlib.suppress(StorageError):
                 await self._end(before, ForwardStatus.UNKNOWN)
 
@@ -401,7 +403,7 @@ class LocalGuard:
     async def sift(
         self, principal: Principal, server: str, strings: tuple[str, ...]
     ) -> tuple[bool, ...]:
-        """For each string that a read brings back: True where it must not reach the agent.
+        """For each string of a server's answer: True if it must not reach the agent.
 
         Raises:
             StorageError: The answer is unknown; withhold all of it.
@@ -413,10 +415,10 @@ class LocalGuard:
         self._keys[candidate_id] = key
 
     async def saw(self, principal: Principal, segment: RelayedText) -> None:
-        """Note what entered the agent's context, to name it as culprit later.
+        """Note a text in the agent's context, as a possible origin of the agent's later writes.
 
         Raises:
-            MalformedRequest: The label is above that of what tools and servers say.
+            MalformedRequest: The label is above `tool_result`, which no relay can vouch for.
         """
         if segment.kind.trust > SourceKind.TOOL_RESULT.trust:
             raise MalformedRequest("kind: a relay brings what tools and servers say")
@@ -439,9 +441,9 @@ class LocalGuard:
         return PinState(approved=not pinned.changed, changed=pinned.changed)
 
     async def unsettled(self, principal: Principal, server: str) -> tuple[UnsettledItem, ...]:
-        """Items to send (released by a person) or to look up (answer lost).
+        """Items to send (released by a person) or to look up (the server's answer was lost).
 
-        Each goes to one caller only. A caller that gets an item to send has to send and settle it.
+        An item to send is returned to one caller only, which has to send and settle it.
 
         Raises:
             StorageError: The answer is unknown.

@@ -1,9 +1,9 @@
 """Which parts of a server's answers must not reach the agent (docs/mcp.md).
 
-On a server that files memories under keys, a memory is known by its key. An MCP server shows texts
-alone: there a memory is known by its pieces (`policy.withheld.pieces`), each equal as a whole. A
-piece of a convicted memory is hidden while no proven memory has it, nor one that was there before
-it. Pieces are digests: an index of hidden texts would be one more place to find them in.
+On a server that files memories under keys, a memory is recognised by its key. An MCP server shows
+texts alone, so there a memory is recognised by its pieces (`policy.withheld.pieces`), each equal
+as a whole. A piece of a convicted memory is hidden unless a proven memory, or one older than the
+convicted memory, contains it. Pieces are digests, so that the index contains no hidden text.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from proxy.seams.recalls import ScreensRows
 from storage.values import EndedText, ForwardState, UpstreamChange, UpstreamChanges
 
 ANSWERS_MAX: Final = 32_768
-# A memory in such a state is on the server, or may be.
+# The states of a memory that is on the server, or may be.
 _THERE: Final = frozenset({ForwardState.LIVE, ForwardState.FORWARDING, ForwardState.QUARANTINED})
-# Most keys have one memory, so they share these counts.
+# Most keys have one memory; such keys share one counter for each state, to save memory.
 _ALONE: Final = {stands: Counter((stands,)) for stands in ForwardState}
 
 Scope = tuple["Tenant", str]
 
 
 class KeyOwner(enum.Enum):
-    """Whose the memory under a key of a server is, by the verdicts of this gate."""
+    """The owner of the memory under a key of a server, according to this gate's verdicts."""
 
     MINE = "mine"  # the tenant has it, and it is shown
     # The tenant has it under quarantine or below the floor for reads, or its outcome is not known.
@@ -55,13 +55,13 @@ class _Known(NamedTuple):
     stands: ForwardState
     key: str
     ordinal: int
-    # A memory counts from its ordinal on; a proven one as if it had always been there.
+    # The ordinal; of a proven memory a negative number, so that it is older than every other.
     age: int
     source: SourceKind = SourceKind.UNKNOWN
     prints: tuple[PiecePrint, ...] = ()
     said: bytes = b""
-    # Of a live memory all pieces, of a hidden one those that convicted it, and the name that it
-    # gave: each with the age from which on another memory does not show it.
+    # Of a live memory: all pieces, each with the memory's age. Of a hidden one: the pieces that
+    # convicted it, each with the age that a live memory must be below for the piece to be shown.
     pieces: tuple[tuple[Piece, int], ...] = ()
 
 
@@ -92,21 +92,21 @@ class _OfServer:
 
     def __init__(self) -> None:
         self.shown = LiveTexts()
-        # For each key under which the server files a memory: how many memories stand how. The
-        # counts are shared and never changed.
+        # Maps each key under which the server files memories to their number in each state. Keys
+        # may share a counter, so no counter is ever changed.
         self.keys: dict[str, Counter[ForwardState]] = {}
-        # For each such key: its live memories, by their ordinals.
+        # Maps each key to its live memories, keyed by ordinal.
         self.live: dict[str, dict[int, _Known]] = {}
         self._live = _Ages()
         self._hidden = _Ages()
         self._counts: Counter[int] = Counter()
-        # Answers by the digests of texts, until something changes: an agent reads all of its memory
-        # again and again.
+        # A cache of `hides`, keyed by a text's digest and cleared with each change, because an
+        # agent reads all of its memory again and again.
         self._answers: dict[bytes, bool] = {}
         self._sorted: list[str] | None = None
 
     def standing(self, key: str, *, is_prefix: bool) -> Counter[ForwardState]:
-        """How the memories under a key stand, or those under every key that begins with it."""
+        """The number of memories in each state under a key, or under all keys with a prefix."""
         if not is_prefix:
             return self.keys.get(key, Counter())
         found: Counter[ForwardState] = Counter()
@@ -123,7 +123,7 @@ class _OfServer:
             yield self._sorted[at]
 
     def shows(self, key: str, reads: Reads, *, is_prefix: bool) -> bool:
-        """Whether a floor shows the newest live memory under a key, or under one such key."""
+        """Whether `reads` shows the newest live memory under a key, or under any with a prefix."""
         newest = map(self._newest, self._under(key) if is_prefix else (key,))
         return any(one is not None and reads.shows(one.source) for one in newest)
 
@@ -132,7 +132,7 @@ class _OfServer:
         return live[max(live)] if live else None
 
     def file(self, key: str, stands: ForwardState, count: int) -> None:
-        """Count a memory under its key, or with -1 count it no longer."""
+        """Add `count` (1 or -1) to the number of memories in a state under a key."""
         if not key:
             return
         counts: Counter[ForwardState] = Counter(self.keys.get(key, ()))
@@ -154,7 +154,7 @@ class _OfServer:
         return any(digest_of(text) not in judged for text in strings)
 
     def hide(self, piece: Piece, until: int) -> None:
-        """Hide a piece while no memory that is older than `until` shows it."""
+        """Hide a piece unless a live memory of an age below `until` contains it."""
         self._answers.clear()
         self._hidden.add(piece, until)
         self._counts[count_of(piece)] += 1
@@ -186,10 +186,10 @@ class _OfServer:
             ages.drop(piece, age)
             if ages is self._hidden:
                 self._counts[count_of(piece)] -= 1
-                self._counts += Counter()  # without those of which none is left
+                self._counts += Counter()  # removes counts of zero
 
     def hides(self, text: str) -> bool:
-        """Whether a text, or some lines or sentences of it, are a hidden piece."""
+        """Whether a text, or a sequence of its lines or sentences, is a hidden piece."""
         if not self._counts:
             return False
         name = digest_of(text)
@@ -204,10 +204,10 @@ class _OfServer:
 
 
 class Sieve:
-    """The memories on servers behind the gate, derived from the store, in memory.
+    """An index of the memories on upstream servers, derived from the store and held in memory.
 
-    Any thread, but only the caller that holds `turn`. `news` returns the changes since a number of
-    leaves; for -1, everything. `screen` tells which live memories may not be shown either.
+    Any thread, but only while the caller holds `turn`. `news` returns the changes since a number
+    of audit leaves; for -1, everything. `screen` finds live memories that rules forbid to show.
     """
 
     def __init__(
@@ -216,18 +216,19 @@ class Sieve:
         self.turn = asyncio.Lock()
         self._news = news
         self._screen = screen
-        # By tenant, the rules under which its live memories were taken in.
+        # Maps each tenant to the rules by which its live memories were screened.
         self._rules: dict[Tenant, object] = {}
         self._left_out: dict[str, Tenant] = {}
         self._leaf_count = -1
         self._known: dict[str, _Known] = {}
         self._scopes: dict[Scope, _OfServer] = {}
-        # By server, how often anything changed that is known of it; and how often all of it did.
+        # Maps each server to the number of changes of its memories. `_begun` counts the times that
+        # everything was read anew.
         self._moves = Counter[str]()
         self._begun = 0
 
     def sift(self, scope: Scope, strings: Iterable[str]) -> tuple[bool, ...]:
-        """For each string: whether it must not reach the agent.
+        """For each string of a server's answer: whether it must not reach the agent.
 
         Raises:
             StorageError: The answer is unknown; withhold all of it.
@@ -239,7 +240,7 @@ class Sieve:
         return tuple(map(of_server.hides, strings))
 
     def moves(self, target: str) -> tuple[int, int]:
-        """What changes as soon as one of this sieve's answers about a server may have changed."""
+        """A value that differs once any answer of this sieve about a server may have changed."""
         return self._begun, self._moves[target]
 
     def shown(self, scope: Scope) -> LiveTexts | None:
@@ -255,11 +256,11 @@ class Sieve:
         counts_sent: bool = True,
         reads: Reads = Reads.ALL,
     ) -> tuple[KeyOwner, ...]:
-        """Whose the memory under each key is, or for a prefix those under such keys.
+        """The owner of the memory under each key or, for a prefix, of those under it.
 
-        `counts_sent`: whether the scope has a memory of its own that is not settled. One that a
-        person released a moment ago does not make the key its tenant's. `reads`: the floor that
-        the newest live memory under a key has to reach to be shown.
+        `counts_sent`: whether an unsettled memory makes its tenant the owner. False where one that
+        a person has just released must not do so. `reads`: the floor that the newest live memory
+        under a key has to reach to be shown.
 
         Raises:
             StorageError: The answer is unknown; withhold all of it.
@@ -280,15 +281,16 @@ class Sieve:
     def say_other(
         self, scope: Scope, items: Iterable[tuple[str, Iterable[str]]]
     ) -> tuple[bool, ...]:
-        """For each key with what its server shows there: whether some of that was not judged.
+        """For each key and the strings shown for it: whether a string was not judged.
 
-        The newest live memory under the key counts, with all that it was judged to be merged with.
+        Judged are the pieces of the newest live memory under the key, which include the text that
+        its write was to be merged with.
         """
         mine = self._scopes.get(scope)
         return tuple(mine is not None and mine.says_other(*one) for one in items)
 
     def refresh(self) -> None:
-        """Take in the changes of the store since the last refresh."""
+        """Apply the changes of the store since the last refresh."""
         news = self._news(self._leaf_count)
         if news.whole:
             self._begun += 1
@@ -308,7 +310,7 @@ class Sieve:
             self._leaf_count = -1
 
     def take_left_out(self) -> dict[str, Tenant]:
-        """The live memories taken in as hidden since the last call, with their tenants."""
+        """Return each live memory that `screen` hid since the last call, mapped to its tenant."""
         found, self._left_out = self._left_out, {}
         return found
 
@@ -318,7 +320,7 @@ class Sieve:
         return self._leaf_count < 0
 
     def _forget(self, forgotten: EndedText) -> None:
-        """Hide what was purged here, and what its server may show all the same."""
+        """Hide the pieces of a memory that was purged here but that its server may still show."""
         self._moves[forgotten.target] += 1
         of_server = self._of(forgotten.tenant, forgotten.target)
         for piece, until in forgotten.pieces.items():
@@ -349,7 +351,7 @@ class Sieve:
         if stands is ForwardState.LIVE and self._screen is not None:
             rule_ids = self._screen.failed_by(moved, tenant)
             if rule_ids:
-                # A live memory that may not be shown stands as if it were hidden.
+                # A live memory that a rule forbids to show is treated as quarantined.
                 stands = ForwardState.QUARANTINED
                 self._left_out[moved.name] = tenant
         is_proven = moved.source is not None and moved.source.trust >= SourceKind.USER_INPUT.trust

@@ -1,7 +1,7 @@
-"""What a relay in store mode may ask of the gate's own store. Pure.
+"""The operations that a relay in store mode may ask of the gate's own store. Pure.
 
-A process of any agent may speak to the gate's socket, so what a dialect checks on its way in is
-checked here for a relay. Everything that store mode does not need is refused.
+Any agent's process can connect to the gate's socket, so a relay's operation is checked here as
+a dialect checks a client's. Every operation that store mode does not need is refused.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from proxy.seams.operation import (
 _UUID: Final = re.compile(UUID_PATTERN)
 _PLAIN: Final = Proposal(change=ChangeKind.CREATE)
 _TARGETS: Final = frozenset({_PLAIN.target, ENTITIES, OBSERVATIONS, RELATIONS})
-# What a relay may say of a memory. Every other field of a proposal is for other dialects, the guard
-# or an operator to fill, and so is a field that is added later.
+# The fields of a proposal that a relay may set. Every other field, also one that is added later,
+# is set by other dialects, the guard or an operator.
 _FIELDS: Final = frozenset(
     {"change", "memory_id", "text", "metadata_json", "target", "memory_class"}
 )
 
 
 def require_store_request(operation: Operation) -> None:
-    """Return if store mode asks such a question.
+    """Return if a relay in store mode may ask for the operation.
 
     Raises:
-        MalformedRequest: It does not; nothing was done.
+        MalformedRequest: It may not; nothing was done.
     """
     match operation:
         case Write():
@@ -73,7 +73,7 @@ def _is_stores(proposal: Proposal) -> bool:
     if proposal.change is not ChangeKind.CREATE or memory_id is not None or not text:
         return False
     check_text(text, "text")
-    # What is stored is read again as one object, by whoever shows the memory.
+    # Every reader of the memory decodes its stored metadata as one JSON object.
     given = metadata_json or "{}"
     value = decode_object(given.encode())
     whole = isinstance(value, dict) and canonical_json(value) == given

@@ -29,14 +29,14 @@ SOCKET: Final = "gate.sock"
 API: Final = "/guard/1"
 RELAY_HEADER: Final = "Mnemogate-Relay"
 REQUEST_BYTES_MAX: Final = 1024 * 1024
-"""What a client puts into one request at most, where it can be divided."""
+"""The most bytes that a client puts into one request, unless a single part is longer."""
 UNKNOWN_OUTCOME: Final = "outcome_unknown"
 
 CandidateName = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
 
 
 class Settlement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of a `settle` request: what became of items that were sent to a server."""
+    """Body of a `settle` request: the outcomes of items that were sent to a server."""
 
     server: Name
     settled: Annotated[tuple[tuple[CandidateName, ForwardStatus], ...], Meta(max_length=4_096)]
@@ -73,10 +73,9 @@ class OneCandidate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Performance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of a `perform` request.
+    """Body of a `perform` request: an operation on the gate's own store.
 
-    It has an operation on the gate's own store, for a relay in whose place this program is the
-    memory server (store mode).
+    A relay in store mode sends it, because in that mode the sidecar is the memory server itself.
     """
 
     operation: Operation | GraphOperation
@@ -88,7 +87,7 @@ class EmptyAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HandOver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of a `hand_over` request: `mnemogate run` starts, and asks a wrapper for its place."""
+    """Body of a `hand_over` request: `mnemogate run` starts, and asks a wrapper to let it serve."""
 
 
 Asked = (
