@@ -52,7 +52,7 @@ _SHOWN_MAX: Final = 1_000
 
 
 class WrongAnswers(msgspec.Struct, frozen=True, kw_only=True):
-    """One method per command on wrong answers.
+    """Answers operators' commands about wrong answers, one method per command.
 
     The methods run on the event loop; the store is read on another thread.
     """
@@ -65,22 +65,22 @@ class WrongAnswers(msgspec.Struct, frozen=True, kw_only=True):
 
     @route(INCIDENT)
     async def one(self, call: OperatorCall[NoQuery]) -> Case:
-        """The incident of one wrong answer."""
+        """The incident (the record of the search for the cause) of one wrong answer."""
         return await asyncio.to_thread(self.cases.get, call.argument)
 
     @route(CLOSE)
     async def close(self, call: OperatorCall[Empty]) -> Case:
-        """Note that a person has dealt with an incident; no memory that it hid is shown again."""
+        """Mark an incident as dealt with by a person; the memories that it hid stay hidden."""
         return await self.cases.order(MoveCase(call.argument, CaseStep.CLOSED, call.operator))
 
     @route(BLAME)
     async def blame(self, call: OperatorCall[BlameRequest]) -> BlameView:
-        """Search for who caused a wrong answer, and hide it; `dry_run` only names it.
+        """Search for the memories that caused a wrong answer, and hide them unless `dry_run`.
 
         Raises:
-            MalformedRequest: Not exactly one answer or memory is named, or a word cannot be looked
-                for, or no judge or model has this name.
-            NotFound: No record of the answer is kept.
+            MalformedRequest: The request does not name exactly one answer or memory, or one of its
+                words cannot be searched for, or no judge or model has the given name.
+            NotFound: No record of the answer is stored.
         """
         asked = call.asked
         named = (asked.reply_id, asked.recall_id, asked.memory_id)
@@ -133,16 +133,16 @@ class WrongAnswers(msgspec.Struct, frozen=True, kw_only=True):
 
     @route(FAILURES)
     async def failures_of(self, call: OperatorCall[TenantQuery]) -> FailureList:
-        """The newest failures (reports of wrong answers) of a tenant."""
+        """The newest failures (reports of wrong answers) of a tenant, at most `_SHOWN_MAX`."""
         found = await asyncio.to_thread(self.failures.newest, Tenant(call.asked.tenant), _SHOWN_MAX)
         return FailureList(failures=found)
 
     @route(FAILURE)
     async def failure(self, call: OperatorCall[NoQuery]) -> Failure:
-        """One failure (a report of a wrong answer).
+        """The failure (a report of a wrong answer) with the id in the path.
 
         Raises:
-            NotFound: No failure of that id is kept.
+            NotFound: No stored failure has this id.
         """
         return await self._failure(call.argument)
 
@@ -154,12 +154,12 @@ class WrongAnswers(msgspec.Struct, frozen=True, kw_only=True):
 
     @route(FAILURE_FILE)
     async def file(self, call: OperatorCall[AnswerRequest]) -> Failure:
-        """Record, for an operator, that an answer of a tenant was wrong.
+        """Record an operator's report that an answer to a tenant was wrong; return the failure.
 
         Raises:
-            MalformedRequest: The request does not name one answer, or an entry of its matcher
-                cannot be looked for.
-            NotFound: The answer is not known; the message says since when answers are recorded.
+            MalformedRequest: The request does not name one answer, or a word of `expect` or
+                `forbid` cannot be searched for.
+            NotFound: The answer is not known; the message reports since when answers are recorded.
         """
         asked = call.asked
         if asked.expect or asked.forbid:
@@ -181,7 +181,7 @@ class WrongAnswers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Repairs(msgspec.Struct, frozen=True, kw_only=True):
-    """Isolates and rewinds memories. Event loop only; the store is searched in a thread."""
+    """Isolates (hides) and rewinds memories for operators. Event loop only; threads do searches."""
 
     incidents: Incidents
     cases: Cases
@@ -197,8 +197,8 @@ class Repairs(msgspec.Struct, frozen=True, kw_only=True):
         """Hide all memories that fit the request, or with `dry_run` only name them.
 
         Raises:
-            MalformedRequest: The request names only a tenant, so every memory of it would be
-                hidden.
+            MalformedRequest: The request names only a tenant, so every memory of the tenant would
+                be hidden.
         """
         asked, reach = call.asked, _reach_of(call.asked)
         if reach.whole_tenant:
@@ -216,7 +216,7 @@ class Repairs(msgspec.Struct, frozen=True, kw_only=True):
         """Put memories that fit back into an earlier state, or with `dry_run` only count them.
 
         Raises:
-            MalformedRequest: The request names no earlier state, or two.
+            MalformedRequest: The request names neither a version nor a time, or it names both.
         """
         asked = call.asked
         if (asked.to_version is None) is (asked.to_ms is None):
@@ -237,8 +237,9 @@ class Repairs(msgspec.Struct, frozen=True, kw_only=True):
     async def undo(self, call: OperatorCall[Empty]) -> IsolationReport:
         """Undo an isolation or a rewind.
 
-        What an isolation hid is shown again, except memories that are hidden for another reason
-        too. The memories of a rewind get back the state that they had right before it.
+        Memories that an isolation hid are shown again, unless they are hidden for another reason
+        too. Memories that a rewind changed get back the state that they had right before the
+        rewind.
         """
         return await self.incidents.undo(call.argument, call.operator)
 

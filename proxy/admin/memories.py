@@ -1,7 +1,7 @@
-"""The stored memories, for an operator: shown, hidden, confirmed and erased one by one.
+"""Shows, hides, confirms and erases single stored memories for an operator.
 
-This code has no way of its own to change the store: a purge is a candidate that the gate judges,
-the rest are calls of the writer that leave a leaf each.
+A purge is a candidate that the gate judges; for each other change, the writer adds a leaf to the
+audit log.
 """
 
 from __future__ import annotations
@@ -66,9 +66,10 @@ DIALECT = "admin"
 def had_read(
     ledger: Sessions, candidate_id: CandidateId, *said: str | None
 ) -> tuple[str, ...] | None:
-    """What the conversation that wrote this candidate had read: names of sources, no content.
+    """The names of the sources that a candidate's session had read before the write.
 
-    None where the session that wrote it is unknown.
+    None where the session is unknown. A name that repeats a part of the texts `said` is given as
+    "other".
     """
     found = ledger.read_before(candidate_id)
     if found is None:
@@ -78,7 +79,7 @@ def had_read(
 
 
 class Memories(msgspec.Struct, frozen=True, kw_only=True):
-    """One method for each call about stored memories. Event loop only."""
+    """Answers operators' calls about stored memories, one method per call. Event loop only."""
 
     writer: MemoryWriter
     reader: MemoryReader
@@ -163,11 +164,11 @@ class Memories(msgspec.Struct, frozen=True, kw_only=True):
 
     @route(PAROLE)
     async def parole(self, call: OperatorCall[ParoleRequest]) -> ParoleView:
-        """Show a hidden memory again if it passes its trial, or without one.
+        """Show a hidden memory again if it passes a trial, or at once with `without_trial`.
 
         Raises:
-            MalformedRequest: No trial is to be made, and no reason was given, or the other way
-                round.
+            MalformedRequest: A parole without a trial has no reason, or a parole with a trial has
+                one.
             UnknownMemory: The tenant has no such memory, or it was deleted.
             MemoryMoved: The memory was changed during its trial; nothing was done.
         """
@@ -190,7 +191,7 @@ class Memories(msgspec.Struct, frozen=True, kw_only=True):
 
     @route(PURGE)
     async def purge(self, call: OperatorCall[PurgeRequest]) -> PurgeView:
-        """Erase one memory for good; judged by the gate like any change.
+        """Erase one memory for good if the gate, which judges every change, admits the erasure.
 
         Raises:
             NotFound: The tenant has no memory with this id.

@@ -1,4 +1,4 @@
-"""One request to the operator API as a feature sees it, and how a method is bound to its row."""
+"""A request to the operator API, and the decorator that binds methods to its routing table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Feature = TypeVar("_Feature")
 
 
 class OperatorCall(msgspec.Struct, Generic[_Asked], frozen=True, kw_only=True):
-    """One request of an authenticated operator, whose route is known."""
+    """One request of an authenticated operator, already matched to a route."""
 
     by: Principal
     asked: _Asked
@@ -36,14 +36,14 @@ class OperatorCall(msgspec.Struct, Generic[_Asked], frozen=True, kw_only=True):
 
     @property
     def memory_id(self) -> MemoryId:
-        """The memory id in the path, checked for the form that ids in the store have."""
+        """The memory id in the path; `NotFound` is raised unless it has the form of a stored id."""
         if re.fullmatch(UUID_PATTERN, self.argument) is None:
             raise NotFound("there is no such memory")
         return MemoryId(self.argument)
 
     @property
     def candidate_id(self) -> CandidateId:
-        """The candidate named in the path."""
+        """The candidate id in the path; `NotFound` is raised unless it is 32 hex digits."""
         if _CANDIDATE_ID.fullmatch(self.argument) is None:
             raise NotFound("no candidate of that id is held")
         return CandidateId(self.argument)
@@ -56,7 +56,7 @@ _Method = Callable[[_Feature, OperatorCall[_Asked]], Coroutine[Any, Any, _Answer
 def route(
     row: Route[_Asked, _Answer],
 ) -> Callable[[_Method[_Feature, _Asked, _Answer]], _Method[_Feature, _Asked, _Answer]]:
-    """A decorator that binds a feature's method to the row whose requests it answers."""
+    """A decorator that binds a feature's method to the row whose requests the method answers."""
 
     def bind(
         method: _Method[_Feature, _Asked, _Answer],
@@ -68,7 +68,7 @@ def route(
 
 
 def handlers(features: Iterable[object], rows: Sequence[AnyRoute]) -> Mapping[AnyRoute, Handler]:
-    """The method that answers each row.
+    """A mapping of each row of the routing table to the method that answers the row's requests.
 
     Raises:
         InvariantBroken: A row has no method, or a method's row is not in the table.

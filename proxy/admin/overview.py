@@ -1,4 +1,4 @@
-"""The store, its log, its sessions and its ids as a whole, for an operator."""
+"""Shows operators the store as a whole: status, audit log, sessions and ids."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ from storage.values import AuditHead
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """One method for each call about the whole store. Event loop only."""
+    """Answers operators' calls about the whole store, one method per call. Event loop only."""
 
     writer: MemoryWriter
     reader: MemoryReader
@@ -70,18 +70,18 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
     @route(STATUS)
     async def status(self, _call: OperatorCall[NoQuery]) -> StatusView:
-        """The store's state at a glance: version, counts and what waits."""
+        """A summary of the store: version, counts, and what waits for a person."""
         unmapped = self.ledger.unmapped.all()
         return extended(StatusView, self.reader.status(), unmapped_tools=unmapped)
 
     @route(USAGE)
     async def usage(self, _call: OperatorCall[NoQuery]) -> UsageList:
-        """The space that each tenant takes of the store."""
+        """The space in the store that each tenant takes."""
         return UsageList(tenants=self.reader.usage())
 
     @route(LEAVES)
     async def leaves(self, call: OperatorCall[LeavesQuery]) -> LeafPage:
-        """Part of the audit log, leaf by leaf."""
+        """A slice of the audit log's leaves, oldest first."""
         offset = call.asked.offset
         data = await asyncio.to_thread(self.audit.leaves, offset, call.asked.limit)
         return LeafPage(
@@ -103,7 +103,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
     @route(CHECKPOINT)
     async def checkpoint(self, _call: OperatorCall[NoQuery]) -> AuditHead:
-        """The signed head of the audit log, which says how many leaves there are."""
+        """The signed head (checkpoint) of the audit log, which contains the number of leaves."""
         return self.audit.head()
 
     @route(SESSIONS)
@@ -125,7 +125,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
     @route(CHECK)
     async def check(self, _call: OperatorCall[Empty]) -> CheckView:
-        """Check the whole store for contradictions, in a thread."""
+        """Check store, session ledger and knowledge graph; return the problems that were found."""
         report = await asyncio.to_thread(self.reader.check)
         problem = await self.ledger.check()
         orphans, unread = await asyncio.to_thread(self._orphans)
@@ -135,7 +135,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     def _orphans(self) -> tuple[tuple[OrphanView, ...], tuple[str, ...]]:
         """The observations (texts about an entity of the knowledge graph) whose entity is gone.
 
-        Also the tenants that could not be checked for such observations.
+        Also a message for each tenant whose graph is too large to be checked.
         """
         found: list[OrphanView] = []
         unread: list[str] = []
@@ -153,16 +153,16 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
     @route(COMPACT)
     async def compact(self, _call: OperatorCall[Empty]) -> CompactView:
-        """Rewrite the store without its free pages."""
+        """Rewrite the store's files without their free pages; return how many bytes that saved."""
         return CompactView(bytes_saved=await self.writer.compact())
 
 
 RECALLS_MAX: Final = 10_000
-"""How many of a tenant's newest recalls are looked through."""
+"""How many of a tenant's newest recalls are searched for an id."""
 
 
 class IdSearch(msgspec.Struct, frozen=True, kw_only=True):
-    """Finds whole ids. Event loop only."""
+    """Completes ids of which a person typed the first characters. Event loop only."""
 
     reader: MemoryReader
     under_quarantine: QuarantinedMemories
@@ -176,10 +176,7 @@ class IdSearch(msgspec.Struct, frozen=True, kw_only=True):
 
     @route(IDS)
     async def all(self, call: OperatorCall[IdsQuery]) -> IdList:
-        """The whole ids that begin with the characters that a person typed.
-
-        A whole id gives only itself.
-        """
+        """The ids that begin with the given characters; for a complete id, that id alone."""
         asked = call.asked
         found: Iterable[str]
         match asked.kind:

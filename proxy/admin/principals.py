@@ -1,4 +1,4 @@
-"""Principals, as an operator sees them: their keys, promotion tokens and trust."""
+"""Manages principals' keys, promotion tokens and trust for an operator."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from storage.values import KeyRecord
 class Credentials:
     """Adds, rotates and revokes keys, mints tokens, shows and restores trust. Event loop only.
 
-    A plain key or token is in the answer, and is stored nowhere.
+    The plain text of a key or token is only in the answer, and is stored nowhere.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Credentials:
         return KeyList(keys=tuple(key_view(record) for record in records))
 
     def knows(self, principal_id: PrincipalId) -> bool:
-        """Whether the configuration names this principal, or it has or had a key."""
+        """Whether the configuration names this principal, or the principal has or had a key."""
         records = self._reader.keys()
         return self._authenticator.binds(principal_id) or any(
             record.principal.principal_id == principal_id for record in records
@@ -78,10 +78,11 @@ class Credentials:
 
     @route(KEY_ADD)
     async def add(self, call: OperatorCall[KeyRequest]) -> NewKeyView:
-        """A key for a new principal, or one more for a known one.
+        """Add a key for a new principal, or a further key for a known one; return the key in plain.
 
         Raises:
-            MalformedRequest: A principal with other rights has the name (status 409).
+            MalformedRequest: A principal with another tenant, channel or claims has the name
+                (status 409).
         """
         asked = call.asked
         principal = Principal(
@@ -93,7 +94,8 @@ class Credentials:
         )
         records = self._reader.keys()
         for record in records:
-            # A floor is that of one key.
+            # Two keys of one principal may have different floors for reads, so `reads` is not
+            # compared.
             known = msgspec.structs.replace(record.principal, reads=asked.reads)
             if known.principal_id == principal.principal_id and known != principal:
                 # Trust and nonces belong to a principal's name. If one name had two tenants or
@@ -105,7 +107,7 @@ class Credentials:
 
     @route(KEY_ROTATE)
     async def rotate(self, call: OperatorCall[RotateRequest]) -> NewKeyView:
-        """A new key for the same principal; the old one ends now or after the grace.
+        """Add a new key for the same principal, and end the old key now or after `grace_seconds`.
 
         Raises:
             NotFound: No key has this id.
@@ -120,7 +122,7 @@ class Credentials:
 
     @route(KEY_REVOKE)
     async def revoke(self, call: OperatorCall[Empty]) -> KeyView:
-        """End a key now.
+        """Revoke a key at once.
 
         Raises:
             NotFound: No key has this id.
@@ -155,10 +157,11 @@ class Credentials:
 
     @route(TOKEN)
     async def mint_token(self, call: OperatorCall[TokenRequest]) -> TokenView:
-        """A token that lets one write land in a class that its source may not write.
+        """Mint a token that lets one write land in a class that its source may not write.
 
         Raises:
-            MalformedRequest: The principal is unknown, or the classes do not fit the write.
+            MalformedRequest: No tenant is known for the principal, or the named classes are not
+                those of the write.
         """
         asked, now_ms = call.asked, self._surroundings.now_ms()
         nonce = asked.nonce or (
@@ -179,7 +182,7 @@ class Credentials:
         return TokenView(token=granted.token, nonce=nonce, expires_at_ms=expires_at_ms)
 
     def _promoted(self, asked: TokenRequest, nonce: str) -> Candidate:
-        """The candidate that the interceptor would make of the write that a token is for."""
+        """The candidate that the interceptor will make of the write that the token allows."""
         create = asked.memory_id is None
         return Candidate(
             change=ChangeKind.CREATE if create else ChangeKind.UPDATE,
@@ -216,7 +219,7 @@ class Credentials:
 
     @route(TRUST_OF)
     async def trust_of(self, call: OperatorCall[NoQuery]) -> TrustView:
-        """The trust in one principal; a newcomer's if the principal never wrote.
+        """The trust in one principal; that of a newcomer if the principal never wrote.
 
         Raises:
             NotFound: No principal has that name.

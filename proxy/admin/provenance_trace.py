@@ -1,4 +1,4 @@
-"""Where memories came from, and which reads and replies they were in, for an operator."""
+"""Shows operators where memories came from, and which reads and replies contained them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LOST: Final = "lost"
 
 
 class _Read(msgspec.Struct, frozen=True, kw_only=True):
-    """What the store knows of one memory: its newest steps, with the proofs of their leaves."""
+    """One memory's newest steps, with the audit proofs of each step's interception and verdict."""
 
     status: str
     parents: tuple[MemoryId, ...]
@@ -47,14 +47,14 @@ class _Read(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProvenanceTrace(msgspec.Struct, frozen=True, kw_only=True):
-    """Follows a memory back to its sources. Event loop only; the store is read in a thread."""
+    """Traces a memory back to its sources. Event loop only; a thread reads the store."""
 
     store: Store
     ledger: Sessions
 
     @route(PROVENANCE)
     async def trace(self, call: OperatorCall[TenantQuery]) -> ProvenanceView:
-        """A memory and all that it came from, breadth first, up to `MEMORIES_MAX`.
+        """A memory and the memories that it came from, breadth first, up to `MEMORIES_MAX`.
 
         Raises:
             NotFound: The tenant never had a memory with this id.
@@ -119,8 +119,8 @@ class ProvenanceTrace(msgspec.Struct, frozen=True, kw_only=True):
             target=seen.target,
             approved_by=leaf.approved_by,
             memory_class=leaf.memory_class,
-            # The label is read from the log: it is the one that was judged, before any person
-            # vouched for the memory.
+            # The label is read from the audit log, because the log contains the label that was
+            # judged, before any person vouched for the memory.
             source=leaf.source,
             basis=leaf.basis,
             intercepted=proof_view(intercepted),
@@ -162,7 +162,7 @@ class RecalledReads:
 
     @route(RECALLS)
     async def all(self, call: OperatorCall[RecallsQuery]) -> RecallList:
-        """The newest reads of a tenant, of a session, or those that showed one memory."""
+        """The newest reads of a tenant, or only those of one session or that showed one memory."""
         return await asyncio.to_thread(self._all, call.asked)
 
     def _all(self, asked: RecallsQuery) -> RecallList:
@@ -180,7 +180,8 @@ class RecalledReads:
         """One recorded read of memories.
 
         Raises:
-            NotFound: The read is not kept; the error's detail says since when reads are kept.
+            NotFound: No such read is stored; the error's detail contains the time of the oldest
+                stored record.
         """
         found = await asyncio.to_thread(self._ledger.recall, call.argument)
         if found is None:
@@ -189,10 +190,11 @@ class RecalledReads:
 
     @route(REPLY)
     async def reply(self, call: OperatorCall[TenantQuery]) -> ReplyView:
-        """One reply of a model, by the id that its API gave it.
+        """One reply of a model, by the id that the model's API gave the reply.
 
         Raises:
-            NotFound: The reply is not kept; the error's detail says since when replies are kept.
+            NotFound: No such reply is stored; the error's detail contains the time of the oldest
+                stored record.
         """
         tenant = Tenant(call.asked.tenant)
         found = await asyncio.to_thread(self._ledger.reply, tenant, call.argument)
@@ -209,5 +211,5 @@ class RecalledReads:
 
 
 def recall_view(found: Recall) -> RecallView:
-    """One recorded read of memories, as the operator API shows it."""
+    """A recorded read in the form of the operator API, which leaves out the vector of the query."""
     return extended(RecallView, found, replayable=found.vector is not None)

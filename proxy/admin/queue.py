@@ -1,4 +1,4 @@
-"""Held candidates, listed one by one, and decided by group: a principal, and a place.
+"""Lists held candidates, and decides them in groups: one principal's changes to one place.
 
 An act names the lines that the person was shown by a digest of them; what came later stays pending.
 """
@@ -54,13 +54,14 @@ from storage.values import Decision, Denial, HeldCandidate
 
 BEGINNING_LEN: Final = 60
 PAGE_LEN_MAX: Final = 1_000
-# The most candidates refused in one transaction; the store may take fewer, to keep it short.
+# The most candidates that one transaction refuses; the store may take fewer, to keep the
+# transaction short.
 DENIED_TOGETHER: Final = 32
 _PAUSE_S_MAX: Final = 0.01
 
 
 def stored_text(reader: MemoryReader, candidate: Candidate) -> str | None:
-    """The text of the memory that a candidate changes or removes; None where no read shows one."""
+    """The present text of the memory that a candidate changes; None if it is new or hidden."""
     if candidate.memory_id is None or candidate.change is ChangeKind.CREATE:
         return None
     found = reader.get(candidate.tenant, candidate.memory_id)
@@ -68,16 +69,16 @@ def stored_text(reader: MemoryReader, candidate: Candidate) -> str | None:
 
 
 class _Group(msgspec.Struct, kw_only=True):
-    """The held candidates of one group, oldest first, and their lines in the order they came."""
+    """The held candidates of one group, oldest first, and their changed lines, keyed by hash."""
 
     held: list[HeldCandidate]
     lines: dict[bytes, LineView]
 
     def shown(self, digest: str) -> dict[bytes, LineView]:
-        """The lines that a person was shown under a digest.
+        """The lines that the person who decides was shown, identified by their digest.
 
         Raises:
-            NotFound: The lines that wait here do not begin so.
+            NotFound: No leading part of the lines that wait here has this digest.
         """
         for count, one in enumerate(self.digests(), 1):
             if one == digest:
@@ -85,7 +86,7 @@ class _Group(msgspec.Struct, kw_only=True):
         raise NotFound("what was shown was decided meanwhile, or is another's: look again")
 
     def digests(self) -> list[str]:
-        """For each line: the digest of it and of those before it."""
+        """For each line, the digest of all lines up to and including that line."""
         hashed, found = hashlib.blake2b(digest_size=16), list[str]()
         for key in self.lines:
             hashed.update(key)
@@ -94,7 +95,7 @@ class _Group(msgspec.Struct, kw_only=True):
 
 
 class Queue:
-    """Lists held candidates, and decides groups of them.
+    """Lists held candidates, and releases or denies groups of them.
 
     Event loop only; contents are read in threads.
     """
@@ -106,7 +107,7 @@ class Queue:
         surroundings: Environment,
         settle: Callable[[PrincipalId, CandidateId], Awaitable[object]],
     ) -> None:
-        """`settle` records that a person has written a released candidate herself."""
+        """`settle` records that a person wrote a released candidate to its server herself."""
         self._reader = reader
         self._deciding = deciding
         self._out = surroundings
@@ -124,21 +125,21 @@ class Queue:
 
     @route(GROUP)
     async def group_asked(self, call: OperatorCall[NoQuery]) -> GroupView:
-        """What waits in a group, for an operator."""
+        """The lines that wait in a group, for an operator; see `group`."""
         return await self.group(call.argument)
 
     @route(RELEASE_LINES)
     async def release_asked(self, call: OperatorCall[Act]) -> ActView:
-        """Let in the lines that an operator was shown."""
+        """Release the lines of a group that an operator was shown."""
         return await self.release(call.argument, call.asked, call.operator)
 
     @route(DENY_LINES)
     async def deny_asked(self, call: OperatorCall[Act]) -> ActView:
-        """Refuse the lines that an operator was shown."""
+        """Deny the lines of a group that an operator was shown."""
         return await self.deny(call.argument, call.asked, call.operator)
 
     async def group(self, subject: str) -> GroupView:
-        """What waits in a group; for the id of a candidate, what waits of that candidate.
+        """The lines that wait in a group, or, if `subject` is a candidate's id, in that candidate.
 
         Raises:
             NotFound: Nothing waits there.
@@ -158,12 +159,12 @@ class Queue:
         )
 
     async def release(self, subject: str, act: Act, by: PrincipalId, way: str = REVIEW) -> ActView:
-        """Let in the lines that were shown, without those struck out.
+        """Release the lines that were shown, except the lines that the person struck out.
 
         Raises:
-            MalformedRequest: A line is struck out that was not shown.
-            NotFound: What was shown is not what waits.
-            StorageError: A candidate could not be decided; those before it were.
+            MalformedRequest: A line that was not shown is struck out.
+            NotFound: The lines that were shown no longer wait.
+            StorageError: A candidate could not be decided; the candidates before that one were.
         """
         found = await asyncio.to_thread(self._group, subject)
         shown = found.shown(act.shown)
@@ -172,7 +173,8 @@ class Queue:
             raise MalformedRequest("strike: a line that was not shown")
         whole = [one for one in found.held if shown.keys() >= set(one.lines)]
         parted = [one for one in whole if struck & set(one.lines)]
-        # Of two candidates with a common line the later release has it, so the longer one is last.
+        # If two candidates contain the same line, the later release takes effect, so the candidate
+        # with more lines is released last.
         plain = sorted((one for one in whole if one not in parted), key=lambda one: len(one.lines))
         done = await self._released([one.candidate_id for one in plain], by, way, act)
         denial = Denial(act=self._out.random_hex(8), struck=struck, applied=act.applied)
@@ -186,7 +188,7 @@ class Queue:
         )
 
     async def deny(self, subject: str, act: Act, by: PrincipalId, way: str = REVIEW) -> ActView:
-        """Refuse the lines that were shown, all of them. It raises what `release` raises."""
+        """Deny all lines that were shown; raises the errors of `release`."""
         found = await asyncio.to_thread(self._group, subject)
         shown = found.shown(act.shown)
         whole = [one.candidate_id for one in found.held if shown.keys() >= set(one.lines)]
@@ -208,8 +210,8 @@ class Queue:
             decided = await self._deciding.deny_many(some, by, way, denial)
             refused += sum(decided.values())
             left = [one for one in some if one not in decided] + left
-            # After each batch pause for as long as it took, so that other requests get half of the
-            # time.
+            # After each batch the loop pauses for as long as the batch took, so that other requests
+            # get half of the time.
             took_s = (self._out.clock_ns() - started_ns) / 1e9
             await self._out.wait(min(took_s, _PAUSE_S_MAX))
         return refused
@@ -224,7 +226,7 @@ class Queue:
             try:
                 ruled = await self._deciding.release(one, by, way)
             except UnknownCandidate:
-                continue  # somebody else has decided it meanwhile
+                continue  # another person has decided it meanwhile
             counts[ruled.outcome.decision.value] += 1
             lifted |= set(ruled.lifted)
             if ruled.outcome.decision is not Decision.ADMIT:
@@ -242,7 +244,7 @@ class Queue:
         )
 
     def _group(self, subject: str) -> _Group:
-        """The group whose id begins so, or one candidate of it. Runs in a thread."""
+        """The group whose id begins with `subject`, or the candidate of this id. In a thread."""
         of_groups = [one for one in self._reader.held() if one.group.startswith(subject)]
         if len(subject) < BEGINNING_LEN_MIN or len({one.group for one in of_groups}) > 1:
             raise NotFound("several groups begin so, or the beginning is too short")
@@ -275,7 +277,7 @@ class Queue:
         return _Group(held=held, lines=lines)
 
     def _rows(self, shown: Iterable[HeldCandidate]) -> tuple[HeldView, ...]:
-        """The rows in which a listing shows these held candidates. Runs in a thread."""
+        """Views of held candidates for a listing, with the beginning of each text. In a thread."""
         rows: list[HeldView] = []
         for one in shown:
             whole = self._reader.held_candidate(one.candidate_id)
@@ -293,14 +295,14 @@ def _content(held: HeldCandidate) -> Candidate:
 
 
 def _beginning(candidate: Candidate) -> str:
-    """The first characters of the text to be stored; for a tool call, of its meaningful parts."""
+    """The first characters of the text to be stored; for a tool call, of its judged strings."""
     call = call_of(candidate)
     said = candidate.text or "" if call is None else " ".join(one for one in call.pieces if one)
     return said if len(said) <= BEGINNING_LEN else said[: BEGINNING_LEN - 1] + "…"
 
 
 class Candidates(msgspec.Struct, frozen=True, kw_only=True):
-    """One method for each call about one candidate. Event loop only."""
+    """Answers operators' calls about single candidates, one method per call. Event loop only."""
 
     reader: MemoryReader
     writer: MemoryWriter
@@ -311,7 +313,7 @@ class Candidates(msgspec.Struct, frozen=True, kw_only=True):
 
     @route(HELD)
     async def held(self, call: OperatorCall[NoQuery]) -> HeldView:
-        """One held candidate with its content, and the words for which it counts as an order.
+        """One held candidate with its content, and the words that make it count as a directive.
 
         Raises:
             NotFound: No held candidate has this id.
@@ -333,20 +335,20 @@ class Candidates(msgspec.Struct, frozen=True, kw_only=True):
 
     @route(RELEASE)
     async def release(self, call: OperatorCall[Empty]) -> OutcomeView:
-        """Judge a held candidate again, now with a person's approval."""
+        """Release a held candidate: the gate judges it again, now with a person's approval."""
         return outcome_view(await self.deciding.release(call.candidate_id, call.operator, REVIEW))
 
     @route(DENY)
     async def deny(self, call: OperatorCall[Empty]) -> OutcomeView:
-        """Refuse a held candidate."""
+        """Deny a held candidate; its content is destroyed."""
         return outcome_view(await self.deciding.deny(call.candidate_id, call.operator, REVIEW))
 
     @route(FORGIVE)
     async def forgive(self, call: OperatorCall[Empty]) -> ForgivenView:
-        """Forget the denial of a candidate's lines, and end the withholding of its text.
+        """Delete the record that a candidate's lines were denied, and stop withholding its text.
 
         Raises:
-            NotFound: No line of this candidate is denied, and no text withheld for it.
+            NotFound: No line of this candidate is denied, and none of its text is withheld.
         """
         candidate_id, by = call.candidate_id, call.operator
         count, withholding = 1, self.withholding

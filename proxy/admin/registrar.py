@@ -1,4 +1,4 @@
-"""Registers what operators hold to be true: statements, words, questions; and tries judges."""
+"""Registers operators' true statements (anchors) and test questions (canaries); tests judges."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _CONTENT_WORDS_MIN: Final = 3
 
 
 class Registrar:
-    """Lists and registers anchors and canaries.
+    """Lists and registers anchors and canaries, and tests callers' judges.
 
     Event loop only; `by` is the operator's name, for the audit leaf.
     """
@@ -62,7 +62,7 @@ class Registrar:
         canaries: Canaries | None,
         judges: AsksJudges,
     ) -> None:
-        """`canaries` is None if the store embeds no text, so that no question can be asked."""
+        """`canaries` is None if the store embeds no text, because it can search for no question."""
         self._canaries = canaries
         self._judges = judges
         self._reader = reader
@@ -71,7 +71,7 @@ class Registrar:
 
     @route(JUDGE_TEST)
     async def test_judge(self, call: OperatorCall[Empty]) -> JudgeTestView:
-        """Ask a judge the same built-in question twice, one after the other.
+        """Ask a judge one built-in question twice, and report whether both answers are equal.
 
         Raises:
             NotFound: No judge has this name.
@@ -93,7 +93,7 @@ class Registrar:
 
     @route(ANCHORS)
     async def anchors(self, call: OperatorCall[TenantQuery]) -> AnchorList:
-        """The anchors (registered truths) of a tenant."""
+        """The anchors (statements registered as true) of a tenant."""
         known = self._reader.anchors(Tenant(call.asked.tenant))
         return AnchorList(anchors=tuple(map(anchor_view, known)))
 
@@ -102,7 +102,8 @@ class Registrar:
         """Register an anchor, or replace the anchor with the same id.
 
         Raises:
-            MalformedRequest: An entry of the matcher cannot be tried; nothing was changed.
+            MalformedRequest: An entry of the matcher cannot be searched for, or the id is taken;
+                nothing was changed.
         """
         asked = call.asked
         matcher = Matcher(
@@ -132,10 +133,10 @@ class Registrar:
 
     @route(CANARIES_RUN)
     async def run_canaries(self, call: OperatorCall[TenantQuery]) -> CanaryRunView:
-        """Ask retrieval the questions of a tenant's canaries.
+        """Search for the questions of a tenant's canaries, and report what the searches found.
 
         Raises:
-            MalformedRequest: The store embeds no text, so it cannot be asked a question.
+            MalformedRequest: The store embeds no text, so it cannot search for a question.
         """
         if self._canaries is None:
             raise MalformedRequest("this store embeds no text: its canaries cannot be asked")
@@ -144,10 +145,11 @@ class Registrar:
 
     @route(CANARY_PUT)
     async def put_canary(self, call: OperatorCall[CanaryRequest]) -> CanaryView:
-        """Register a canary (questions for retrieval), or replace the canary with the same id.
+        """Register a canary (test questions for retrieval), or replace the canary with the same id.
 
         Raises:
-            MalformedRequest: An entry of the matcher cannot be tried; nothing was changed.
+            MalformedRequest: An entry of the matcher cannot be searched for, or the id is taken;
+                nothing was changed.
         """
         asked = call.asked
         matcher = Matcher(
@@ -180,7 +182,7 @@ class Registrar:
 
 
 def anchor_view(anchor: Anchor) -> AnchorView:
-    """One anchor as the operator API shows it, with notes on weaknesses for its author."""
+    """An anchor in the form of the operator API, with notes for its author on its weaknesses."""
     matcher = anchor.matcher or _NO_MATCHER
     caught = sum(_caught(anchor.statement, matcher, entry) for entry in matcher.must_not)
     return extended(
@@ -193,7 +195,7 @@ def anchor_view(anchor: Anchor) -> AnchorView:
 
 
 def canary_view(canary: Anchor) -> CanaryView:
-    """One registered canary, as the operator API shows it."""
+    """A registered canary in the form of the operator API."""
     matcher = canary.matcher or _NO_MATCHER
     return extended(
         CanaryView, canary, **msgspec.structs.asdict(matcher), canary_id=canary.anchor_id
@@ -209,7 +211,7 @@ def _checked(matcher: Matcher) -> Matcher:
 
 
 def _caught(statement: str, matcher: Matcher, entry: str) -> bool:
-    """Whether comparing sentences is enough to find that a wrong version denies the statement."""
+    """Whether comparing sentences, without the matcher, finds `entry` to be a denial."""
     if entry.startswith(PATTERN_PREFIX):
         return False
     stated, wrong = skeleton(statement), skeleton(entry)

@@ -1,4 +1,4 @@
-"""Erases memories that the ruleset no longer keeps, each by a purge that the gate judges.
+"""Erases memories beyond the ruleset's limits of age and number, by purges that the gate judges.
 
 It works beside the requests: a slice of rows at a time in a thread, a bounded batch of purges per
 sweep. It never shortens the audit log.
@@ -26,7 +26,8 @@ from telemetry.events import TraceContext
 _LOG: Final = logging.getLogger("mnemogate.retention")
 BY: Final = PrincipalId("mnemogate:retention")
 DIALECT: Final = "retention"
-# The most memories purged per sweep: one batch of the writer, and so the files are rewritten once.
+# The most memories purged per sweep. They are one batch of the writer, so that the files are
+# rewritten only once.
 BATCH_LEN_MAX: Final = 256
 SLICE_LEN: Final = 1_000
 _DUE_NAMED_MAX: Final = 1_000
@@ -41,7 +42,7 @@ class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RetentionSweeps:
-    """Finds and purges memories that the ruleset keeps no longer.
+    """Finds and purges memories beyond the ruleset's limits of age and number.
 
     One sweep at a time. Event loop only.
     """
@@ -61,10 +62,10 @@ class RetentionSweeps:
         self._one_at_a_time = asyncio.Lock()
 
     async def sweep(self, *, dry_run: bool = False) -> SweepResult:
-        """Find all memories that are due, and purge the oldest batch of them.
+        """Find all memories that are due for erasure, and purge the oldest batch unless `dry_run`.
 
         Raises:
-            StorageError: The store cannot be read, or not one purge could be judged.
+            StorageError: The store cannot be read, or none of the purges could be judged.
         """
         async with self._one_at_a_time:
             due = await self._find()
@@ -76,7 +77,7 @@ class RetentionSweeps:
 
     @route(RETENTION)
     async def sweep_asked(self, call: OperatorCall[RetentionRequest]) -> RetentionView:
-        """Erase a batch of memories that the ruleset no longer keeps, or only list them."""
+        """Erase a batch of memories beyond the ruleset's limits; with `dry_run` only list them."""
         swept = await self.sweep(dry_run=call.asked.dry_run)
         return RetentionView(
             due_count=len(swept.due),

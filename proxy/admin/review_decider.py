@@ -1,4 +1,4 @@
-"""Records for telemetry what ends a hold: a person's release or denial, or its expiry."""
+"""Releases and denies held candidates, with telemetry, and signs links to the page for deciding."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ EXPIRY = "expiry"
 
 
 class ReviewVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """A person's verdict on a candidate, and what its agent may be shown from now on."""
+    """A person's verdict on a candidate, and its effect on what the proposing agent is shown."""
 
     outcome: Outcome
-    # Ids of candidates denied earlier whose text equals the released one; this text is withheld no
-    # longer.
+    # Ids of candidates denied earlier with the same text as the released candidate; this text is no
+    # longer withheld.
     lifted: tuple[str, ...]
     # Whether the agent that proposed the text is kept from seeing it from now on.
     withheld: bool
-    # Who writes the text if it was let in.
+    # Who writes the text if the candidate was admitted.
     way: Way
     # The principal that proposed the text; "" where that is unknown.
     principal_id: str
@@ -45,8 +45,8 @@ class ReviewVerdict(msgspec.Struct, frozen=True, kw_only=True):
 class ReviewDecider(msgspec.Struct, frozen=True, kw_only=True):
     """Releases and denies held candidates, on the event loop.
 
-    Each verdict is recorded for telemetry here; without that, a person's verdict would leave no
-    span, no count and no log line.
+    Each verdict is recorded for telemetry here, because no other code records a person's verdict as
+    a span, a count or a log line.
     """
 
     reader: MemoryReader
@@ -57,10 +57,10 @@ class ReviewDecider(msgspec.Struct, frozen=True, kw_only=True):
     withholding: Withholding | None = None
 
     async def release(self, candidate_id: CandidateId, by: PrincipalId, way: str) -> ReviewVerdict:
-        """Judge a candidate again with this person's approval.
+        """Release a held candidate: the gate judges it again, with this person's approval.
 
         Raises:
-            UnknownCandidate: Nothing of that id is held.
+            UnknownCandidate: No held candidate has this id.
             StorageError: The candidate could not be decided.
         """
         held, started_ns = self._before(candidate_id)
@@ -68,10 +68,10 @@ class ReviewDecider(msgspec.Struct, frozen=True, kw_only=True):
         return self._ruled(held, self._told(held, outcome, way, started_ns))
 
     async def deny(self, candidate_id: CandidateId, by: PrincipalId, way: str) -> ReviewVerdict:
-        """Refuse a candidate; its content is destroyed.
+        """Deny a held candidate; its content is destroyed.
 
         Raises:
-            UnknownCandidate: Nothing of that id is held.
+            UnknownCandidate: No held candidate has this id.
             StorageError: The candidate could not be decided.
         """
         held, started_ns = self._before(candidate_id)
@@ -100,14 +100,14 @@ class ReviewDecider(msgspec.Struct, frozen=True, kw_only=True):
     async def deny_many(
         self, candidate_ids: Sequence[CandidateId], by: PrincipalId, way: str, denial: Denial
     ) -> dict[CandidateId, bool]:
-        """Refuse as many held candidates as one transaction has time for.
+        """Deny as many held candidates as one transaction has time for.
 
-        For each, True if it was held.
-
-        Candidates missing in the answer were not reached: pass them again.
+        Returns a mapping of each candidate that was reached to whether it was held. Candidates that
+        are missing in it were not reached: pass them again.
 
         Raises:
-            StorageError: No candidate could be decided, or a key could not be erased.
+            StorageError: No candidate could be decided, or the key of a candidate's content could
+                not be erased.
         """
         before = await asyncio.to_thread(
             lambda: {one: self.reader.held_candidate(one) for one in candidate_ids}
@@ -123,7 +123,7 @@ class ReviewDecider(msgspec.Struct, frozen=True, kw_only=True):
         return {candidate_id: outcome is not None for candidate_id, outcome in decided.items()}
 
     def expired(self, held: HeldCandidate, outcome: Outcome) -> None:
-        """Record that a candidate expired undecided. Any thread."""
+        """Record for telemetry that a held candidate expired undecided. Any thread."""
         self._told(held, outcome, EXPIRY, self.surroundings.clock_ns())
 
     def _told(
@@ -132,8 +132,8 @@ class ReviewDecider(msgspec.Struct, frozen=True, kw_only=True):
         if held is not None:
             out = self.surroundings
             span = VerdictPlace(
-                # The decision is reported in the trace of the original write, so that a reader of
-                # the trace sees the outcome.
+                # The decision is recorded in the trace of the original write, so that a reader of
+                # that trace sees the outcome.
                 context=TraceContext(
                     trace_id=held.trace_id or out.random_hex(16), span_id=out.random_hex(8)
                 ),
@@ -154,9 +154,9 @@ _ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - what 
 
 
 class Confirmation(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The content of a link's code."""
+    """The signed content of the code in a link to the page on which a person decides."""
 
-    # The id of a candidate with its class, or that of a group.
+    # The id of a candidate (its class is in `memory_class`), or the id of a group.
     subject: str
     memory_class: MemoryClass | None
     nonce: str
@@ -164,7 +164,7 @@ class Confirmation(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
 
 class BadLink(Exception):  # noqa: N818 - what the link is
-    """The error for a code that was not made here for this candidate, or has expired.
+    """The error for a code that was not signed here for this candidate or group, or has expired.
 
     `detail` is a fixed text.
     """
@@ -175,7 +175,7 @@ class BadLink(Exception):  # noqa: N818 - what the link is
 
 
 class ConfirmLinks:
-    """Mints and reads links. Event loop only."""
+    """Makes links to the pages on which people decide, and checks their codes. Event loop only."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class ConfirmLinks:
         self._base: str | None = None
 
     def serve_at(self, address: Address | None, *, tls: bool, page_url: str | None) -> None:
-        """Set the page's address; None: no page is served.
+        """Set the address of the page; `address` is None if no page is served.
 
         If people reach the listener by another address, `page_url` is that address.
         """
@@ -227,10 +227,10 @@ class ConfirmLinks:
         return base64.urlsafe_b64encode(signature + payload).decode().rstrip("=")
 
     def check(self, code: str, subject: str, memory_class: MemoryClass | None = None) -> None:
-        """Pass a code that is ours, in time, and for this group, or this candidate and class.
+        """Accept a code that was signed here, has not expired, and is for this `subject` and class.
 
         Raises:
-            BadLink: The code fails one of these tests.
+            BadLink: The code does not meet one of these conditions.
         """
         if len(code) > _CODE_LEN_MAX:
             raise BadLink("This link is not one of ours.")

@@ -1,7 +1,7 @@
-"""The rules in force: their text, what they answer to a write, and how others take their place.
+"""Shows the ruleset in force, tries it on hypothetical writes, and reloads it from its file.
 
-A file that cannot be used changes nothing: the last good rules stay in force, and the caller gets
-the reason. A change is asked for by SIGHUP or by the operator API.
+If the file cannot be used, the last good rules stay in force, and the caller gets the reason.
+SIGHUP or a call of the operator API requests a reload.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ from storage.interfaces import MemoryWriter
 _LOG: Final = logging.getLogger("mnemogate.rules")
 BY_SIGNAL: Final = PrincipalId("mnemogate:sighup")
 MEM0: Final = "mem0"
-# Seconds between two readings of the file, which must be equal: a file that is being written may be
-# cut off at a place where it is still valid TOML.
+# Seconds between two reads of the file, which must give equal texts, because a file that is still
+# being written may be cut off where it is valid TOML.
 SETTLE_S: Final = 0.05
 
 
 def parse_rules(text: str) -> Ruleset:
-    """Parse a ruleset, and check that every dialect can work with it.
+    """Parse a ruleset, and check that it contains the class map that the Mem0 dialect needs.
 
     Raises:
         RulesetError: Anything is missing, unknown or out of range.
@@ -68,7 +68,7 @@ def parse_rules(text: str) -> Ruleset:
 
 
 class Rules:
-    """Holds the text of the rules in force, and reloads them from their file. Event loop only."""
+    """Holds the text of the ruleset in force, and reloads it from its file. Event loop only."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Rules:
         in_force: Callable[[], Ruleset],
         settle_s: float = SETTLE_S,
     ) -> None:
-        """`text` is the source of the rules in force; `read` returns the file's text."""
+        """`text` is the source of the ruleset in force; `read` returns the file's text."""
         self.text = text
         self.in_force = in_force
         self._read = read
@@ -90,8 +90,8 @@ class Rules:
     async def reload(self, by: PrincipalId, digest: str | None = None) -> PolicyReloadView:
         """Read the file again and put its rules in force; its digest has to be `digest`.
 
-        A candidate that waits for the writer is judged by the rules that are in force on its turn;
-        a decision that is being made ends under the epoch it began with.
+        A candidate that waits for the writer is judged by the rules that are in force when its turn
+        comes; a decision that has begun keeps the epoch with which it began.
 
         Raises:
             RulesetRefused: The file cannot be used.
@@ -129,11 +129,11 @@ class Rules:
 
     @route(RELOAD)
     async def reload_asked(self, call: OperatorCall[PolicyReloadRequest]) -> PolicyReloadView:
-        """Put the ruleset's file in force as it is now, for an operator; as `reload` does."""
+        """Read the ruleset's file and put it in force at an operator's request; see `reload`."""
         return await self.reload(call.operator, call.asked.digest)
 
     async def reload_by_signal(self) -> None:
-        """Reload for a signal; an error goes into the log, because no caller waits for it."""
+        """Reload at SIGHUP; an error is logged, because no caller waits for an answer."""
         try:
             await self.reload(BY_SIGNAL)
         except RulesetRefused:
@@ -156,22 +156,22 @@ class Rules:
         return text, ruleset
 
 
-# The id that a dry run gives its candidate. Real candidates have random ids, so 32 zeros are never
-# one of theirs.
+# The id of the candidate in a dry run. Real candidates have random ids, so no real candidate has 32
+# zeros.
 NOBODY: Final = CandidateId("0" * 32)
 
 
 class Explainer(msgspec.Struct, frozen=True, kw_only=True):
-    """Asks the gate itself about a hypothetical write.
+    """Asks the gate for its verdict on a hypothetical write.
 
-    The gate may answer with a permit to commit. It is dropped, because only the writer can use one.
+    If the gate returns a permit, the permit is discarded; only the writer could use it.
     """
 
     gate: Gate
     probe: Callable[[Tenant, str, float], tuple[AnchorProbe, ...] | None]
 
     def explain(self, asked: ExplainRequest, rules: Ruleset, now_ms: int) -> ExplainView:
-        """Verdict and steps for a hypothetical write with a fresh nonce and an empty budget."""
+        """The verdict on a hypothetical write with unused nonce and budget, and its steps."""
         principal = Principal(
             principal_id=PrincipalId("explain"),
             tenant=Tenant(asked.tenant),
@@ -247,8 +247,8 @@ def _view(verdict: Verdict, candidate: Candidate, facts: Facts) -> ExplainView:
         elif step.number in passed:
             outcome = "passed"
         else:
-            # The gate names a step that failed, and none behind a rejection. After a hold the later
-            # steps run on, so a step that is neither passed nor named would hold as well.
+            # After a rejection the gate runs no further step. After a hold it runs the later steps
+            # too, so a step that is not among the passed ones would hold the candidate as well.
             outcome = "not_reached" if stopped else "failed"
         steps.append(ExplainStep(step=step.number, name=step.name, outcome=outcome))
     source = facts.provenance.source if facts.provenance else None
@@ -269,7 +269,7 @@ def _view(verdict: Verdict, candidate: Candidate, facts: Facts) -> ExplainView:
 
 
 class DryRuns(msgspec.Struct, frozen=True, kw_only=True):
-    """Judges hypothetical writes by the rules in force. Event loop only."""
+    """Judges hypothetical writes by the ruleset in force. Event loop only."""
 
     explainer: Explainer
     in_force: Callable[[], Ruleset]
@@ -283,16 +283,16 @@ class DryRuns(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def with_words(view: ExplainView, asked: ExplainRequest) -> ExplainView:
-    """The view with the words for which a refused text counts as an order. Run it in a thread.
+    """The view, with the words that make a text that was not admitted count as a directive.
 
-    Long texts take long to search.
+    Run it in a thread, because the search of a long text takes long.
     """
     fired = None if view.decision == "admit" else words_that_fired(asked.text)
     return msgspec.structs.replace(view, fired=fired)
 
 
 def fired_in(candidate: Candidate) -> str | None:
-    """The words that make a candidate count as an order, from any of its texts and names."""
+    """The words that make a candidate count as a directive, from any of its texts and names."""
     scope = candidate.scope
     for text in (
         *(candidate.text, candidate.metadata_json, candidate.target, candidate.role),
@@ -319,7 +319,7 @@ REMEDIES: Final[dict[Reason, str]] = {
     Reason.OUTRANKS_ANCHOR: "the anchor, or `outrank_margin` of [anchors] of the ruleset",
     Reason.OVERSIZE: "`text_bytes_max` of [budgets] of the ruleset",
 }
-"""What lets an honest text in, for the reasons that a text of one's own can meet."""
+"""A mapping of a reason to what an operator can do so that a text refused for it is admitted."""
 
 
 def _remedy(reason: Reason, source: SourceKind | None, memory_class: MemoryClass) -> str:

@@ -1,4 +1,4 @@
-"""Servers behind the gate, for an operator: tools, unsettled changes, and what they kept before."""
+"""Upstream servers, for an operator: their tools, unsettled changes, and earlier memories."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from storage.values import ClosedKey, Decision, ForwardState, GuardedServer, Ups
 
 
 class UpstreamServers:
-    """One method per command; event loop only. `by` names the operator in the leaf."""
+    """Answers operators' calls about MCP servers and unsettled changes. Event loop only."""
 
     def __init__(self, pins: Pins, forwards: Forwards) -> None:
         self._pins = pins
@@ -63,10 +63,11 @@ class UpstreamServers:
 
     @route(APPROVE_TOOLS)
     async def approve(self, call: OperatorCall[ApproveRequest]) -> ServerView:
-        """Approve a server's tools as they were listed last; leaves a leaf.
+        """Approve a server's tools as they were listed last; this adds an audit leaf.
 
         Raises:
-            UnknownPins: There is no such server, or its tools are not those of the digest.
+            UnknownPins: There is no such server, or the digest is not that of its present list of
+                tools.
         """
         tenant, digest = Tenant(call.asked.tenant), call.asked.digest
         done = await self._pins.order(ApproveTools(tenant, call.argument, call.operator, digest))
@@ -84,18 +85,18 @@ class UpstreamServers:
 
     @route(SETTLE)
     async def settle_asked(self, call: OperatorCall[SettleRequest]) -> UnsettledList:
-        """Record what an operator found out, as `settle` does."""
+        """Record an operator's finding whether the server has a change; see `settle`."""
         return await self.settle(call.operator, call.candidate_id, done=call.asked.done)
 
     async def settle(
         self, by: PrincipalId, candidate_id: CandidateId, *, done: bool
     ) -> UnsettledList:
-        """Record what a person found out: whether the server has a change. Leaves a leaf.
+        """Record a person's finding whether the server has a change; this adds an audit leaf.
 
         Returns the changes that are still unsettled.
 
         Raises:
-            NotFound: No unsettled item has that id.
+            NotFound: No unsettled change has this id.
         """
         found = [one for one in self._forwards.pending() if one.candidate_id == candidate_id]
         if not found:
@@ -113,7 +114,7 @@ _STATES: Final = {Decision.REJECT.value: FLAGGED, Decision.HOLD.value: "held"}
 
 
 class AdoptsItems(Protocol):
-    """What the taking in of old items needs of the part that guards servers of one protocol."""
+    """The part of a guard of upstream servers that judges items stored before the gate existed."""
 
     async def adopt(
         self,
@@ -123,16 +124,16 @@ class AdoptsItems(Protocol):
         items: tuple[Item, ...],
         approved_by: PrincipalId | None = None,
     ) -> tuple[WrittenItem, ...]:
-        """A verdict for each item that the server kept.
+        """Judge items that the server already stores; return the verdict on each, in order.
 
-        An item taken in before gets its first verdict again. The person `approved_by` was shown all
-        of each item.
+        An item that was adopted before gets its first verdict again. If `approved_by` is given,
+        that person was shown the whole text of each item.
         """
         ...
 
 
 class Adoption:
-    """Takes in what servers of any protocol kept before the gate. Event loop only."""
+    """Adopts memories that upstream servers stored before the gate existed. Event loop only."""
 
     def __init__(self, guard: AdoptsItems, reader: MemoryReader, writer: MemoryWriter) -> None:
         self._guard = guard
@@ -141,14 +142,14 @@ class Adoption:
 
     @route(ADOPT)
     async def adopt(self, call: OperatorCall[AdoptRequest]) -> AdoptView:
-        """Take in the items; each change leaves a leaf.
+        """Adopt the items: the gate judges each one, and each change adds an audit leaf.
 
-        Taking in the same items again changes nothing, so an interrupted call is completed by
-        repeating it.
+        Adopting the same items again changes nothing, so repeating an interrupted call completes
+        it.
 
         Raises:
-            MalformedRequest: An item is too large, or is no new memory, or several are vouched for
-                at once; none was taken in.
+            MalformedRequest: An item is too large or is no new memory, or several items are vouched
+                for at once; no item was adopted.
             StorageError: Not every item is recorded.
         """
         asked, server, tenant = call.asked, call.argument, Tenant(call.asked.tenant)
@@ -166,11 +167,11 @@ class Adoption:
     async def _vouched(
         self, by: PrincipalId, tenant: Tenant, server: str, asked: AdoptRequest
     ) -> AdoptView:
-        """Take in one item as a person's own words, after that person was shown all of it."""
+        """Adopt one item as the words of a person who was shown the whole item."""
         if len(asked.items) != 1:
             raise MalformedRequest("items: a person vouches for one at a time, after reading it")
         (one,) = await self._guard.adopt(tenant, server, asked.tool, asked.items)
-        # An item that is held already waits in review, and is decided there once.
+        # A held item waits for a person's review; only the review decides on it.
         if one.decision == Decision.REJECT.value:
             (one,) = await self._guard.adopt(tenant, server, asked.tool, asked.items, by)
         memory = None
@@ -198,9 +199,9 @@ def _view(one: WrittenItem, memory: Memory | None) -> AdoptedView:
 
 
 _ROWS_AT_ONCE: Final = 1_000
-# A key that is closed for one tenant is closed for another.
+# Keys are closed for all tenants at once, so any tenant's name finds whether a key is closed.
 _ANYBODY: Final = Tenant(DEFAULT_TENANT)
-# What was erased here, or came after its look-up: nobody is shown it.
+# A memory that was erased here, or that arrived after its key was closed, is shown to no one.
 _CLOSED: Final = ComparedView(state="hidden")
 _MARKED: Final = ComparedView(state="marked")
 _UNSETTLED: Final = ComparedView(state="unsettled")
@@ -212,7 +213,7 @@ _FORWARD_STATES: Final = {ForwardState.QUARANTINED: "hidden", ForwardState.FORWA
 
 
 class BackendsCompared:
-    """One method per command; event loop only. It asks no server: the caller has read that."""
+    """Compares a server's memories, which the caller has read, with the store. Event loop only."""
 
     def __init__(
         self,
@@ -222,7 +223,7 @@ class BackendsCompared:
         forwards: Forwards,
         adapters: Mapping[str, ServerWrites],
     ) -> None:
-        """`adapters` are those of the configured servers, by the names of their tables."""
+        """`adapters` is a mapping of each configured `[[backend]]` table's name to its adapter."""
         self._kept = kept
         self._reader = reader
         self._adopting = adopting
@@ -231,11 +232,11 @@ class BackendsCompared:
 
     @route(COMPARE)
     async def compare(self, call: OperatorCall[CompareRequest]) -> CompareView:
-        """How memories that a server has stand here, whosever they are.
+        """Compare memories that a server has with the records here, of whichever tenant.
 
         Raises:
             NotFound: No server of that name is configured.
-            MalformedRequest: An item was not made by the server's adapter.
+            MalformedRequest: An item is not in the form that the server's adapter makes.
         """
         return CompareView(compared=await self._compare(call.argument, call.asked.items))
 
@@ -243,7 +244,8 @@ class BackendsCompared:
         adapter = self._adapter(backend)
         keys = tuple(one.key for one in items)
         target = target_of(HTTP, backend)
-        # The intents are read first, so that one which is settled meanwhile is in one of both.
+        # The intents are read before the rows, so that an intent that is settled meanwhile is found
+        # among the intents or among the rows.
         on_their_way: set[str] = {one.candidate_id for one in self._forwards.pending(None, target)}
         found, closed = await asyncio.to_thread(self._known, target, keys)
         views: list[ComparedView] = []
@@ -259,7 +261,7 @@ class BackendsCompared:
 
     @route(KEPT)
     async def kept(self, call: OperatorCall[KeptQuery]) -> KeptList:
-        """Some of the live memories that the server should have.
+        """A page of the live memories that the server should have, in the order of their rows.
 
         Raises:
             NotFound: No server of that name is configured.
@@ -272,14 +274,15 @@ class BackendsCompared:
 
     @route(ADOPT_FOUND)
     async def adopt(self, call: OperatorCall[AdoptRequest]) -> AdoptView:
-        """Take in what the server has and no verdict let in; see `Adoption.adopt`.
+        """Adopt memories that the server has without a verdict of the gate; see `Adoption.adopt`.
 
-        What is flagged is hidden from everybody, until its key is written or deleted by the gate.
+        A flagged memory is hidden from every reader until a later admitted change writes or deletes
+        its key.
 
         Raises:
             NotFound: No server of that name is configured.
-            MalformedRequest: An item is too large, no new memory, or another tenant's by now; none
-                was taken in.
+            MalformedRequest: An item is too large, is no new memory, or has become another
+                tenant's; no item was adopted.
             StorageError: Not every item is recorded.
         """
         asked, backend = call.asked, call.argument
@@ -288,12 +291,12 @@ class BackendsCompared:
             raise MalformedRequest("vouch: no one can vouch for what was found on a server")
         if any(adapter.mark_of(one) is not None for one in asked.items):
             raise MalformedRequest(_SENT)
-        # An agent may have written since the caller compared them.
+        # An agent may have written since the caller compared the items.
         views = await self._compare(backend, asked.items)
         if any(one.tenant not in {None, asked.tenant} for one in views):
             raise MalformedRequest(_TAKEN, status=409)
         done = await self._adopting.adopt(call)
-        # An order that stood on the server is no memory here, so nothing else would hide it.
+        # A directive found on the server gets no memory here, so only closing its key hides it.
         flagged = tuple(
             item.key
             for item, one in zip(asked.items, done.adopted, strict=True)
@@ -314,9 +317,10 @@ class BackendsCompared:
     def _known(
         self, target: str, keys: tuple[str, ...]
     ) -> tuple[tuple[UpstreamMemory | None, ...], tuple[ClosedKey, ...]]:
-        """What stands under each key of a server, and whether the key is closed, for anybody."""
+        """The memory under each key of a server, and whether the key is closed, for all tenants."""
         tenants = tuple(one.tenant for one in self._reader.usage())
-        # The keys are read after the rows, so that what is erased meanwhile is never nowhere.
+        # The closed keys are read after the rows, so that a memory that is erased meanwhile is
+        # found among the rows or among the closed keys.
         found = self._kept.under(target, keys, tenants)
         return found, self._forwards.closed(_ANYBODY, target, keys)
 
@@ -335,7 +339,7 @@ def _compared(adapter: ServerWrites, item: Item, kept: UpstreamMemory | None) ->
 
 
 def _unsettled(kept: UpstreamMemory) -> UnsettledItem | None:
-    """The sent item in the form in which adapters read one; None if it is no call any more."""
+    """The sent change in the form that adapters read; None if it no longer contains a tool call."""
     call = call_of(kept.candidate)
     if call is None:
         return None

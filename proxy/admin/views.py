@@ -1,4 +1,4 @@
-"""Turns the store's values into the operator API's views. Pure."""
+"""Converts the store's values to views of the operator API, by pure functions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _View = TypeVar("_View", bound=msgspec.Struct)
 
 
 def extended(form: type[_View], base: msgspec.Struct, **more: object) -> _View:
-    """A struct that has the fields of `base`, as far as `form` has them, and `more`."""
+    """A `form` filled with the fields of `base` that `form` has too, and with `more`."""
     shared: dict[str, object] = {name: getattr(base, name) for name in base.__struct_fields__}
     fields = shared | more
     return form(**{name: fields[name] for name in form.__struct_fields__ if name in fields})
@@ -57,7 +57,7 @@ def filed_under(candidate: Candidate) -> str:
 
 
 def held_view(held: HeldCandidate) -> HeldView:
-    """A held candidate in the form of the operator API, with its content if the store gave it."""
+    """A held candidate in the form of the operator API, with its content if `held` contains it."""
     candidate = held.candidate
     if candidate is None:
         return extended(HeldView, held)
@@ -77,7 +77,7 @@ def held_view(held: HeldCandidate) -> HeldView:
 
 
 def outcome_view(ruled: ReviewVerdict) -> OutcomeView:
-    """The effect of a person's decision."""
+    """The effect of a person's decision in the form of the operator API."""
     outcome = ruled.outcome
     return extended(
         OutcomeView,
@@ -95,7 +95,7 @@ def trust_view(
     state: TrustState,
     history: tuple[TrustEvent, ...] | None = None,
 ) -> TrustView:
-    """The trust in one principal, with the events behind it if they are given."""
+    """The trust in one principal, with the events that changed it if they are given."""
     return extended(
         TrustView, state, principal=principal_id, score=soft_score(state), history=_events(history)
     )
@@ -104,7 +104,7 @@ def trust_view(
 def origin_view(
     origin: OriginTrust, history: tuple[TrustEvent, ...] | None = None
 ) -> OriginTrustView:
-    """The trust in one origin, with the events behind it if they are given."""
+    """The trust in one origin, with the events that changed it if they are given."""
     return extended(
         OriginTrustView,
         origin.state,
@@ -134,7 +134,7 @@ def key_view(record: KeyRecord) -> KeyView:
 
 
 def leaf_view(index: int, data: bytes) -> LeafView:
-    """A leaf: its bytes as they are hashed, and its fields for people."""
+    """A leaf in the form of the operator API: its bytes as they are hashed, and its fields."""
     leaf = decode_leaf(data)
     return LeafView(
         index=index,
@@ -145,7 +145,7 @@ def leaf_view(index: int, data: bytes) -> LeafView:
 
 
 def proof_view(proof: AuditProof) -> ProofView:
-    """An inclusion proof in hex, with the note that signs its root."""
+    """An RFC 6962 inclusion proof in hex, with the signed checkpoint that contains its root."""
     return ProofView(
         leaf_index=proof.leaf_index,
         tree_size=proof.head.size,
@@ -157,7 +157,7 @@ def proof_view(proof: AuditProof) -> ProofView:
 
 
 def server_view(pinned: PinnedTools) -> ServerView:
-    """One MCP server, with the tools that need approval."""
+    """One MCP server, with the names of the tools that changed since their approval."""
     return ServerView(
         server=pinned.server,
         tenant=pinned.tenant,
@@ -168,7 +168,7 @@ def server_view(pinned: PinnedTools) -> ServerView:
 
 
 def unsettled_view(pending: PendingForward) -> UnsettledView:
-    """One admitted change of which nobody knows whether its server has it."""
+    """One admitted change of which it is unknown whether its server has it."""
     state = "to send" if not pending.sent else "lost" if pending.unknown else "sent"
     return UnsettledView(
         candidate_id=pending.candidate_id,

@@ -25,7 +25,7 @@ class ExplainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     tenant: TenantName = DEFAULT_TENANT
     token: bool = False  # True: judge as if the write carried a valid promotion token
     trust: Annotated[str, Meta(pattern="^(trusted|degraded|untrusted)$")] = "trusted"
-    called: bool = False  # True: as if the session ledger had seen a model make the call
+    called: bool = False  # True: judge as if the session ledger had seen a model make the call
 
 
 class ExplainStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ class ExplainView(msgspec.Struct, frozen=True, kw_only=True):
     basis: Basis | None
     steps: tuple[ExplainStep, ...]
     observation: str
-    # If the text counts as an order or an attack: the words that alone would count as one.
+    # If the text counts as a directive or an injection: the words that alone would count so.
     fired: str | None = None
     # What an operator could change if an honest text is refused.
     remedy: str | None = None

@@ -22,10 +22,10 @@ CAUGHT_NAMED_MAX = 1_000
 class _ReachRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tenant: TenantName = DEFAULT_TENANT
     principal: Wide | None = None
-    # SERVER or SERVER/TOOL, as the verdict's leaf names where the text came from.
+    # SERVER or SERVER/TOOL: the origin of the text, as the leaf of its verdict names it.
     origin: Wide | None = None
     session: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")] | None = None
-    # A target such as `notes`: targets that continue it after a slash fit too.
+    # A target such as `notes`; targets below it, such as `notes/today`, match too.
     under: Wide | None = None
     dry_run: bool = False
     reason: Annotated[str, Meta(max_length=QUARANTINE_REASON_LEN_MAX)] = ""

@@ -1,4 +1,4 @@
-"""The operator API's routing table: the rows of every wire module."""
+"""The operator API's routing table: the rows that the modules of `proxy.admin.wire` define."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operator API's answers about origins and sessions: names and leaves, never a text."""
+"""The operator API's answers about origins, sessions and audit leaves; none contains a text."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ class ReplyView(ReplySummary, frozen=True, kw_only=True):
     memories: tuple[SeenMemory, ...]
 
 
-# A search among all records reads every one of them.
+# Slow, because a search reads every record.
 RECALLS: Final = get(
     "/recalls",
     RecallsQuery,

@@ -18,9 +18,9 @@ from proxy.seams.tenants import TenantName
 from storage.values import HeldCandidate
 
 LINES_SHOWN = 256
-"""How many lines of a group are shown, and decided, at once."""
+"""How many lines of a group are shown to a person, and decided, at once."""
 SINCE_MS_MAX = 253_402_300_799_999
-"""The last millisecond of the year 9999: later ones have no date."""
+"""The last millisecond of the year 9999, because `datetime` represents no later time."""
 _Name = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
 
 
@@ -42,7 +42,7 @@ class ReviewFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def said(self) -> str:
-        """The filter in words, as `class=L1, origin=user`; empty where none is given."""
+        """The filter in words, such as `class=L1, origin=user`; "" if no field is given."""
         given = dict(self._given())
         if self.since_ms is not None:
             since = datetime.fromtimestamp(self.since_ms // 1_000, UTC)
@@ -58,7 +58,7 @@ class ReviewFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         ]
 
     def fits(self, held: HeldCandidate) -> bool:
-        """Whether a candidate matches, apart from its content."""
+        """Whether a held candidate matches all given fields."""
         return (
             (self.tenant is None or held.tenant == self.tenant)
             and (self.id is None or held.candidate_id.startswith(self.id))

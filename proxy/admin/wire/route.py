@@ -1,6 +1,7 @@
-"""A row of the operator API's routing table, which server and command line share, and its queries.
+"""Rows of the operator API's routing table, shared by server and commands, and their queries.
 
-It imports no feature: a feature binds its method to the row, and a command asks by the row.
+A feature of the server binds its method to a row, and a command sends its request by the same row,
+so this module imports neither.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ AnyRoute = Route[Any, Any]
 def get(
     template: str, asked: type[_Asked], answers: type[_Answer], summary: str, *, slow: bool = False
 ) -> Route[_Asked, _Answer]:
-    """The row of a call that reads."""
+    """The row of a GET call: it reads, and takes its query from the URL."""
     return Route(
         method="GET",
         template=template,
@@ -56,7 +57,7 @@ def get(
 def post(
     template: str, asked: type[_Asked], answers: type[_Answer], summary: str, *, slow: bool = False
 ) -> Route[_Asked, _Answer]:
-    """The row of a call that changes something, or that needs a body to say what it asks."""
+    """The row of a POST call: it changes something, or its request needs a body."""
     return Route(
         method="POST",
         template=template,
@@ -70,7 +71,7 @@ def post(
 
 PAGE_MAX = 1_000
 ADOPTED_AT_ONCE = 64
-"""How many items of a server one request may have."""
+"""How many of a server's items one request may contain."""
 INDEX_MAX = 10**15 - 1
 
 Wide = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
@@ -139,7 +140,7 @@ class IdKind(enum.Enum):
     KEY = "key"  # an API key, revoked ones too
     INCIDENT = "incident"  # an isolation, a rewind, or the case of a wrong answer
     RECALL = "recall"  # one of the newest reads of the tenant
-    UNSETTLED = "unsettled"  # an admitted change that a server behind may not have
+    UNSETTLED = "unsettled"  # an admitted change that may be missing on its upstream server
 
 
 class IdsQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):

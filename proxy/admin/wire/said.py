@@ -1,4 +1,4 @@
-"""Requests and answers of the operator API about failures. No answer has content."""
+"""Requests and answers of the operator API about failures; no answer contains a memory's text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bodies of the operator API, one struct each, shared by the server and the command line."""
+"""Requests and answers of the operator API about memories, candidates, trust, keys and rules."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ TOKEN_SECONDS_MAX = 7 * 24 * 3600
 class StatusView(StoreStatus, frozen=True, kw_only=True):
     """A summary of the store for an operator: its version, counts, and what waits for a person."""
 
-    # Tools that seem to be about memory and are in no tool map, seen since the start: no one judges
-    # their calls.
+    # Tools seen since the start that seem to be about memory and are in no tool map, so that their
+    # calls are not judged.
     unmapped_tools: tuple[UnmappedTool, ...] = ()
 
 
 class MemoryView(Memory, frozen=True, kw_only=True):
     """One committed memory as an operator sees it."""
 
-    # Names of what the writing conversation had read; None: unknown.
+    # The names of the sources that the writing session had read; None: unknown.
     had_read: tuple[str, ...] | None = None
-    # Who hides a quarantined memory, oldest first; () for a live one.
+    # Those who hide a quarantined memory, oldest first; () for a live memory.
     hidden: tuple[HidingActor, ...] = ()
 
 
@@ -105,20 +105,23 @@ class HeldView(HeldSummary, frozen=True, kw_only=True):
     text: str | None = None
     metadata_json: str | None = None
     claimed_source: SourceKind | None = None
-    # The class that the candidate gets if a person releases it: a person's own order does not
-    # become policy. Given only together with the content.
+    # The class that the candidate gets if a person releases it, because a person's own directive
+    # does not become policy. Given only together with the content.
     becomes: MemoryClass | None = None
-    # Names of what the writing conversation had read; None: unknown, or not fetched by id.
+    # The names of the sources that the writing session had read; None: unknown, or not asked for by
+    # id.
     had_read: tuple[str, ...] | None = None
     # The candidate's first characters.
     begins: str | None = None
-    # The place for which its group is decided.
+    # The place that the candidate would change; candidates for one place are decided together.
     place: str | None = None
-    # If the candidate counts as an order or an attack: the words that alone would count as one.
+    # If the candidate counts as a directive or an injection: the words that alone would count so.
     fired: str | None = None
-    # The text of the memory that it would change or remove, as it is now. Given only by id.
+    # The present text of the memory that the candidate would change or remove. Given only if the
+    # candidate is asked for by id.
     stored: str | None = None
-    # The ids that the client filed it under. Unset in answers that give no such ids.
+    # The ids (user, agent, run, app) under which the client filed the memory; unset if there are
+    # none.
     filed_under: str | UnsetType = UNSET
 
 
@@ -126,14 +129,15 @@ class OutcomeView(OutcomeSummary, frozen=True, kw_only=True):
     """The outcome for a candidate after a person's decision."""
 
     memory_id: str | None
-    # Ids of candidates denied earlier whose text equals the released one: it is withheld no longer.
+    # Ids of candidates denied earlier with the same text as the released candidate; this text is no
+    # longer withheld.
     lifted: tuple[str, ...] = ()
     # Whether the agent that proposed the text is kept from seeing it from now on.
     withheld: bool = False
-    # Who writes what was let in: `store` (done), `relay` (it sends it to the server behind), or
-    # `agent` (it is written when the agent asks for it again).
+    # Who writes the admitted text: `store` (already written), `relay` (forwards the change to the
+    # upstream server), or `agent` (writes it when the agent sends the change again).
     way: Way = Way.STORE
-    # The principal against whom a person's denial counts; "" where nobody denied.
+    # The principal against whose trust a person's denial counts; "" if no one denied.
     counts_against: str = ""
 
 
@@ -233,7 +237,7 @@ class TokenRequest(Scope, frozen=True, kw_only=True, forbid_unknown_fields=True)
     text: Annotated[str, Meta(min_length=1, max_length=TEXT_LEN_MAX)]
     to_class: MemoryClass
     from_class: MemoryClass | None = None
-    tenant: TenantName | None = None  # None stands for the tenant of the principal's key.
+    tenant: TenantName | None = None  # None: the tenant of the principal's key
     nonce: Annotated[str, Meta(min_length=1, max_length=NONCE_LEN_MAX)] | None = None
     memory_id: Annotated[str, Meta(min_length=36, max_length=36)] | None = None
     target: Wide = "memories"

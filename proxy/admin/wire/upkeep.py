@@ -1,4 +1,4 @@
-"""Requests and answers about a sidecar's upkeep; the rest are in `proxy.admin.wire.store`."""
+"""Requests and answers of the operator API about quarantine, retention and upstream servers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class QuarantineRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
     tenant: TenantName = DEFAULT_TENANT
     reason: Annotated[str, Meta(max_length=QUARANTINE_REASON_LEN_MAX)] = ""
-    # Whether memories derived from this one, directly or not, are hidden as well.
+    # Whether memories derived from the named memory, directly or not, are hidden as well.
     with_descendants: bool = False
 
 
@@ -139,11 +139,12 @@ class ServerView(msgspec.Struct, frozen=True, kw_only=True):
 
     server: str
     tenant: str
-    # The digest of the present list, so that exactly the list that was looked at is approved.
+    # The digest of the present list of tools. An approval names it, so that only the list that the
+    # person was shown is approved.
     digest: str
     tool_count: int
-    # Tools that are new, gone or changed since their approval. While there are any, every call of
-    # the server's tools is refused.
+    # Tools that are new, gone or changed since their approval. While this is not empty, every call
+    # of the server's tools is refused.
     changed: tuple[str, ...]
 
 
@@ -301,13 +302,14 @@ class CompareRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class ComparedView(msgspec.Struct, frozen=True, kw_only=True):
     """How one of them stands here."""
 
-    # "same"; "different": its text is not the one that was sent; "foreign": no verdict let it in;
-    # "hidden": under quarantine, or erased here; "unsettled": a change of it is on its way;
-    # "marked": sent by a gate, and no record here says that it arrived, so nobody is shown it.
+    # "same": its text is the text that was sent; "different": its text is another one; "foreign":
+    # no verdict admitted it; "hidden": under quarantine, or erased here; "unsettled": a change of
+    # it is not confirmed yet; "marked": a gate sent it, but no record here confirms that it
+    # arrived, so it is shown to no one.
     state: str
     tenant: str | None = None
     memory_id: str | None = None
-    # The number of the row here, by which a caller can tick it off.
+    # The number of the memory's row here, as `/kept` reports it, for matching both lists.
     number: int | None = None
 
 
@@ -340,7 +342,7 @@ class KeptList(msgspec.Struct, frozen=True, kw_only=True):
     """Some of the live memories that the server should have, in the order of their rows."""
 
     kept: tuple[KeptView, ...]
-    # What to ask on with; None at the end.
+    # The `after` of the request for the next page; None on the last page.
     next: int | None
 
 
