@@ -1,4 +1,4 @@
-"""Failures: reports by somebody, or by a rule, that an answer was wrong. They have no content."""
+"""Failures: reports by a person or a rule that an answer was wrong. They have no content."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from storage.tables.lmdb_store import RecordTable, View
 from storage.write.seam import Feature
 
 FAILURES_MAX: Final = 10_000
-"""How many failures are kept of all tenants together; the oldest goes first."""
+"""How many failures the store keeps, of all tenants together; the oldest are deleted first."""
 
 
 class Failure(
@@ -22,9 +22,9 @@ class Failure(
 ):
     """One report about one answer. `at_ms`: Unix milliseconds.
 
-    `failure_id`: 20 hex digits, of which the first 12 are the time, so ids sort by time. `case_id`
-    is the case that the report opened or joined; "" where none was. What the answer should have
-    said, or should not have, is in no field.
+    `failure_id`: 20 hex digits; the first 12 are the time, so that ids sort by time. `case_id` is
+    the case that the report opened or joined; "" if there was none. No field contains the words
+    that the answer should, or should not, have had.
     """
 
     failure_id: str
@@ -48,17 +48,17 @@ _ID_LEN: Final = 10
 
 
 class RecordFailure(msgspec.Struct, frozen=True):
-    """The order to store a failure. The log gets no leaf.
+    """An order to the writer: store a failure. The log gets no leaf.
 
-    It is not stored where its principal reported `of_principal_max` failures in its tenant in the
-    last 24 hours.
+    The failure is not stored if its principal reported `of_principal_max` failures in its tenant
+    in the last 24 hours.
     """
 
     failure: Failure
     of_principal_max: int | None
 
     def is_too_many(self, view: View) -> bool:
-        """Whether the principal reported as many as it may."""
+        """Whether the principal has already reported as many failures as it may."""
         if self.of_principal_max is None:
             return False
         failure = self.failure
@@ -68,7 +68,7 @@ class RecordFailure(msgspec.Struct, frozen=True):
         return sum((one.tenant, one.by) == said_by for one in found) >= self.of_principal_max
 
     def carry_out(self, change: Change) -> bool:
-        """Store the failure in place of the oldest, where too many are kept; True if stored."""
+        """Store the failure and delete the oldest above `FAILURES_MAX`; True if it was stored."""
         if self.is_too_many(change.draft):
             return False
         change.draft.write(FAILURES, _key(self.failure.failure_id), self.failure)
@@ -80,13 +80,13 @@ class RecordFailure(msgspec.Struct, frozen=True):
 
 
 class JoinCase(msgspec.Struct, frozen=True):
-    """The order to note the case to which a stored failure led."""
+    """An order to the writer: note the case to which a stored failure led."""
 
     failure_id: str
     case_id: str
 
     def carry_out(self, change: Change) -> None:
-        """Note the case; nothing is done if the failure is gone."""
+        """Note the case, unless the failure was deleted meanwhile."""
         key = _key(self.failure_id)
         failure = change.draft.read(FAILURES, key)
         if failure is not None:
@@ -95,23 +95,23 @@ class JoinCase(msgspec.Struct, frozen=True):
 
 
 class Failures(Feature):
-    """The failures that a store keeps. Reads on any thread; each may read files."""
+    """The failures that a store keeps. Reads run on any thread; each may read files."""
 
     async def record(self, failure: Failure, *, of_principal_max: int | None) -> bool:
-        """Store a failure durably; returns whether it was stored (`RecordFailure`).
+        """Store a failure durably; return whether it was stored (`RecordFailure`).
 
         Raises:
             StorageError: Nothing was stored.
         """
         order = RecordFailure(failure, of_principal_max)
-        # One that is refused costs no flush.
+        # A failure over the limit is refused before it reaches the writer, so it costs no flush.
         with self._store.reading() as view:
             if order.is_too_many(view):
                 return False
         return await self.order(order)
 
     def get(self, failure_id: str) -> Failure | None:
-        """One failure; None where none has that id."""
+        """The failure with this id, or None."""
         key = _key(failure_id)
         if len(key) != _ID_LEN:
             return None
@@ -119,7 +119,7 @@ class Failures(Feature):
             return view.read(FAILURES, key)
 
     def newest(self, tenant: Tenant, limit: int) -> tuple[Failure, ...]:
-        """Failures of a tenant, newest first."""
+        """The newest failures of a tenant, at most `limit`, newest first."""
         with self._store.reading() as view:
             found = [one for _, one in view.records(FAILURES)]
         of_tenant = [one for one in reversed(found) if one.tenant == tenant]

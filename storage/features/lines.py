@@ -1,4 +1,4 @@
-"""The order to forgive what a person denied of a candidate."""
+"""The order to the writer that forgives what a person denied of a candidate."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from storage.write.line_decisions import LINES, denied_lines
 
 
 class Forgive(msgspec.Struct, frozen=True):
-    """The order to forget the denials of a candidate's lines, and that its text is withheld."""
+    """An order to the writer: forget the denials of a candidate's lines and stop withholding it."""
 
     candidate_id: CandidateId
     by: PrincipalId
 
     def carry_out(self, change: Change) -> int:
-        """The index of the leaf."""
+        """Delete the denied lines and log the forgiveness; return the index of the leaf."""
         for key in denied_lines(change.draft, self.candidate_id):
             change.draft.delete(LINES, key)
         return change.note(FORGIVE, self.candidate_id, self.by, "")

@@ -1,4 +1,4 @@
-"""Which memories observe mode admitted that an enforcing gate would have refused or held."""
+"""Memories that observe mode admitted although an enforcing gate would have refused them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from storage.write.seam import Feature
 
 
 class Objections(Feature):
-    """Memories that observe mode admitted over an objection. Any thread; walks every memory."""
+    """Memories that observe mode admitted over an objection. Any thread; reads every memory."""
 
     def find(self, tenant: Tenant) -> tuple[AdmittedObjection, ...]:
         """Memories of a tenant that were admitted over an objection, oldest first."""

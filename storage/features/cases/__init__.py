@@ -1,4 +1,4 @@
-"""Cases of wrong answers: what an engine keeps of each, and the values that it returns.
+"""Cases of wrong answers: the record that an engine stores of each, and the values that it returns.
 
 A case is the record of one wrong answer, from its signal to its end. Users call it an incident; in
 the code that word is taken by isolation and rewind (`features.incidents`). A case has a closed list
@@ -28,7 +28,7 @@ NAMED_MAX: Final = 200
 
 
 UNDER_WAY: Final = frozenset({CaseStep.OPENED, CaseStep.REPRODUCED, CaseStep.CONVICTED})
-"""A case at one of these steps is taken up again after a crash."""
+"""The steps at which no person is needed yet; after a crash, cases at these steps are continued."""
 
 _NEXT: Final = {
     CaseStep.OPENED: frozenset(CaseStep) - {CaseStep.OPENED, CaseStep.HEALED},
@@ -36,7 +36,7 @@ _NEXT: Final = {
     CaseStep.CONVICTED: frozenset(
         {CaseStep.CONVICTED, CaseStep.HEALED, CaseStep.NEEDS_PERSON, CaseStep.CLOSED}
     ),
-    # The search found nothing wrong any more, and the model's next reply was wrong all the same.
+    # The search found no wrong answer any more, but the model's next reply was wrong all the same.
     CaseStep.HEALED: frozenset({CaseStep.NEEDS_PERSON, CaseStep.CLOSED}),
     CaseStep.CLOSED: frozenset[CaseStep](),
 }
@@ -44,20 +44,19 @@ _ENDS: Final = frozenset({CaseStep.CLOSED})
 
 
 def may_follow(step: CaseStep, after: CaseStep) -> bool:
-    """Whether a case at step `after` may go on to `step`.
+    """Whether a case at step `after` may move to `step`.
 
-    Only a person may close an ended case, and a healed one may turn out to need a person.
+    Only a person may close a case that has ended, and a healed case may turn out to need a person.
     """
     return step in _NEXT.get(after, _ENDS)
 
 
 class CaseMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory in a case.
+    """One memory that a case names.
 
-    `memory` is the memory's id if the store made it, else "candidate" and an id.
-
-    Server, tool and call name where its text came from, as the leaf of its verdict says. `trace_id`
-    is the trace of the request in which the memory was committed.
+    `memory` is the memory's id if the store made the id, else "candidate" and the candidate's id.
+    Server, tool and call name the origin of the memory's text, as in the leaf of its verdict.
+    `trace_id` is the trace of the request in which the memory was committed.
     """
 
     memory: str
@@ -75,7 +74,7 @@ class CaseMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CaseBeginning(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields that a case has from its beginning. Ids are ours, hex digits; "" for none."""
+    """The fields that a case has from its beginning. Ids are hex digits of ours; "" for none."""
 
     tenant: Tenant
     signal: CaseSignal
@@ -85,7 +84,7 @@ class CaseBeginning(msgspec.Struct, frozen=True, kw_only=True):
     reply_id: str = ""
     anchor_id: str = ""
     judge: str = ""
-    # Whether the signal itself said what is wrong; its words are in no file.
+    # Whether the signal itself names what is wrong; the words of the signal are in no file.
     own_words: bool = False
 
 
@@ -94,8 +93,8 @@ class Case(
 ):
     """The record of one wrong answer.
 
-    `controls` are the outcomes of the last round's control questions, by
-    `policy.after.attribution.Control`. `why` says in a fixed word why a person is needed.
+    `controls` are the outcomes of the control questions of the last round, keyed by the value of
+    `policy.after.attribution.Control`. `why` is the fixed word for why a person is needed.
     """
 
     case_id: str
@@ -114,23 +113,23 @@ class Case(
 
     @property
     def under_way(self) -> bool:
-        """Whether the case can go on without a person."""
+        """Whether the case can continue without a person."""
         return self.step in UNDER_WAY
 
 
 CASES: Final = RecordTable(b"cases", Case)
-"""Every case by its id."""
+"""Every case, keyed by its id."""
 
 
 class Opening(CaseBeginning, frozen=True, kw_only=True):
     """The beginning of a case, and the memories on probation that its signal is about."""
 
-    # The opening hides them at once.
+    # The memories on probation, which are hidden when the case is opened.
     implicated: tuple[MemoryId, ...] = ()
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """What one more step adds to a case: counts of that step, which are added to the case's own."""
+    """The results of one more step of a case; its counts are added to the case's own counts."""
 
     mode: CaseMode
     suspects: int = 0
@@ -141,12 +140,12 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConvictedMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory that is to blame for a wrong answer, with the step (ordinal) that was replayed."""
+    """A memory that caused a wrong answer, and the ordinal of the version that was replayed."""
 
     memory_id: MemoryId
     ordinal: int
-    # Whether a newer memory that is trusted more contradicts this one, so that this one was true
-    # once.
+    # Whether a newer memory with a more trusted label contradicts this memory, so that this
+    # memory was true once.
     outdated: bool = False
-    # The texts of its versions that may be shown again in its place; None: nobody judged them.
+    # The texts of earlier versions that may be shown again instead; None if no one judged them.
     fit: frozenset[str] | None = None

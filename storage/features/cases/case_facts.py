@@ -1,8 +1,8 @@
-"""What is done after a memory was found to blame, read and written inside one write transaction.
+"""The consequences for memories that caused a wrong answer, within one write transaction.
 
-`policy.after.closure` decides; this module gives it the stored facts, and does its acts. The facts
-are read in the transaction that acts on them, so that a memory that was derived from the wrong one
-a moment before is found as well.
+`policy.after.closure` decides on the consequences; this module reads the stored facts for it and
+carries out its acts. The transaction that carries out the acts also reads the facts, so that a
+memory which was derived from the wrong one a moment ago is found as well.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _GONE = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
 
 
 class CaseFacts:
-    """The facts of one view of the store, for one tenant, at one time (Unix ms).
+    """The facts about accused memories in one view of the store, one tenant, at one time (Unix ms).
 
-    It may be used only while the view is open.
+    A `CaseFacts` may be used only while its view is open.
     """
 
     def __init__(self, view: View, names: KeyedNames, tenant: Tenant, now_ms: int) -> None:
@@ -61,9 +61,9 @@ class CaseFacts:
         proposes: bool = False,
         blast_max: int = BLAST_MAX,
     ) -> Closure:
-        """What to do with the memories that are accused, and with those derived from them.
+        """The consequences for the accused memories, and for the memories derived from them.
 
-        An accused memory that is gone, or never was, is left out.
+        An accused memory that is deleted, or never existed, is left out.
         """
         facts = (
             self._fact(
@@ -75,15 +75,16 @@ class CaseFacts:
         return closure_of(known, self._children, blast_max=blast_max, proposes=proposes)
 
     def named(self, found: Consequence) -> CaseMemory:
-        """What a case says about one memory: names, and never content."""
+        """The entry of a case for one memory: ids and labels, and never content."""
         fact = found.fact
         return named(self._view, read_row(self._view, fact.step), found.relation, found.act)
 
     def _children(self, parent: Fact) -> Iterator[Fact]:
         seen: set[MemoryId] = set()
         for ordinal, row in children_of(self._view, self._names, self._tenant, parent.memory_id):
-            # Memories that were derived before the bad step came from the memory as it was then, so
-            # they stay. So do those that were derived after it was mended.
+            # Memories that were derived before the bad version were derived from an earlier
+            # version, so they stay. Memories that were derived after the bad version was mended
+            # stay too.
             if ordinal <= parent.step or row.memory_id in seen:
                 continue
             if parent.mended is not None and ordinal > parent.mended:
@@ -124,7 +125,7 @@ class CaseFacts:
         )
 
     def _mended(self, newest: int, step: int) -> int | None:
-        """The first later version that mends the bad version at `step` (see `Fact.mended`)."""
+        """The ordinal of the first version that mends the bad one (`Fact.mended`); or None."""
         bad = read_row(self._view, step)
         said, since = text_of(bad)[0], None
         if text_of(read_row(self._view, newest))[0] == said:
@@ -146,15 +147,15 @@ class CaseFacts:
         return since
 
     def _back_to(self, bad: Row, said: str | None, fit: frozenset[str] | None) -> int | None:
-        """The newest earlier version that may be shown in place of the one to blame."""
+        """The ordinal of the newest earlier version that may be shown instead of `bad`, or None."""
         back_to, ordinal = None, bad.prev_ordinal
         while ordinal != NO_ORDINAL:
             row = read_row(self._view, ordinal)
             if row.erased or row.change in _GONE:
                 break
             if row.salt == bad.salt:
-                # The row to blame is a copy of this row, made by an earlier step back or rewind.
-                # The rows between the two were taken back then, and must not return now.
+                # The bad row is a copy of this row, made by an earlier step back or rewind. That
+                # step removed the rows between the two from view, and they must not return now.
                 back_to = None
             elif back_to is None and _may_stand(text_of(row)[0], said, fit):
                 back_to = ordinal
@@ -171,7 +172,7 @@ class CaseFacts:
 
 
 def _may_stand(text: str | None, said: str | None, fit: frozenset[str] | None) -> bool:
-    """Whether an earlier text may stand for the one to blame, which is `said`."""
+    """Whether an earlier text may replace `said`, the text of the version to blame."""
     return text != said and (fit is None or text in fit)
 
 
@@ -183,9 +184,9 @@ class ClosureActs:
         self._tenant = tenant
 
     def enforce(self, found: Consequence, hand: str, by: PrincipalId, detail: str) -> int | None:
-        """Carry out one act on a memory, with a leaf.
+        """Carry out one act on a memory, with a leaf in the log.
 
-        Returns the leaf's index, or None if nothing was done.
+        Returns the leaf's index, or None if the memory needed no change.
         """
         fact, change = found.fact, self._change
         name = change.names.memory(self._tenant, fact.memory_id)
@@ -201,7 +202,7 @@ class ClosureActs:
             return log_standing(change, fact.memory_id, row, by, detail, hidden=True)
         expires = found.act is Act.EXPIRE
         if expires and is_expired(row, change.now_ms):
-            # The memory has expired already, so no read shows it and nothing is left to do.
+            # The memory has expired already, so no read shows it and no change is needed.
             return None
         at = datetime.fromtimestamp(change.now_ms / 1_000, UTC).isoformat(timespec="milliseconds")
         earlier = known.ordinal if expires or fact.back_to is None else fact.back_to
@@ -219,7 +220,7 @@ class ClosureActs:
 
 
 def named(view: View, row: Row, relation: Relation, act: Act) -> CaseMemory:
-    """One memory as a case names it, with what the leaves of one of its rows say."""
+    """The entry of a case for the memory of a row, with origin and trace from the row's leaves."""
     verdict = read_leaf(view, row.leaf_index)
     culprit = verdict.culprit if isinstance(verdict, VerdictLeaf) else None
     seen = None

@@ -1,4 +1,4 @@
-"""The orders about one wrong answer: each sets the case one step further, with its leaf."""
+"""Orders to the writer about one wrong answer; each moves the case one step, with a leaf."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from storage.write.trust_intake import TrustIntake
 
 _ID_LEN: Final = 8
 _BYTES: Final = 2_048
-"""How many bytes of a tenant's share the record of a case and its leaves take."""
+"""The bytes of a tenant's share that are charged for the record of a case and its leaves."""
 
 
 class OpenCase(msgspec.Struct, frozen=True):
-    """The order to record a new case, durably, before any memory is changed for it."""
+    """An order to the writer: record a new case durably, before a memory is changed for it."""
 
     opening: Opening
 
     def carry_out(self, change: Change) -> Case:
-        """The new case; the memories on probation that it is about are hidden with it."""
+        """Record the case, hide the memories on probation that it is about, and return the case."""
         opening, case_id = self.opening, random_bytes(_ID_LEN).hex()
         case = Case(
             case_id=case_id,
@@ -57,7 +57,7 @@ class OpenCase(msgspec.Struct, frozen=True):
         return _stepped(change, case, opening.by)
 
     def _implicated(self, change: Change, case_id: str) -> tuple[CaseMemory, ...]:
-        """Hide the memories on probation that a new case is about, and name them."""
+        """Hide the memories on probation that a new case is about; return the case's entries."""
         opening = self.opening
         named_: list[CaseMemory] = []
         detail = f"{opening.tenant}: incident {case_id}"
@@ -77,7 +77,7 @@ class OpenCase(msgspec.Struct, frozen=True):
 
 
 class MoveCase(msgspec.Struct, frozen=True):
-    """The order to set how far a case is; nothing changes if this step cannot follow."""
+    """An order to the writer: move a case to `step`, unless `step` may not follow its step."""
 
     case_id: str
     step: CaseStep
@@ -85,7 +85,7 @@ class MoveCase(msgspec.Struct, frozen=True):
     progress: Progress | None = None
 
     def carry_out(self, change: Change) -> Case:
-        """The case as it is now.
+        """Move the case, if it may be moved, and return it.
 
         Raises:
             UnknownIncident: No case has that id.
@@ -97,11 +97,11 @@ class MoveCase(msgspec.Struct, frozen=True):
 
 
 class Convict(msgspec.Struct, frozen=True):
-    """The order to hide accused memories and what was derived from them.
+    """An order to the writer: hide accused memories and the memories derived from them.
 
-    With `proposes` the memories are only named, and a person has to hide them. The same holds if
-    the case, with its earlier rounds, would hide more than `blast_max` memories in all. An accused
-    memory that is gone is left out.
+    With `proposes` the case only names the memories, and a person has to hide them. The same holds
+    if the case would hide more than `blast_max` memories in all its rounds together. An accused
+    memory that is deleted is left out.
     """
 
     case_id: str
@@ -112,21 +112,22 @@ class Convict(msgspec.Struct, frozen=True):
     blast_max: int = BLAST_MAX
 
     def carry_out(self, change: Change) -> Case:
-        """The case at `CONVICTED` or at `NEEDS_PERSON`; one that cannot go on is not changed.
+        """Carry out the consequences; return the case at `CONVICTED` or at `NEEDS_PERSON`.
 
-        With it: the acts, a leaf for each memory that names the case, the outcome for each origin.
-        When it is durable, no read that begins later shows any of these memories.
+        A case that may not become convicted is returned unchanged. The same transaction contains
+        the acts, a leaf for each memory that names the case, and the outcome for each origin. When
+        the transaction is durable, no read that begins later shows any of the hidden memories.
 
         Raises:
             UnknownIncident: No case has that id.
-            QuotaReached: There is no room for an earlier text; nothing was changed.
+            QuotaReached: There is no room for an earlier text; the store was not changed.
         """
         case = read_case(change.draft, self.case_id)
         if not may_follow(CaseStep.CONVICTED, case.step):
             return case
         following = CaseFacts(change.draft, change.names, case.tenant, change.now_ms)
-        # The bound is for the whole case: all of its rounds together hide no more memories than
-        # one may.
+        # The limit is for the whole case: all its rounds together hide no more memories than one
+        # round may.
         hidden = sum(one.act is not Act.NOTHING for one in case.culprits)
         closure = following.closure(
             self.accused, proposes=self.proposes, blast_max=max(0, self.blast_max - hidden)
@@ -150,13 +151,13 @@ class Convict(msgspec.Struct, frozen=True):
 
 
 class NameRelated(msgspec.Struct, frozen=True):
-    """The order to store the first of these memories with a case, and how many there are."""
+    """An order to the writer: store related memories with a case, the first of them by name."""
 
     case_id: str
     related: Sequence[CaseMemory]
 
     def carry_out(self, change: Change) -> Case:
-        """The case with them. The log gets no leaf."""
+        """Store the related memories and their number, without a leaf; return the case."""
         case = msgspec.structs.replace(
             read_case(change.draft, self.case_id),
             listed=tuple(self.related)[:NAMED_MAX],
@@ -167,7 +168,7 @@ class NameRelated(msgspec.Struct, frozen=True):
 
 
 def convicted_by(view: View, name: bytes, known: IdRecord) -> tuple[str, ...]:
-    """The rules for which alone a memory is hidden; () if somebody hides it for another reason."""
+    """The ids of the rules that hide a memory; () if anything else hides the memory as well."""
     rule_ids: list[str] = []
     for by in sorted(hidden_by(view, name, known)):
         case = None if by == OPERATOR else view.read(CASES, bytes.fromhex(by))

@@ -1,4 +1,4 @@
-"""The reads of wrong answers that are looked into, and of the memories that one is about."""
+"""Reads of the cases of wrong answers, and of the memories that a case is about."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from storage.values import Row
 from storage.write.seam import Feature, StoreAccess
 
 NEAR_MIN: Final = 0.9
-"""The cosine from which on two memories count as near copies."""
+"""The least cosine at which two memories count as near copies."""
 NEAR_LEN: Final = 100
 
 
 class Cases(Feature):
-    """The cases of one store. Coroutines on any loop; other calls on any thread, blocking.
+    """The cases of one store. Coroutines may run on any loop; other calls block, on any thread.
 
-    Coroutines raise as `MemoryWriter.submit`; each is one transaction with its leaves.
+    Coroutines raise what `MemoryWriter.submit` raises; each is one transaction with its leaves.
     """
 
     def __init__(self, access: StoreAccess, near: Callable[[Tenant, bytes], Sequence[Hit]]) -> None:
-        """`near` returns the live memories nearest to a vector: `NEAR_LEN`, from `NEAR_MIN` on."""
+        """`near` returns at most `NEAR_LEN` live memories with a cosine of `NEAR_MIN` or more."""
         super().__init__(access)
         self._near_copies = near
 
@@ -54,16 +54,16 @@ class Cases(Feature):
     def preview(
         self, tenant: Tenant, accused: Sequence[ConvictedMemory], *, blast_max: int = BLAST_MAX
     ) -> tuple[CaseMemory, ...]:
-        """The memories that `convict` would name, with what it would do to each."""
+        """The memories that `Convict` would name, with the act on each; nothing is changed."""
         with self._store.reading() as view:
             following = CaseFacts(view, self._names, tenant, self._clock())
             closure = following.closure(accused, blast_max=blast_max)
             return tuple(map(following.named, closure.consequences))
 
     def related(self, tenant: Tenant, accused: Sequence[ConvictedMemory]) -> tuple[CaseMemory, ...]:
-        """Memories of the same session or origin, and near copies.
+        """Memories that share a session or origin with an accused memory, and near copies of it.
 
-        It walks every row.
+        The call reads every row of the store.
         """
         found: dict[MemoryId, Relation] = {}
         vectors: list[tuple[bytes, SourceKind]] = []
@@ -102,7 +102,7 @@ class Cases(Feature):
                     yield memory_id, Relation.SESSION
 
     def _near(self, tenant: Tenant, vector: bytes, label: SourceKind) -> Iterator[MemoryId]:
-        """Live memories with nearly the same text, except those that are trusted more."""
+        """Live memories with nearly the same text, except memories with a more trusted label."""
         for hit in self._near_copies(tenant, vector):
             if hit.memory.source.trust <= label.trust:
                 yield hit.memory.memory_id

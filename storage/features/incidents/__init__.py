@@ -1,9 +1,9 @@
-"""Isolation and rewind of many memories: what an engine promises, and the values it returns.
+"""Isolation and rewind of many memories: the values that an engine stores and returns.
 
-Isolation hides many memories, rewind puts them back into an earlier state; each works in batches
-that are one transaction each. An incident is the record of one such act: it is durable before the
-first batch and says when the last one is done, so that an act which a crash cut short is taken up
-again under the same id.
+Isolation hides many memories, and rewind puts many into an earlier state. Both work in batches, and
+each batch is one transaction. An incident is the record of one isolation or rewind: it is durable
+before the first batch and records when the last batch is done, so that an isolation or rewind that
+a crash interrupted is continued under the same id.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from storage.tables.lmdb_store import RecordTable
 
 
 class IncidentReach(msgspec.Struct, frozen=True, kw_only=True, rename=PRINCIPAL):
-    """A filter for memories: it reaches those of which one step fits every field that is given.
+    """A filter for memories: it matches a memory of which one version fits all fields that are set.
 
-    `server` and `tool` are those that the verdict's leaf names as the origin. `under`: a target,
-    and all targets that continue it after a slash. `since_ms`: steps from then on, Unix
+    `server` and `tool` are the origin that the verdict's leaf names. `under`: a target, and all
+    targets that continue it after a slash. `since_ms`: versions from that time on, Unix
     milliseconds.
     """
 
@@ -40,13 +40,13 @@ class IncidentReach(msgspec.Struct, frozen=True, kw_only=True, rename=PRINCIPAL)
     session: str | None = None
     under: str | None = None
     since_ms: int | None = None
-    # Whether memories are reached too that name a reached one as a parent (`derived_from`), and
-    # memories derived from those, without limit.
+    # Whether descendants match too: memories that name a matching one as a parent
+    # (`derived_from`), and memories derived from these, without limit.
     with_descendants: bool = False
 
     @property
     def whole_tenant(self) -> bool:
-        """Whether the filter reaches every memory of the tenant, because no field is set."""
+        """Whether the filter matches every memory of the tenant, because no other field is set."""
         asked = (self.principal_id, self.server, self.session, self.under, self.since_ms)
         return all(one is None for one in asked)
 
@@ -61,7 +61,7 @@ class IncidentKind(enum.Enum):
 class IncidentStage(enum.Enum):
     """The stages of an incident.
 
-    Incidents that are `OPEN` or `UNDOING` are continued after a crash.
+    After a crash, incidents that are `OPEN` or `UNDOING` are continued.
     """
 
     OPEN = "open"
@@ -80,8 +80,8 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     by: PrincipalId
     at_ms: int
     reason: str
-    # The rewind leads to the state before the leaf `point`. Leaves from `leaf_count` on were
-    # written while the rewind ran, and stay as they are.
+    # A rewind restores the state before the leaf `point`. It does not change memories whose newest
+    # leaf is `leaf_count` or later, because they were written while the rewind ran.
     point: int = 0
     leaf_count: int = 0
 
@@ -92,13 +92,13 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
 
 
 INCIDENTS: Final = RecordTable(b"incidents", Incident)
-"""Every incident by its id."""
+"""Every incident, keyed by its id."""
 
 
 class CaughtMemory(msgspec.Struct, frozen=True, kw_only=True, rename=PRINCIPAL):
     """One memory that an isolation reaches.
 
-    `descendant` says that the memory is reached only because it names a reached one as a parent.
+    `descendant`: the memory is reached only because it descends from a memory that matches.
     """
 
     memory_id: MemoryId
@@ -110,12 +110,12 @@ class CaughtMemory(msgspec.Struct, frozen=True, kw_only=True, rename=PRINCIPAL):
 
 
 class IsolationReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What an isolation, or the undoing of an incident, did or would do: counts of memories.
+    """The counts of memories that an isolation, or the undoing of an incident, changed.
 
-    `changed` counts memories that were hidden, or shown again. `kept` counts those that are hidden
-    for another reason too, and that reads therefore show neither before nor after. The undoing of a
-    rewind is an incident of its own: `changed` counts memories that are as they were before that
-    rewind. What it would do has no incident: `caught` names the first memories that it reaches.
+    `changed` counts memories that were hidden, or shown again. `kept` counts memories that are
+    hidden for another reason too, so that reads show them neither before nor after. The undoing of
+    a rewind is an incident of its own: `changed` counts memories that are as they were before that
+    rewind. A preview has no `incident`, and `caught` names the first memories that it reaches.
     """
 
     incident: Incident | None = None
@@ -126,9 +126,9 @@ class IsolationReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PastState(msgspec.Struct, frozen=True, kw_only=True):
-    """An earlier state to go back to: right after the commit of a version, or at a time.
+    """An earlier state to rewind to: right after the commit of a version, or at a time.
 
-    Exactly one of the two is given; `at_ms` in Unix milliseconds.
+    Exactly one of the two is set; `at_ms` in Unix milliseconds.
     """
 
     version: int | None = None
@@ -136,26 +136,27 @@ class PastState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RewindEffect(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rewind did to one memory, in the names of the counts of `RewindReport`."""
+    """The counts of `RewindReport` in which one memory is included, by name."""
 
     memory_id: MemoryId
     became: tuple[str, ...]
 
 
 class RewindReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rewind did, or what it would do (then it has no incident): counts of memories.
+    """The counts of memories that a rewind changed, or would change (then without an incident).
 
-    `put_back`: have the text again that they had, deleted ones too. `hidden`: written later, or
-    hidden at that time. `shown`: hidden by an earlier rewind alone. `kept_hidden`: a person or an
-    isolation hid them, so no read shows them, whatever else was done to them. `behind`: another
-    server has the text, so it stays as it is. `moved`: changed while the rewind ran, and left
-    alone. `touched` names each memory that one of these counts has.
+    `put_back`: have their earlier text again, also if they were deleted. `hidden`: were written
+    later, or were hidden at that time. `shown`: were hidden by an earlier rewind alone.
+    `kept_hidden`: a person or an isolation hid them, so no read shows them, whatever the rewind
+    did. `behind`: an upstream server has the text, so it is not changed. `moved`: were changed
+    while the rewind ran, and are left alone. `touched` names each memory that is in one of these
+    counts.
     """
 
     incident: Incident | None
     version: int  # the version whose state the rewind restores
     newest: int  # the store's version when the rewind was planned
-    reached: int = 0  # all memories in reach, also those about which nothing is done
+    reached: int = 0  # all memories that the filter matches, also those that need no change
     put_back: int = 0
     hidden: int = 0
     shown: int = 0
@@ -163,8 +164,8 @@ class RewindReport(msgspec.Struct, frozen=True, kw_only=True):
     behind: int = 0
     moved: int = 0
     touched: tuple[RewindEffect, ...] = ()
-    # Memories that existed in that state and are purged since: memory ids, or candidate ids where
+    # Memories that existed in that state and were purged since: memory ids, or candidate ids where
     # a client chose the memory's id.
     lost: tuple[str, ...] = ()
-    # How many are lost, where only the first of them are named.
+    # How many memories are lost, because only the first of them are named.
     lost_count: int = 0

@@ -38,13 +38,13 @@ from storage.write.seam import Feature, Order, StoreAccess
 
 _CHANGED: Final = frozenset({"put_back", "hidden", "shown"})
 BATCH_LEN: Final = 1_000
-"""How many memories one transaction changes: other writes wait for its end."""
+"""How many memories one transaction changes; other writes wait for the transaction's end."""
 
 
 class Incidents(Feature):
-    """Isolates and rewinds memories. Coroutines on any loop; other calls on any thread, blocking.
+    """Isolates and rewinds memories. Coroutines run on any loop; other calls block, on any thread.
 
-    Coroutines raise as `MemoryWriter.submit`; batches before a failure stay done.
+    Coroutines raise what `MemoryWriter.submit` raises; batches before a failure remain done.
     """
 
     def __init__(self, access: StoreAccess, batch_len: int = BATCH_LEN) -> None:
@@ -58,19 +58,19 @@ class Incidents(Feature):
         return tuple(sorted(found, key=lambda one: (one.at_ms, one.leaf_count)))
 
     def reached(self, reach: IncidentReach) -> tuple[CaughtMemory, ...]:
-        """The stored memories in reach, quarantined ones too. Walks every row of the store."""
+        """The stored memories that the filter matches, quarantined ones too. Reads every row."""
         with self._store.reading() as view:
             return tuple(caught(view, reached(view, self._names, reach)))
 
     async def isolate(
         self, reach: IncidentReach, by: PrincipalId, reason: str = ""
     ) -> IsolationReport:
-        """Hide all that is in reach from every read, with a leaf for each memory."""
+        """Hide all memories that the filter matches from every read, with a leaf for each."""
         incident = await self.order(BeginIncident(IncidentKind.ISOLATE, reach, by, reason))
         return await self._isolated(incident, by)
 
     async def undo(self, incident_id: str, by: PrincipalId) -> IsolationReport:
-        """Show the memories again that an isolation hid and that nobody else hides.
+        """Show the memories again that an isolation hid, unless they are hidden for another reason.
 
         A rewind is undone by another rewind, an incident of its own, which puts the same memories
         back into the state in which they were when the first rewind began. That state has no
@@ -78,7 +78,7 @@ class Incidents(Feature):
 
         Raises:
             UnknownIncident: No incident has that id, or it is a rewind that is not finished.
-            NoSuchPast, QuotaReached: As for a rewind.
+            NoSuchPast, QuotaReached: As for `rewind`.
         """
         incident = self._found(incident_id)
         if incident.kind is IncidentKind.REWIND:
@@ -88,26 +88,26 @@ class Incidents(Feature):
         return await self._undone(incident, by)
 
     def planned(self, reach: IncidentReach, to: PastState) -> RewindReport:
-        """What a rewind would do. Walks every row and every leaf.
+        """The report of what a rewind would do. Reads every row and every leaf.
 
         Raises:
-            NoSuchPast: The store has no such state to go back to; see `rewind`.
+            NoSuchPast: The store has no such state (see `rewind`).
         """
         return self._plan(reach, to).told
 
     async def rewind(
         self, reach: IncidentReach, to: PastState, by: PrincipalId, reason: str = ""
     ) -> RewindReport:
-        """Put each memory in reach into the state that it had, by new commits.
+        """Put each memory that the filter matches into the state that it had, by new commits.
 
-        Memories that were written later are hidden, and those that were deleted later are there
-        again. Trust, nonces, keys, anchors, held candidates and the log stay as they are. A memory
+        Memories that were written later are hidden, and memories that were deleted later exist
+        again. Trust, nonces, keys, anchors, held candidates and the log are not changed. A memory
         that a person or an isolation hid since then stays hidden.
 
         Raises:
             NoSuchPast: The version or the time is in the future or in an earlier incarnation of the
-                store, or all memories of that time are purged; nothing was changed.
-            QuotaReached: No room for the texts; the batches before stay done.
+                store, or all memories of that time are purged; the store was not changed.
+                QuotaReached: There is no room for the texts; the batches before remain done.
         """
         plan = await asyncio.to_thread(self._plan, reach, to)
         incident = await self.order(
@@ -116,7 +116,7 @@ class Incidents(Feature):
         return await self._rewound(incident, by, plan)
 
     async def resume(self, incident_id: str, by: PrincipalId) -> IsolationReport:
-        """Finish an incident that was cut short; one that is done changes nothing.
+        """Finish an incident that was interrupted; one that is done is not changed.
 
         A memory that a person showed again since an isolation began stays shown.
 
@@ -199,7 +199,7 @@ class Incidents(Feature):
             return planned(view, self._names, reach, point_of(view, to, self._clock()))
 
     def _plan_before(self, incident: Incident) -> RewindPlan:
-        """The plan that leads to the state right before a rewind began."""
+        """The plan that restores the state right before a rewind began."""
         with self._store.reading() as view:
             point = point_at(view, incident.leaf_count)
             return planned(view, self._names, incident.reach, point)

@@ -1,4 +1,4 @@
-"""The orders of isolations and rewinds: the record of one, and the batches that hide and show."""
+"""Orders to the writer about isolations and rewinds: their records, and the batches of each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BY_INCIDENT: Final = re.compile(r"incident [0-9a-f]{16}")
 
 
 class BeginIncident(msgspec.Struct, frozen=True):
-    """The order to record a new incident, durably, before any memory is changed for it."""
+    """An order to the writer: record a new incident durably, before it changes a memory."""
 
     kind: IncidentKind
     reach: IncidentReach
@@ -39,7 +39,7 @@ class BeginIncident(msgspec.Struct, frozen=True):
     point: int = 0
 
     def carry_out(self, change: Change) -> Incident:
-        """The new incident, recorded with its leaf."""
+        """Record the new incident with its leaf, and return it."""
         incident = Incident(
             incident_id=random_bytes(_ID_LEN).hex(),
             kind=self.kind,
@@ -56,7 +56,7 @@ class BeginIncident(msgspec.Struct, frozen=True):
 
 
 class MoveIncident(msgspec.Struct, frozen=True):
-    """The order to set the stage of an incident; one that is being undone never becomes done."""
+    """An order to the writer: set an incident's stage; `UNDOING` never becomes `DONE`."""
 
     incident_id: str
     stage: IncidentStage
@@ -64,7 +64,7 @@ class MoveIncident(msgspec.Struct, frozen=True):
     detail: str = ""
 
     def carry_out(self, change: Change) -> Incident:
-        """The incident as it is now; a change has a leaf.
+        """Set the stage, with a leaf if the stage changed, and return the incident.
 
         Raises:
             UnknownIncident: No incident has that id.
@@ -79,11 +79,11 @@ class MoveIncident(msgspec.Struct, frozen=True):
 
 
 class HideBatch(msgspec.Struct, frozen=True):
-    """The order to hide these memories for an incident, each with a leaf that names it.
+    """An order to the writer: hide memories for an incident, each with a leaf that names it.
 
-    A memory that the incident hides, one that is gone, and one that a person showed again since the
-    incident began stay as they are and get no leaf. Nothing is hidden for an incident that is being
-    undone meanwhile: the undoing might leave some hidden.
+    A memory is not changed and gets no leaf if the incident hides it already, if it is deleted, or
+    if a person showed it again since the incident began. No memory is hidden once the incident is
+    being undone, because the undoing might have passed that memory already.
     """
 
     incident: Incident
@@ -91,7 +91,7 @@ class HideBatch(msgspec.Struct, frozen=True):
     shown_again: ReleasedMemories
 
     def carry_out(self, change: Change) -> tuple[int, int]:
-        """How many became hidden, and how many were hidden by somebody else already."""
+        """Hide the batch; return how many became hidden, and how many were hidden already."""
         changed = kept = 0
         incident = self.incident
         if read_incident(change.draft, incident.incident_id).stage is not IncidentStage.OPEN:
@@ -114,14 +114,14 @@ class HideBatch(msgspec.Struct, frozen=True):
 
 
 class ShowBatch(msgspec.Struct, frozen=True):
-    """The order to show memories of an incident again, except those that somebody else hides."""
+    """An order to the writer: show memories of an incident again, unless others hide them too."""
 
     incident: Incident
     names: Sequence[bytes]
     by: PrincipalId
 
     def carry_out(self, change: Change) -> tuple[int, int]:
-        """How many are shown again, each with a leaf, and how many stay hidden."""
+        """Show the batch; return how many are shown, each with a leaf, and how many stay hidden."""
         changed = kept = 0
         incident = self.incident
         for name in self.names:
@@ -146,12 +146,12 @@ class ShowBatch(msgspec.Struct, frozen=True):
 
 
 class ReleasedMemories:
-    """The memories that a person showed again since an incident began, as the log says.
+    """The memories that, according to the log, a person showed again since an incident began.
 
-    A crash may leave an isolation half done, and a person may then have shown some of its memories
-    again: whoever finishes the isolation must not hide these a second time. A memory that was shown
-    by an undoing or a rewind does not count as shown by a person. Writer thread only; it reads each
-    leaf once.
+    A crash may leave an isolation half done, and a person may then show some of its memories again.
+    The code that finishes the isolation must not hide these memories a second time. A memory that
+    was shown by an undoing or a rewind does not count as shown by a person. Writer thread only;
+    each leaf is read once.
     """
 
     def __init__(self, incident: Incident) -> None:
@@ -160,7 +160,7 @@ class ReleasedMemories:
         self._subjects: set[str] = set()
 
     def look(self, change: Change) -> None:
-        """Read the leaves that were added since the last call."""
+        """Read the leaves that were added since the last call of `look`."""
         while self._next < change.leaf_count:
             leaf = read_leaf(change.draft, self._next)
             self._next += 1
@@ -180,8 +180,8 @@ class ReleasedMemories:
             return False
         if subject_of(newest.memory_id, newest.candidate_id) in self._subjects:
             return True
-        # For an id that a client chose, the leaf names the candidate of the row that was newest
-        # then.
+        # If a client chose the id, the leaf names the candidate of the row that was the newest when
+        # the leaf was written.
         return not is_uuid(newest.memory_id) and any(
             subject_of(row.memory_id, row.candidate_id) in self._subjects
             for row in chain(change.draft, ordinal)

@@ -1,4 +1,4 @@
-"""What each memory was at an earlier point of the log, and which steps bring it back there."""
+"""The state of each memory at an earlier point of the log, and the steps that restore it."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _GONE: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
 
 
 class PastPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """The state before leaf `index`, which is the state of `version`.
+    """The state of the store before leaf `index`, which is the state of `version`.
 
-    `hidden`: by tenant and subject, the earlier leaves that hid a memory or showed it again, each
-    with its index and whether it hid.
+    `hidden` maps a tenant and a subject to the earlier leaves that hid the memory or showed it
+    again: the index of each leaf, and whether it hid the memory.
     """
 
     index: int
@@ -46,10 +46,10 @@ class PastPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RewindPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rewind does to each memory, and the report about it.
+    """The steps of a rewind for each memory, and the report about them.
 
-    The report counts memories by what happens to them; `touched` has the id of each of these
-    memories, and which counts it is in.
+    The report counts memories by what happens to them; `touched` maps the key of each of these
+    memories to the counts that include it.
     """
 
     point: int
@@ -59,7 +59,7 @@ class RewindPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Life(msgspec.Struct):
-    """The rows of one memory: those from before the point to rewind to, and the newest."""
+    """The rows of one memory: all rows from before the point to rewind to, and the newest one."""
 
     # for each row its ordinal, the index of its leaf, and the kind of the change
     before: list[tuple[int, int, ChangeKind]]
@@ -82,7 +82,7 @@ def point_of(view: View, to: PastState, now_ms: int) -> PastPoint:
 
 
 def point_at(view: View, index: int) -> PastPoint:
-    """The point of a rewind that was cut short, found anew by its leaf."""
+    """The state before leaf `index`, for a rewind whose point is known by that leaf."""
     walk = _Walk(None)
     for key, data in view.scan(LEAVES):
         at = int.from_bytes(key, "big")
@@ -99,13 +99,13 @@ class _Walk:
         self._to = to
         self.version = 0
         self.hidden: dict[tuple[str, str], list[tuple[int, bool]]] = {}
-        # The version and the time with which this incarnation of the store began.
+        # The version and the time (Unix ms) at which this incarnation of the store began.
         self._birth = (0, 0)
         # Index and version of the point to rewind to; None until its leaf was read.
         self._point: tuple[int, int] | None = None
 
     def take(self, index: int, data: bytes) -> None:
-        """Read the next leaf, and note whether it is the point to rewind to, or hides a memory."""
+        """Read the next leaf; note whether it ends the state to rewind to, or hides a memory."""
         leaf = decode_leaf(data)
         if isinstance(leaf, InterceptedLeaf):
             return
@@ -119,8 +119,8 @@ class _Walk:
         if to.at_ms is not None:
             if leaf.at_ms <= to.at_ms:
                 self._point = index + 1, self.version
-        # The first leaf of a version belongs to its commit; the point is the state that the commit
-        # left.
+        # The first leaf of a version is part of its commit; the point to rewind to is the state
+        # after that commit.
         elif self.version == to.version and (
             self._point is None or self._point[0] <= self._birth[0]
         ):
@@ -164,10 +164,12 @@ class _Walk:
 def planned(
     view: View, names: KeyedNames, reach: IncidentReach, point: PastPoint, until: int | None = None
 ) -> RewindPlan:
-    """The steps that bring the memories in reach to a point; rows from `until` on stay as they are.
+    """The plan that restores the state at `point` for the memories that the filter matches.
+
+    A memory whose newest leaf is `until` or later is not changed.
 
     Raises:
-        NoSuchPast: All memories that were there then are purged.
+        NoSuchPast: All memories that existed at that point are purged.
     """
     rows = _Rows(view, names, reach, point)
     for key, row in view.records(ROWS):
@@ -204,7 +206,7 @@ def planned(
 
 
 class _Rows:
-    """Reads the rows of a tenant once, in order, and sorts them by memory."""
+    """Reads the rows of a tenant once, in order, and groups them by memory."""
 
     def __init__(
         self, view: View, names: KeyedNames, reach: IncidentReach, point: PastPoint
@@ -214,13 +216,13 @@ class _Rows:
         self._reach = reach
         self._point = point
         self.lives: dict[bytes, _Life] = {}
-        # The purged memories, and whether each existed at the point to rewind to.
+        # Maps each purged memory to whether it existed at the point to rewind to.
         self.lost: dict[str, bool] = {}
-        # The first version after the point to rewind to of which some text is left.
+        # The first version after the point to rewind to of which a text is left.
         self.nearest: int | None = None
 
     def take(self, ordinal: int, row: Row) -> None:
-        """Read the next row, and note it with the other rows of its memory."""
+        """Read the next row, and add it to the life of its memory."""
         if row.tenant != self._reach.tenant:
             return
         meant = fits(self._view, self._reach, row)
@@ -253,10 +255,7 @@ def _step(
     *,
     rewinds: frozenset[str],
 ) -> tuple[RewindStep | None, list[str]]:
-    """What a rewind does to one memory, and the counts that name the memory.
-
-    None if it does nothing.
-    """
+    """The step of a rewind for one memory, or None, and the counts that include the memory."""
     known = read_id(view, name)
     if known is None or known.status is MemoryStatus.FORWARDING:
         return None, []
@@ -287,12 +286,12 @@ def _step(
 
 
 def _kept_hidden(others: frozenset[str]) -> list[str]:
-    """The count of a memory that others than rewinds hide: a person, or an isolation."""
+    """The count for a memory that a person or an isolation hides, so that no rewind shows it."""
     return ["kept_hidden"] if others else []
 
 
 def _was_hidden(tenant: Tenant, life: _Life, point: PastPoint) -> bool:
-    """Whether the memory was quarantined at the point to rewind to, by the last leaf about it."""
+    """Whether the last leaf about a memory before the point to rewind to put it in quarantine."""
     deleted = max((leaf for _, leaf, kind in life.before if kind in _GONE), default=-1)
     said = [
         one
@@ -304,7 +303,7 @@ def _was_hidden(tenant: Tenant, life: _Life, point: PastPoint) -> bool:
 
 
 def _same(one: Row, other: Row) -> bool:
-    """Whether two rows of one memory have the same content, as after one was put back."""
+    """Whether two rows of one memory have the same content, so that a rewind need not copy one."""
     return (
         one.canonical == other.canonical
         and one.salt == other.salt

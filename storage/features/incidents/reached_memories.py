@@ -1,4 +1,4 @@
-"""Which memories an incident reaches: one walk over the rows, then from parents to children."""
+"""The memories that an incident reaches: by one pass over the rows, then by descent."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from storage.values import Row
 
 
 class ReachedMemories(msgspec.Struct, frozen=True, kw_only=True):
-    """The memories in reach by their keys, in the order in which they were found."""
+    """The memories that a filter matches, keyed by their names, in the order of the rows."""
 
-    # The memories of which a step is in reach, and, by id, those that only descend from such a
-    # memory. Deleted ones are included: what was derived from them may still be there.
+    # `own`: memories of which a version fits the filter. `descended`: memories that only descend
+    # from such a memory. Deleted memories are included, because their descendants may still exist.
     own: dict[bytes, MemoryId]
     descended: dict[bytes, MemoryId]
 
     @property
     def names(self) -> tuple[bytes, ...]:
-        """The keys of all memories in reach."""
+        """The keys of all memories that the filter matches."""
         return (*self.own, *self.descended)
 
 
 def reached(view: View, names: KeyedNames, reach: IncidentReach) -> ReachedMemories:
-    """Every memory in reach, deleted ones too. Walks every row.
+    """Every memory that the filter matches, deleted ones too. Reads every row.
 
-    What was derived from a purged memory is followed where the log names that memory. It names
-    none of an id that a client chose.
+    Descendants of a purged memory are found if the log names that memory. The log names no memory
+    whose id a client chose.
     """
     own: dict[bytes, MemoryId] = {}
     purged: dict[MemoryId, None] = {}
@@ -60,9 +60,9 @@ def reached(view: View, names: KeyedNames, reach: IncidentReach) -> ReachedMemor
 
 
 def _purged(view: View, reach: IncidentReach, row: Row) -> MemoryId | None:
-    """The id of the purged memory to which an erased row belonged, if the log names it.
+    """The id of the purged memory to which an erased row belonged, if the log names that memory.
 
-    None also where the filter asks for a target: of a target, nothing is left after a purge.
+    None also if the filter asks for a target, because a purge erases the target.
     """
     leaf = read_leaf(view, row.leaf_index)
     if not isinstance(leaf, VerdictLeaf):
@@ -71,7 +71,7 @@ def _purged(view: View, reach: IncidentReach, row: Row) -> MemoryId | None:
 
 
 def fits(view: View, reach: IncidentReach, row: Row) -> bool:
-    """Whether this step fits the filter; of an erased row the fields that are left are compared."""
+    """Whether a row fits the filter; of an erased row, only the remaining fields are compared."""
     if row.tenant != reach.tenant:
         return False
     if reach.since_ms is not None and row.at_ms < reach.since_ms:
@@ -100,7 +100,7 @@ def _of_origin(view: View, reach: IncidentReach, row: Row) -> bool:
 
 
 def caught(view: View, found: ReachedMemories) -> Iterator[CaughtMemory]:
-    """What an operator is told of the reached memories that can still be hidden."""
+    """The report to an operator of the matching memories that are not deleted."""
     for name in found.names:
         known = read_id(view, name)
         if known is None or known.status is MemoryStatus.DELETED:

@@ -1,8 +1,8 @@
-"""Rewind: memories are put into an earlier state by new commits; no leaf of the log is undone.
+"""Rewind: memories are put into an earlier state by new commits; no leaf of the log is removed.
 
-A text comes back as the very bytes that the gate once admitted, under the label of that admission,
-in a row of its own with leaves of its own. A memory that was hidden since then stays hidden, unless
-earlier rewinds alone hide it.
+The new row has the exact bytes that the gate once admitted and the label of that admission, with
+leaves of its own. A memory that was hidden since then stays hidden, unless earlier rewinds alone
+hide it.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _CANDIDATE_ID_LEN: Final = 16
 
 
 class RewindStep(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rewind does to one memory.
+    """The change that a rewind makes to one memory.
 
-    `seen` is the memory's newest row at the time of planning. `put_back` is the row whose state the
-    memory gets, or NO_ORDINAL. `hide` says that the rewind hides the memory. `release` names
-    earlier rewinds that no longer hide it.
+    `seen` is the ordinal of the memory's newest row at the time of planning. `put_back` is the
+    ordinal of the row whose state the memory gets, or NO_ORDINAL. `hide`: the rewind hides the
+    memory. `release` contains the ids of earlier rewinds that no longer hide it.
     """
 
     name: bytes
@@ -50,7 +50,7 @@ class RewindStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RewindBatchReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one batch of a rewind did: counts of memories, and the names of those that moved."""
+    """The counts of one batch of a rewind, and the keys of memories that had changed meanwhile."""
 
     put_back: int = 0
     hidden: int = 0
@@ -68,17 +68,17 @@ class RewindBatchReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RewindBatch(msgspec.Struct, frozen=True):
-    """The order to change memories as a rewind's steps say, except those that changed since."""
+    """An order to the writer: apply the steps of a rewind, except to memories changed since."""
 
     incident: Incident
     by: PrincipalId
     steps: Sequence[RewindStep]
 
     def carry_out(self, change: Change) -> RewindBatchReport:
-        """What the batch did.
+        """Apply the steps, and return their counts.
 
         Raises:
-            QuotaReached: There is no room for the texts; nothing of the batch was written.
+            QuotaReached: There is no room for the texts; no step of the batch was written.
         """
         done = RewindBatchReport()
         for step in self.steps:
@@ -124,10 +124,10 @@ def put_back(
     expires_at: str | None = None,
     memory_class: MemoryClass | None = None,
 ) -> tuple[IdRecord, Row]:
-    """Append the row of the ordinal `earlier` anew, as the newest of its memory.
+    """Append a copy of the row at ordinal `earlier` as the newest row of its memory.
 
     Returns the memory's id record and the new row. `expires_at` (RFC 3339) replaces the row's
-    expiry, `memory_class` its class.
+    expiry, and `memory_class` its class.
 
     Raises:
         QuotaReached: There is no room for the row; the transaction must not be committed.
@@ -168,7 +168,7 @@ def put_back(
 
 
 def _readmitted(change: Change, by: PrincipalId, old: Row, newest: int, previous_index: int) -> Row:
-    """A copy of an earlier row, with bytes and label, logged as an operator's admission."""
+    """A copy of an earlier row, with its bytes and label, logged as an operator's admission."""
     verdict = read_leaf(change.draft, old.leaf_index)
     if not isinstance(verdict, VerdictLeaf):
         raise StoreCorrupt(f"leaf {old.leaf_index} is no verdict")
@@ -197,7 +197,8 @@ def _readmitted(change: Change, by: PrincipalId, old: Row, newest: int, previous
             step=None,
             structural=False,
             memory_class=old.memory_class,
-            # A person may have vouched for the row since, so its present label counts.
+            # A person may have vouched for the row since its verdict, so its present label is
+            # logged.
             source=old.source,
             basis=old.basis,
             version=change.version,
