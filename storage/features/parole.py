@@ -32,16 +32,16 @@ from storage.write.seam import Feature, Follower
 
 _PROBATION_MS: Final = PROBATION_DAYS * 86_400_000
 _BYTES: Final = 64
-"""How many bytes of a tenant's share the first record of a memory's paroles takes."""
+"""The bytes of a tenant's share that are charged for the first parole record of a memory."""
 PAROLE_REFUSED = "memory.parole_refused"
 """The action in the leaf of a trial that a memory did not pass."""
 
 
 class ParoleRecord(msgspec.Struct, frozen=True, array_like=True):
-    """What is kept of the paroles of one memory. Times are Unix milliseconds, 0 for never.
+    """The record of one memory's paroles. Times are Unix milliseconds, 0 for never.
 
-    `paroles` counts those after a trial. The memory is on probation from `since_ms` to `until_ms`;
-    an `until_ms` of 0 says that the probation was ended.
+    `paroles` counts how often the memory was shown again after a trial. The memory is on probation
+    from `since_ms` to `until_ms`; an `until_ms` of 0 means that the probation was ended.
     """
 
     paroles: int = 0
@@ -50,18 +50,18 @@ class ParoleRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 PAROLES: Final = RecordTable(b"paroles", ParoleRecord)
-"""What is kept of the paroles of memories, by their keys in the table of ids."""
+"""The parole records, keyed by the memory's key in the table of ids."""
 
 
 class HiddenMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory that reads do not show, as it was at one moment, with what its trial needs.
+    """A memory that reads do not show, as it was at one moment, with the facts for its trial.
 
-    `memory` is the version that a parole shows again, and `newest` the ordinal of the newest row.
-    `outlived` is true for a memory that an incident let expire because it was true once, `expired`
-    for one that is past an expiry of its own. `cases` are the wrong answers that name the memory,
-    oldest first. `structural`: a step was let in although its program broke a rule that only a
-    program can break. `claimed_more`: a client claimed a more trusted source than the gate found.
-    `writers` wrote any version of the memory.
+    `memory` is the version that a parole would show again, and `newest` the ordinal of the newest
+    row. `outlived`: an incident set an expiry on the memory because it was true once. `expired`:
+    the memory is past an expiry of its own. `cases` are the cases of wrong answers that name the
+    memory, oldest first. `structural`: a version was admitted although its program broke a rule
+    that only a program can break. `claimed_more`: a client claimed a more trusted source than the
+    gate found. `writers` are the principals that wrote any version of the memory.
     """
 
     memory: Memory
@@ -77,9 +77,9 @@ class HiddenMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OnProbation(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory on probation, since when and until when (Unix milliseconds).
+    """A memory on probation, with the begin and the end of the probation (Unix milliseconds).
 
-    `writers` wrote any version of the memory.
+    `writers` are the principals that wrote any version of the memory.
     """
 
     tenant: Tenant
@@ -90,18 +90,18 @@ class OnProbation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GrantParole(msgspec.Struct, frozen=True):
-    """The order to show a memory again, one class lower and on probation; `said` is in the leaf."""
+    """An order to the writer: show a memory again, one class lower; `said` is for the leaf."""
 
     hidden: HiddenMemory
     said: str
     by: PrincipalId
 
     def carry_out(self, change: Change) -> Visibility:
-        """Show the memory, with its leaf.
+        """Show the memory and begin its probation, with a leaf; return the memory's visibility.
 
         Raises:
-            MemoryMoved: The memory is not as it was during the trial; nothing was changed.
-            QuotaReached: There is no room for the new row; nothing was changed.
+            MemoryMoved: The memory was changed since the trial; the store was not changed.
+            QuotaReached: There is no room for the new row; the store was not changed.
         """
         hidden, memory = self.hidden, self.hidden.memory
         name = change.names.memory(memory.tenant, memory.memory_id)
@@ -121,7 +121,8 @@ class GrantParole(msgspec.Struct, frozen=True):
                 memory_class=to,
             )
         place(change, name, known, row, frozenset())
-        # The origin of a memory on probation is counted apart, so origins are read anew.
+        # Reads count a memory on probation apart from its origin, so they must read the labels
+        # anew.
         change.moved.add(LABELS)
         record = ParoleRecord(
             paroles=hidden.record.paroles + 1,
@@ -141,14 +142,14 @@ class GrantParole(msgspec.Struct, frozen=True):
 
 
 class RefuseParole(msgspec.Struct, frozen=True):
-    """The order to record that a memory did not pass its trial; no read shows it."""
+    """An order to the writer: record that a memory did not pass its trial and stays hidden."""
 
     hidden: HiddenMemory
     said: str
     by: PrincipalId
 
     def carry_out(self, change: Change) -> Visibility:
-        """The memory's standing, which is as before, with the leaf of the trial."""
+        """Log the leaf of the trial; return the memory's visibility, which is unchanged."""
         memory = self.hidden.memory
         subject = subject_of(memory.memory_id, memory.candidate_id)
         leaf_index = change.note(PAROLE_REFUSED, subject, self.by, f"{memory.tenant}: {self.said}")
@@ -161,12 +162,12 @@ class RefuseParole(msgspec.Struct, frozen=True):
 
 
 class EndProbations(msgspec.Struct, frozen=True):
-    """The order to end probations; one that has begun anew since stays. The log gets no leaf."""
+    """An order to the writer: end probations, unless they began anew since. No leaf is written."""
 
     ended: Sequence[OnProbation]
 
     def carry_out(self, change: Change) -> None:
-        """End those that are still the same."""
+        """End each probation that has the same beginning as in `ended`."""
         for one in self.ended:
             name = change.names.memory(one.tenant, one.memory_id)
             record = parole_record(change.draft, name)
@@ -175,7 +176,7 @@ class EndProbations(msgspec.Struct, frozen=True):
 
 
 class Probations(Follower):
-    """Has memories on probation counted apart from their origins."""
+    """Has reads count memories on probation apart from their origins."""
 
     def counts_apart(self, view: View, name: bytes) -> bool:
         """Whether the memory is on probation."""
@@ -183,18 +184,18 @@ class Probations(Follower):
 
 
 def parole_record(view: View, name: bytes) -> ParoleRecord:
-    """What is kept of the paroles of a memory; an empty record if it never was tried."""
+    """The parole record of a memory; an empty record if the memory never had a trial."""
     return view.read(PAROLES, name) or ParoleRecord()
 
 
 def end_probation(change: Change, name: bytes, record: ParoleRecord) -> None:
-    """End a memory's probation: the memory counts to its own origin again."""
+    """End a memory's probation, so that reads count the memory to its own origin again."""
     change.moved.add(LABELS)
     change.draft.write(PAROLES, name, msgspec.structs.replace(record, until_ms=0))
 
 
 def _as_tried(change: Change, name: bytes, hidden: HiddenMemory) -> IdRecord:
-    """The present id record of a memory, if the memory still is as it was during its trial."""
+    """The id record of a memory; raise `MemoryMoved` if the memory changed since its trial."""
     known = read_id(change.draft, name)
     if (
         known is None
@@ -214,15 +215,15 @@ def _keep(change: Change, name: bytes, tenant: Tenant, record: ParoleRecord) -> 
 
 
 class Paroles(Feature):
-    """Hidden memories and their way back. Coroutines on any loop; other calls on any thread.
+    """Hidden memories, for their trials. Coroutines run on any loop; other calls on any thread.
 
-    Coroutines raise as `MemoryWriter.submit`; each is one transaction with its leaf.
+    Coroutines raise what `MemoryWriter.submit` raises; each is one transaction with its leaf.
     """
 
     def hidden(self, tenant: Tenant, memory_id: MemoryId) -> HiddenMemory | None:
-        """A memory with what its trial needs; None if reads show it. Walks the memory's rows.
+        """A hidden memory with the facts for its trial, or None if reads show it. Reads its rows.
 
-        A memory that is past an expiry of its own counts as shown: nobody hides it.
+        A memory that is past an expiry of its own counts as shown, because no one hides it.
 
         Raises:
             UnknownMemory: The tenant has no such memory, or it was deleted.
@@ -251,7 +252,7 @@ class Paroles(Feature):
             )
 
     def on_probation(self, tenant: Tenant | None = None) -> tuple[OnProbation, ...]:
-        """The memories whose probation was not ended yet, of one tenant or of all."""
+        """The memories whose probation was not ended yet, of one tenant or (None) of all."""
         found: list[OnProbation] = []
         with self._store.reading() as view:
             for name, record in view.records(PAROLES):
@@ -273,7 +274,7 @@ class Paroles(Feature):
 
 
 def _naming(view: View, tenant: Tenant, rows: Sequence[Row]) -> tuple[Case, ...]:
-    """The wrong answers that name a memory, given by all of its rows, as one to act on."""
+    """The cases that name a memory as one to act on, oldest first; `rows` are all its rows."""
     subjects = {subject_of(one.memory_id, one.candidate_id) for one in rows}
     named = [
         case
@@ -284,7 +285,7 @@ def _naming(view: View, tenant: Tenant, rows: Sequence[Row]) -> tuple[Case, ...]
 
 
 def _outlived(known: IdRecord, rows: Sequence[Row], cases: Sequence[Case]) -> int:
-    """The ordinal of the version that a parole shows: before an incident let the memory expire."""
+    """The ordinal of the version to show: the one before an incident set an expiry, else newest."""
     newest = rows[-1]
     subjects = {subject_of(one.memory_id, one.candidate_id) for one in rows}
     expired = any(
@@ -293,7 +294,7 @@ def _outlived(known: IdRecord, rows: Sequence[Row], cases: Sequence[Case]) -> in
     if not expired or newest.prev_ordinal == NO_ORDINAL:
         return known.ordinal
     before = rows[-2]
-    # What an incident lets expire is a copy of the row before, which differs in the expiry alone.
+    # The row that an incident lets expire is a copy of the row before it, except for the expiry.
     is_copy = before.salt == newest.salt and before.expires_at != newest.expires_at
     return newest.prev_ordinal if is_copy else known.ordinal
 
@@ -310,10 +311,10 @@ def _verdict(view: View, row: Row) -> VerdictLeaf:
 
 
 def _claims_more(view: View, row: Row) -> bool:
-    """Whether the client of one step claimed a more trusted source than the gate found."""
+    """Whether the client of one version claimed a more trusted source than the gate found."""
     seen = read_leaf(view, _verdict(view, row).intercepted_index)
     if not isinstance(seen, InterceptedLeaf):
         raise StoreCorrupt("a verdict's leaf names no interception")
     claimed = seen.claimed_source
-    # The row's label counts, because a person may have vouched for the text since.
+    # The row's own label is compared, because a person may have vouched for the text since.
     return claimed is not None and claimed.trust > row.source.trust

@@ -1,4 +1,4 @@
-"""The pinned tools of servers behind the gate: the approved list, and the list seen last."""
+"""The pinned tools of upstream servers: the approved list, and the list that was seen last."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ APPROVED: Final = "tools.approve"
 
 
 class SeeTools(msgspec.Struct, frozen=True):
-    """The order to record which tools a server has now, sorted by name.
+    """An order to the writer: record the tools that a server has now, sorted by name.
 
-    The very first list of a server is approved as it is.
+    The first list of a server is approved at once.
     """
 
     tenant: Tenant
@@ -31,7 +31,7 @@ class SeeTools(msgspec.Struct, frozen=True):
     seen: Tools
 
     def carry_out(self, change: Change) -> PinnedTools:
-        """That list and the approved one; a leaf is written only where the list differs."""
+        """Record the list, with a leaf if it differs from the last one; return both lists."""
         known = change.draft.read(PINS, change.names.pins(self.tenant, self.server))
         if known is None:
             first = PinnedTools(
@@ -44,7 +44,7 @@ class SeeTools(msgspec.Struct, frozen=True):
 
 
 class ApproveTools(msgspec.Struct, frozen=True):
-    """The order to approve the tools that a server had last; with a digest, only that list."""
+    """An order to the writer: approve the tools that a server had last, if the digest fits."""
 
     tenant: Tenant
     server: str
@@ -52,10 +52,10 @@ class ApproveTools(msgspec.Struct, frozen=True):
     digest: str | None = None
 
     def carry_out(self, change: Change) -> PinnedTools:
-        """The approved list, with a leaf where it was not approved before.
+        """Approve the list, with a leaf if it was not approved before, and return it.
 
         Raises:
-            UnknownPins: No such server was ever seen, or its tools have changed meanwhile.
+            UnknownPins: The server was never seen, or its tools do not have the digest any more.
         """
         known = change.draft.read(PINS, change.names.pins(self.tenant, self.server))
         if known is None:
@@ -68,10 +68,10 @@ class ApproveTools(msgspec.Struct, frozen=True):
 
 
 class Pins(Feature):
-    """The tools of servers behind the gate. Coroutines on any loop, reads on any thread."""
+    """The pinned tools of upstream servers. Coroutines run on any loop, reads on any thread."""
 
     async def see(self, tenant: Tenant, server: str, tools: Tools) -> PinnedTools:
-        """Record which tools a server has now (`SeeTools`); nothing is written of those known."""
+        """Record the tools that a server has now (`SeeTools`), unless the list is the last one."""
         seen = tuple(sorted(tools))
         known = self.get(tenant, server)
         if known is not None and known.seen == seen:
@@ -79,12 +79,12 @@ class Pins(Feature):
         return await self.order(SeeTools(tenant, server, seen))
 
     def get(self, tenant: Tenant, server: str) -> PinnedTools | None:
-        """The approved tools and the tools seen last, of one server; None if it was never seen."""
+        """The approved tools and the tools seen last of one server; None if it was never seen."""
         with self._store.reading() as view:
             return view.read(PINS, self._names.pins(tenant, server))
 
     def all(self, tenant: Tenant | None = None) -> tuple[PinnedTools, ...]:
-        """The tools of every server that was seen, by tenant and name."""
+        """The tools of every server that was seen, sorted by tenant and name."""
         with self._store.reading() as view:
             found = [one for _, one in view.records(PINS) if tenant in {None, one.tenant}]
         return tuple(sorted(found, key=lambda one: (one.tenant, one.server)))

@@ -1,4 +1,4 @@
-"""What an operator registers: API keys, and the statements that are sources of truth."""
+"""Orders to the writer about API keys, and about anchors and canaries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from storage.values import Anchor, KeyRecord
 
 
 class PutKey(msgspec.Struct, frozen=True):
-    """The order to add a key, or to replace the record of the same key id (revocation)."""
+    """An order to the writer: add a key, or replace the record of its key id (to revoke it)."""
 
     record: KeyRecord
     by: PrincipalId
@@ -26,7 +26,7 @@ class PutKey(msgspec.Struct, frozen=True):
 
 
 class PutAnchor(msgspec.Struct, frozen=True):
-    """The order to register or replace an anchor, or a canary."""
+    """An order to the writer: register an anchor or a canary, or replace it."""
 
     anchor: Anchor
     by: PrincipalId

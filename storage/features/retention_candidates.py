@@ -1,4 +1,4 @@
-"""The stored memories as retention goes through them: in slices, each a short read."""
+"""The stored memories that retention examines: in slices, each in a short transaction."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from storage.write.seam import Feature
 
 
 class RetentionCandidates(Feature):
-    """The stored memories that retention looks at; quarantined ones are left out. Any thread."""
+    """The live memories that retention examines; quarantined ones are left out. Any thread."""
 
     def slice(self, start: int, length: int) -> tuple[tuple[RetentionItem, ...], int | None]:
-        """Memories whose newest row is among `length` rows from an ordinal on, expired ones too.
+        """Memories whose newest row is among the `length` rows from `start` on, expired ones too.
 
-        Also returns where the next slice starts; None at the end.
+        Returns the memories, and the ordinal at which the next slice starts; None at the end.
         """
         items: list[RetentionItem] = []
         seen = 0
@@ -32,7 +32,7 @@ class RetentionCandidates(Feature):
         return tuple(items), None
 
     def stands(self, item: RetentionItem) -> bool:
-        """Whether nobody has changed or deleted a memory since `slice` returned it."""
+        """Whether a memory was neither changed nor deleted since `slice` returned it."""
         with self._store.reading() as view:
             return self._is_newest(view, item.tenant, item.memory_id, item.ordinal)
 

@@ -23,11 +23,11 @@ from storage.write.seam import Feature, StoreAccess
 _Reads = TypeVar("_Reads", bound=Feature)
 
 FOLLOWERS: Final = (UpstreamFiling(), ForgetsHands(), EndsOvertaken(), Probations())
-"""What follows each transaction of the core, in this order."""
+"""The followers that are called in each transaction of the core, in this order."""
 
 
 class Features:
-    """All features of a store; each is asked for its reads, and for the orders of its changes."""
+    """All features of a store; each has its own reads, and submits the orders of its changes."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Features:
         recalls: Recalls,
         batch_len: int = BATCH_LEN,
     ) -> None:
-        """`near` finds the nearest memories of a tenant, exactly (`Cases`)."""
+        """`near` returns a tenant's nearest memories to a vector, by an exact search (`Cases`)."""
         self._access = access
         self.quarantined = QuarantinedMemories(access)
         self.forwards = Forwards(access)
@@ -50,5 +50,5 @@ class Features:
         self.recalls = recalls
 
     def of(self, feature: type[_Reads]) -> _Reads:
-        """The reads of a feature that keeps nothing between two of them."""
+        """A new instance of a feature that has no state between two reads."""
         return feature(self._access)

@@ -1,4 +1,4 @@
-"""Orders about trust: an operator restores it, and other packages report outcomes."""
+"""Orders to the writer about trust: restore it, or count an outcome that others report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storage.write.trust_intake import NamedOrigin, TrustIntake, origin_holder
 
 
 class OriginTrust(msgspec.Struct, frozen=True, kw_only=True):
-    """The trust in what one tool of one server brings into the sessions of a tenant."""
+    """The trust of a tenant in the results of one tool of one server."""
 
     tenant: Tenant
     server: str
@@ -20,19 +20,19 @@ class OriginTrust(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RestoreTrust(msgspec.Struct, frozen=True):
-    """The order to reset a principal's trust to a newcomer's."""
+    """An order to the writer: reset a principal's trust to a newcomer's."""
 
     principal_id: PrincipalId
     by: PrincipalId
 
     def carry_out(self, change: Change) -> TrustState:
-        """The trust that the principal has now, with a leaf."""
+        """Reset the trust, with a leaf, and return it."""
         intake = TrustIntake(change.names)
         return intake.restore(change, intake.principal(self.principal_id), self.by)
 
 
 class RestoreOrigin(msgspec.Struct, frozen=True):
-    """The order to reset the trust in what a server's tool brings into a tenant."""
+    """An order to the writer: reset a tenant's trust in the results of one tool to a newcomer's."""
 
     tenant: Tenant
     server: str
@@ -40,7 +40,7 @@ class RestoreOrigin(msgspec.Struct, frozen=True):
     by: PrincipalId
 
     def carry_out(self, change: Change) -> TrustState:
-        """The trust that the origin has now, a newcomer's, with a leaf."""
+        """Reset the trust, with a leaf, and return it."""
         key = change.names.origin(self.tenant, self.server, self.tool)
         origin = NamedOrigin(key=key, server=self.server, tool=self.tool)
         return TrustIntake(change.names).restore(
@@ -49,10 +49,10 @@ class RestoreOrigin(msgspec.Struct, frozen=True):
 
 
 class RecordOutcome(msgspec.Struct, frozen=True):
-    """The order to count an outcome that another package reports: a burst, an incident."""
+    """An order to the writer: count an outcome that another package reports, such as a burst."""
 
     reported: Reported
 
     def carry_out(self, change: Change) -> bool:
-        """Whether the outcome counted; it is one of the closed list."""
+        """Count the outcome, if the closed list of outcomes has it; return whether it counted."""
         return TrustIntake(change.names).report(change, self.reported)

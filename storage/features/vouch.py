@@ -1,4 +1,4 @@
-"""Vouching: a person declares a stored memory to be her own words, which raises its label."""
+"""Vouching: a person confirms a stored memory as her own words, which raises its label."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from storage.values import VOUCH, Visibility
 
 
 class Vouch(msgspec.Struct, frozen=True):
-    """The order to give the newest row of a memory the label of a person's own words.
+    """An order to the writer: label a memory's newest row as a person's own words.
 
-    The row keeps its text, its class and its version: a new label is no change of the memory.
-    `version` is the one that the person was shown.
+    The row keeps its text, its class and its version, because a new label is no change of the
+    memory. `version` is the version that the person was shown.
     """
 
     memory_id: MemoryId
@@ -27,10 +27,10 @@ class Vouch(msgspec.Struct, frozen=True):
     version: int
 
     def carry_out(self, change: Change) -> Visibility:
-        """Raise the label, with a leaf; nothing is done where it is a person's already.
+        """Raise the label, with a leaf; a label that is proven already is not changed.
 
         Raises:
-            UnknownMemory: The tenant has no memory of that id, or it was deleted.
+            UnknownMemory: The tenant has no memory with that id, or it was deleted.
             MemoryMoved: The memory's newest version is not the one that the person was shown.
         """
         known = read_standing(change.draft, change.names.memory(self.tenant, self.memory_id))

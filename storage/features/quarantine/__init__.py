@@ -1,7 +1,7 @@
-"""Quarantine: a committed memory is kept as evidence and shown to no reader.
+"""Quarantine: a committed memory is kept as evidence and no reader is shown it.
 
-A memory under quarantine keeps its row and its history. Its id is marked, and index searches
-exclude it. Nothing is erased, so its end is one step, with a leaf as well. The store records who
-hides the memory: an operator, and each incident that reached it. The memory is shown when nobody
-hides it any more.
+A memory in quarantine keeps its row and its history. The id record is marked, and searches of the
+indexes exclude the memory. Nothing is erased, so that one order ends the quarantine, with a leaf.
+The store records who hides the memory: an operator, and each incident that reached it. The memory
+is shown again when no one hides it any more.
 """

@@ -1,4 +1,4 @@
-"""The orders of operators to hide one memory, or to show it again, and what both are made of."""
+"""The orders by which an operator hides one memory or shows it again, and functions for both."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _SAID_LEN_MAX: Final = QUARANTINE_REASON_LEN_MAX + len(WITHOUT_TRIAL) + 2
 
 
 class HiddenBy(msgspec.Struct, frozen=True, array_like=True):
-    """Who hides one memory: `OPERATOR` for a command on this memory alone, or incidents by ids.
+    """Who hides one memory: `OPERATOR`, for an order about this memory alone, and incident ids.
 
-    The record is there while the memory is quarantined, and stays with a deleted one.
+    The record exists while the memory is in quarantine, and remains if the memory is deleted.
     """
 
     by: tuple[str, ...]
@@ -40,10 +40,10 @@ QUARANTINES: Final = RecordTable(b"quarantines", HiddenBy)
 
 
 class Quarantine(msgspec.Struct, frozen=True):
-    """The order to take a memory out of every read, at once. The reason is in the leaf for good.
+    """An order to the writer: hide a memory from every read. The reason stays in the leaf for good.
 
-    With its descendants: the memories derived from it are hidden too, and those derived from them,
-    to the end.
+    `with_descendants`: the memories that were derived from it, directly or through others, are
+    hidden too.
     """
 
     memory_id: MemoryId
@@ -53,7 +53,7 @@ class Quarantine(msgspec.Struct, frozen=True):
     with_descendants: bool = False
 
     def carry_out(self, change: Change) -> Visibility:
-        """Hide each of these memories, with a leaf for each that was shown before.
+        """Hide the memory, or the memory and its descendants, with a leaf for each change.
 
         Raises:
             UnknownMemory: The tenant has no such memory, or it was deleted.
@@ -80,7 +80,7 @@ class Quarantine(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(standing, descendants=hidden)
 
     def _descendants(self, change: Change) -> list[MemoryId]:
-        """All memories that were derived from this one, to the end, each once."""
+        """All memories that were derived from this one, directly or through others, each once."""
         found: dict[MemoryId, None] = {self.memory_id: None}
         waiting = [self.memory_id]
         while waiting:
@@ -93,7 +93,7 @@ class Quarantine(msgspec.Struct, frozen=True):
         return list(found)
 
     def _hide(self, change: Change, memory_id: MemoryId, detail: str) -> bool:
-        """Hide one derived memory; returns whether a read showed it before."""
+        """Hide one derived memory; return whether reads showed the memory before."""
         name = change.names.memory(self.tenant, memory_id)
         known = read_id(change.draft, name)
         if known is None or known.status is MemoryStatus.DELETED:
@@ -108,7 +108,7 @@ class Quarantine(msgspec.Struct, frozen=True):
 
 
 class EndQuarantine(msgspec.Struct, frozen=True):
-    """The order to show a memory again, whoever hid it. No trial is made, and the leaf says so."""
+    """An order to the writer: show a memory, whoever hides it; the leaf says "without trial"."""
 
     memory_id: MemoryId
     tenant: Tenant
@@ -116,7 +116,7 @@ class EndQuarantine(msgspec.Struct, frozen=True):
     reason: str = ""
 
     def carry_out(self, change: Change) -> Visibility:
-        """Show the memory, with a leaf; a memory that is shown stays so.
+        """Show the memory, with a leaf; a memory that is not hidden is not changed.
 
         Raises:
             UnknownMemory: The tenant has no such memory, or it was deleted.
@@ -137,19 +137,16 @@ class EndQuarantine(msgspec.Struct, frozen=True):
 
 
 class ForgetsHands(Follower):
-    """Forgets who hid a memory where the next one under its id begins."""
+    """Forgets who hid a deleted memory when a new memory with the same id begins."""
 
     def begins_anew(self, change: Change, name: bytes) -> None:
-        """Forget it: a person who hid the earlier memory has not seen the new one."""
+        """Delete the record, because whoever hid the earlier memory has not seen the new one."""
         if change.draft.delete(QUARANTINES, name):
             change.moved.add(QUARANTINES)
 
 
 def hidden_by(view: View, name: bytes, known: IdRecord) -> frozenset[str]:
-    """Who hides a memory: `OPERATOR`, or incidents by their ids.
-
-    Empty for a memory that is shown.
-    """
+    """Who hides a memory: `OPERATOR`, and the ids of incidents; empty if no one does."""
     record = view.read(QUARANTINES, name)
     if record is not None:
         return frozenset(record.by)
@@ -157,10 +154,10 @@ def hidden_by(view: View, name: bytes, known: IdRecord) -> frozenset[str]:
 
 
 def place(change: Change, name: bytes, known: IdRecord, row: Row, hidden: frozenset[str]) -> None:
-    """Show a memory in all reads, or in none, depending on whether anybody hides it now.
+    """Record who hides a memory; show it in all reads if `hidden` is empty, else in none.
 
-    Every quarantine and every end of one goes through here. `row` is the memory's newest row. A
-    deleted memory stays deleted, and the store continues to record who hides it.
+    Every quarantine, and every end of a quarantine, calls `place`. `row` is the memory's newest
+    row. A deleted memory stays deleted, and the store continues to record who hides it.
     """
     change.moved.add(QUARANTINES)
     if hidden:
@@ -182,7 +179,7 @@ def place(change: Change, name: bytes, known: IdRecord, row: Row, hidden: frozen
 def log_standing(
     change: Change, memory_id: MemoryId, row: Row, by: PrincipalId, detail: str, *, hidden: bool
 ) -> int:
-    """Write the leaf of a memory that was hidden or is shown again; returns the leaf's index."""
+    """Write the leaf of a memory that was hidden or is shown again; return the leaf's index."""
     action = QUARANTINE if hidden else QUARANTINE_END
     return change.note(action, subject_of(memory_id, row.candidate_id), by, detail)
 

@@ -1,4 +1,4 @@
-"""Memories under quarantine: kept as evidence, and shown to an operator alone."""
+"""Memories in quarantine: stored as evidence, and readable for an operator alone."""
 
 from __future__ import annotations
 
@@ -25,28 +25,26 @@ from storage.write.seam import Feature
 _INCIDENT: Final = re.compile(r"incident ([0-9a-f]{16})")
 _HISTORY_BYTES: Final = 8 * 1024 * 1024
 TEXTS_MAX: Final = 10_000
-"""How many memories under quarantine have their texts withheld, those that were written last."""
+"""How many memories in quarantine, of the last written, have their texts withheld."""
 _TEXT_BYTES: Final = 64 * 1024
 
 
 class QuarantinedMemories(Feature):
-    """Memories under quarantine, which only an operator may read. Any thread."""
+    """Memories in quarantine, which only an operator may read. Any thread."""
 
     @property
     def changes(self) -> int:
-        """A counter of quarantines, and of ends of them.
+        """A counter that grows with each quarantine or end of one, before its caller is answered.
 
-        It moves before the caller of one hears that it is done.
-
-        0 as long as nothing is under quarantine, and nothing was since the start.
+        0 as long as no memory is in quarantine and none was since the start.
         """
         return self._access.moves[QUARANTINES]
 
     def texts(self, tenant: Tenant) -> tuple[QuarantinedText, ...]:
-        """What a tenant's memories under quarantine say, and said in earlier versions.
+        """The texts of a tenant's memories in quarantine, in every version.
 
-        The newest memories first, a bounded number of them. A memory that was deleted while
-        somebody hid it counts, and one that was purged does not. Its cost grows with what is under
+        At most `TEXTS_MAX` memories, the newest first. A memory that was deleted while it was
+        hidden is included, and a purged one is not. The cost grows with the number of memories in
         quarantine.
         """
         with self._store.reading() as view:
@@ -61,7 +59,7 @@ class QuarantinedMemories(Feature):
             )
 
     def purged(self, tenant: Tenant) -> dict[Piece, int]:
-        """Pieces of MCP servers' memories that were purged (`storage.values.EndedText`)."""
+        """Map each piece of purged MCP memories to its lowest ordinal in `EndedText.pieces`."""
         found: dict[Piece, int] = {}
         with self._store.reading() as view:
             for one in forgotten_texts(view, self._names):
@@ -70,7 +68,7 @@ class QuarantinedMemories(Feature):
         return found
 
     def find(self, tenant: Tenant) -> tuple[Memory, ...]:
-        """All quarantined memories of a tenant, oldest first; walks every id of the store."""
+        """All quarantined memories of a tenant, oldest first; reads every id of the store."""
         found: list[Memory] = []
         with self._store.reading() as view:
             for _, known in view.records(IDS):
@@ -88,13 +86,13 @@ class QuarantinedMemories(Feature):
             return None if known is None else memory_of(read_row(view, known.ordinal), known.status)
 
     def history(self, tenant: Tenant, memory_id: MemoryId) -> tuple[HistoryEntry, ...]:
-        """The committed steps of a quarantined memory, oldest first; () where there is none."""
+        """The committed versions of a quarantined memory, oldest first; () if there is none."""
         with self._store.reading() as view:
             known = self._known(view, tenant, memory_id)
             return () if known is None else history_of(chain(view, known.ordinal, _HISTORY_BYTES))
 
     def hands(self, tenant: Tenant, memory_id: MemoryId) -> tuple[HidingActor, ...]:
-        """Who hides a quarantined memory, oldest first; walks the log. () where there is none."""
+        """Who hides a quarantined memory, oldest first; () if it is not hidden. Reads the log."""
         with self._store.reading() as view:
             name = self._names.memory(tenant, memory_id)
             known = self._known(view, tenant, memory_id)
@@ -118,7 +116,7 @@ class QuarantinedMemories(Feature):
                 found[leaf.by, why] = HidingActor(
                     by=leaf.by, at_ms=leaf.at_ms, why=why, incident_id=_incident_of(view, why)
                 )
-        # An isolation that was undone leaves no leaf where somebody else hides the memory too.
+        # The undoing of an isolation writes no leaf for a memory that is hidden for another reason.
         return tuple(
             one for one in found.values() if one.incident_id is None or one.incident_id in by
         )
@@ -129,14 +127,14 @@ class QuarantinedMemories(Feature):
 
 
 def _incident_of(view: View, why: str) -> str | None:
-    """The isolation or rewind that a leaf names; a wrong answer's incident is none of these."""
+    """The id of the isolation or rewind that a leaf names; None for the case of a wrong answer."""
     named = _INCIDENT.fullmatch(why)
     known = named is not None and view.has(INCIDENTS, bytes.fromhex(named[1]))
     return named[1] if named is not None and known else None
 
 
 def _said(view: View, ordinal: int, rule_ids: tuple[str, ...]) -> Iterator[QuarantinedText]:
-    """What each version of a memory says, newest first."""
+    """The text of each version of a memory, newest first."""
     for row in reversed(chain(view, ordinal, _TEXT_BYTES)):
         if not row.erased:
             text, metadata_json, candidate = text_of(row)

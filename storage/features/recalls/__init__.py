@@ -1,8 +1,8 @@
 """The recall ledger: which memories were served to whom, and which a model saw before a reply.
 
-It is evidence for a person who asks why an answer was wrong; no decision depends on it. Recalls
-name memories by the *ordinal* of their row, which no purge reuses: a recall that is read back has
-the memory's id only while the row still has content.
+The ledger is evidence for a person who asks why an answer was wrong; no decision depends on it. A
+recall names memories by the *ordinal* of their row, and no ordinal is used twice. A recall that is
+read has the id of a memory only while the memory's row still has content.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from policy.model import PRINCIPAL, Memory, MemoryId, PrincipalId, Tenant
 from policy.query import Filter
 
 NEAREST_MAX: Final = 50
-"""How many of the rows nearest to a query a recall names, whether they were shown or not."""
+"""How many of the rows nearest to a query a recall names, whether the answer had them or not."""
 
 Where = tuple[str | int, ...]
 """The path of one string in the JSON body of a model request."""
 
 
 class RecalledMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory of an answer, in the state that its row `ordinal` has.
+    """One memory of an answer, in the version whose row is `ordinal`.
 
-    `memory_id` is None where that row was purged since. `score` is the cosine of a search, None
-    where nothing was ranked. A caller that notes a memory without an ordinal (-1) means its newest
-    row.
+    `memory_id` is None if that row was purged since. `score` is the cosine of a search, None if the
+    read did not rank. In a record to be noted, an `ordinal` of -1 means the newest row of the
+    memory.
     """
 
     ordinal: int
@@ -36,24 +36,24 @@ class RecalledMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadSummary(msgspec.Struct, frozen=True, kw_only=True, rename=PRINCIPAL):
-    """One read that served memories, as an operator is shown it. `at_ms`: Unix milliseconds.
+    """One read that served memories, in the fields that an operator is shown. `at_ms`: Unix ms.
 
-    `hits` stand in the order of the answer, so their place is their rank. `nearest` are the
+    `hits` are in the order of the answer, so that their index is their rank. `nearest` are the
     ordinals of at most `NEAREST_MAX` live rows nearest to the query, best first, before the cap on
-    one origin; () for a listing. `query`: its words; None where they were not kept, and where a hit
-    was purged.
+    one origin; () for a listing. `query`: the words of the query; None if they are not stored, or a
+    hit was purged.
     """
 
     recall_id: str  # the recall's id, 16 hex digits
     at_ms: int
     tenant: Tenant
     principal_id: PrincipalId
-    # The dialect of the request that read; for an answer of a server behind the gate its target.
+    # The dialect of the read's request; for an answer of an upstream server the target.
     front: str
     # `gen_ai.operation.name`: search_memory, list_memories, get_memory, get_history; execute_tool
-    # for an answer of a server behind the gate.
+    # for an answer of an upstream server.
     operation: str
-    session: str  # our own id of the session; "" where no conversation is known
+    session: str  # the sidecar's own id of the session; "" if no conversation is known
     version: int  # the store's version at the read
     limit: int
     hits: tuple[RecalledMemory, ...]
@@ -62,9 +62,9 @@ class ReadSummary(msgspec.Struct, frozen=True, kw_only=True, rename=PRINCIPAL):
 
 
 class Recall(ReadSummary, frozen=True, kw_only=True):
-    """One read that served memories, with what its replay needs.
+    """One read that served memories, with the fields that a replay needs.
 
-    `vector` (float16, little-endian) and `where` are None where `query` may not be kept either.
+    `vector` (float16, little-endian) and `where` are None if a hit was purged.
     """
 
     # A hash of the search's filter, 16 hex digits: equal filters have equal hashes.
@@ -74,10 +74,10 @@ class Recall(ReadSummary, frozen=True, kw_only=True):
 
 
 class LaterHits(NamedTuple):
-    """The hits of a recall where they still have to be found in texts.
+    """The hits of a recall that still have to be searched for in texts.
 
-    `find` is called once at most, on the ledger's thread; with no hit there is no record.
-    `char_count` is the length of the texts that wait for it.
+    `find` is called at most once, on the ledger's thread; if it returns no hit, no record is
+    stored. `char_count` is the length of the texts that wait for the search.
     """
 
     find: Callable[[], tuple[RecalledMemory, ...]]
@@ -93,10 +93,10 @@ class ContextSpan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeenMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory that stood in a model request.
+    """One memory that was in a model request.
 
-    `recall_id` is the read that served it last, "" where that is not kept. `memory_id` is None
-    where the row was purged since.
+    `recall_id` is the last read that served the memory, "" if that read is not stored. `memory_id`
+    is None if the row was purged since.
     """
 
     ordinal: int
@@ -105,15 +105,15 @@ class SeenMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InContext(SeenMemory, frozen=True, kw_only=True):
-    """One memory that stood in a model request, with the places where it stood."""
+    """One memory that was in a model request, with the places of its text."""
 
     spans: tuple[ContextSpan, ...] = ()
 
 
 class ReplySummary(msgspec.Struct, frozen=True, kw_only=True, rename=PRINCIPAL):
-    """One reply of a model.
+    """One reply of a model, in the fields that an operator is shown.
 
-    `incomplete`: a record was lost on the way, so more memories may have been in the context.
+    `incomplete`: a record was lost, so more memories may have been in the context.
     """
 
     reply_id: str  # the API's own id of the reply
@@ -134,9 +134,9 @@ class ReplyRecord(ReplySummary, frozen=True, kw_only=True):
 
 
 class RecallOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How long records are kept, and how many.
+    """How long the ledger stores records, and how many.
 
-    With a `count_max` of 0 the ledger is off.
+    With a `count_max` of 0 the ledger is off. `keep_queries`: the words of queries are stored too.
     """
 
     keep_days: int = 30
@@ -145,17 +145,16 @@ class RecallOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recalls(Protocol):
-    """The recall ledger. Reads on any thread but the event loop's: each may read files.
+    """The recall ledger. Reads run on any thread but the event loop's: each may read files.
 
-    A read waits a second at most for records that were noted before it.
+    A read waits at most a second for the records that were noted before it.
     """
 
     def note(self, record: Recall | ReplyRecord, later: LaterHits | None = None) -> str:
-        """Queue a record to be kept; never waits and never raises. Event loop only.
+        """Queue a record to be written and return its id; never waits or raises. Event loop only.
 
-        `later` finds the hits of a recall that has none yet. Returns the id of a recall, whose own
-        id field is ignored; "" for a record that is dropped, because too much waits or the ledger
-        is off.
+        `later` finds the hits of a recall that has none yet. The id field of a recall is ignored.
+        "" is returned if the record is dropped, because the queue is full or the ledger is off.
         """
         ...
 
@@ -166,7 +165,7 @@ class Recalls(Protocol):
 
     @property
     def dropped_count(self) -> int:
-        """How many records were dropped since the start: no room in the queue, or on the disk."""
+        """How many records were dropped since the start, because the queue or the disk was full."""
         ...
 
     def recall(self, recall_id: str) -> Recall | None:
@@ -189,7 +188,7 @@ class Recalls(Protocol):
         since_ms: int = 0,
         limit: int = 100,
     ) -> tuple[Recall, ...]:
-        """Recalls of a tenant, newest first: of a session, or those that served a memory."""
+        """Recalls of a tenant, newest first: of a session, or with a memory among the hits."""
         ...
 
     def replies(
@@ -201,13 +200,13 @@ class Recalls(Protocol):
         since_ms: int = 0,
         limit: int = 100,
     ) -> tuple[ReplyRecord, ...]:
-        """Replies of a tenant, newest first: of a session, or with a memory in their context."""
+        """Replies of a tenant, newest first: all, or those of a session, or that saw a memory."""
         ...
 
     def memories(self, tenant: Tenant, ordinals: Sequence[int]) -> dict[int, Memory]:
-        """By ordinal, the memory in the state that the row records, to replay what a reader saw.
+        """Map each ordinal to the memory in the version of that row, to replay what a reader saw.
 
-        Quarantined and deleted memories are included, so only an operator may see them; purged
-        rows, and those of other tenants, are left out.
+        Quarantined and deleted memories are included, so only an operator may see the result.
+        Purged rows and rows of other tenants are left out.
         """
         ...

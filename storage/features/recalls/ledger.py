@@ -1,7 +1,7 @@
 """The recall ledger of an open store: a bounded queue, a thread that writes, and readers.
 
-It is evidence only, and nobody waits for it. So a record that the disk refuses is counted and
-dropped.
+The ledger is evidence only, and no request waits for it. So a record that the disk refuses is
+counted and dropped.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ _ROUNDS: Final = range(4)
 
 
 class RecallIds:
-    """Makes ids of numbers, and finds the numbers again. Any thread."""
+    """Encrypts record numbers into ids, and decrypts the ids again. Any thread."""
 
     def __init__(self, store_key: bytes) -> None:
         self._key = blake2b(b"recall ids", digest_size=32, key=store_key).digest()
 
     def of(self, number: int) -> bytes:
-        """A new id of 8 bytes for a record's number, which is below 2**40."""
+        """A new id of 8 bytes for the number of a record, which is less than 2**40."""
         block = random_bytes(_RANDOM_LEN) + number.to_bytes(_NUMBER_LEN, "big")
         left, right = block[:_HALF_LEN], block[_HALF_LEN:]
         for turn in _ROUNDS:
@@ -76,7 +76,7 @@ class RecallIds:
         return left + right
 
     def number(self, recall_id: str) -> int | None:
-        """The number in an id, which may be that of no record; None for what is no id."""
+        """The number in an id, even if no record has it; None for a string that is no id."""
         if _ID.fullmatch(recall_id) is None:
             return None
         block = bytes.fromhex(recall_id)
@@ -93,17 +93,17 @@ class RecallIds:
 
 QUEUE_MAX: Final = 10_000
 TEXTS_MAX: Final = 4 * 1024 * 1024
-"""Characters of texts in which hits still have to be found, of all records that wait."""
+"""The most characters of texts that may wait for a search for hits, of all queued records."""
 LINGER_S: Final = 0.1
-"""How long records wait for others, so that a busy store has few batches.
+"""How long the thread waits for more records, so that a busy store writes few batches.
 
-A batch costs as much processor time as two records, and a request that is answered meanwhile pays.
+A batch costs as much processor time as two records, and requests at that moment are slowed down.
 """
 _BATCH_LEN: Final = 256
 _PATIENCE_S: Final = 1.0
 _STOP_S: Final = 5.0
 REFUSED_MS: Final = 60_000
-"""How long nothing is written after the disk refused a record."""
+"""How long the ledger writes nothing after the disk refused a record."""
 _FORGET_EVERY_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * 3_600_000
 _RECALL, _REPLY = 1, 3
@@ -114,7 +114,7 @@ _Waiting = tuple[int, bytes, Noted, "LaterHits | None"]
 
 
 class RecallLedger:
-    """Implements `Recalls`.
+    """Writes records on a thread of its own, and reads them back (`Recalls`).
 
     The thread starts with the first record; call `stop` after the last one.
     """
@@ -130,7 +130,7 @@ class RecallLedger:
         clock: Callable[[], int],
         options: RecallOptions,
     ) -> None:
-        """`clock` gives Unix milliseconds. No file is made before the first record."""
+        """`clock` returns Unix milliseconds. No file is created before the first record."""
         self._store = store
         self._names = names
         self._tags = blake2b(b"reply ids", digest_size=32, key=store_key).digest()
@@ -139,14 +139,14 @@ class RecallLedger:
         self._options = options
         self._segments = Segments(directory, store_key, incarnation, options.count_max)
         self._queue: deque[_Waiting] = deque()
-        # Characters of texts that ever waited, and that wait no more. Each number is changed by one
-        # thread alone.
+        # Characters of texts that were ever queued, and that were ever taken out of the queue. Each
+        # of the two numbers is changed by one thread alone.
         self._texts_came = self._texts_went = 0
         self._next = self._segments.next_number
         self._written = self._next
         self._progress = threading.Condition()
         self._wake = threading.Event()
-        # Somebody waits for the records that were noted.
+        # Set when a reader waits for the records that were noted.
         self._hurry = threading.Event()
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -157,7 +157,7 @@ class RecallLedger:
     # ---- adding records to the ledger ------------------------------------------------------------
 
     def stop(self) -> None:
-        """Write queued records and end the thread. Blocks."""
+        """Write the queued records and end the thread. Blocks."""
         self._stopping = True
         self._hurry.set()
         self._wake.set()
@@ -220,7 +220,7 @@ class RecallLedger:
             self._progress.notify_all()
 
     def _found(self, waiting: _Waiting) -> Noted | None:
-        """A record with the hits that had to be found; None where nothing was found."""
+        """The record with the hits that `later` found; None if it found none."""
         _, _, record, later = waiting
         if later is None or isinstance(record, ReplyRecord):
             return record
@@ -237,16 +237,16 @@ class RecallLedger:
             rows = _NewestRows(view, self._names)
             for number, name, record in batch:
                 entries.append(self._packed(rows, key, number, name, record))
-                # Packing takes the interpreter's lock, so the event loop is given a chance to run
-                # before it.
+                # Packing holds the interpreter's lock, so the event loop is given a chance to run
+                # after each record.
                 time.sleep(0)
         self._segments.append(entries)
         self._refused_ms = None
 
     def _require_disk(self, now_ms: int) -> None:
-        """Raise OSError for some time after a refused write.
+        """Raise OSError if the disk refused a record less than `REFUSED_MS` ago.
 
-        Each attempt would make and remove two files.
+        Each attempt to write would create and remove two files.
         """
         since = self._refused_ms
         if since is not None and 0 <= now_ms - since < REFUSED_MS:
@@ -259,8 +259,8 @@ class RecallLedger:
         try:
             self._segments.forget(now_ms - self._options.keep_days * _DAY_MS, self._next)
         except OSError:
-            # Segments that could not be removed are tried again with the next batch; no read shows
-            # records that are too old.
+            # Segments that could not be removed are tried again with the next batch; reads leave
+            # out records that are too old.
             return
         self._forgotten_ms = now_ms
 
@@ -377,7 +377,7 @@ class RecallLedger:
             if len(found) >= limit:
                 break
             if frame.kind == _REPLY and session is not None:
-                # The record of a reply comes after those of the reads that brought its memories.
+                # A reply's record is newer than the records of the reads that served its memories.
                 reply = self._read_reply(frame)
                 if reply is not None and (reply.tenant, reply.session) == (tenant, session):
                     named.update(one.recall_id for one in reply.memories)
@@ -413,7 +413,7 @@ class RecallLedger:
         return tuple(map(self._complete, found))
 
     def memories(self, tenant: Tenant, ordinals: Sequence[int]) -> dict[int, Memory]:
-        """By ordinal, the memory in the state that the row records (`Recalls.memories`)."""
+        """Map each ordinal to the memory in the version of that row (`Recalls.memories`)."""
         found: dict[int, Memory] = {}
         with self._store.reading() as view:
             for ordinal in ordinals:
@@ -435,7 +435,7 @@ class RecallLedger:
         return self._clock() - self._options.keep_days * _DAY_MS
 
     def _rows_of(self, tenant: Tenant, memory_id: MemoryId | None) -> frozenset[int] | None:
-        """The ordinals of all rows of a memory; None where no memory is asked for."""
+        """The ordinals of all rows of a memory; None if `memory_id` is None."""
         if memory_id is None:
             return None
         ordinals: set[int] = set()
@@ -448,7 +448,7 @@ class RecallLedger:
         return frozenset(ordinals)
 
     def _by_id(self, recall_ids: set[str]) -> Iterator[Recall]:
-        """Those recalls, of the given ids, that are still stored."""
+        """The recalls with the given ids that are still stored."""
         found_numbers = map(self._ids.number, recall_ids)
         numbers = {number for number in found_numbers if number is not None}
         for frame in self._segments.of(numbers):
@@ -469,7 +469,7 @@ class RecallLedger:
         return msgspec.structs.replace(reply, memories=memories, incomplete=True)
 
     def _read_recall(self, frame: Frame, among: frozenset[int] | None = None) -> Recall | None:
-        """Decode a recall; with `among`, None for one that showed none of those rows."""
+        """Decode a recall; None if it is too old, or (with `among`) served none of those rows."""
         plain = frame.plain()
         if plain is None or frame.at_ms < self._cutoff_ms():
             return None
@@ -538,16 +538,16 @@ class RecallLedger:
 
 
 class _NewestRows:
-    """The newest rows of memories, as one snapshot of the store has them."""
+    """The ordinals of the newest rows of memories, in one snapshot of the store."""
 
     def __init__(self, view: View, names: KeyedNames) -> None:
         self.view = view
         self._names = names
-        # The answers of a server show the same memories again and again.
+        # A cache, because the answers of a server contain the same memories again and again.
         self._found: dict[tuple[Tenant, MemoryId], int] = {}
 
     def ordinal(self, tenant: Tenant, one: RecalledMemory | InContext) -> int:
-        """The ordinal that was noted, or else that of the newest row."""
+        """The ordinal that was noted, or else the ordinal of the memory's newest row."""
         if one.ordinal != NO_ORDINAL or one.memory_id is None:
             return one.ordinal
         found = self._found.get((tenant, one.memory_id))
@@ -573,6 +573,6 @@ def _name(view: View, tenant: Tenant, ordinal: int) -> MemoryId | None:
 
 
 def _salts(view: View, ordinals: Iterable[int]) -> list[bytes] | None:
-    """The salts of the given rows, in order; None if one of the rows was purged."""
+    """The salts of the rows with these ordinals, in order; None if one of them was purged."""
     rows = [_row(view, one) for one in ordinals]
     return None if None in rows else [row.salt for row in rows if row is not None]

@@ -1,4 +1,4 @@
-"""The bytes of one record of the recall ledger, and the record of such bytes."""
+"""The binary form of recall ledger records, and the functions that pack and unpack it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _NO_ORDINAL: Final = 2**32 - 1
 
 
 class Private(msgspec.Struct, frozen=True, array_like=True):
-    """The fields of a recall that reveal what was searched for.
+    """The fields of a recall that reveal the query.
 
-    They are encrypted under the salts of the rows that the recall showed.
+    They are encrypted under the salts of the rows that the recall served, so that the purge of one
+    of these rows erases them.
     """
 
     vector: bytes
@@ -75,7 +76,7 @@ decode_private = msgspec.msgpack.Decoder(Private).decode
 
 
 def pack_ordinals(ordinals: Sequence[int]) -> bytes:
-    """Ordinals as four bytes each; -1 stands for a memory without an ordinal."""
+    """Ordinals as four bytes each; -1, for a memory without an ordinal, becomes 2**32 - 1."""
     return np.array(ordinals, dtype=np.int64).astype("<u4").tobytes()
 
 
@@ -86,18 +87,18 @@ def unpack_ordinals(packed: bytes) -> tuple[int, ...]:
 
 
 def pack_scores(scores: Sequence[float | None]) -> bytes:
-    """Scores as four bytes each; b"" where nothing was ranked."""
+    """Scores as four bytes each; b"" if the read did not rank."""
     return b"" if None in scores else np.array(scores, dtype="<f4").tobytes()
 
 
 def unpack_scores(packed: bytes, count: int) -> tuple[float | None, ...]:
-    """The scores that `pack_scores` packed, for so many hits."""
+    """The scores that `pack_scores` packed, for `count` hits; None for each if not ranked."""
     return tuple(np.frombuffer(packed, dtype="<f4").tolist()) if packed else (None,) * count
 
 
 def pack_vector(vector: bytes) -> bytes:
-    """A float32 vector in half as many bytes.
+    """A float32 vector as float16, in half as many bytes.
 
-    A cosine computed with it is off by less than 0.001.
+    A cosine that is computed with the result is off by less than 0.001.
     """
     return np.frombuffer(vector, dtype="<f4").astype("<f2").tobytes()

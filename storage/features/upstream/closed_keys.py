@@ -1,12 +1,11 @@
-"""Keys of servers behind under which something may stand that the gate has erased or given up.
+"""Closed keys: an upstream server may have a text under them that the gate erased or gave up.
 
-A purge erases a memory here and sends nothing, and a write whose answer was lost may still arrive
-after a look-up found nothing. The server then keeps words that no row of the gate knows. Their key
-is closed: it stays hidden from its own tenant, and another tenant's for everybody else. It is
-opened again by what the gate itself brings about on the server: a later write, or the deletion.
-
-A key is stored as two keyed hashes, of target and key, and of the tenant. There are never more of
-them than rows of memories behind servers, which tenants pay for.
+A purge erases a memory in the store and sends nothing upstream, and a write whose answer was lost
+may still arrive after a look-up found nothing. The server then has words that no row of the gate
+knows, so their key is closed: its content is hidden from its own tenant, and from all others too.
+The key is opened again by a change that the gate itself sends: a later write, or the deletion. A
+key is stored as two keyed hashes, of target and key, and of the tenant. There are never more closed
+keys than rows of memories on upstream servers, for which the tenants' shares are charged.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ NOT_CLOSED: Final = ClosedKey(mine=False, others=False)
 
 
 class UpstreamPlace(NamedTuple):
-    """Where a server files a memory of a tenant."""
+    """The target and key under which an upstream server files a memory of a tenant."""
 
     tenant: Tenant
     target: str
@@ -37,7 +36,7 @@ class UpstreamPlace(NamedTuple):
 
 
 def place_of(row: Row) -> UpstreamPlace | None:
-    """The place of a row that was sent to a server; None where it has none, or is erased."""
+    """The place of a row that was sent to a server; None if it has no key or is erased."""
     if not row.keyed or row.erased:
         return None
     candidate = candidate_of(row)
@@ -54,11 +53,11 @@ def close_key(
     unless_after: int,
     hidden: bool = False,
 ) -> None:
-    """Close the key of a memory that the gate forgets, and that its server may have all the same.
+    """Close the key of a memory that the gate forgets, and that its server may still have.
 
-    `unless_after`: a memory with a higher ordinal that the server has under the key keeps the key
-    open, because its words came later. `hidden`: the memory was under quarantine, so it does not
-    where an update left words of the memory standing beside its own.
+    `unless_after`: the key stays open if the server has a memory with a higher ordinal under it,
+    because that memory replaced the words. `hidden`: the memory was in quarantine. The key is then
+    closed all the same if the later memory is an update that may contain the old words too.
     """
     place = place_of(row)
     if place is None or row.change is ChangeKind.DELETE:
@@ -69,7 +68,7 @@ def close_key(
         later = one.ordinal > unless_after and one.ordinal != ordinal
         if later and one.status in _ON_SERVER and one.sent.change is not ChangeKind.DELETE:
             newest = one.sent
-        # An update on its way was judged while the memory stood there, and may bring its words.
+        # An update on its way was judged while the memory was there, and may contain its words.
         on_its_way = hidden and one.status is MemoryStatus.FORWARDING and one.ordinal != ordinal
         if on_its_way and _has_words_of(one.sent, row):
             until = one.ordinal + 1
@@ -78,7 +77,7 @@ def close_key(
 
 
 def _has_words_of(newer: Row, older: Row) -> bool:
-    """Whether an update was merged with a memory that was there before it."""
+    """Whether `newer` is an update that was merged with the memory of `older`."""
     if newer.change is not ChangeKind.UPDATE:
         return False
     calls = (call_of(candidate_of(newer)), call_of(candidate_of(older)))
@@ -87,18 +86,18 @@ def _has_words_of(newer: Row, older: Row) -> bool:
 
 
 def shut_key(change: Change, place: UpstreamPlace, until: int = 0) -> None:
-    """Close a key under which no memory of the gate stands.
+    """Close a key under which the gate knows of no memory.
 
-    `until`: no write with a lower ordinal opens it again.
+    `until`: no write with a lower ordinal opens the key again.
     """
     change.draft.put(CLOSED, change.names.closed(*place), ordinal_key(until) if until else b"")
     change.moved.add(CLOSED)
 
 
 def open_key(change: Change, place: UpstreamPlace, ordinal: int | None = None) -> None:
-    """Open a key again: the gate knows what its server has under it.
+    """Open a key again, because the gate knows what its server has under it.
 
-    `ordinal` is that of the write that is done; None for what leaves nothing there.
+    `ordinal` is the ordinal of the write that was done; None if the server has nothing there now.
     """
     key = change.names.closed(*place)
     until = change.draft.get(CLOSED, key)
@@ -110,7 +109,7 @@ def open_key(change: Change, place: UpstreamPlace, ordinal: int | None = None) -
 def closed_keys(
     view: View, names: KeyedNames, tenant: Tenant, target: str, keys: Iterable[str]
 ) -> tuple[ClosedKey, ...]:
-    """For each key of a server: whether it is closed, for this tenant and for others."""
+    """For each key of a server: whether it is closed for this tenant, and for another one."""
     if not view.count(CLOSED):
         return tuple(NOT_CLOSED for _ in keys)
     return tuple(_closed(view, names, UpstreamPlace(tenant, target, key)) for key in keys)

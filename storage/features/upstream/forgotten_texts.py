@@ -1,12 +1,11 @@
-"""The pieces of texts that the gate has erased, and that a memory server of tools may still have.
+"""Digests of the pieces of texts that the gate erased and that an MCP server may still have.
 
-A purge sends nothing to a server behind. Where its answers have keys, the key is closed
-(`closed_keys`); an MCP server answers with words alone. So the purge keeps digests of the text's
-pieces, in its own transaction, by which they stay hidden.
-
-A record holds no text. It is sealed under a key made of the store's secret, so that who has the
-database file alone learns a length in bytes, and can test no guess. There is at most one for each
-row of a memory behind a server, and its tenant pays for it.
+A purge sends nothing to an upstream server. Where the server's answers have keys, the key is closed
+(`closed_keys`), but an MCP server answers with words alone. So the purge stores digests of the
+text's pieces, in its own transaction, and reads withhold the pieces by these digests. A record
+contains no text. It is sealed under a key made of the store's secret, so that a thief of the
+database file alone learns a length in bytes, and can test no guess. There is at most one record for
+each row of a memory on an upstream server, and the tenant's share is charged for it.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ _DECODE: Final = msgspec.msgpack.Decoder(_Record).decode
 
 
 def forget_text(change: Change, step: int, ordinal: int, row: Row, *, hidden: bool) -> None:
-    """Keep the pieces of a row that ends here and not on its MCP server.
+    """Store the pieces of a row that the gate erases while its MCP server may keep the text.
 
-    `step` is the ordinal of the change that ends it, `ordinal` the row's own. `hidden`: it was
-    under quarantine, and no later memory shows its pieces again.
+    `step` is the ordinal of the change that erases the row, `ordinal` the row's own. `hidden`: the
+    memory was in quarantine, so that no later memory ends the withholding of its pieces.
     """
     if not row.keyed or row.erased or row.change is ChangeKind.DELETE:
         return
@@ -64,10 +63,10 @@ def forget_text(change: Change, step: int, ordinal: int, row: Row, *, hidden: bo
 
 
 def forgotten_texts(view: View, names: KeyedNames, step: int | None = None) -> Iterator[EndedText]:
-    """What was forgotten by one change, or (None) by all of them.
+    """The texts that the change at ordinal `step` erased, or (None) that all changes erased.
 
     Raises:
-        StoreCorrupt: A record does not open.
+        StoreCorrupt: A record cannot be decrypted.
     """
     cipher = AESGCM(names.seal("forgotten"))
     prefix = b"" if step is None else ordinal_key(step)

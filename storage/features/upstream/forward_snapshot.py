@@ -1,8 +1,8 @@
-"""Whether an admission still rests on the same facts, read at the moment when its call is sent.
+"""Whether an admission still rests on the same facts, checked at the moment when its call is sent.
 
-Minutes may pass between a verdict and the call, because a host asks its user first. Nothing extra
-is stored at the verdict: the leaf names trust level and ruleset, and every later change of these
-has a leaf or a row.
+Minutes may pass between a verdict and the call, because a host asks its user first. The verdict
+stores no copy of its facts: its leaf names trust level and ruleset, and every later change of the
+facts has a leaf or a row.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from storage.values import GuardedServer, Row
 from storage.write.trust_intake import LATCHED, TRUST, TRUST_OUTCOME, trust_of
 
 LOOKED_BACK_MAX: Final = 8_192
-# A relay between a host and a server has the server's tools recorded just before its first call, so
-# a leaf about that does not count as a change.
+# A relay has the tools of its server recorded just before its first call, so a leaf about tools
+# does not count as a change of the facts.
 _OF_TOOLS: Final = "tools."
 _ORDINAL_LEN: Final = 8
 
@@ -51,8 +51,8 @@ class ForwardSnapshot:
     def holds(self, behind: GuardedServer, candidate_ids: tuple[CandidateId, ...]) -> bool:
         """Whether each of these changes is still unsent, and would be judged on the same facts.
 
-        The facts are the trust level, the ruleset, decisions of people and operators, and the
-        memory under the key of the change.
+        The facts are the trust level, the ruleset, the acts of people and operators, and the other
+        changes of the memory under the same key.
         """
         return all(self._one(behind, one, frozenset(candidate_ids)) for one in candidate_ids)
 
@@ -94,8 +94,8 @@ class ForwardSnapshot:
     def _since(self, record: ForwardRecord) -> dict[CandidateId, ForwardStatus] | None:
         """The calls that ended since the verdict; None if a person or an operator acted since then.
 
-        The leaf of such an act does not always name whom it concerns, so each act counts for
-        everybody.
+        The leaf of an act does not always name the principal that the act concerns, so each act
+        counts for all.
         """
         header = self._view.header()
         now = 0 if header is None else header.leaf_count
@@ -131,15 +131,15 @@ class ForwardSnapshot:
                 yield one
 
     def _counted(self, one: GuardedRow, row: Row, ended: dict[CandidateId, ForwardStatus]) -> bool:
-        """Whether another row still means for this admission what it meant at the verdict."""
+        """Whether another change has the state that the verdict on `row` assumed."""
         waits = one.sent.candidate_id in self._waiting
         if one.sent.version > row.version:
-            # The other change was judged later, and that verdict assumed that this one is done
-            # first. If the server did the other one already, the order was another.
+            # The other change was judged later, on the assumption that the change of `row` is done
+            # first. If the server did the other change already, the assumption is wrong.
             failed = one.status is MemoryStatus.DELETED and one.sent.change is not ChangeKind.DELETE
             return waits or (failed and one.row is one.sent)
         if waits or one.row.version > row.version:
-            # The other change was judged earlier. It is not done yet, or was changed here since.
+            # The other change was judged earlier, and is not done yet or was changed here since.
             return False
         how = ended.get(one.sent.candidate_id)
         if one.sent.change is ChangeKind.DELETE:
@@ -150,7 +150,7 @@ class ForwardSnapshot:
 def _is_nobodys_act(leaf: OperatorLeaf) -> bool:
     """Whether an operator's leaf is about an act that changes no verdict.
 
-    Two such acts are the recording of a server's tools, and an outcome that latched nobody.
+    Such acts are the recording of a server's tools, and an outcome that latched no principal.
     """
     if leaf.action == TRUST_OUTCOME:
         return not leaf.detail.endswith(LATCHED)

@@ -1,8 +1,8 @@
-"""Guard mode: admitted changes to other servers, and what each server made of its change.
+"""Guard mode: admitted changes to upstream servers, and their outcomes.
 
-An admission is an intent: its row is stored with both leaves, and no read shows it. A result leaf
-makes it a memory or ends it; without a result leaf the outcome is unknown, and the intent stays
-listed (docs/mcp.md#one-outcome-for-each-write).
+An admitted change is an intent: its row is stored with both leaves, and no read shows it. A result
+leaf turns the intent into a memory or ends it. Without a result leaf the outcome is unknown, and
+the intent stays listed (docs/mcp.md#one-outcome-for-each-write).
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ from storage.write.seam import Feature, Follower
 
 
 class Settle(msgspec.Struct, frozen=True):
-    """The order to record what became of sent changes, a leaf each.
+    """An order to the writer: record the outcomes of sent changes, each with a leaf.
 
-    `keys` are those that the server gave new memories: a memory that is done is filed under it, in
-    the transaction that settles it.
+    `keys` maps candidates to the keys that the server gave to new memories. A memory that is done
+    is filed under its key, in the transaction that settles it.
     """
 
     behind: GuardedServer
@@ -66,7 +66,7 @@ class Settle(msgspec.Struct, frozen=True):
     keys: Mapping[CandidateId, str] = NO_KEYS
 
     def carry_out(self, change: Change) -> frozenset[str]:
-        """The ids that were not settled before.
+        """Settle the changes; return the ids of those that were not settled before.
 
         Raises:
             UnknownCandidate: A text is no candidate's id.
@@ -88,8 +88,8 @@ class Settle(msgspec.Struct, frozen=True):
         if record is None:
             return False
         if key and result is ForwardStatus.DONE and _is_known(change, record, key):
-            # A server gives a new memory a key of its own. An answer with one that stands here
-            # already would hand a tenant another's memory, so nobody knows what became of this one.
+            # A server gives a new memory a new key. An answer with a key that is in use would give
+            # one tenant the memory of another, so the outcome counts as unknown.
             result = ForwardStatus.UNKNOWN
         if result is ForwardStatus.UNKNOWN:
             if record.unknown:
@@ -104,7 +104,7 @@ class Settle(msgspec.Struct, frozen=True):
             if result is ForwardStatus.FAILED:
                 _give_back(change, record, candidate_id)
             elif not record.sent:
-                # A person wrote it, instead of its relay or agent.
+                # A person carried out the change on the server, instead of a relay or an agent.
                 row = read_row(change.draft, record.ordinal)
                 LineDecisions(change.names).carried_out(change, candidate_of(row))
         change.log(
@@ -120,16 +120,16 @@ class Settle(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """The order to reserve released changes for the caller, who has to send them.
+    """An order to the writer: reserve released changes for a caller, who then has to send them.
 
-    After a crash such changes are looked up on the server, and not sent again.
+    After a crash, reserved changes are looked up on the server, and not sent again.
     """
 
     behind: GuardedServer
     candidate_ids: tuple[CandidateId, ...]
 
     def carry_out(self, change: Change) -> frozenset[str]:
-        """Those that were not reserved yet."""
+        """Reserve the changes; return the ids of those that were not reserved before."""
         claimed: list[str] = []
         lines = LineDecisions(change.names)
         for candidate_id in self.candidate_ids:
@@ -138,7 +138,8 @@ class Claim(msgspec.Struct, frozen=True):
                 continue
             candidate = candidate_of(read_row(change.draft, record.ordinal))
             if not lines.is_let_in(change, candidate):
-                # Another call has carried out a line of it, so sending it would repeat that.
+                # Another call has carried out a line of this change, so sending it would repeat
+                # that line.
                 overtake(change, candidate_id)
             else:
                 lines.carried_out(change, candidate)
@@ -148,9 +149,9 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class CloseKeys(msgspec.Struct, frozen=True):
-    """The order to close keys of a server: what is under them is hidden from everybody.
+    """An order to the writer: close keys of a server, so that no tenant is shown their content.
 
-    A later write of such a key through the gate, or its deletion, opens it again.
+    A later write under such a key through the gate, or its deletion, opens the key again.
     """
 
     tenant: Tenant
@@ -158,13 +159,16 @@ class CloseKeys(msgspec.Struct, frozen=True):
     keys: tuple[str, ...]
 
     def carry_out(self, change: Change) -> None:
-        """Close them all."""
+        """Close every key in `keys`."""
         for key in self.keys:
             shut_key(change, UpstreamPlace(self.tenant, self.target, key))
 
 
 class Forwards(Feature):
-    """Changes on their way to other servers. Any loop; raises as `submit`; reads: any thread."""
+    """Changes on their way to upstream servers. Coroutines on any loop; reads on any thread.
+
+    Coroutines raise what `MemoryWriter.submit` raises.
+    """
 
     async def settle(
         self,
@@ -172,9 +176,9 @@ class Forwards(Feature):
         settled: tuple[Settled, ...],
         keys: Mapping[CandidateId, str] = NO_KEYS,
     ) -> frozenset[str]:
-        """Record what became of sent changes, a leaf each; returns the ids not settled before.
+        """Record the outcomes of sent changes (`Settle`); return the ids not settled before.
 
-        `keys` are those that the server gave new memories: a memory that is done is filed under it.
+        `keys` maps candidates to the keys that the server gave to new memories.
         """
         if not self._any_pending(behind, [candidate_id for candidate_id, _ in settled]):
             return frozenset()
@@ -183,9 +187,9 @@ class Forwards(Feature):
     async def claim(
         self, behind: GuardedServer, candidate_ids: tuple[CandidateId, ...]
     ) -> frozenset[str]:
-        """Reserve released changes for the caller, who has to send them.
+        """Reserve released changes for the caller, who then has to send them.
 
-        Returns those not yet reserved.
+        Returns the ids of the changes that were not reserved before.
         """
         if not self._any_pending(behind, candidate_ids):
             return frozenset()
@@ -194,7 +198,7 @@ class Forwards(Feature):
     def pending(
         self, tenant: Tenant | None = None, target: str | None = None
     ) -> tuple[PendingForward, ...]:
-        """Admitted changes still to be sent to a server, or to be looked up on it, oldest first."""
+        """Admitted changes to be sent to a server, or to be looked up on it, oldest first."""
         found: list[tuple[int, PendingForward]] = []
         with self._store.reading() as view:
             for key, record in view.records(FORWARDS):
@@ -205,12 +209,12 @@ class Forwards(Feature):
         return tuple(one for _, one in sorted(found, key=lambda pair: pair[0]))
 
     def text(self, behind: GuardedServer, key: str) -> str | None:
-        """The text that a server keeps under a key, where this gate's verdicts tell it."""
+        """The text that a server has under a key; None if the verdicts do not determine it."""
         with self._store.reading() as view:
             return read_thing(view, self._names, behind.tenant, behind.target, key).text
 
     def live_strings(self, tenant: Tenant, target: str, key: str) -> frozenset[str]:
-        """Every string that a live memory under a key of a server was let in with."""
+        """Every string among the arguments with which live memories under a key were written."""
         with self._store.reading() as view:
             found = guarded_rows(view, self._names, tenant, target, key)
             rows = [one for one in found if _is_live(one)]
@@ -223,22 +227,23 @@ class Forwards(Feature):
         candidate_ids: tuple[CandidateId, ...],
         waiting: frozenset[CandidateId],
     ) -> bool:
-        """Whether the facts behind these admissions still hold.
+        """Whether the facts on which these changes were admitted still hold (`ForwardSnapshot`).
 
-        `waiting` are other changes that were not sent yet.
+        `waiting` are the other changes that were not sent yet.
         """
         with self._store.reading() as view:
             return ForwardSnapshot(view, self._names, waiting).holds(behind, candidate_ids)
 
     @property
     def closings(self) -> int:
-        """A counter that moves with whatever can change an answer of `closed`."""
+        """A counter that grows with every change that can alter an answer of `closed`."""
         return self._access.moves[CLOSED]
 
     def closed(self, tenant: Tenant, target: str, keys: tuple[str, ...]) -> tuple[ClosedKey, ...]:
-        """For each key of a server: whether what stands there is nobody's to be shown.
+        """For each key of a server: whether it is closed, so that its content may not be shown.
 
-        It is where the gate erased a memory or gave up a lost write, and the server may have it.
+        A key is closed if the gate erased its memory or gave up a lost write, and the server may
+        have the text.
         """
         with self._store.reading() as view:
             return closed_keys(view, self._names, tenant, target, keys)
@@ -250,7 +255,7 @@ class Forwards(Feature):
 
 
 def _give_back(change: Change, record: ForwardRecord, candidate_id: CandidateId) -> None:
-    """Let the lines of a change in again that a person let in and that was not carried out."""
+    """Restore a person's approval of the lines of a change that was not carried out."""
     row, verdict = (
         read_row(change.draft, record.ordinal),
         read_leaf(change.draft, record.leaf_index),
@@ -262,7 +267,7 @@ def _give_back(change: Change, record: ForwardRecord, candidate_id: CandidateId)
 
 
 def overtake(change: Change, candidate_id: CandidateId) -> None:
-    """End a released change that was not sent; nothing is done where there is none."""
+    """End a released change that was not sent; do nothing if the candidate has no such change."""
     key = bytes.fromhex(candidate_id)
     record = change.draft.read(FORWARDS, key)
     if record is None or record.sent:
@@ -281,7 +286,7 @@ def overtake(change: Change, candidate_id: CandidateId) -> None:
 
 
 class EndsOvertaken(Follower):
-    """Ends a released change that was not sent where another call carries out its lines."""
+    """Ends a released change that was not sent when another call carries out one of its lines."""
 
     def overtaken(self, change: Change, candidate_id: CandidateId) -> None:
         """End the change of a candidate, if it waits to be sent."""
@@ -289,7 +294,7 @@ class EndsOvertaken(Follower):
 
 
 def _is_known(change: Change, record: ForwardRecord, key: str) -> bool:
-    """Whether anybody's memory is under a key of the server, or the key is closed."""
+    """Whether a memory of any tenant is under a key of the server, or the key is closed."""
     view, names = change.draft, change.names
     (closed,) = closed_keys(view, names, record.tenant, record.target, (key,))
     return any(closed) or any(
@@ -302,7 +307,7 @@ def _is_known(change: Change, record: ForwardRecord, key: str) -> bool:
 def _file_anew(change: Change, record: ForwardRecord, key: str) -> None:
     """File a memory under the key that the server gave it.
 
-    Without this, a change of the memory would count as one of a memory that nobody knows.
+    Otherwise a later change of the memory would count as a change of an unknown memory.
     """
     draft, row = change.draft, read_row(change.draft, record.ordinal)
     if not row.keyed or row.erased:
@@ -318,19 +323,18 @@ def _file_anew(change: Change, record: ForwardRecord, key: str) -> None:
 def _conclude(change: Change, record: ForwardRecord, *, done: bool) -> None:
     known = read_id(change.draft, record.name)
     if known != IdRecord(record.ordinal, MemoryStatus.FORWARDING):
-        # Nothing to conclude: the memory was purged, or replaced by somebody who chose the same
-        # id.
+        # The memory was purged, or a client wrote a new memory with the same id, so the intent has
+        # no effect.
         return
     row = read_row(change.draft, record.ordinal)
     removal = row.change is ChangeKind.DELETE
     shown = done and not removal
     status = MemoryStatus.LIVE if shown else MemoryStatus.DELETED
-    # An incident hid this memory while it was on its way, so it is hidden like the incident's
-    # others.
+    # An incident reached this memory while it was on its way, so it becomes hidden as well.
     hidden = shown and change.draft.has(QUARANTINES, record.name)
     status = MemoryStatus.QUARANTINED if hidden else status
     _follow_key(change, record, row, shown=shown)
-    # What its own server was told of this key may have to be undone.
+    # The hiding of this key that its server was asked for may have to be undone.
     if hidden or change.draft.has(HIDDEN_THERE, row.keyed):
         change.moved.add(QUARANTINES)
     change.draft.put(IDS, record.name, encode(IdRecord(record.ordinal, status)))
@@ -342,10 +346,10 @@ def _conclude(change: Change, record: ForwardRecord, *, done: bool) -> None:
 
 
 def _follow_key(change: Change, record: ForwardRecord, row: Row, *, shown: bool) -> None:
-    """Open the key of a memory that its server has now, or close that of a lost one.
+    """Open the key of a memory that its server has now, or close the key of a lost one.
 
-    Only a write whose answer was lost may arrive after it counts as failed. Where the server
-    has another memory of the tenant under the key, that one says whose the key is.
+    Only a write whose answer was lost may arrive after it counts as failed. If the server has
+    another memory of the tenant under the key, the key stays open for that memory.
     """
     place = place_of(row)
     if shown and place is not None:
@@ -355,7 +359,7 @@ def _follow_key(change: Change, record: ForwardRecord, row: Row, *, shown: bool)
 
 
 def _take_away(change: Change, record: ForwardRecord, row: Row) -> None:
-    """End the memories that the server behind has deleted. Their rows stay, as evidence."""
+    """End the memories that the upstream server has deleted. Their rows stay, as evidence."""
     deletion = call_of(candidate_of(row))
     if deletion is None:
         return
@@ -364,14 +368,14 @@ def _take_away(change: Change, record: ForwardRecord, row: Row) -> None:
     whole = all(piece == key for piece in deletion.pieces)
     if whole:
         open_key(change, UpstreamPlace(record.tenant, record.target, key))
-        # The end of a quarantine must not bring back what the server was told to delete.
+        # The end of a quarantine must not show again what the server was told to delete.
         ending.add(MemoryStatus.QUARANTINED)
     for one in list(guarded_rows(change.draft, change.names, record.tenant, record.target, key)):
         stored = call_of(candidate_of(one.sent))
         if one.status not in ending or one.row is not one.sent:
             continue
         if one.ordinal > record.ordinal:
-            # It was judged after the deletion, so the server has it after the deletion.
+            # The memory was judged after the deletion, so the server has it after the deletion.
             hidden_later |= one.status is MemoryStatus.QUARANTINED
             continue
         if stored is not None and removes(deletion, stored):
@@ -386,7 +390,7 @@ def _take_away(change: Change, record: ForwardRecord, row: Row) -> None:
 
 
 def _is_live(one: GuardedRow) -> bool:
-    """Whether the memory is live, and as it was sent."""
+    """Whether the memory is live, and has the text that was sent."""
     return one.status is MemoryStatus.LIVE and one.row is one.sent
 
 
@@ -403,7 +407,7 @@ def _pending(key: bytes, record: ForwardRecord, row: Row) -> PendingForward:
 def _record(
     view: View, behind: GuardedServer, candidate_id: CandidateId
 ) -> tuple[bytes, ForwardRecord | None]:
-    """A candidate's key and the record of its call; None if for another tenant or server."""
+    """The key and record of a candidate's intent; None if it is for another tenant or server."""
     key = held_key(candidate_id)
     if key is None:
         raise UnknownCandidate("no candidate has such an id")

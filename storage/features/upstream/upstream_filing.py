@@ -1,4 +1,4 @@
-"""What is filed of a memory that another server keeps, when the core commits a change of it."""
+"""The records about a memory on an upstream server, as the core commits a change of it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from storage.write.seam import AdmittedCandidate, Follower, LandedRow
 
 
 class ForwardRecord(msgspec.Struct, frozen=True, array_like=True):
-    """An admitted change that the server behind may not have received.
+    """An admitted change that the upstream server may not have received.
 
-    `sent` is False if a person released the change and it was not sent yet. `unknown` is True if
-    the log says that the change was sent and its answer was lost.
+    `sent` is False if a person released the change and it was not sent yet. `unknown` is True if,
+    according to the log, the change was sent and its answer was lost.
     """
 
     tenant: Tenant
@@ -33,7 +33,7 @@ class ForwardRecord(msgspec.Struct, frozen=True, array_like=True):
     leaf_index: int
     sent: bool
     unknown: bool = False
-    # What goes with a released change to its server; b"" once it was settled.
+    # The adapter's data that is sent along with a released change; b"" once it was settled.
     blob: bytes = b""
 
 
@@ -41,13 +41,13 @@ FORWARDS: Final = RecordTable(b"forwards", ForwardRecord)
 
 
 class UpstreamFiling(Follower):
-    """Files each admitted change to another server, and hides what a server keeps of ended ones."""
+    """Files each admitted change to an upstream server, and hides what the gate erased there."""
 
     def landed(self, change: Change, judged: AdmittedCandidate, landed: LandedRow) -> None:
-        """File the memory under its key on the server behind, in the admitting transaction.
+        """File the memory under its key on the upstream server, in the admitting transaction.
 
-        It is also recorded that the call may be sent, or, for a memory that the server has already,
-        that nothing is left to send.
+        The call is recorded as one that may be sent. For a memory that the server has already, a
+        leaf records that the change is done.
         """
         row, candidate = landed.row, judged.candidate
         if not row.keyed:
@@ -76,7 +76,7 @@ class UpstreamFiling(Follower):
         change.draft.write(FORWARDS, bytes.fromhex(row.candidate_id), record)
 
     def ends(self, change: Change, known: IdRecord, step: int) -> None:
-        """Keep what its server has of a memory that ends here hidden: nothing is sent to that."""
+        """Keep a memory that ends hidden on its server, because no deletion is sent there."""
         if known.status is MemoryStatus.DELETED:
             return
         ordinal, hidden = known.ordinal, known.status is MemoryStatus.QUARANTINED
@@ -87,7 +87,7 @@ class UpstreamFiling(Follower):
             ordinal = row.prev_ordinal
 
     def erases(self, change: Change, ordinal: int, row: Row) -> None:
-        """Drop what is filed of a row that is purged, and what was kept for its server."""
+        """Delete the records of a purged row about its key, its call and its hidden content."""
         if row.keyed:
             change.draft.delete(KEYED, row.keyed + ordinal_key(ordinal))
             change.draft.delete(FORWARDS, bytes.fromhex(row.candidate_id))

@@ -1,7 +1,7 @@
-"""Quarantined memories whose own server is told to hide them as well, or gets them back.
+"""Quarantined memories that their upstream server is asked to hide as well, or to show again.
 
-What is to be done is no queue. It is the difference between how the newest memory under a key
-stands and what was recorded as done on the server, so nothing that a crash leaves undone is lost.
+The acts that are due are not queued. They are the difference between the state of the newest memory
+under a key and the record of what was done on the server, so that a crash loses none of them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _STANDING: Final = frozenset({MemoryStatus.LIVE, MemoryStatus.QUARANTINED, Memor
 
 
 class UpstreamHidingRecord(msgspec.Struct, frozen=True, array_like=True):
-    """What was done on a server behind about the memory under one key.
+    """The last act on an upstream server about the memory under one key.
 
-    It is recorded before the server is asked (`done` False), and again when a read of the server
-    shows that it is done. `kept` is the removed item in the adapter's own words; b"" for a tag, and
-    for a memory that was purged since.
+    The act is recorded before the server is asked (`done` False), and again when a read of the
+    server shows that it is done. `kept` is the removed item in the adapter's own format; b"" for a
+    tag, and for a memory that was purged since.
     """
 
     tenant: Tenant
@@ -39,10 +39,11 @@ class UpstreamHidingRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HidingDue(msgspec.Struct, frozen=True, kw_only=True):
-    """One act that a server behind has not confirmed yet.
+    """One act that an upstream server has not confirmed yet.
 
-    `keyed` names the record of the server's `key`, `candidate` is the newest memory under that key.
-    `hides` False undoes what `hiding` did. `kept` is what was recorded last.
+    `keyed` is the keyed hash of the server's `key`, under which the act is recorded. `candidate` is
+    the newest memory under that key. `hides` False undoes what `hiding` did. `kept` is copied from
+    the record.
     """
 
     keyed: bytes
@@ -58,38 +59,38 @@ HIDDEN_THERE: Final = RecordTable(b"hidden_there", UpstreamHidingRecord)
 
 
 class RecordHiding(msgspec.Struct, frozen=True):
-    """The order to record what is asked of a server, or what it confirmed, without a leaf.
+    """An order to the writer: record what a server is asked for, or confirmed, without a leaf.
 
-    Each is the record of one key of a tenant; None: nothing is done any more. What was kept of a
-    memory that is purged by now is dropped.
+    Each entry is the record of one key of a tenant; None deletes the record, because the server
+    hides the memory no more. The content of a memory that is purged by now is dropped.
     """
 
     done: tuple[tuple[bytes, Tenant, UpstreamHidingRecord | None], ...]
 
     def carry_out(self, change: Change) -> None:
-        """Record all of it."""
+        """Write or delete each record."""
         for keyed, tenant, record in self.done:
             put_hidden_there(change, keyed, tenant, record)
 
 
 class UpstreamHiding(Feature):
-    """What servers behind were told of quarantined memories. Reads on any thread."""
+    """What upstream servers were asked about quarantined memories. Reads run on any thread."""
 
     @property
     def changes(self) -> int:
-        """A counter that moves with whatever can make something due."""
+        """A counter that grows with every change that can make an act due."""
         return self._access.moves[QUARANTINES]
 
     def due(
         self, target: str, hiding: Hiding, only: frozenset[bytes] | None = None
     ) -> tuple[HidingDue, ...]:
-        """What is to be done on a server, of all tenants, or of these keys only.
+        """The acts that are due on a server, for all tenants, or for the keys in `only`.
 
-        Nothing is due of a key while a change of it is on its way, nor of one under which nothing
-        is left, such as that of a purged memory: what was done about it stays.
+        No act is due for a key while a change under the key is on its way. None is due either if no
+        memory is left under the key, for example after a purge: the server keeps it as it is.
 
         Raises:
-            StorageError: The answer is unknown.
+            StorageError: The store could not be read.
         """
         with self._store.reading() as view:
             keys = frozenset(self._keys(view, target, hiding)) if only is None else only
@@ -134,7 +135,7 @@ class UpstreamHiding(Feature):
         )
 
     def _newest(self, view: View, target: str, keyed: bytes) -> GuardedRow | None:
-        """The newest memory under a key that the server has, or may have soon."""
+        """The newest memory under a key that the server has, or may soon have, or None."""
         newest: GuardedRow | None = None
         for key, _ in view.scan(KEYED, keyed):
             if not key.startswith(keyed):
@@ -150,14 +151,14 @@ class UpstreamHiding(Feature):
 def put_hidden_there(
     change: Change, keyed: bytes, tenant: Tenant, record: UpstreamHidingRecord | None
 ) -> None:
-    """Record what was done about the memory under a key; None: nothing is done any more."""
+    """Write the record of the memory under a key; None deletes it."""
     draft = change.draft
     change.charges[tenant] -= len(draft.get(HIDDEN_THERE, keyed) or b"")
     if record is None:
         draft.delete(HIDDEN_THERE, keyed)
         return
     if record.kept and not is_filed(draft, keyed):
-        # The memory was purged since the server was asked for it.
+        # The memory was purged since the server was asked to hide it.
         record = msgspec.structs.replace(record, kept=b"")
     payload = encode(record)
     change.charges[tenant] += len(payload)
@@ -165,7 +166,7 @@ def put_hidden_there(
 
 
 def forget_kept(change: Change, keyed: bytes) -> None:
-    """Drop the content that was kept of a purged memory. It stays hidden as it is."""
+    """Drop the stored content of a purged memory, which stays hidden on the server as it is."""
     record = change.draft.read(HIDDEN_THERE, keyed)
     if record is not None and record.kept:
         emptied = msgspec.structs.replace(record, kept=b"")
@@ -173,6 +174,6 @@ def forget_kept(change: Change, keyed: bytes) -> None:
 
 
 def is_filed(view: View, keyed: bytes) -> bool:
-    """Whether any memory is filed under a key of a server behind."""
+    """Whether any memory is filed under a key of an upstream server."""
     first = next(view.scan(KEYED, keyed), None)
     return first is not None and first[0].startswith(keyed)

@@ -1,6 +1,6 @@
-"""What this store knows of the memories that a server behind keeps, key by key.
+"""The memories of upstream servers as this store knows them, key by key.
 
-An operator's commands hold it against what the server has (`mnemogate backend check`).
+An operator's command compares them with what the server has (`mnemogate backend check`).
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _STANDS: Final = {
 
 
 class UpstreamMemories(Feature):
-    """What the store knows of the memories that a server behind keeps. Any thread."""
+    """The memories of an upstream server as the store knows them. Any thread."""
 
     def under(
         self, target: str, keys: tuple[str, ...], tenants: tuple[Tenant, ...]
     ) -> tuple[UpstreamMemory | None, ...]:
-        """For each key of a server: the memory that stands under it, of whichever tenant."""
+        """For each key of a server: the newest memory under it, of whichever tenant, or None."""
         with self._store.reading() as view:
             return tuple(self._of_any(view, target, key, tenants) for key in keys)
 
     def after(
         self, target: str, number: int, count: int
     ) -> tuple[tuple[UpstreamMemory, ...], int | None]:
-        """The memories of a server among the next `count` rows from a row's number on.
+        """The memories of a server among the `count` rows from row `number` on.
 
-        Beside them, the number to go on with; None at the end.
+        Returns the memories, and the `number` for the next call; None at the end.
         """
         found: list[UpstreamMemory] = []
         with self._store.reading() as view:
@@ -51,7 +51,7 @@ class UpstreamMemories(Feature):
         return tuple(found), None
 
     def _newest_at(self, view: View, target: str, ordinal: int) -> UpstreamMemory | None:
-        """The memory of this row, where it is the newest under its key."""
+        """The memory of this row, if the row is the newest under its key, else None."""
         row = read_row(view, ordinal)
         if not row.keyed or row.erased or row.change is ChangeKind.DELETE:
             return None
@@ -86,7 +86,7 @@ class UpstreamMemories(Feature):
             memory_id=newest.sent.memory_id,
             candidate_id=newest.sent.candidate_id,
             key=key,
-            # While a change of it is on its way, nobody knows what the server has.
+            # While a change under the key is on its way, it is not known what the server has.
             stands=ForwardState.FORWARDING if moving else _STANDS[newest.status],
             candidate=candidate_of(newest.sent),
         )

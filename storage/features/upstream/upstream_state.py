@@ -1,7 +1,7 @@
-"""The state of all memories behind other servers, read from the audit log as it grows.
+"""The state of all memories on upstream servers, read from the audit log as the log grows.
 
-Nothing that a read may show changes without a leaf. So a cache asks for the changes since the last
-leaf that the cache knows.
+Every change that a read may show has a leaf. So a cache asks for the changes since the last leaf
+that the cache has read.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FOLLOWED_MAX: Final = 20_000
 _LOOKED_BACK_MAX: Final = 100_000
 _ORDINAL_LEN: Final = 8
 _WHOLE: Final = frozenset({QUARANTINE, QUARANTINE_END, VOUCH})
-"""Acts of operators that may move many memories, so that everything is told anew."""
+"""Acts of operators that may change many memories, so that all states are reported anew."""
 _ENDINGS: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
 
 _OF_STATUS: Final = {
@@ -55,11 +55,11 @@ _OF_STATUS: Final = {
 
 
 class UpstreamState(Feature):
-    """The state of all memories behind other servers, as the log grows. Any thread."""
+    """The state of all memories on upstream servers, as the log grows. Any thread."""
 
     def since(self, leaf_count: int) -> UpstreamChanges:
-        """The changes after the first `leaf_count` leaves of the log; all of them for -1."""
-        # Leaf counts are compared first, which is cheap: mostly nothing has changed.
+        """The changes after the first `leaf_count` leaves of the log; for -1 the state of all."""
+        # Leaf counts are compared first, which is cheap, because usually the log has not grown.
         if self._access.leaf_count() == leaf_count:
             return UpstreamChanges(leaf_count=leaf_count, moved=())
         with self._store.reading() as view:
@@ -89,7 +89,7 @@ class UpstreamState(Feature):
         )
 
     def decided(self, candidate_id: CandidateId) -> LastVerdict | None:
-        """The newest verdict on a candidate among the last leaves; None where there is none."""
+        """The newest verdict on a candidate among the last `_LOOKED_BACK_MAX` leaves, or None."""
         with self._store.reading() as view:
             header = view.header()
             now = 0 if header is None else header.leaf_count
@@ -117,9 +117,9 @@ class UpstreamState(Feature):
                 return
 
     def _forgotten(self, view: View, index: int, leaf: Leaf) -> Iterable[EndedText] | None:
-        """What a deletion or a purge here leaves of a text that its server may have.
+        """The texts that a deletion or purge erased here and that their server may still have.
 
-        None where a later purge took away what tells which step of its memory this leaf is of.
+        None if a later purge erased the row of this leaf, so that the ordinal is not known.
         """
         if not isinstance(leaf, VerdictLeaf) or leaf.memory_id is None or not view.count(FORGOTTEN):
             return ()
@@ -138,12 +138,11 @@ class UpstreamState(Feature):
     def _admitted(self, view: View, leaf: VerdictLeaf) -> Iterator[UpstreamChange]:
         """The state of the memory that an admitted change wrote.
 
-        For the admission of a deletion: the states of all memories that the deletion may have
-        ended.
+        For an admitted deletion: the states of all memories that the deletion may have ended.
         """
         if leaf.memory_id is None:
-            # No memory behind another server: its id was chosen by a client, and those ids are made
-            # here.
+            # A client chose the memory's id, so the memory is on no upstream server: the sidecar
+            # makes the ids of such memories itself.
             return
         tenant = _intercepted(view, leaf).tenant
         known = read_id(view, self._names.memory(tenant, leaf.memory_id))
@@ -164,7 +163,7 @@ class UpstreamState(Feature):
 
 
 def _of_row(view: View, row: GuardedRow) -> UpstreamChange:
-    # A deletion's row has no text that a read could show, so there is nothing to report of it.
+    # A deletion's row has no text that a read could show, so its memory counts as gone.
     removal = row.sent.change is ChangeKind.DELETE
     candidate = candidate_of(row.sent)
     call = call_of(candidate)
