@@ -25,7 +25,7 @@ _OF_ANCHOR_MIN: Final = 0.5
 _SHARED_WORDS_MIN: Final = 2
 _REPLACED_LEN_MAX: Final = 3
 _SENTENCES_MAX: Final = 200
-# Pairs of a sentence and a statement of its subject that are compared word by word for one text.
+# For one text, at most so many pairs of a sentence and a statement are compared word by word.
 _COMPARED_MAX: Final = 20_000
 
 
@@ -50,7 +50,7 @@ _EMPTY: Final = _words(
     "must may might can could to for in on at by with from as so just also only very please "
     "all any every always"
 )
-# A word such as "is" divides a statement: its subject stands before the word, its value after it.
+# A word such as "is" divides a statement: the subject is before the word, the value after it.
 _STATES: Final = _words(
     "is are was were be must should shall will can may has have costs cost use uses needs "
     "need requires require to for at by with from in on within after before until equals "
@@ -98,7 +98,7 @@ class Statements:
     """The statements that texts are compared with, indexed by their words. Immutable when built.
 
     A text is read once, and each of its sentences is compared only with the statements that share
-    enough of its words: a hundred statements cost little more than those that the text speaks of.
+    enough of its words, so statements about other subjects cost next to nothing.
     """
 
     def __init__(self, skeletons: Sequence[str]) -> None:
@@ -114,20 +114,20 @@ class Statements:
                 self._by_word.setdefault(word, []).append(number)
 
     def contradicted_by(self, skeleton: str) -> frozenset[int]:
-        """The statements, by number, that a sentence of the text denies or gives another value for.
+        """The numbers of the statements that a sentence of the text denies or changes a value of.
 
-        A text with more sentences than are compared counts as contradicting every statement: the
-        contradiction could stand at its end.
+        A text with more sentences than are compared counts as contradicting every statement,
+        because the contradiction could be in a sentence at its end.
         """
         parts = _parts(skeleton)
         return self._all if len(parts) > _SENTENCES_MAX else self._denied(parts, math.inf)
 
     def denied_by(self, skeleton: str) -> frozenset[int]:
-        """The statements that a stored text denies.
+        """The numbers of the statements that a sentence of a stored text denies.
 
-        Unlike with `contradicted_by`, length alone never makes a text count as denying: the memory
-        may be honest, and would be hidden. Equal sentences are read once, and each statement is
-        compared with the first sentences about its subject, up to a limit.
+        Unlike in `contradicted_by`, length alone never makes a text count as denying, because an
+        honest memory would be hidden for it. Equal sentences are read once, and only the first
+        `_COMPARED_MAX` pairs of a sentence and a statement are compared.
         """
         return self._denied(dict.fromkeys(_parts(skeleton)), _COMPARED_MAX)
 
@@ -170,9 +170,9 @@ def _sentences(text: str) -> list[_Sentence]:
 
 
 def content_words(statement_skeleton: str) -> int:
-    """How many words say what a statement is about: those of its shortest sentence.
+    """The number of words that carry meaning, in the shortest sentence of a statement.
 
-    A sentence with fewer than three words for its subject would match many an honest one.
+    A statement with fewer than three such words would match many honest texts.
     """
     return min((len(one.content) for one in _sentences(statement_skeleton)), default=0)
 
@@ -184,7 +184,7 @@ def _parts(text: str) -> list[str]:
 def lines_of(metadata_json: str) -> str:
     """The metadata as lines of text, one for each value: the keys that lead to it, and the value.
 
-    Metadata that is not JSON is given back as it is.
+    Metadata that is not JSON is returned unchanged.
     """
     try:
         value: object = _METADATA.decode(metadata_json)
@@ -209,7 +209,7 @@ def lines_of(metadata_json: str) -> str:
 
 
 def line_of_name(name: str) -> str:
-    """A name or id as a line of text: a sentence may be joined by hyphens instead of spaces."""
+    """A name or id with spaces for its hyphens and dots, which may join the words of a sentence."""
     return _UNJOINED.sub(" ", name)
 
 
@@ -235,7 +235,7 @@ def _sentence(text: str) -> _Sentence:
 
 _STEM_LEN_MIN: Final = 4
 _STEM_LEN_MAX: Final = 64
-"""A longer word has no other forms; none is kept."""
+"""A longer word is neither stemmed nor cached."""
 
 
 @lru_cache(maxsize=4_096)
@@ -247,13 +247,13 @@ def _stem(word: str) -> str:
         base = word.removesuffix(suffix)
         if base == word or len(base) < _STEM_LEN_MIN - 1:
             continue
-        # A word with an opposite is not stemmed: the table has its full form.
+        # The table of opposites has full words, so a word of the table gets its final letter back.
         return f"{base}e" if f"{base}e" in _OPPOSITE else base.removesuffix("e")
     return word.removesuffix("e") if len(word) > _STEM_LEN_MIN else word
 
 
 def _denies(anchor: _Sentence, offered: _Sentence) -> bool:
-    """Whether one sentence denies the other; both must be about the same thing."""
+    """Whether one sentence denies the other; the caller checks that both have the same subject."""
     opposed = _opposed(anchor, offered)
     if anchor.negations % 2 != offered.negations % 2:
         return not opposed

@@ -10,14 +10,14 @@ _Value = TypeVar("_Value")
 
 
 class Bounded(OrderedDict[_Name, _Value]):
-    """At most so many entries: the one that is set is the newest, and the oldest makes room."""
+    """A dictionary of at most `most` entries: a new entry drops the one set longest ago."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
         self._most = most
 
     def __setitem__(self, name: _Name, value: _Value) -> None:
-        """Set an entry, which is the newest from now on."""
+        """Set an entry and make it the newest; drop the oldest if there are more than `most`."""
         super().__setitem__(name, value)
         self.move_to_end(name)
         if len(self) > self._most:

@@ -42,7 +42,7 @@ class StepObjection(msgspec.Struct, frozen=True):
     """Why a step does not pass a candidate.
 
     `holds`: the candidate waits, and a person may still release it. `structural`: only the sender's
-    program can have caused this, because no model can.
+    program, and no model, can have caused the objection.
     """
 
     reason: Reason
@@ -57,13 +57,13 @@ class Aim(msgspec.Struct, frozen=True, kw_only=True):
     # The label that the candidate is judged by; None if it has none.
     provenance: Provenance | None
     unproven: bool
-    # Whether a person confirmed it, as `confirmed` has it.
+    # Whether a person confirmed the candidate (the function `confirmed`).
     confirmed: bool
     stored: MemoryClass | None
     # The class that the candidate gets if it is admitted, and the class whose rules apply to it.
     landing: MemoryClass
     judged: MemoryClass
-    # What the matrix has for the label and the class whose rules apply.
+    # The matrix's answer for the label and the class in `judged`.
     cell: Cell
 
 
@@ -154,10 +154,11 @@ def landing_class(
 ) -> MemoryClass:
     """The class that a candidate gets if it is admitted.
 
-    It is the one that the candidate asks for; an unproven text gets knowledge (L3) at most.
+    It is the class that the candidate asks for, raised by the class floor. An unproven text that
+    the floor does not raise gets knowledge (L3) at most, unless the matrix opens a higher class.
 
-    Only this function decides the class. Matrix, trust, shadow retrieval, verdict and the stored
-    row all use its answer.
+    Only this function decides the class. Matrix, trust, trial search, verdict and the stored row
+    all use its answer.
     """
     if facts.reading is None:
         return candidate.memory_class
@@ -168,7 +169,7 @@ def landing_class(
     asked = effective_class(candidate, facts.reading, stored, order)
     if flagged or provenance is None or not unproven:
         return asked
-    # An operator's own matrix may open a class to unproven text, or have it wait.
+    # Where an operator's own matrix admits or holds unproven text of a class, it is not lowered.
     refused = ruleset.cell(provenance.source, asked) is Cell.REFUSE
     return landing_of(asked, candidate, stored) if refused else asked
 
@@ -212,7 +213,7 @@ def digest_integrity(candidate: Candidate, facts: Facts, _aim: Aim) -> Finding:
 
 
 def nonce_uniqueness(_candidate: Candidate, facts: Facts, _aim: Aim) -> Finding:
-    """Pass if the nonce is new, or this candidate alone used it and a person confirmed it."""
+    """Pass if the nonce is new, or only this candidate used it and a person confirmed the bytes."""
     # (5) A replayed nonce with other content, principal or target is attack A4 (MWP 3.2).
     match facts.nonce:
         case None:
@@ -243,7 +244,7 @@ def source_class(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
         return unseen
     # A confirmation is for one version of the memory. Otherwise a harmless change could be held,
     # the memory rewritten meanwhile, and the release would lift the new text into a class in which
-    # nobody saw it.
+    # no person saw it.
     if _approved(facts) and _moved(facts):
         return StepObjection(Reason.PERSON_REQUIRED)
     pair = _matrix_finding(candidate, provenance, facts, aim)
@@ -272,16 +273,16 @@ def _reachable(candidate: Candidate, provenance: Provenance, facts: Facts) -> bo
             # possible.
             return candidate.change is ChangeKind.PURGE
         case MemoryStatus.FORWARDING:
-            # Nobody knows yet whether the server behind has stored this memory; its bytes can be
-            # erased from this store all the same.
+            # It is not known yet whether the upstream server stored this memory. Its bytes in this
+            # store can be erased all the same.
             return facts.guarded or candidate.change is ChangeKind.PURGE
 
 
 def _unseen(candidate: Candidate, provenance: Provenance, facts: Facts) -> Finding:
-    """The finding where our store does not know the memory that a call would change upstream.
+    """Object if the memory to be changed does not exist for its sender.
 
-    The server may have it all the same, older than the gate or written by somebody else. Then it
-    may be the user's own, and only a person may change it.
+    An upstream server may have a memory that this store does not: one older than the gate, or
+    written by another client. It may be the user's own, so an unproven change waits for a person.
     """
     if candidate.change is ChangeKind.CREATE or _reachable(candidate, provenance, facts):
         return None
@@ -305,9 +306,9 @@ def _below_stored(provenance: Provenance, facts: Facts, aim: Aim) -> Finding:
 
 
 def _may_wait(provenance: Provenance) -> bool:
-    """Whether a person may still let in what the label alone does not permit.
+    """Whether a person may still admit a candidate that its label does not permit.
 
-    A harness whose labels count named the label itself, and a bound key is its holder's own.
+    No, if a vouched harness named the label, or a bound key gave it: then the label is certain.
     """
     return provenance.basis not in {Basis.VOUCHED, Basis.CHANNEL}
 
@@ -321,17 +322,17 @@ def _instruction_place(candidate: Candidate, aim: Aim) -> Finding:
 def _address_at_stake(candidate: Candidate, reading: Reading, aim: Aim) -> Finding:
     """Hold an unproven text that says where money, credentials or contracts go.
 
-    It needs no order for that: an agent that recalls "invoices have always gone to X" sends the
-    next one there too.
+    The text need not be an order: an agent that recalls "invoices have always gone to X" sends the
+    next invoice to X too.
     """
     held = reading.at_stake and aim.unproven and candidate.change not in _REMOVALS
     return StepObjection(Reason.ADDRESS_AT_STAKE, holds=True) if held else None
 
 
 def _removal_after_reading(provenance: Provenance, facts: Facts) -> Finding:
-    """Hold a removal by a session that had read foreign text of what a session wrote that had not.
+    """Hold a removal of what a session without foreign text wrote, by a session with foreign text.
 
-    A page cannot write such a memory, so it has no reason to remove it but harm.
+    Foreign text cannot have written such a memory, so it has no honest reason to remove it.
     """
     stored = facts.stored
     if stored is None or provenance.source.proven or provenance.basis is Basis.VOUCHED:
@@ -355,12 +356,12 @@ def _matrix_finding(
     if aim.cell is not Cell.REFUSE:
         return None
     named = None if candidate.change in _REMOVALS else named_class(candidate)
-    # What an unproven text names above knowledge is lowered, and only a policy (L1) is refused.
+    # An unproven text that names a class above knowledge is lowered; only policy (L1) is refused.
     counts = named is MemoryClass.L1 or not aim.unproven
     if named is not None and counts and aim.ruleset.cell(source, named) is Cell.REFUSE:
         # A web page can have a model name any class, so a forbidden pair alone proves nothing about
-        # the sender's program. Only a harness that says both source and class, or a program that
-        # forges a token, has done what moves the trust ladder (MWP 3.4).
+        # the sender's program. Only a harness that names both source and class, or a program that
+        # forges a token, moves down the trust ladder for it (MWP 3.4).
         done = provenance.basis is Basis.VOUCHED or facts.token in _FORGED
         return StepObjection(Reason.SOURCE_CLASS_FORBIDDEN, structural=done)
     reason = Reason.CLASS_FLOOR if reading.flagged else Reason.SOURCE_CLASS_FORBIDDEN
@@ -368,7 +369,7 @@ def _matrix_finding(
 
 
 def promotion(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
-    """Pass if no promotion token is needed, the token is valid, or a person confirmed it."""
+    """Pass if no promotion token is needed, the token is valid, or a person confirmed the bytes."""
     # (6) Promotion token for class upgrades (MWP 3.2, attack A3). A forged or spent token is
     #     refused even where none was needed: an honest client does not have one.
     provenance = aim.provenance
@@ -433,7 +434,7 @@ def trust_level(_candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
     if facts.trust.level is TrustLevel.UNTRUSTED and aim.judged is not MemoryClass.L4:
         return StepObjection(Reason.TRUST_INSUFFICIENT)
     # The ruleset says which trust score each class needs. A class that it leaves out needs a score
-    # that nobody can reach.
+    # that no principal can reach.
     least = rules.soft_score_min.get(aim.judged, 1.0)
     if known_score(facts.trust, rules.scoring) < least:
         return StepObjection(Reason.TRUST_SOFT_SCORE, holds=True)
@@ -454,20 +455,20 @@ def latches(_candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
 
 
 def contradicted_anchors(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> tuple[str, ...]:
-    """The anchors (registered truths) that a candidate of step 8 contradicts in a trial search."""
+    """The ids of the anchors that a candidate contradicts; empty if step 8 does not apply to it."""
     if facts.shadow is None or not _is_shadowed(candidate, aim_of(candidate, facts, ruleset)):
         return ()
     return tuple(probe.anchor_id for probe in facts.shadow if probe.contradicts)
 
 
 def _is_shadowed(candidate: Candidate, aim: Aim) -> bool:
-    """Whether step 8 asks the anchors: for L1, L2 and unproven text, and for no removal."""
+    """Whether step 8 applies: to L1, L2 and unproven text, unless the change is a removal."""
     low = aim.provenance is None or aim.unproven
     return candidate.change not in _REMOVALS and (low or aim.judged in _SHADOWED)
 
 
 def cognitive_staging(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
-    """Pass if the candidate repeats nothing hidden, and displaces no anchor in a trial search."""
+    """Pass if the candidate repeats no hidden memory, and displaces no anchor in a trial search."""
     # (8) Cognitive staging for L1 and L2 (MWP 3.2, policy override), and for every unproven text:
     #     a note that no one vouches for may displace a registered truth too. A removal passes: it
     #     adds nothing that a retrieval could find.
@@ -519,7 +520,7 @@ def _bytes_len(text: str | None) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
-# The steps on integrity come first: a candidate that nobody intercepted, or that was altered, must
+# The steps on integrity come first: a candidate that was not intercepted, or that was altered, must
 # not be judged on its content, because its sender is not accountable for that content.
 STEPS: Final = (
     Step(number=7, name="audit_cross_check", check=audit_cross_check),

@@ -1,6 +1,6 @@
-"""The evidence for one decision: all that the gate is told about the world outside.
+"""The evidence for one decision: all that the gate knows about the world outside.
 
-A fact that could not be gathered is `None`, and a check that needs it refuses.
+A fact that could not be gathered is `None`, and a check that needs the fact refuses.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class TokenState(enum.Enum):
 
 
 class InterceptRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What the interceptor wrote down when it first saw the candidate, kept apart from staging."""
+    """The interceptor's record of a candidate on its arrival, stored apart from staging."""
 
     candidate_id: CandidateId
     digest: Digest
@@ -58,12 +58,12 @@ class TargetState(msgspec.Struct, frozen=True, kw_only=True):
     """The stored memory that an update, delete or purge is aimed at, as the store has it now."""
 
     # The most trusted label, and the most powerful class, of what the change would alter. The class
-    # is None where it alters nothing, as an addition does.
+    # is None where the change alters nothing, because it only adds.
     source: SourceKind
     memory_class: MemoryClass | None
     status: MemoryStatus
     version: int = 0
-    # Whether the memory is past its own expiry: for the agent it does not exist any more.
+    # Whether the memory is past its own expiry: for the agent such a memory does not exist.
     expired: bool = False
     # The least trusted label of the words that remain beside those of the change; None where none
     # remain.
@@ -71,12 +71,12 @@ class TargetState(msgspec.Struct, frozen=True, kw_only=True):
     # Whether the change takes something away: a deletion, an earlier expiry, or a change that keeps
     # fewer than half of the words.
     removes: bool = False
-    # Whether something that the change would alter was written by a session that had read nothing.
+    # Whether a session that had read no foreign text wrote something that the change would alter.
     unread: bool = False
 
 
 class AnchorProbe(msgspec.Struct, frozen=True, kw_only=True):
-    """An anchor's own question, put to a trial search in which the candidate takes part."""
+    """The result of an anchor's own question to a trial search that includes the candidate."""
 
     anchor_id: str
     outranks: bool
@@ -84,7 +84,7 @@ class AnchorProbe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BudgetState(msgspec.Struct, frozen=True, kw_only=True):
-    """The budgets as they stand without this candidate; the units are in the names."""
+    """How much of each budget is used, without this candidate; the units are in the names."""
 
     writes_in_window_count: int
     text_bytes: int
@@ -95,11 +95,11 @@ class BudgetState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
-    """A person's confirmation of the candidate as shown: released from review, or signed.
+    """A person's confirmation of the candidate as shown: a release from review, or a signature.
 
     `target_version` is the version of the memory to change when it was shown to the person; 0 where
-    there was none. A change keeps the fields that it does not name, and the person confirmed those
-    too.
+    there was none. A change keeps the fields that it does not name, and the person confirmed these
+    fields too.
     """
 
     by: PrincipalId
@@ -128,14 +128,14 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     # One probe per anchor; () where the tenant has no anchors. None: the trial search failed.
     shadow: tuple[AnchorProbe, ...] | None
     budget: BudgetState | None
-    # Whether the candidate reached the gate too late: the model request that waited for it has gone
-    # on and treated it as refused.
+    # Whether the candidate reached the gate too late: the model request that waited for it was
+    # forwarded without it, as if it had been refused.
     overdue: bool
-    # Whether a person denied this principal an equal line for this place, and whether that happened
-    # so often today that no one is asked again (`policy.lines`).
+    # Whether a person denied this principal an equal line for this place, and whether there were so
+    # many denials today that no person is asked again (`policy.lines`).
     denied: bool
     denied_today: bool
-    # Whether the candidate has a sentence for which a memory was hidden.
+    # Whether the candidate has a sentence because of which another memory was hidden.
     repeats_hidden: bool
     # The stored memory that an update, delete or purge is aimed at; None if this tenant has no such
     # memory.
@@ -144,5 +144,5 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     # memory.
     lineage: SourceKind | None = None
     approval: Approval | None = None
-    # Whether the memory lives on another server; then `stored` is what our store knows of its key.
+    # Whether the memory is on an upstream server; `stored` is what this store knows of its key.
     guarded: bool = False

@@ -60,7 +60,7 @@ class Gate:
         return self._required
 
     def decide(self, candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Verdict:
-        """Judge one candidate.
+        """Judge one candidate; return the verdict.
 
         The first `Reject` decides, also after a step that would hold; else the first `Hold`; else
         the candidate is admitted. A person's confirmation of these very bytes turns a hold into an
@@ -70,8 +70,8 @@ class Gate:
         landing = aim.landing
         if not self._steps or not ruleset.matrix:
             return Reject(reason=Reason.GATE_UNAVAILABLE, step=0, memory_class=landing)
-        # A model request that waited for this candidate went on without it and withheld its text.
-        # To admit it now would make a memory of a text that was treated as refused.
+        # A model request that waited for this candidate was forwarded without its text. To admit
+        # the candidate now would make a memory of a text that was treated as refused.
         if facts.overdue:
             return Reject(reason=Reason.GATE_UNAVAILABLE, step=0, memory_class=landing)
         passed: list[int] = []
@@ -112,11 +112,11 @@ class Gate:
 
 
 def _said_no(facts: Facts, aim: Aim, *, waits: bool) -> Reason | None:
-    """The reason why a person is not asked, or not asked again."""
+    """The reason to refuse a candidate because of a person's denials; None for no refusal."""
     provenance = aim.provenance
     if provenance is None:
         return None
-    # What somebody accountable may write anyhow is no proposal of the agent's.
+    # A text of a proven source that no step holds is no proposal by the agent, so it is admitted.
     if facts.denied and (waits or provenance.source.trust < SourceKind.USER_INPUT.trust):
         return Reason.DENIED_BY_PERSON
     dropped = waits and facts.denied_today and provenance.after_reading
@@ -161,8 +161,8 @@ def _landing_label(candidate: Candidate, facts: Facts, provenance: Provenance) -
         return label
     stored = facts.stored
     if stored is None:
-        # No verdict of this gate knows what stands on the server behind. Whatever the change does
-        # not replace stays there, so the memory is trusted no more than words of an unknown source.
+        # The gate does not know the text on the upstream server. Whatever the change does not
+        # replace stays there, so the memory is trusted no more than words of an unknown source.
         call = call_of(candidate)
         if call is None or not call.sets_all:
             return lowered(label, SourceKind.UNKNOWN)

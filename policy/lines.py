@@ -19,33 +19,33 @@ from policy.withheld.pieces import shape_of
 LINES_MAX: Final = 512
 """A candidate of more lines is decided as a whole."""
 ACTS_OF_DENIAL_MAX: Final = 3
-"""After so many acts of denial of a principal in a place, no more is asked there on that day."""
+"""After so many denials of a principal in one place, no person is asked there again that day."""
 _NOBODY: Final = PrincipalId("-")
 
 
 class Line(NamedTuple):
-    """A line that comes or goes, or a whole candidate.
+    """A line that a change adds (`comes`) or removes, or a whole candidate.
 
-    Only a line of the same `exact` bytes is let in with this one; one of the same `shape` is denied
-    with it.
+    A decision to admit the line covers other lines only if their `exact` bytes are the same; a
+    denial covers all lines of the same `shape`.
     """
 
     text: str
     comes: bool
     exact: bytes
     whole: bool = False
-    # The key of what a removal names: the same words under another key are another thing.
+    # The key of the memory that a removal names: equal words under another key are another memory.
     key: str = ""
 
     @property
     def shape(self) -> bytes:
-        """The words of the line, by which an equal one is known."""
+        """Bytes that are equal for lines of the same words and key, both added or both removed."""
         said = f"{self.comes:d}{self.key}\0{shape_of(self.text)}"
         return said.encode("utf-8", "surrogatepass")
 
 
 def lines_of(candidate: Candidate) -> tuple[Line, ...]:
-    """What a person decides on, of one candidate; at least one."""
+    """The lines of one candidate that a person decides on; at least one."""
     call = call_of(candidate)
     lines: dict[bytes, Line] = {}
     if call is not None and call.place and call.came != NOTHING:
@@ -53,11 +53,11 @@ def lines_of(candidate: Candidate) -> tuple[Line, ...]:
             for text in filter(str.strip, piece.split("\n")):
                 exact = f"{at < call.came:d}{text}".encode("utf-8", "surrogatepass")
                 lines.setdefault(exact, Line(text, at < call.came, exact))
-    # A candidate without a line of its own would be let in by any act.
+    # A candidate without any line would be admitted by any decision, so the whole of it is a line.
     if 0 < len(lines) <= LINES_MAX:
         return tuple(lines.values())
     said = candidate.text or candidate.metadata_json or candidate.memory_id or ""
-    # The proposal is the same whoever sends it, under whatever nonce.
+    # Principal and nonce are left out: equal proposals are one line, whoever sends them.
     bare = msgspec.structs.replace(candidate, principal_id=_NOBODY, nonce="-")
     comes = candidate.change is not ChangeKind.DELETE
     key = "" if call is None or comes else call.key

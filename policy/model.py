@@ -64,8 +64,8 @@ class SourceKind(enum.Enum):
         return _TRUST[self] >= _TRUST[SourceKind.USER_INPUT]
 
 
-# Both unproven kinds have one rank. Their names differ only in what a person is told: the session
-# ledger saw a model make the call, or no one knows.
+# Both unproven kinds have the same rank. Only a person is shown the difference: of a `TOOL_RESULT`
+# the session ledger saw that a model made the call.
 _TRUST = {
     SourceKind.UNKNOWN: 0,
     SourceKind.TOOL_RESULT: 0,
@@ -128,7 +128,7 @@ class Reads(enum.Enum):
 
     @property
     def trust(self) -> int:
-        """How trusted a label has to be for the floor, as `SourceKind.trust`."""
+        """The least rank (`SourceKind.trust`) that a label must have to be shown."""
         return _FLOORS[self]
 
     def shows(self, source: SourceKind) -> bool:
@@ -165,7 +165,7 @@ class Basis(enum.Enum):
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True, rename=PRINCIPAL):
-    """Who authenticated on a connection. Trust, nonces and ids are kept apart by principal."""
+    """Who authenticated on a connection. Each principal has its own trust, nonces and ids."""
 
     principal_id: PrincipalId
     tenant: Tenant
@@ -221,7 +221,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # SHA-256 (hex) of the client's own vector bytes, where the protocol has them.
     vector_sha256: Annotated[str, Meta(max_length=64)] | None = None
     # Whether the change goes into a place that a host reads as instructions (`policy.places`); set
-    # by what knows the path or block, never by a client.
+    # by the code that knows the path or block, never by a client.
     instructions: bool = False
 
 
@@ -249,8 +249,8 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     session: str | None = None
     # Whether the session that wrote the candidate had read foreign text (docs/glossary.md#labels).
     after_reading: bool = False
-    # The tools and hosts that it had read, at most eight of each: a tool by its name, a host as
-    # `//name`.
+    # The tools and hosts that this session had read, at most eight of each: a tool by its name, a
+    # host as `//name`.
     read_origins: tuple[str, ...] = ()
 
 
@@ -260,20 +260,23 @@ class MemoryStatus(enum.Enum):
     LIVE = "live"
     QUARANTINED = "quarantined"
     DELETED = "deleted"
-    # Admitted, but the server behind has not confirmed that it stored it; shown to no reader.
+    # Admitted, but the upstream server has not confirmed that it stored it; shown to no reader.
     FORWARDING = "forwarding"
 
 
 class Hiding(enum.Enum):
-    """How a quarantined memory of a server behind is hidden. Reads are sifted in every case."""
+    """How a quarantined memory on an upstream server is hidden; answers to reads are always sifted.
 
-    SIFT = "sift"  # the server is told nothing
+    To sift is to remove strings that must not reach the agent.
+    """
+
+    SIFT = "sift"  # nothing is changed on the server
     TAG = "tag"  # a field in the server's item, and a filter in every read
     REMOVE = "remove"  # the server's item is deleted, and kept here
 
 
 class ForwardStatus(enum.Enum):
-    """What is known of an admitted change after it was sent to the server behind the gate."""
+    """What is known of an admitted change after it was forwarded to an upstream server."""
 
     __hash__ = object.__hash__
 
@@ -353,7 +356,7 @@ def meet(first: SourceKind, second: SourceKind) -> SourceKind:
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """What a candidate's text says to a model that reads it.
+    """How a model may understand a candidate's text: as an order, as an attack, or as neither.
 
     `skeleton` is made of the text alone. The flags `directive` and `injection` cover the strings in
     the metadata as well, because a recall splices text and metadata into the context together.

@@ -36,17 +36,17 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def is_instructions(place: Place | None) -> bool:
-    """Whether a place is one that a host reads as instructions; no place is none."""
+    """Whether a place is one that a host reads as instructions; False for None."""
     return place is not None and place.kind is PlaceKind.INSTRUCTIONS
 
 
 def class_in(*, instructions: bool) -> MemoryClass:
-    """The class that a change of a place asks for; no type, tag or name gives it another."""
+    """The class that a change in a place asks for; no type, tag or name gives it another class."""
     return MemoryClass.L2 if instructions else MemoryClass.L3
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The places of one host. `version` is the release, or the page, from which they were read.
+    """The places of one host. `version` is the release, or the page, that documents the places.
 
     A pattern `block:NAME` is a block of memory, any other a path (`policy.text.paths`). `imports`
     are the names of files in which the host replaces `@path` by that file's text.
@@ -102,24 +102,24 @@ class Places:
         self.blocks = [one for one in found if one[1].pattern.startswith(_BLOCK)]
 
     def of_path(self, path: str) -> Place | None:
-        """The place that a file is, in any way that a file system may read its path."""
+        """The place at a file's path, in any reading of the path by a file system, or None."""
         return _first(self, path, block=False)
 
     def of_folder(self, path: str) -> Place | None:
-        """The place that a file is, or that lies in a folder, whose move moves all files in it."""
+        """The place at a path, or inside a folder at it: a moved folder moves all files in it."""
         readings = readings_of_path(path)
         inside = [place for one, place in self.paths if any(map(one.fits_folder, readings))]
         return max(inside, key=is_instructions, default=None)
 
     def of_block(self, name: str) -> Place | None:
-        """The place that a block of memory is, by its name or the path under which it is kept."""
+        """The place of a memory block, by the block's name or the path under which it is stored."""
         return _first(self, name, block=True)
 
 
-# A request repeats its whole conversation, and with it the paths of its calls.
+# The results are cached because each request repeats its whole conversation, with all paths in it.
 @lru_cache(maxsize=4_096)
 def _first(places: Places, path: str, *, block: bool) -> Place | None:
-    """The most specific place of each reading of a path; of several, an instructions place."""
+    """The most specific place of any reading of a path; of several, an instructions place."""
     among = places.blocks if block else places.paths
     readings = readings_of_path(path)
     found = (next((place for one, place in among if one.fits(path)), None) for path in readings)

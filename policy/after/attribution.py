@@ -1,15 +1,16 @@
-"""Which memories caused a wrong answer: a plan of questions, asked again with memories left out.
+"""The search for the memories that caused a wrong answer, as a plan of replays.
 
-The plan is pure. `Plan.next` names a set of memories; the caller replays the failure with exactly
-these present and tells what came of it. Two controls come first: with everything present the
-failure must come back, and with no suspect present it must not. Then suspects are put back one at
-a time, the most believed first, and each one that brings the failure back stays out. What stayed
-out is a 1-minimal correction set: without it the answer is right, and each of its members was seen
-to make it wrong. Above `BISECT_ABOVE` suspects the first culprit is found by bisection.
+The plan is pure. `Plan.next` names a set of memories; the caller asks the failed question again
+with exactly this set present, and reports the outcome. Two controls come first: with all memories
+present the answer must be wrong again, and with no suspect present it must be right. Then suspects
+are put back one at a time, the most trusted first, and a suspect that makes the answer wrong again
+is left out for good. The suspects left out are a 1-minimal correction set: without them the answer
+is right, and each of them was seen to make it wrong. Above `BISECT_ABOVE` suspects the first
+culprit is found by bisection.
 
-Leave-one-out, the usual way, is blind to a lie that was stored twice: with one copy gone the other
-one still speaks. Delta debugging (Zeller and Hildebrandt, 2002) finds the copies and needs two to
-four times as many questions where there are several.
+Leaving out one memory at a time, the usual way, misses a lie that was stored twice: without one
+copy the other still makes the answer wrong. Delta debugging (Zeller and Hildebrandt, 2002) finds
+such copies too, but needs two to four times as many replays where there are several culprits.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ import msgspec
 from policy.verdict import InvariantBroken
 
 BISECT_ABOVE: Final = 12
-"""For this many suspects or fewer, one replay for each costs no more than bisection."""
+"""Up to this many suspects, one replay for each suspect costs no more than bisection."""
 
 
 class Control(enum.Enum):
-    """A kind of replay that only checks that replaying works; it asks about no suspected memory."""
+    """A replay that checks the method: with all memories, without suspects, without any memory."""
 
     EVERYTHING = "everything"
     NO_SUSPECT = "no_suspect"
@@ -47,22 +48,22 @@ class OpenCause(enum.Enum):
     """Why a search that ended with `NEEDS_PERSON` could not name a culprit."""
 
     TRUSTED_MEMORY = "trusted_memory"
-    """Without suspects the answer is wrong, without any memory right: a trusted one is wrong."""
+    """The answer is wrong without suspects, right without memories: a trusted memory is wrong."""
     UNKNOWN = "unknown"
-    """A replay gave no answer: a judge that is silent convicts nobody."""
+    """A replay had no outcome; a missing outcome blames no memory."""
     UNDECIDED = "undecided"
-    """One replay was judged as often as allowed, and the judgements still disagree."""
+    """One replay was judged `repeats_max` times, and the judgements still disagree."""
     BUDGET = "budget"
     """The limit of replays was reached before the search was done."""
     TOKENS = "tokens"
-    """The next replay would cost more tokens than are left for them."""
+    """The next replay would cost more tokens than are left for replays."""
 
 
 class Suspect(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory that may be to blame, with what decides when it is put back.
+    """One memory that may be to blame, with the facts that decide when it is put back.
 
-    Its trust is a number from 0 to 1, its time is that of its writing (Unix ms), and its score is
-    the one that it had in the search that led to the wrong answer.
+    `trust` is a number from 0 to 1, `at_ms` is when the memory was written (Unix ms), and `score`
+    is the memory's score in the search that led to the wrong answer.
     """
 
     memory_id: str
@@ -74,10 +75,10 @@ class Suspect(msgspec.Struct, frozen=True, kw_only=True):
 class ReplayLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How often the same replay is judged, and how many replays there may be.
 
-    A judge that is `deterministic` judges each replay once. Any other judge is asked about the same
-    replay until one answer leads by `lead`, `repeats_max` times at most. At a lead of three, a
-    judge that errs one time in ten blames one innocent memory in a hundred; at a lead of four,
-    three in a thousand.
+    A judge that is `deterministic` judges each replay once. Any other judge judges the same replay
+    until one of its two answers leads by `lead` judgements, `repeats_max` times at most. At a lead
+    of three, a judge that errs one time in ten blames one innocent memory in a hundred; at a lead
+    of four, three in a thousand.
     """
 
     deterministic: bool = False
@@ -105,9 +106,9 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     ending: Ending
     open: OpenCause | None = None
     culprits: tuple[str, ...] = ()
-    """The memories to blame, in the order found; those so far, if it ended `NEEDS_PERSON`."""
+    """The memories to blame, in the order found; after `NEEDS_PERSON`, those found until then."""
     accomplices: tuple[str, ...] = ()
-    """Memories not needed for the failure that can cause it alone; only with `whole_cause`."""
+    """Suspects not blamed that cause the failure alone; searched for only with `whole_cause`."""
     controls: dict[str, bool]
     """For each control, whether the answer was wrong."""
     questions: int
@@ -117,11 +118,10 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def believed_first(suspects: Sequence[Suspect]) -> tuple[Suspect, ...]:
-    """The order in which suspects are put back: most trusted, oldest, least similar first.
+    """The suspects in the order of being put back: most trusted, oldest, least similar first.
 
-    A memory that is put back early is believed: where two memories fail only together, the later
-    one is blamed. With the most similar first, a lie that was made for the question would be
-    believed.
+    Where two memories cause the failure only together, the one that is put back later is blamed. If
+    the most similar came first, a lie that was written to match the question would not be blamed.
     """
     return tuple(
         sorted(suspects, key=lambda each: (-each.trust, each.at_ms, each.score, each.memory_id))
@@ -129,15 +129,15 @@ def believed_first(suspects: Sequence[Suspect]) -> tuple[Suspect, ...]:
 
 
 class Plan:
-    """Questions, asked one after the other, until the memories to blame are known. Not thread-safe.
+    """A sequence of replays, one at a time, until the memories to blame are known. Not thread-safe.
 
     Args:
         suspects: The memories that may be to blame, as `believed_first` orders them; ids are
             distinct.
-        trusted: The memories that are above suspicion; every question but a control includes them.
+        trusted: The memories above suspicion; every replay but `Control.NOTHING` includes them.
         limits: How often the same replay is judged, and how many replays there may be.
-        whole_cause: Also ask about each suspect that was not blamed, alone beside the trusted ones;
-            this finds every memory that is enough by itself to cause the failure.
+        whole_cause: Also replay with each suspect that was not blamed alone beside the trusted
+            memories, to find every memory that is enough by itself to cause the failure.
 
     Raises:
         ValueError: A memory is named twice.
@@ -170,9 +170,9 @@ class Plan:
         self._advance(outcome=None)
 
     def next(self) -> Ask | Done:
-        """The replay to do now, or the end of the search.
+        """Return the replay to do now, or the end of the search.
 
-        It is the same replay until `tell` was given its outcome.
+        The same replay is returned until its outcome is reported to `tell`.
         """
         if self._ask is not None:
             return self._ask
@@ -187,7 +187,7 @@ class Plan:
         )
 
     def tell(self, ask: Ask, *, fails: bool | None) -> None:
-        """Report how the replay of `ask` came out: wrong answer, right answer, or None for unknown.
+        """Record the outcome of a replay: whether the answer was wrong, or None if that is unknown.
 
         Raises:
             InvariantBroken: `ask` is not the question that `next` named.
@@ -228,10 +228,7 @@ class Plan:
             self._ask = Ask(present=present, control=control, repeat=len(self._votes))
 
     def _advance(self, *, outcome: bool | None) -> None:
-        """Go on to the next set of memories whose outcome is not known.
-
-        No set is asked about twice.
-        """
+        """Move to the next set of memories whose outcome is not known; no set is replayed twice."""
         self._ask = None
         try:
             present, control = next(self._steps) if outcome is None else self._steps.send(outcome)
@@ -290,7 +287,10 @@ class Plan:
     def _first_culprit(
         self, ids: Sequence[str]
     ) -> Generator[tuple[frozenset[str], Control | None], bool, int]:
-        """The index of the first suspect that brings the wrong answer back, beside those before."""
+        """Blame the first suspect that makes the answer wrong beside those before it.
+
+        Return its index.
+        """
         # Bisection: with the first `good` suspects present the answer is right, with the first
         # `bad` ones it is wrong.
         good, bad = 0, len(ids)

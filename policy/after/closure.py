@@ -50,7 +50,7 @@ class CaseMode(enum.Enum):
 
 
 BLAST_MAX: Final = 100
-"""In a case with more memories than this, nothing is done without a person."""
+"""In a case that would act on more memories than this, a person decides on all acts."""
 
 
 class Relation(enum.Enum):
@@ -70,9 +70,9 @@ class Act(enum.Enum):
 
     QUARANTINE = "quarantine"
     STEP_BACK = "step_back"
-    """An update was the lie: the memory gets the state again that it had before."""
+    """An update introduced the lie: the memory is set back to its state before that update."""
     EXPIRE = "expire"
-    """The memory was true once: reads show it no more, and nobody's trust moves."""
+    """The memory was true once: reads no longer show it, and no principal's trust changes."""
     NOTHING = "nothing"
     """Nothing is done: the memory is named in the case, and a person decides."""
 
@@ -84,11 +84,11 @@ class ForPerson(enum.Enum):
     LABEL = "label"
     ANCHOR = "anchor"
     PROPOSED = "proposed"
-    """Whoever convicted may only propose."""
+    """The judge that convicted the memories may only propose acts."""
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):
-    """One stored memory, with what decides about the act for it.
+    """One stored memory of a case, with the facts that decide what is done to it.
 
     `step` is the number of the version that is to blame. `back_to` is the number of the last
     version before it that had another text; None if the memory began with the wrong text, or if the
@@ -129,13 +129,13 @@ def closure_of(
     blast_max: int = BLAST_MAX,
     proposes: bool = False,
 ) -> Closure:
-    """What to do with each culprit and what was derived from it: each memory once, culprits first.
+    """The acts for the culprits and the memories derived from them: each once, culprits first.
 
     `children` must give the memories that were derived from a memory while it was wrong: after the
     version `Fact.step`, and not after the version `Fact.mended`. Nothing is done to a memory that
-    was mended, but the memories derived from it before are acted on. A memory that is merely
-    outdated was true once, so nothing is done to memories derived from it. The walk stops as soon
-    as it found one memory more than `blast_max`. With `proposes` every act is left to a person.
+    was mended, but memories derived from it before that are acted on. A memory that is merely
+    outdated was true once, so nothing is done to memories derived from it. The walk stops at one
+    memory more than `blast_max`. With `proposes` every act is left to a person.
     """
     found: dict[MemoryId, Consequence] = {}
     for fact in culprits:

@@ -1,4 +1,4 @@
-"""Signals of a wrong answer, and matchers of what an answer or a memory has to or may not say."""
+"""Signals of a wrong answer, and matchers: words that an answer or memory must or must not have."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class Applies(enum.Enum):
 
 
 class Matcher(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What texts must and must not say. An entry is a literal, or `re:` and a pattern.
+    """Entries that texts must and must not contain. An entry is a literal, or `re:` and a pattern.
 
-    All entries are looked for in the skeleton, as whole words (`policy.text.whole_words`).
+    All entries are searched for in the skeleton, as whole words (`policy.text.whole_words`).
     """
 
     must: Entries = ()
-    """Entries that each must stand in an answer, or in a text that a search finds."""
+    """Entries that an answer, or the texts that a search finds, must all contain."""
     must_not: Entries = ()
-    """Entries that may stand in no answer, and in no memory that is shown."""
+    """Entries that no answer, and no memory that is shown, may contain."""
     applies: Applies = Applies.BOTH
     memory_class: MemoryClass | None = None
     """The class of memories that are compared with the matcher; None: all classes."""
@@ -55,7 +55,7 @@ def check_matcher(matcher: Matcher) -> None:
     """Refuse a matcher with an entry that cannot be used, or without any entry.
 
     Raises:
-        ValueError: The message says which entry, what is wrong with it, and where.
+        ValueError: The message names the entry, what is wrong with it, and at which character.
     """
     if not matcher.must and not matcher.must_not:
         raise ValueError("a matcher needs `must` or `must_not`")
@@ -95,14 +95,14 @@ _OPENS: Final = frozenset(SignalKind) - {SignalKind.AGENT}
 
 
 def kind_of(channel: Channel) -> SignalKind:
-    """The kind of signal that feedback on this channel makes."""
+    """The kind of signal that feedback from a principal of this channel counts as."""
     return _BY_CHANNEL[channel]
 
 
 def opens_case(kind: SignalKind, grade: Grade) -> bool:
     """Whether a signal of this kind and grade starts the search for a culprit.
 
-    An agent's signal does not: an agent that a memory steers could have honest memories blamed.
-    Only the grade `wrong` does: the other two grades speak of one hit's rank in a search.
+    An agent's signal does not, because an agent that a memory steers could have honest memories
+    blamed. Only the grade `wrong` does: the other two grades rate one hit's rank in a search.
     """
     return grade is Grade.WRONG and kind in _OPENS

@@ -1,7 +1,7 @@
 """Parole by trial: what a hidden memory has to pass before reads show it again. Pure.
 
-A memory that comes back has less power than before, and is watched for a while. Nothing here gives
-a memory, or the principal that wrote it, more trust.
+A memory that comes back has a lower class than before, and is on probation for a while. Nothing
+here raises the trust in a memory or in the principal that wrote it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PAROLES_MAX: Final = 2
 """How often one memory may come back by a trial."""
 PROBATION_DAYS: Final = 30
 PROBATION_RECALLS: Final = 50
-"""A probation ends after so many days, or after so many recalls that showed others the memory."""
+"""A probation ends after `PROBATION_DAYS`, or this many recalls by others than the writers."""
 
 _LOWER: Final = {
     MemoryClass.L1: MemoryClass.L2,
@@ -40,7 +40,7 @@ class Against(enum.Enum):
     """Why a memory does not pass a step of its trial; values are stable."""
 
     VIOLATOR = "violator"
-    """Its program did what no page can make a model do."""
+    """The program that wrote it did what no text can make a model do."""
     FORGED_LABEL = "forged_label"
     """Its client claimed a more trusted source than the gate found."""
     EXPIRED = "expired"
@@ -48,13 +48,13 @@ class Against(enum.Enum):
     FAILS = "fails"
     """An answer that it helped to make wrong would be wrong again."""
     OUTDATED = "outdated"
-    """A newer memory of the same answer, which is trusted more, still denies it."""
+    """A newer memory of the same answer, which is trusted more, still contradicts it."""
     GONE = "gone"
-    """What is needed to replay one of its wrong answers is not kept, or cannot be asked."""
+    """One of its wrong answers cannot be judged again: evidence, a rule or a judge is missing."""
     QUESTION = "question"
-    """A registered question would be answered differently with it."""
+    """A registered question would be answered differently with the memory shown."""
     ENOUGH = "enough"
-    """It came back as often as a memory may."""
+    """It came back `PAROLES_MAX` times before."""
 
 
 class StepDone(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,5 +91,5 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def lowered(memory_class: MemoryClass) -> MemoryClass:
-    """The class that a memory of this class has after a parole: one lower; the lowest stays."""
+    """The class that a memory of this class has after a parole: one class lower; L4 stays L4."""
     return _LOWER[memory_class]

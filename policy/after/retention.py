@@ -48,9 +48,9 @@ class DueMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pass:
-    """Finds the memories to erase: it is shown each memory once, by rising ordinal.
+    """One pass over all memories: `see` takes each memory once, by rising ordinal.
 
-    Afterwards `due` says which of them are to be erased.
+    After the last call of `see`, `due` returns the memories to erase.
     """
 
     def __init__(self, rules: Retention, now_ms: int) -> None:
@@ -67,7 +67,7 @@ class Pass:
         return self._rules.expired_grace_days is None and not self._rules.classes
 
     def see(self, item: RetentionItem) -> None:
-        """Note one memory, so that `due` can say whether it is to be erased."""
+        """Record one memory, so that `due` can report whether it is to be erased."""
         grace = self._rules.expired_grace_days
         expiry = item.expires_at_ms
         if grace is not None and expiry is not None and expiry + grace * _DAY_MS <= self._now_ms:

@@ -1,9 +1,7 @@
-"""The judge that is a rule: which memories contradict what operators registered.
+"""The judge that applies the operators' anchors and canaries: which memories contradict them.
 
-No model takes part.
-
-Each memory is judged alone, so one evaluation for each memory names every culprit, and no plan of
-questions is needed.
+No model takes part. Each memory is judged alone, so one evaluation for each memory names every
+culprit, and no plan of replays is needed.
 """
 
 from __future__ import annotations
@@ -25,9 +23,9 @@ _NO_MATCHER: Final = Matcher()
 class RegisteredRule(msgspec.Struct, frozen=True, kw_only=True):
     """An anchor or a canary, in the form in which it judges memories.
 
-    `statement` is what is true; "" for a canary, which has only words to find and words to forbid.
-    `label` is that of the person or program that vouches for the rule: only memories with a lower
-    label can fail the rule.
+    `statement` is what is true; "" for a canary, which has only words that must or must not occur.
+    `label` is the label of the person or program that vouches for the rule: only memories with a
+    lower label can fail the rule.
     """
 
     rule_id: str
@@ -37,7 +35,7 @@ class RegisteredRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JudgedMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory that is, or would be, shown: its text, with its metadata as lines."""
+    """One memory that is, or would be, shown; `text` has the lines of the metadata as well."""
 
     memory_id: MemoryId
     text: str
@@ -53,10 +51,10 @@ class FailingMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RuleVerdicts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the rules say of the memories of one answer.
+    """The memories of one answer that fail rules, and the rules that are in doubt.
 
     `doubted` are the ids of rules that contradict a memory with a label as high as the rule's own.
-    Such a memory is not blamed, so leaving out others would not make the answer right.
+    Such a memory is not blamed, so leaving out other memories would not make the answer right.
     """
 
     failing: tuple[FailingMemory, ...]
@@ -64,7 +62,7 @@ class RuleVerdicts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def blamed(self) -> tuple[FailingMemory, ...]:
-        """The memories that fail some rule that is not doubted."""
+        """The memories that fail at least one rule that is not in `doubted`."""
         return tuple(one for one in self.failing if not self.doubted.issuperset(one.rule_ids))
 
 
@@ -85,7 +83,7 @@ class _Entries:
             tried.append((place, compiled(entry)))
 
     def found_in(self, text_skeleton: str) -> set[int]:
-        """The numbers of the rules of which some entry stands in the skeleton."""
+        """The numbers of the rules that have an entry which occurs in the skeleton."""
         tried = list(self._always)
         if self._by_word:
             for word in words_of(text_skeleton) & self._by_word.keys():
@@ -98,7 +96,7 @@ class _Entries:
 
 
 class RuleJudge:
-    """The registered rules, ready to judge with. Immutable; may be used from any thread.
+    """Judges memories and replies by registered rules. Immutable; may be used from any thread.
 
     Raises:
         EntryError: An entry of a matcher cannot be used (`check_matcher` refuses such a matcher).
@@ -127,13 +125,13 @@ class RuleJudge:
     def failing(self, memories: Iterable[JudgedMemory]) -> tuple[FailingMemory, ...]:
         """The memories that fail some rule, in the order given; each memory is judged alone.
 
-        A memory fails a rule if it says what the rule forbids, or denies the rule's statement, and
-        the rule's label is above the memory's own.
+        A memory fails a rule if it contains what the rule forbids, or contradicts the rule's
+        statement, and the rule's label is higher than the memory's own.
         """
         return self.judged(memories).failing
 
     def judged(self, memories: Iterable[JudgedMemory]) -> RuleVerdicts:
-        """As `failing`, and also the rules that memories of an equal or higher label contradict."""
+        """The result of `failing`, and the rules that equally or higher labelled memories deny."""
         failed: list[FailingMemory] = []
         doubted: set[str] = set()
         for memory in memories:
@@ -152,7 +150,7 @@ class RuleJudge:
         return RuleVerdicts(failing=tuple(failed), doubted=frozenset(doubted))
 
     def failed_by(self, answer: str) -> tuple[str, ...]:
-        """The ids of the rules that a finished reply fails by what it says.
+        """The ids of the rules that forbid or contradict something in a finished reply.
 
         A reply fails no rule by what it leaves out: it may be about something else (see `lacking`).
         """
@@ -161,10 +159,10 @@ class RuleJudge:
         return tuple(self.rules[place].rule_id for place in sorted(places))
 
     def lacking(self, texts: Iterable[str]) -> tuple[str, ...]:
-        """The ids of the rules of which a required word (`must`) stands in none of the given texts.
+        """The ids of the rules that have a required entry (`must`) which no given text contains.
 
         The texts are the answer to a rule's own question, or what a search for that question finds.
-        No memory is to blame: the missing word stands in none of those that are shown.
+        No memory is to blame, because what is wrong is that an entry is missing from all of them.
         """
         folded = [skeleton(text) for text in texts]
         return tuple(

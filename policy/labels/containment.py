@@ -1,11 +1,10 @@
 """Whether a text was seen before: fingerprints of texts ("prints"), and an index of them.
 
-A match only lowers a label or names a culprit; no match proves nothing
-(docs/labels.md#origins). Prints are made of the skeleton, word by word, so
-that case, look-alike and invisible letters, wrapping and the order of sentences do not matter. They
-are winnowed (Schleimer, Wilkerson and Aiken, 2003): of every `WINDOW` neighbouring shingles the
-least is kept, so that any run of `SHINGLE + WINDOW - 1` words that two texts share leaves a print
-in both.
+A match only names an origin; the absence of a match proves nothing (docs/labels.md#origins). Prints
+are made of the skeleton, word by word, so that case, look-alike and invisible letters, wrapping and
+the order of sentences do not matter. Prints are winnowed (Schleimer, Wilkerson and Aiken, 2003): of
+every `WINDOW` neighbouring shingles the least is kept, so that any run of `SHINGLE + WINDOW - 1`
+words that two texts share leaves a print in both.
 """
 
 from __future__ import annotations
@@ -92,10 +91,10 @@ class Prints(NamedTuple):
 
 
 class Resemblance(NamedTuple):
-    """How much of one text stands in another, as shares from 0 to 1.
+    """How much of one text is contained in another, as shares from 0 to 1.
 
-    `copied` counts words in shared runs, `retold` the weight of all shared words, and `alike` is
-    the cosine of the angle between the two texts' word weights.
+    `copied` is the share of words in shared runs, `retold` the share of the weight of all shared
+    words, and `alike` is the cosine of the angle between the two texts' word weights.
     """
 
     copied: float
@@ -131,8 +130,7 @@ def prints_of(text: str) -> Prints:
     # with it the rounding of the sums below and the rank of a stem that two words share.
     known = {word: crc32(word.encode("utf-8", "surrogatepass")) for word in dict.fromkeys(words)}
     numbers = [known[word] for word in words]
-    # The sum is taken over whole numbers, which are not rounded, so it is the same in every
-    # process.
+    # The hashes are taken of integers and not of strings, whose hash differs between processes.
     runs = tuple(map(hash, zip(numbers, numbers[1:], numbers[2:], strict=False)))
     marks = {
         crc32(mark.encode("utf-8", "surrogatepass"))
@@ -161,7 +159,7 @@ def resemblance(
     kept: frozenset[int] | None = None,
     weights: dict[int, float] | None = None,
 ) -> Resemblance:
-    """How much of `text` stands in `other`.
+    """How much of `text` is contained in `other`.
 
     `kept` are the runs that the index stored of `other`, `weights` the weights of its words.
     """
@@ -200,7 +198,7 @@ def resemblance(
 
 
 def _covered(runs: tuple[int, ...], kept: frozenset[int]) -> int:
-    """How many words of a text stand in runs that the index stored of another.
+    """How many words of a text are in runs that the index stored of another text.
 
     Where two such runs are near each other, the words between them count too.
     """
@@ -233,10 +231,7 @@ class PrintIndex:
         return len(self._texts)
 
     def add(self, key: int, prints: Prints) -> int:
-        """Add a text to the index under a key of its own.
-
-        Returns how many hashes are stored for it.
-        """
+        """Add a text to the index under a key of its own; return how many hashes it takes."""
         kept = prints.kept
         # The index does not store the order of the runs. The order matters only for the text that
         # is looked up.
@@ -256,12 +251,10 @@ class PrintIndex:
                 del self._where[name]
 
     def search(self, prints: Prints, among: Container[int] | None = None) -> list[Containing]:
-        """Texts that contain this one, the likeliest first.
+        """The texts of the index that contain the text of these prints, the likeliest first.
 
-        Only those with keys in `among`, if given.
-
-        `among` applies before the result is cut to its length, so texts of other sessions hide
-        nothing.
+        With `among`, only texts with these keys are candidates. They are filtered before the result
+        is cut to its length, so that texts of other sessions displace none of them.
         """
         where, nowhere = self._where.get, ()
         weights = {
@@ -287,13 +280,13 @@ class PrintIndex:
         if not rank:
             return 0.0
         texts = (len(self._texts) + _BEFORE) / (count + _BEFORE * _LIKELY[rank])
-        # The weight has a lower bound, so nobody can make a word count as common by filling the
+        # The weight has a lower bound, so no one can make a word count as common by filling the
         # index with copies.
         return max(0.0, math.log(texts) - _NOTHING, _UNSEEN[rank] - _LIVE)
 
 
 def _newest(keys: Sequence[int], among: Container[int] | None) -> Iterable[int]:
-    """Of several copies of one text keep only the newest; the most recent text comes first."""
+    """The newest keys, at most `_COMMON`, the newest first; with `among`, only keys in it."""
     if among is None:
         return keys[: -_COMMON - 1 : -1]
     return islice(filter(among.__contains__, reversed(keys)), _COMMON)
@@ -304,8 +297,8 @@ def _names(prints: Prints, kept: frozenset[int]) -> set[int]:
 
 
 def _telling(prints: Prints) -> list[int]:
-    """The words that tell texts apart, as keys of the index: those that not every text has.
+    """The index keys of the words that distinguish texts: those with a rank above 0.
 
-    No run and no mark has the same key as a word.
+    A key is the complement of the word's hash, so that runs and marks have other keys.
     """
     return [~word for word, rank in prints.words.items() if rank]

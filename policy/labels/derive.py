@@ -32,7 +32,7 @@ from policy.text.phrases import Language
 from policy.text.skeleton import skeleton
 
 HOST: Final = "//"
-"""How the name of a host begins among the tools and hosts that a session had read."""
+"""The prefix of a host's name among the names of tools and hosts that a session had read."""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +80,7 @@ def read_text(text: str | None, metadata_json: str | None) -> Reading:
 
 
 def read_beside(reading: Reading, text: str) -> Reading:
-    """A copy of `reading` with the flags of another text added: readers see both together."""
+    """A copy of `reading` with the flags of a second text, for texts that are read together."""
     return _with_language(reading, language_of(skeleton(text)))
 
 
@@ -130,7 +130,7 @@ def _language_of_metadata(metadata_json: str, tail: str) -> Language:
 
 
 def _language_within(text: str) -> Language:
-    """What the strings of a text read as that is JSON itself; such a text is shown as an object."""
+    """What the strings in a text read as, if the text is JSON; `PLAIN` for any other text."""
     if not text.lstrip().startswith(("{", "[")):
         return Language.PLAIN
     try:
@@ -144,7 +144,7 @@ def _language_within(text: str) -> Language:
 def _language_of_strings(value: object, tail: str) -> Language:
     """The kind of text that JSON reads as; JSON that is nested too deep counts as an attack.
 
-    Each string is read by itself, and all of them in a row behind the text, as a recall shows them.
+    Each string is read by itself, and all of them in a row after the text, as a recall shows them.
     """
     found = _strings_of(value)
     if found is None:
@@ -153,7 +153,7 @@ def _language_of_strings(value: object, tail: str) -> Language:
     # next are one order to its reader.
     rows = {*found.values, "\n".join(found.strings), "\n".join(found.values)}
     rows.update(map(" ".join, pairwise((tail, *found.values) if tail else found.values)))
-    # The names of one object may be the words of an order, and so may what stands under one name.
+    # The names of one object may be the words of an order, and so may the values under one name.
     rows.update(map(" ".join, found.under.values()))
     language = Language.PLAIN
     for row in rows:
@@ -164,15 +164,16 @@ def _language_of_strings(value: object, tail: str) -> Language:
 
 
 def spell_order(names: tuple[str, ...]) -> bool:
-    """Whether one of some names, or all of them in a row, reads as an order or an attack."""
+    """Whether any of the names, or all of them in a row, reads as an order or an attack."""
     rows = (*names, " ".join(names)) if len(names) > 1 else names
     return any(_language_of_name(one) & Language.STEERS for one in rows)
 
 
 def orders_in_names(value: object) -> tuple[str, ...]:
-    """The names of each object in JSON that, in their order, read as an order; none if too deep.
+    """The rows of names, one row for each object in a JSON value, that read as an order.
 
-    For what is kept as canonical JSON, which sorts the names, and is shown in its own order.
+    Empty for JSON that is nested too deep. Stored JSON has its names sorted, but a read shows them
+    in their original order, so that the stored form does not reveal such a row.
     """
     found = _strings_of(value)
     names = dict.fromkeys(found.names) if found is not None else ()
@@ -180,9 +181,10 @@ def orders_in_names(value: object) -> tuple[str, ...]:
 
 
 class _Strings(NamedTuple):
-    """The strings of the metadata: all of them, keys included, and the values alone.
+    """The strings of a JSON value: all of them with the keys, and the values alone.
 
-    Then the names of each object, behind the name it stands under, and the values under each name.
+    `names` has one row for each object: its own name, then the names in it. `under` maps a name to
+    the strings that are its values.
     """
 
     strings: list[str]
@@ -192,7 +194,7 @@ class _Strings(NamedTuple):
 
 
 def _strings_of(value: object) -> _Strings | None:
-    """The strings of the metadata; None where the metadata is nested too deep."""
+    """The strings of a JSON value; None for one that is nested deeper than 32 levels."""
     found = _Strings([], [], [], {})
     pending: list[tuple[object, int, str, bool]] = [(value, 0, "", False)]
     while pending:
@@ -276,7 +278,7 @@ def with_lineage(
 
 
 def lowered(label: Provenance, source: SourceKind) -> Provenance:
-    """The label, lowered to at most the given source; where it falls, its basis is the lineage."""
+    """The label, lowered to at most the given source; a lowered label has the basis `LINEAGE`."""
     if source.trust >= label.source.trust:
         return label
     return msgspec.structs.replace(label, source=source, basis=Basis.LINEAGE)
@@ -315,8 +317,8 @@ def effective_class(
 def _asked_class(candidate: Candidate, stored: MemoryClass | None) -> MemoryClass:
     """The class that a candidate names, or that a rule, its target or the stored memory gives it.
 
-    A change of a stored memory keeps the stored class unless an update names another. On a server
-    behind us the place of a memory decides its class, so a move to a place for more powerful
+    A change of a stored memory keeps the stored class unless an update names another. On an
+    upstream server the place of a memory decides its class, so a move to a place for more powerful
     memories raises the class.
     """
     if stored is None or candidate.change is ChangeKind.CREATE:
@@ -350,7 +352,7 @@ def landing_of(asked: MemoryClass, candidate: Candidate, stored: MemoryClass | N
 def is_lowered(change: ChangeKind, named: MemoryClass | None, landed: MemoryClass) -> bool:
     """Whether a memory got a lower class than its client named; False where none was named.
 
-    A leaf has no field for this, and needs none: the leaf has both classes.
+    The audit log has no field for this fact, because its leaves have both classes.
     """
     return change in _TEXTS and named is not None and landed.power < named.power
 

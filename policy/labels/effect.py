@@ -1,9 +1,9 @@
 """How a change of a memory on another server alters the text there, as far as it can be known.
 
-The server behind us keeps the text; we saw every call that made it. Where the first call set the
-whole text, and a tool map says what each later one did to it, the text is known without asking the
-server. A change of a known text is judged by the whole text that it leads to. For any other change
-the resulting text is unknown.
+The upstream server keeps the text, and this sidecar saw every call that changed it. Where the first
+call set the whole text, and a tool map says what each later call did to it, the text is known
+without asking the server. A change of a known text is judged by the whole text that results. For
+any other change the resulting text is unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from policy.text.skeleton import skeleton
 
 NEWLINE: Final = "\n"
 NOTHING: Final = -1
-"""Stands for the empty text where a call has no such string."""
+"""The number of a string that a call does not have; such a string counts as empty."""
 _WORD: Final = re.compile(r"[^\W_]+")
 EDITS_MAX: Final = 1_024
 """A text that was changed more often since it was last set counts as unknown."""
@@ -33,7 +33,7 @@ class EffectKind(enum.Enum):
 
     SET = 1  # The text becomes the given one, no matter what it was before.
     APPEND = 2  # The given text is added at the end, on a line of its own.
-    INSERT = 3  # The given text is added behind the given line.
+    INSERT = 3  # The given text is added after the given line.
     REPLACE = 4  # The given text takes the place of the single occurrence of the old text.
 
 
@@ -53,7 +53,7 @@ class Effect(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 def text_after(before: str | None, pieces: Sequence[str], effect: Effect | None) -> str | None:
-    """The text under the key after a call; None where nobody can say what it will be.
+    """The text under the key after a call; None where the resulting text is not known.
 
     The old text of a replacement must occur exactly once: servers differ in what they do otherwise.
     """
@@ -105,14 +105,14 @@ def _places_of(text: str, old: str) -> int:
 
 
 class LineChanges(NamedTuple):
-    """The lines that a change of a text takes away, and those that it brings."""
+    """The lines that a change removes from a text (`gone`), and those that it adds (`new`)."""
 
     gone: frozenset[str]
     new: frozenset[str]
 
     @property
     def keeps_half(self) -> bool:
-        """Whether at least half of the words of the lines that go are in the lines that come."""
+        """Whether at least half of the words of the removed lines are in the added lines."""
         gone = _words("\n".join(self.gone))
         return 2 * len(gone & _words("\n".join(self.new))) >= len(gone)
 
@@ -126,10 +126,10 @@ def lines_of(text: str) -> frozenset[str]:
 def changed_lines(
     before: str | None, pieces: Sequence[str], effect: Effect | None
 ) -> LineChanges | None:
-    """The lines that a call takes from the text under its key, and those that it brings.
+    """The lines that a call removes from the text under its key, and those that it adds.
 
-    None where no one can tell what the call leaves in place. Where the text before is not known,
-    the strings of the call itself have to do.
+    None where it is not known what the call leaves in place. Where the text before is not known,
+    the old and the new string of the call itself are compared.
     """
     if effect is None or effect.how is EffectKind.SET:
         after = text_after(before, pieces, effect)
@@ -149,7 +149,7 @@ def changed_lines(
 
 
 def _between(before: str, after: str) -> LineChanges:
-    # A change of looks alone is a change too, so the lines are compared as they are.
+    # A change of case or accents alone is a change too, so the lines are compared as they are.
     was, becomes = ({line.strip() for line in text.split(NEWLINE)} for text in (before, after))
     return LineChanges(lines_of(NEWLINE.join(was - becomes)), lines_of(NEWLINE.join(becomes - was)))
 

@@ -18,8 +18,8 @@ from policy.text.skeleton import skeleton
 LEN_MAX: Final = 240
 SENTENCES_MAX: Final = 2
 
-# A sentence ends at a mark behind a word, and at a line end; the marks in "e.g." and "3.12" end
-# none.
+# A sentence ends at a mark after a word, and at a line end; the marks in "e.g." and "3.12" do not
+# end one.
 _END: Final = re.compile(r"(?<=\w)[.!?\u2026]+[\"')\]]*(?=\s|$)|\n")
 _ABBREVIATED: Final = re.compile(r"\b(?:\w\. ?){2,}|\b(?:etc|bzw|usw|ca|vs|resp|ggf|inkl|no|nr)\.")
 _MONEY: Final = (
@@ -74,9 +74,9 @@ def class_of_order(
 ) -> MemoryClass:
     """The least class of a text that reads as an order.
 
-    A text that a person confirmed is her wish: L2. So is a plain rule that comes with her own key.
-    An injection is no one's wish: L1. So is an order of an operator, or of a harness that the
-    operator vouches for: they name the class that they want.
+    L2 for a text that a person confirmed, and for a plain rule that comes with her own key: these
+    are her wishes. L1 for any other text: an injection is no one's wish, and an operator, or a
+    harness that the operator vouches for, names the class that it wants.
     """
     if reading.injection or provenance is None or provenance.basis is Basis.VOUCHED:
         return MemoryClass.L1

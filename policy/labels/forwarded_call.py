@@ -1,7 +1,8 @@
-"""A change that is sent on to another server: how its call is kept inside the candidate.
+"""A change that is forwarded to another server: how its call is encoded in the candidate.
 
-The candidate's digest covers everything that is sent. Its text is the call's pieces (the strings
-that a later read of that server shows), joined by newlines; the rest of the call is its metadata.
+The candidate's digest covers everything that is sent. The candidate's text is the call's pieces
+(the strings that a later read of that server shows), joined by newlines; its metadata is the rest
+of the call.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from policy.model import METADATA_LEN_MAX, TEXT_LEN_MAX, Candidate
 
 MCP: Final = "mcp/"
 HTTP: Final = "http/"
-# Target prefixes of servers behind us, one for each protocol. The list is closed: a candidate below
-# one of them is judged as a call that changes a server, and no other candidate is.
+# Prefixes of the targets of upstream servers, one for each protocol. The list is closed: only a
+# candidate with such a target is judged as a call that changes a server.
 PREFIXES: Final = (MCP, HTTP)
 _JOINT: Final = "\n"
 
@@ -50,7 +51,7 @@ class ForwardedCall(msgspec.Struct, frozen=True, kw_only=True):
     # The numbers of the pieces that only name something shared (an entity, a type, a tag).
     labels: tuple[int, ...] = ()
     # The path or block that the call changes, if a host reads it again. The first `came` pieces are
-    # lines that come, the others lines that go; `NOTHING` if its lines are not known.
+    # lines that the call adds, the others lines that it removes; `NOTHING` if that is not known.
     place: str = ""
     came: int = NOTHING
 
@@ -58,7 +59,7 @@ class ForwardedCall(msgspec.Struct, frozen=True, kw_only=True):
     def said(self) -> tuple[str, ...]:
         """The pieces that the call adds to what its server keeps.
 
-        What only names something shared is none of them, nor a text that the call takes away.
+        Pieces that only name something shared, and texts that the call removes, are left out.
         """
         left = {*self.labels} if self.effect is None else {*self.labels, self.effect.old}
         came = self.pieces if self.came == NOTHING else self.pieces[: self.came]
@@ -66,19 +67,19 @@ class ForwardedCall(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gone(self) -> tuple[str, ...]:
-        """The pieces that a deletion names; none where all under its key goes."""
+        """The pieces that a deletion names; empty where it removes everything under its key."""
         return self.said if self.came == NOTHING else self.pieces[self.came :]
 
     @property
     def sets_all(self) -> bool:
-        """Whether nothing of what stood under the key is left after the call."""
+        """Whether the call replaces the whole text under its key."""
         return self.effect is not None and self.effect.how is EffectKind.SET
 
 
 class _Metadata(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    # The fields stand in the order of their names, as in any canonical object (RFC 8785).
+    # The fields are declared in the order of their names, as canonical JSON (RFC 8785) has them.
     arguments: msgspec.Raw
     blob: str = ""
     came: int = NOTHING
@@ -101,7 +102,7 @@ def target_of(prefix: str, server: str) -> str:
 
 
 def is_forwarded(candidate: Candidate) -> bool:
-    """Whether the candidate is a call to a server behind us."""
+    """Whether the candidate is a call to an upstream server."""
     return candidate.target.startswith(PREFIXES)
 
 
@@ -135,10 +136,10 @@ def texts_of(call: ForwardedCall) -> tuple[str, str]:
 
 
 def call_of(candidate: Candidate) -> ForwardedCall | None:
-    """The call that a candidate stands for; None for a candidate that is no forwarded call.
+    """The call that a candidate encodes; None for a candidate that is no forwarded call.
 
-    A client may write metadata that looks like a call. Shown as a call, its own words would be left
-    out, so the target decides, which no client can put below one of `PREFIXES`.
+    A client may write metadata that looks like a call, and decoding it would hide the client's own
+    words. So the target decides: no client can choose one that begins with one of `PREFIXES`.
     """
     text, metadata_json = candidate.text, candidate.metadata_json
     if text is None or metadata_json is None or not is_forwarded(candidate):
