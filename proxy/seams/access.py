@@ -36,7 +36,7 @@ class Access:
         return not self._ended
 
     def tell(self, told: Callable[[], None]) -> None:
-        """Call `told` when the credential ends, at once if it already did.
+        """Register `told`, to be called when the credential ends, or at once if it has ended.
 
         `told` must not raise.
         """
@@ -46,18 +46,18 @@ class Access:
             self._told[told] = None
 
     def forget(self, told: Callable[[], None]) -> None:
-        """Take back a registration of `tell`: that function is not called any more."""
+        """Remove a function that `tell` registered, so that it is not called any more."""
         self._told.pop(told, None)
 
     def end(self) -> None:
-        """End the credential, and everything that is open on it, now."""
+        """End the credential, and call every registered function, which ends its open request."""
         self._ended = True
         told, self._told = self._told, {}
         for one in told:
             one()
 
 
-# The access of principals without a credential: the operator's own uid, a command.
+# The access of principals without a credential, as the operator's own uid or a command has.
 _OWN = Access()
 
 
@@ -67,14 +67,11 @@ class Authenticated(Principal, frozen=True, kw_only=True, eq=False):
     access: Access
 
     def __eq__(self, other: object) -> bool:
-        """Whether it is the same principal, by any credential."""
+        """Whether the other is the same principal, whatever the credential of each."""
         return isinstance(other, Principal) and _fields(self) == _fields(other)
 
     def __ne__(self, other: object) -> bool:
-        """The opposite of `__eq__`.
-
-        Without this method the one that a struct inherits would be used.
-        """
+        """The opposite of `__eq__`; a struct's inherited `__ne__` would compare credentials too."""
         return not self == other
 
     def __hash__(self) -> int:
@@ -83,10 +80,7 @@ class Authenticated(Principal, frozen=True, kw_only=True, eq=False):
 
 
 def access_of(principal: Principal) -> Access:
-    """The access that a principal came in on.
-
-    A principal without a credential has an access that never ends.
-    """
+    """The access that a principal authenticated with; without a credential, one that never ends."""
     return principal.access if isinstance(principal, Authenticated) else _OWN
 
 
@@ -102,12 +96,12 @@ def plain(principal: Principal) -> Principal:
 
 
 def at_least(principal: Principal, reads: Reads) -> Principal:
-    """The principal with the stricter of its floor for reads and this one."""
+    """The principal with its own floor for reads or the floor `reads`, whichever is stricter."""
     return replace(principal, reads=max(principal.reads, reads, key=lambda one: one.trust))
 
 
 def check_no_floor(principal: Principal) -> None:
-    """Refuse a principal with a floor for reads at a server that ranks and lists by itself.
+    """Refuse a principal with a floor for reads at a server that ranks and lists memories itself.
 
     Raises:
         MalformedRequest: The principal has a floor.

@@ -1,4 +1,4 @@
-"""A cache by object identity, for objects that come again as the same objects."""
+"""A cache keyed by object identity, for inputs that are passed again as the same objects."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _V = TypeVar("_V")
 
 
 class Past(Generic[_V]):
-    """The beginning of a list of which more comes again and again; the same object each time."""
+    """The beginning of a list that grows from request to request; one object for all of them."""
 
     def __init__(self, values: SharedList[_V]) -> None:
-        """`values` may have a past themselves, as long as requests still need that one."""
+        """`values` may have a past too, as long as requests still need that earlier past."""
         self.values = values
 
 
 class SharedList(tuple[_V, ...]):  # noqa: SLOT001 - `past` is set once it is known
-    """The values of a list. Those of its `past` came before; each past is shorter than its list."""
+    """The values of a list; the values of its `past` are its first ones, and are fewer."""
 
     past: Past[_V] | None = None
 
@@ -31,7 +31,7 @@ def past_of(values: tuple[_V, ...]) -> Past[_V] | None:
 
 
 class ByIdentity(Generic[_K, _V]):
-    """Values kept by object, and dropped with it; equal objects do not share a value.
+    """A mapping of objects to values; an entry ends with its object, and equal objects share none.
 
     One thread.
     """
@@ -43,12 +43,12 @@ class ByIdentity(Generic[_K, _V]):
         return len(self._kept)
 
     def get(self, key: _K) -> _V | None:
-        """The value kept for this very object; None if there is none."""
+        """The value stored for this object, and not for an equal one; None if there is none."""
         found = self._kept.get(id(key))
         return None if found is None or found[0]() is not key else found[1]
 
     def each(self, keys: Iterable[_K]) -> list[_V | None]:
-        """The values of many objects, each as `get` returns it."""
+        """The values of many objects in their order; None for an object without a value."""
         known = self._kept.get
         return [
             None if (found := known(id(key))) is None or found[0]() is not key else found[1]
@@ -61,17 +61,17 @@ class ByIdentity(Generic[_K, _V]):
 
 
 def _forget(kept: dict[int, tuple[weakref.ref[_K], _V]], name: int, gone: weakref.ref[_K]) -> None:
-    # The entry may belong to another object by now, which got the same id.
+    # Another object may have got the same id meanwhile; its entry is not removed.
     found = kept.get(name)
     if found is not None and found[0] is gone:
         del kept[name]
 
 
 class ByPast(ByIdentity[Past[_K], _V]):
-    """Values kept by the past of a list, so that only what follows the past is looked at."""
+    """A mapping of pasts to values, so that only the values after a known past are computed."""
 
     def longest(self, values: tuple[_K, ...], nothing: _V) -> tuple[int, _V]:
-        """The length of the longest past of a list that has a value, and its value."""
+        """The length and the value of the longest past with a value; 0 and `nothing` if none."""
         while (past := past_of(values)) is not None:
             known, values = self.get(past), past.values
             if known is not None:

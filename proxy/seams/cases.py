@@ -1,7 +1,7 @@
-"""What rooms tell each other when an answer was wrong.
+"""The structs and Protocols by which rooms report wrong answers and search for their cause.
 
 A signal reports the wrong answer, a case is the search for the memory that caused it, and a judge
-tells whether an answer from a given set of memories is wrong.
+decides whether an answer from a given set of memories is wrong.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from policy.model import Memory, MemoryId, Principal, PrincipalId, Tenant
 from proxy.seams.operation import FeedbackResult, GiveFeedback
 
 RULES: Final = PrincipalId("mnemogate:rules")
-"""The principal of what anchors and canaries set off by themselves."""
+"""The principal of signals that an anchor or a canary raises, and no caller."""
 EXPECT_LEN_MAX: Final = 1_024
-"""Characters of what an answer should have said, or should not have."""
+"""The most characters of one text that an answer should, or should not, have contained."""
 
 SaidText = Annotated[str, Meta(max_length=EXPECT_LEN_MAX)]
 
@@ -28,13 +28,13 @@ SaidText = Annotated[str, Meta(max_length=EXPECT_LEN_MAX)]
 class Signal(msgspec.Struct, frozen=True, kw_only=True):
     """A report, by a caller or a rule, that an answer was wrong.
 
-    At least one id says what the signal is about. `expect` and `forbid` are content: they are
-    handed on in memory, and stored encrypted only. `rule_id` names the anchor or canary, `judge`
-    the caller's judge, where one of these spoke. `through` names the model to ask again.
+    At least one id names what the signal is about. `expect` and `forbid` are content: they are
+    passed in memory, and stored only encrypted. `rule_id` names the anchor or canary, or `judge`
+    the caller's judge, that raised the signal. `through` names the model to ask again.
     """
 
     signal_id: str
-    """Hex digits: the id of the failure that it is kept as."""
+    """Hex digits: the id under which the signal is stored as a failure."""
     kind: SignalKind
     grade: Grade
     tenant: Tenant
@@ -51,9 +51,9 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OnConviction(msgspec.Struct, frozen=True, kw_only=True):
-    """What a search that found who is to blame may do without a person.
+    """What a case that found its culprits may do without a person.
 
-    Where rules or a caller's judge only propose, memories are named in the case, and a person hides
+    Where rules or a caller's judge only propose, the case names the memories, and a person hides
     them. A case that would hide more than `blast_max` memories in all is left to a person as well.
     """
 
@@ -63,10 +63,10 @@ class OnConviction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TakesFeedback(Protocol):
-    """Takes what a client says of an answer. Event loop only; any number at once."""
+    """Accepts a client's feedback on an answer. Event loop only; any number of calls at once."""
 
     async def take(self, by: Principal, said: GiveFeedback) -> FeedbackResult:
-        """Take what a client says of an answer; returns what became of it.
+        """Store a client's feedback; return its failure id and the case that it opened or joined.
 
         Raises what `proxy.aftermath.feedback.FeedbackIntake.take` raises.
         """
@@ -74,13 +74,13 @@ class TakesFeedback(Protocol):
 
 
 class OpensCases(Protocol):
-    """Takes signals that set off the search for a culprit. Event loop only."""
+    """Opens cases, each of which searches for the culprits of one wrong answer. Event loop only."""
 
     async def open_case(self, signal: Signal) -> str | None:
         """Open a case for a signal that an answer was wrong.
 
         Returns the id of the case, or of the open case about the same answer; None if no case
-        opens. The case is durable by then; no answer is replayed before that.
+        opens. The case is durable when this returns; no answer is replayed before it is.
 
         Raises:
             StoreUnavailable: The case could not be made durable.
@@ -89,7 +89,7 @@ class OpensCases(Protocol):
 
 
 class ChecksReplies(Protocol):
-    """Holds finished replies against what operators registered. Event loop only."""
+    """Compares finished replies with the anchors that operators registered. Event loop only."""
 
     def replied(
         self,
@@ -98,22 +98,22 @@ class ChecksReplies(Protocol):
         said: tuple[str, ...],
         memory_ids: tuple[MemoryId, ...],
     ) -> None:
-        """Note what a model said in a finished reply, whose request had memories. Never waits."""
+        """Queue a finished reply, whose request contained memories, to be compared. Never waits."""
         ...
 
     async def settled(self, principal: Principal) -> None:
-        """Wait until this principal's replies are looked at, and who made one wrong is hidden.
+        """Wait until this principal's replies are compared, and culprits of wrong ones are hidden.
 
-        The wait is bounded: what takes longer continues afterwards.
+        The wait is bounded: a search that takes longer continues after this returns.
         """
         ...
 
 
 class WrongReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a finished reply that contradicts an anchor, before anybody was shown it.
+    """What became of a finished reply that contradicts an anchor, before the reply was forwarded.
 
-    `mended` is true where each memory behind the reply is hidden, so that another reply is worth
-    asking for. `why` says in a fixed word why not. `case_id` is "" where no case was opened.
+    `mended` is true where each memory that made the reply wrong is hidden, so that another reply is
+    worth asking for; else `why` is a fixed word. `case_id` is "" where no case was opened.
     """
 
     case_id: str = ""
@@ -122,13 +122,13 @@ class WrongReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HealsReplies(Protocol):
-    """Looks at a finished reply before it is shown, and hides what made it wrong.
+    """Checks a finished reply before it is forwarded, and hides the memories that made it wrong.
 
     Event loop only.
     """
 
     async def has_suspects(self, principal: Principal, memory_ids: tuple[MemoryId, ...]) -> bool:
-        """Whether one of these memories contradicts an anchor above its label."""
+        """Whether one of the memories contradicts an anchor of a more trusted label."""
         ...
 
     async def wrong(
@@ -139,18 +139,18 @@ class HealsReplies(Protocol):
         memory_ids: tuple[MemoryId, ...],
         note: Callable[[], None],
     ) -> WrongReply | None:
-        """Hold a reply against the anchors; None where it contradicts none.
+        """Compare a reply with the anchors and open a case; None if it contradicts no anchor.
 
-        `note` tells the ledger of the reply, before a case about it is opened. The search for what
-        made it wrong is over when this returns, or continues without it after a bounded time.
+        `note` records the reply in the ledger before a case about it is opened. The search for the
+        culprits is over when this returns, unless it takes too long and continues afterwards.
 
         Raises:
-            StorageError: The reply could not be looked at, or no case could be opened.
+            StorageError: The reply could not be compared, or no case could be opened.
         """
         ...
 
     async def still_wrong(self, case_id: str) -> None:
-        """Leave a case to a person: what it hid did not make the reply right.
+        """Leave a case to a person, because the reply is still wrong without what the case hid.
 
         Raises:
             StorageError: The case could not be written to disk.
@@ -191,35 +191,35 @@ class CanaryOutcome(msgspec.Struct, frozen=True, kw_only=True, rename={"case_id"
 
 
 class ReplaysModels(Protocol):
-    """Asks a model once more, with some memories taken out of a request. Event loop only."""
+    """Sends a request to its model again, without some of its memories. Event loop only."""
 
     def names(self) -> tuple[str, ...]:
         """The names of the models that may be asked again."""
         ...
 
     def has(self, name: str, tenant: Tenant, reply_id: str) -> bool:
-        """Whether the request behind a reply of this model is kept."""
+        """Whether the request that this model's reply answered is still stored."""
         ...
 
     def forget(self, tenant: Tenant, reply_id: str) -> None:
-        """Forget the request behind a reply, once nothing more is asked about the reply."""
+        """Drop the stored request that a reply answered; the reply is not replayed any more."""
         ...
 
     def asks_left(self) -> int:
-        """How often a model may be asked for one incident that begins now; 0 or less: never."""
+        """How many replays an incident that begins now may make; 0 or less: none."""
         ...
 
     def affords(self, tenant: Tenant, reply_id: str) -> bool:
-        """Whether one more ask about a reply fits into the tokens that all of them may cost."""
+        """Whether one more replay of a reply fits into the budget of tokens of all replays."""
         ...
 
     async def said(
         self, tenant: Tenant, reply_id: str, present: Sequence[Memory], out: Sequence[Memory]
     ) -> tuple[str, ...] | None:
-        """What the model says where the request is without what the memories `out` say.
+        """Replay the request without the texts of the memories `out`; return the model's texts.
 
-        What a `present` memory says too stays. None if the model fails, is too slow, cannot be
-        read, or says nothing; nothing is raised. No call of the reply is made.
+        A text that a `present` memory has too stays. None if the model fails, is too slow, cannot
+        be parsed, or answers no text; nothing is raised. No tool call of the reply is made.
         """
         ...
 
@@ -232,7 +232,7 @@ class AsksJudges(Protocol):
         ...
 
     def deterministic(self, name: str) -> bool:
-        """Whether the judge claims to answer the same each time.
+        """Whether the judge is configured as one that gives equal answers to equal questions.
 
         Raises:
             KeyError: No judge has this name.
@@ -242,9 +242,9 @@ class AsksJudges(Protocol):
     async def ask(
         self, name: str, *, case: str, question: str, memories: Sequence[ReplayedMemory]
     ) -> Opinion:
-        """What the judge says of an answer from exactly these memories, within its deadline.
+        """Ask the judge, within its deadline, about an answer from exactly these memories.
 
-        If the judge fails, hangs or cannot be read, its opinion is unknown; nothing is raised.
+        If the judge fails, hangs or cannot be parsed, its opinion is unknown; nothing is raised.
 
         Raises:
             KeyError: No judge has this name.

@@ -1,6 +1,6 @@
-"""The outside world as the proxy sees it: time, random ids, embeddings, a place for events.
+"""The outside world as the proxy sees it: clock, random ids, embeddings, a sink for events.
 
-Injected, so that tests control all of it.
+The environment is injected, so that tests control all of it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ POOL_LEN = 8_192
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
-    """Clock in Unix nanoseconds; `random_hex(n)` gives 2n hex digits; `record` never blocks.
+    """Clock in Unix nanoseconds; `random_hex(n)` returns 2n hex digits; `record` never blocks.
 
-    Periodic work calls `wait(seconds)` between its rounds, and long work gives way to others
+    Periodic work calls `wait(seconds)` between its rounds, and long work yields to other requests
     through `pace`.
     """
 
@@ -34,12 +34,12 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     pace: Pace = msgspec.field(default_factory=Pace)
     # The page on which persons decide on held candidates; known once the sidecar listens.
     page: ReviewPage = msgspec.field(default_factory=ReviewPage)
-    # The key by which ids of traces are made: the store's own key, once a store is open.
+    # The key from which trace ids are derived: the store's own key, once a store is open.
     trace_key: bytes = msgspec.field(default_factory=lambda: secrets.token_bytes(32))
 
     @property
     def traces(self) -> Traces:
-        """Makes the trace context of a request."""
+        """The maker of trace contexts, one for each request."""
         return Traces(self.trace_key, self.random_hex)
 
     def now_ms(self) -> int:
@@ -50,8 +50,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 class RandomPool:
     """Hex ids out of the kernel's random source, read in blocks. Event loop only.
 
-    Each read is a system call that releases the interpreter lock; under load five per request cost
-    more than the request's own work. Bytes are used once, in order.
+    A read is a system call that releases the interpreter lock; under load, five reads per request
+    cost more than the request's own work. Each byte is used once.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,4 @@
-"""Failures, each with an answer of its own. The class says whose fault it is.
-
-`transport.responses` turns each of them into an answer.
-"""
+"""The exceptions that `transport.responses` turns into answers; each names whose fault it is."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from typing import Final
 
 
 class MalformedRequest(Exception):
-    """The peer sent something this dialect does not allow; nothing was staged.
+    """The peer sent a request that its dialect does not allow; nothing was staged.
 
     `detail` is shown to the peer: it names the field and the rule, never the value.
     """
@@ -29,9 +26,9 @@ class MethodNotAllowed(MalformedRequest):
 
 
 class UnknownWrite(Exception):
-    """A mutating route no dialect knows: it counts as a write and is refused.
+    """A mutating route that no dialect has: the request counts as a write and is refused.
 
-    `hint` is a fixed text: what the path serves instead.
+    `hint` is a fixed text that names what the path serves instead.
     """
 
     def __init__(self, hint: str = "") -> None:
@@ -40,7 +37,7 @@ class UnknownWrite(Exception):
 
 
 class Unauthenticated(Exception):
-    """No principal stands behind the request. One answer for every cause, so it is no oracle."""
+    """The request has no principal. All causes have one answer, so that no one can probe keys."""
 
     def __init__(self, *, throttled: bool = False) -> None:
         super().__init__("unauthenticated")
@@ -52,9 +49,9 @@ class NotOperator(Exception):
 
 
 class RateLimited(Exception):
-    """The principal asked too much lately; nothing of the request was staged or logged.
+    """The principal is above a rate limit; nothing of the request was staged or logged.
 
-    `detail` is shown to the peer: it says of what there was too much.
+    `detail` is shown to the peer: it names what there was too much of.
     """
 
     def __init__(
@@ -68,13 +65,13 @@ class RateLimited(Exception):
 
 
 class Busy(Exception):
-    """Too many requests are under way, of this principal or of all; this one was not begun."""
+    """Too many requests of one principal, or of all, are in progress; this one was not begun."""
 
 
 OF_DATA: Final = "this listener speaks"
-"""Begins what the data listener says of itself wherever nobody claims a path.
+"""The beginning of the data listener's answer to a path that no dialect or front claims.
 
-A command that was led there by mistake tells by it where it is.
+By it, a command that was pointed at the data listener by mistake recognises the mistake.
 """
 
 
@@ -87,14 +84,14 @@ class NotFound(Exception):
 
 
 class RulesetRefused(Exception):
-    """New rules were refused; the old ones stay in force. The message says what is wrong."""
+    """New rules were refused; the old ones stay in force. The message names what is wrong."""
 
 
 class UpstreamError(Exception):
-    """The server behind did not answer, or not in a form that can be passed on.
+    """The upstream server did not answer, or not in a form that can be forwarded.
 
-    The text is a fixed one. `sent` is False where the server cannot have seen the request. `why` is
-    what the connection failed with, for the sidecar's operator and never for a peer.
+    `detail` is a fixed text. `sent` is False where the server cannot have seen the request. `why`
+    is the connection's own error, shown to the sidecar's operator and never to a peer.
     """
 
     def __init__(self, detail: str, *, sent: bool = True, why: str = "") -> None:
@@ -105,7 +102,7 @@ class UpstreamError(Exception):
 
     @property
     def told_operator(self) -> str:
-        """The text for the sidecar's operator."""
+        """The detail with the connection's own error, for the sidecar's operator only."""
         return f"{self.detail} ({self.why})" if self.why else self.detail
 
 

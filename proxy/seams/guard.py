@@ -1,9 +1,8 @@
-"""What a relay asks of the gate about one message.
+"""The questions that a relay asks the sidecar about one message, in guard mode (docs/mcp.md).
 
-The seam of guard mode (docs/mcp.md). A relay holds a connection and no credential; the
-guard holds the store and decides nothing that the gate does not. Both may live in one process, or
-talk over the gate's own Unix socket: every value here crosses that socket, so each is a bounded
-struct.
+A relay holds a connection and no credential; the guard holds the store, and each of its verdicts
+is the gate's. Both may live in one process, or talk over the sidecar's own Unix socket: every value
+of this module crosses that socket, so each is a bounded struct.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
 class Join(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Ids of a tool call by which another front may recognise the same call.
 
-    They are only claims until that front knows such a call.
+    The ids are claims until that front has seen a call with one of them.
     """
 
     # The id of the call in Claude Code: `_meta["claudecode/toolUseId"]`.
@@ -90,20 +89,20 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     class_named: bool = False
     # Whether the call goes into a place that a host reads as instructions (`policy.places`).
     instructions: bool = False
-    # What the call does to the text under the key, where the map says so.
+    # What the call does to the text under the key; None where the tool map does not name it.
     effect: Effect | None = None
     scope_user: Name | None = None
-    # Bytes without text that go with the item, such as a vector that the client made. They are kept
-    # where the item is held, so that a release sends what was asked for, and are never read.
+    # Bytes without text that belong to the item, such as the client's vector. They are stored with
+    # a held item, so that a release sends the call as it was made, and they are never parsed.
     blob: Annotated[bytes, Meta(max_length=BLOB_BYTES_MAX)] = b""
     # The path or block of a host that the call changes, and how many of the first pieces are lines
-    # that come; the others go (`policy.labels.forwarded_call.ForwardedCall`).
+    # that it adds; it removes the others (`policy.labels.forwarded_call.ForwardedCall`).
     place: Annotated[str, Meta(max_length=1_024)] = ""
     came: int = -1
 
 
 class GuardedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool call that would change the memory behind one server."""
+    """A tool call that would change the memories of one upstream server."""
 
     server: Name
     tool: Name
@@ -114,7 +113,7 @@ class GuardedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class ItemVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The verdict on one item. It never has any content of the item."""
+    """The verdict on one item, without any content of the item."""
 
     decision: str  # "admit", "hold", "reject" or "error", as in `WrittenItem`
     candidate_id: CandidateId | None
@@ -122,8 +121,8 @@ class ItemVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     observation: Annotated[str, Meta(max_length=1_024)]
     reason: Reason | None = None
     step: int | None = None
-    # Where a person may confirm a held candidate (admin listener); None where nothing serves it. A
-    # relay of the gate's own uid gets a link that decides, everybody else a page that wants a key.
+    # The page where a person may confirm a held candidate; None where no listener serves it. A
+    # relay of the sidecar's own uid gets a link that decides, others a page that asks for a key.
     confirm_url: Annotated[str, Meta(max_length=2_048)] | None = None
 
 
@@ -135,8 +134,8 @@ class RelayedText(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     call_id: Name
     texts: Annotated[tuple[str, ...], Meta(max_length=STRINGS_MAX)]
     join: Join = Join()
-    # The label of the segment: a tool's result, or `unknown` where a server brings memories. A
-    # higher one is refused.
+    # The label of the segment: `tool_result`, or `unknown` where a server returns memories. A more
+    # trusted label is refused.
     kind: SourceKind = SourceKind.TOOL_RESULT
 
 
@@ -155,9 +154,10 @@ class PinState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class UnsettledItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An admitted item that the server behind may not have.
+    """An admitted item that the upstream server may lack.
 
-    `sent` False: released by a person, to be sent now. True: sent once, the answer was lost.
+    `sent` False: a person released the item, and it is to be sent now. True: the item was sent
+    once, and the answer was lost.
     """
 
     candidate_id: CandidateId
@@ -174,14 +174,15 @@ class UnsettledItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 class Guard(Protocol):
     """Everything a relay may ask. Any number of calls at once; event loop only.
 
-    Raises in every method: `StorageError` where the gate cannot answer; a relay then refuses writes
-    and withholds unsifted strings. `MalformedRequest` where a value is out of bounds.
+    Every method raises `StorageError` where the sidecar cannot answer, so that a relay refuses
+    writes and withholds unsifted strings, and `MalformedRequest` where a value is out of bounds.
     """
 
     async def judge(self, principal: Principal, call: GuardedCall) -> tuple[ItemVerdict, ...]:
-        """One verdict per item, in order; an admitted item's intent is durable when it returns.
+        """Judge a call; return one verdict per item, in order.
 
-        An admitted item must be sent and settled, or settled as FAILED.
+        The intent of an admitted item is durable when this returns. The relay must send the item
+        and settle it, or settle it as FAILED.
         """
         ...
 
@@ -200,11 +201,11 @@ class Guard(Protocol):
     async def sift(
         self, principal: Principal, server: str, strings: tuple[str, ...]
     ) -> tuple[bool, ...]:
-        """For each string that a read brings back: True where it must not reach the agent."""
+        """Check the strings of a read's answer; return True for each that must be withheld."""
         ...
 
     async def saw(self, principal: Principal, segment: RelayedText) -> None:
-        """Note what entered the agent's context, to name it as culprit later."""
+        """Record a segment that entered the agent's context, to name it as culprit later."""
         ...
 
     async def pin(
@@ -214,7 +215,7 @@ class Guard(Protocol):
         ...
 
     async def unsettled(self, principal: Principal, server: str) -> tuple[UnsettledItem, ...]:
-        """Items of this server to be sent (a person released them) or looked up (answer lost)."""
+        """Items of this server to send (a person released them) or to look up (answer lost)."""
         ...
 
     async def decided(self, principal: Principal, candidate_id: CandidateId) -> ItemVerdict:
@@ -223,15 +224,15 @@ class Guard(Protocol):
 
 
 class GuardAhead(Protocol):
-    """What a model front asks of the guard about calls that others will send.
+    """What a model front asks of the guard about a model's calls before the agent makes them.
 
     Event loop only; raises as `Guard` does.
 
-    The next receiver of such a call is unknown: a relay, the server itself, or nobody.
+    It is unknown whether a relay, the server itself, or no one will receive such a call.
     """
 
     async def judge_ahead(self, principal: Principal, call: GuardedCall) -> tuple[ItemVerdict, ...]:
-        """Judge as `Guard.judge` does, but never with the verdicts of an earlier, equal call."""
+        """Judge as `Guard.judge` does, but never reuse the verdicts of an earlier, equal call."""
         ...
 
     def server_of(self, principal: Principal, host_name: str) -> str | None:
@@ -246,20 +247,17 @@ class GuardAhead(Protocol):
     ) -> None:
         """Record that the agent is about to get this call, whose items are all admitted.
 
-        The first relay that gets the very same call of this principal takes the verdicts over, and
-        then it alone settles the items. Until then the front has to settle them.
+        The first relay that gets the same call of this principal takes the verdicts over, and from
+        then on it alone settles the items. Until a relay does, the front has to settle them.
         """
         ...
 
     def handed_over(self, principal: Principal) -> frozenset[str]:
-        """The ids of this principal's calls that wait for a relay or a result."""
+        """The ids of this principal's handed-over calls that neither a relay nor a result took."""
         ...
 
     async def ended(self, principal: Principal, call_id: str, state: ForwardStatus) -> None:
-        """Record the outcome of a call that was handed over.
-
-        Does nothing if a relay has taken the call over.
-        """
+        """Record the outcome of a call that was handed over, unless a relay has taken it over."""
         ...
 
     async def settle(

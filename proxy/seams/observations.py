@@ -16,15 +16,15 @@ from policy.model import ChangeKind, MemoryClass, SourceKind
 from policy.verdict import InvariantBroken, Reason
 
 MODEL_SERVERS: Final = "model/"
-"""The beginning of the names of servers whose calls no relay carries, but the agent itself."""
+"""The beginning of the names of servers whose calls the agent makes itself, without a relay."""
 
 
 class Way(enum.Enum):
     """Who writes what was let in. Stable words: the operator API shows them."""
 
-    STORE = "store"  # nobody: it is stored with the decision
-    RELAY = "relay"  # the relay of the server behind, which sends it once
-    AGENT = "agent"  # the agent, when it asks for the same again
+    STORE = "store"  # no one has to: the change is stored with the decision
+    RELAY = "relay"  # the relay of the upstream server, which sends the change once
+    AGENT = "agent"  # the agent, when it asks for the same change again
 
 
 _ASKED_AGAIN: Final = tuple(target_of(prefix, MODEL_SERVERS) for prefix in PREFIXES)
@@ -34,17 +34,17 @@ FOLLOWS: Final = {
     Way.RELAY: "it goes to its server now, or as soon as that is connected",
     Way.AGENT: "not written yet: the agent writes it when it asks again, so tell it to",
 }
-"""What a person is told of each way, after "allowed: "."""
+"""The text that a person is shown after "allowed: ", for each way."""
 
 COUNTS: Final = (
     "counts against the trust of the agent that wrote it, and of the tool that it came from; what "
     "is left alone expires and counts for nothing"
 )
-"""What a person is told of a denial."""
+"""The text that a person is shown about a denial."""
 
 
 def way_of(target: str) -> Way:
-    """The way of a write with this target."""
+    """The party that carries out an admitted write with this target."""
     if target.startswith(_ASKED_AGAIN):
         return Way.AGENT
     return Way.RELAY if target.startswith(PREFIXES) else Way.STORE
@@ -60,7 +60,7 @@ CLASS_WORDS: Final = {
     MemoryClass.L3: "knowledge",
     MemoryClass.L4: "an episode",
 }
-"""What a class is for, where a person decides about it."""
+"""What each class is for, as a person who decides on a candidate is shown it."""
 
 NEXT: Final[dict[Reason, str]] = {
     Reason.GATE_UNAVAILABLE: "The gate could not decide. Nothing was stored; try again later.",
@@ -142,11 +142,10 @@ def observation_for(
         decision: "admit", "hold", "reject", "missing" or "error".
         reason: Why it was not admitted; None for an admit.
         memory_class: The class under which it was judged.
-        change: The kind of change. Told "not stored", an agent would believe that a deletion was
-            done.
+        change: The kind of change. Of a deletion, "not stored" would read as if it were done.
         lowered: Whether `memory_class` is below the class that the client named.
         page: The address where a person decides what is held; None where no page is served.
-        way: Who writes what a person lets in. Only where the agent does may it ask again.
+        way: Who writes the change once a person admits it. Only `AGENT` may ask for it again.
         again: Whether the same change waits already, because this principal proposed it before,
             perhaps in another conversation.
 
@@ -170,7 +169,7 @@ def observation_for(
 
 
 def observation_of_call(reason: Reason) -> str:
-    """The text for a tool call that was refused before it was judged, and so without a class."""
+    """The text for a tool call that was refused before it was judged, and so has no class."""
     return f"Not done ({reason.value}). {NEXT[reason]}"
 
 
@@ -210,20 +209,21 @@ def whose_words(source: SourceKind, had_read: tuple[str, ...] | None) -> str | N
 
 
 WITHDRAWN: Final = "withdrawn"
-"""In place of a decision: the memory was admitted, and was taken out of every read since."""
+"""In place of a decision: the memory was admitted, and has been hidden from every read since."""
 
 
 def withheld_notice(
     noun: str, decision: str, reason: Reason, candidate_id: str, *, whole: bool = False
 ) -> str:
-    """The notice in place of a withheld repetition of a memory, with the id by which to forgive it.
+    """The notice in place of a text that was withheld because it repeats a memory.
 
     Args:
         noun: The kind of place: "result", "text", "reply" or "call".
         decision: The decision on the memory; after "hold" it waits for a person. `WITHDRAWN` for a
             memory that was admitted, and that no read shows any more.
-        reason: The reason of that decision; for a withdrawn memory it is not told.
-        candidate_id: The memory's candidate id; "" where it is not known any more.
+        reason: The reason of that decision; it is left out for a withdrawn memory.
+        candidate_id: The memory's candidate id, by which an operator may forgive the repetition; ""
+            where it is not known any more.
         whole: Whether the whole place was withheld.
     """
     what = f"This {noun}" if whole else f"A part of this {noun}"
@@ -239,4 +239,4 @@ NOTICE: Final = re.compile(
     rf"(?:(?:was refused|waits for a person) \((?:{'|'.join(reason.value for reason in Reason)})"
     r"(?:, [0-9a-f]{1,64})?\)|was withdrawn \([0-9a-f]{1,64}\))\."
 )
-"""Finds each of these; nobody's words have room in it."""
+"""Matches every notice of `withheld_notice`, and nothing with free text in it."""

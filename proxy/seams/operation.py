@@ -79,8 +79,8 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
 
     change: ChangeKind
     memory_id: MemoryId | None = None
-    # The key under which the client itself files the memory, of a dialect whose clients do. It
-    # stands for an id that the store makes of it, and a creation replaces what is filed there.
+    # The key that the client itself chose for the memory, in a dialect where clients do. The store
+    # derives the memory's id from it, and a creation replaces the memory under the key.
     own_key: str | None = None
     text: str | None = None
     # Canonical JSON (RFC 8785) of the metadata object; None where the client sent none.
@@ -94,7 +94,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     actor: str | None = None
     derived_from: tuple[MemoryId, ...] = ()
     expires_at: str | None = None
-    # How long the memory lasts, from the moment when it is carried out; instead of `expires_at`.
+    # How long the memory lasts from the moment when it is committed; instead of `expires_at`.
     ttl_ms: int | None = None
     nonce: str | None = None
     promotion_token: str | None = None
@@ -102,17 +102,17 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     vector: bytes | None = None
     # Guard mode: the key under which the server files the memory. No dialect sets it.
     guarded_key: str | None = None
-    # Guard mode: bytes that are sent with the memory, such as a vector. Only the guard sets it.
+    # Guard mode: bytes that are sent with the memory, such as a vector. Only the guard sets them.
     guarded_blob: bytes = b""
-    # Guard mode: the text that the change leads to, where it is known. Only the guard sets it.
+    # Guard mode: the text as it would be after the change, if known. Only the guard sets it.
     text_after: str | None = None
     # Whether a model extracted the text from a conversation, so that no key vouches for it.
     extracted: bool = False
-    # Segments that contain the text, as the guard found them; no dialect sets this.
+    # The origins of the segments in which the guard found the text; no dialect sets them.
     culprits: tuple[Origin, ...] = ()
-    # A person who was shown all of it and approved it. No dialect sets it.
+    # The person who was shown the whole proposal and approved it. No dialect sets it.
     approved_by: PrincipalId | None = None
-    # Guard mode: indexes of the pieces that only name something.
+    # Guard mode: indexes of the pieces that only name something shared (`Item.labels`).
     labels: tuple[int, ...] = ()
     # Ids by which the session ledger may recognise the tool call; unproven claims until it does.
     join: Join | None = None
@@ -143,7 +143,7 @@ class DeleteWhere(msgspec.Struct, frozen=True, kw_only=True, tag="delete_where")
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True, tag="search"):
-    """Search live memories nearest to a text or to the client's own vector."""
+    """Search the live memories nearest to a text or to the client's own vector."""
 
     query: str | None = None
     vector: bytes | None = None
@@ -160,8 +160,8 @@ class ListMemories(msgspec.Struct, frozen=True, kw_only=True, tag="list"):
     offset: int = 0
     limit: int = 100
     note: str = ""
-    # Whether the client asks for the next page by the last entry that it got. Then a page may be
-    # shorter than asked for.
+    # Whether the client continues from the number of the last entry that it got, so that a page may
+    # be shorter than asked for.
     by_offset: bool = False
 
 
@@ -185,8 +185,8 @@ class ListEntities(msgspec.Struct, frozen=True, kw_only=True, tag="entities"):
 
     offset: int = 0
     note: str = ""
-    # Whether the client asks for the next page by the last entry it got, as with a page of
-    # memories.
+    # Whether the client continues from the number of the last entry that it got, as in
+    # `ListMemories`.
     by_offset: bool = False
 
 
@@ -205,7 +205,7 @@ class FindInGraph(msgspec.Struct, frozen=True, kw_only=True, tag="find_in_graph"
     """Store mode: ask which parts of the graph exist, before a call changes it. No text is shown.
 
     `texts` are observations, each with the name of its entity. `memory_ids` are looked up among the
-    memories of entities. `hanging` also asks for the observations and relations of the entities.
+    memories of entities. `hanging` asks also for the observations and relations of each entity.
     """
 
     names: tuple[str, ...] = ()
@@ -222,7 +222,7 @@ class Identify(msgspec.Struct, frozen=True, kw_only=True, tag="identify"):
 
 
 class GiveFeedback(msgspec.Struct, frozen=True, kw_only=True, tag="feedback"):
-    """Feedback on a reply, a recall or a memory; it changes no memory and no rank.
+    """Report how a reply, a recall or a memory was; this changes no memory and no rank.
 
     `expect` and `forbid`, checked as entries of a matcher, are what the answer should have said
     and should not have.
@@ -267,7 +267,7 @@ class WrittenItem(msgspec.Struct, frozen=True, kw_only=True):
     memory_class: MemoryClass
     source: SourceKind | None
     observation: str  # what the agent is shown: reason, class, what it may do next; no content
-    # Version and leaf number in the store, for an operator only; everybody else gets 0.
+    # Version and leaf number in the store, for an operator only; anyone else gets 0.
     version: int = 0
     leaf_index: int = 0
     replayed: bool = False
@@ -283,7 +283,7 @@ class WriteResult(msgspec.Struct, frozen=True, kw_only=True, tag="written"):
 
 
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True, tag="found"):
-    """Answer to `Search`. `recall_id` names it in the recall ledger; "" where none is kept."""
+    """Answer to `Search`. `recall_id` names the answer in the recall ledger; "" if not recorded."""
 
     hits: tuple[Hit, ...]
     recall_id: str = ""
@@ -317,7 +317,7 @@ class EntitiesResult(msgspec.Struct, frozen=True, kw_only=True, tag="entities"):
 
 
 class GraphEntity(msgspec.Struct, frozen=True, kw_only=True):
-    """One entity as it is shown, with its observations in the order of their making."""
+    """One entity as it is shown, with its observations in the order of their creation."""
 
     name: str
     entity_type: str
@@ -325,7 +325,7 @@ class GraphEntity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShownGraph(msgspec.Struct, frozen=True, kw_only=True, tag="graph"):
-    """Answer to `ReadGraph`; entities and relations stand in the order in which they were made."""
+    """Answer to `ReadGraph`; entities and relations are in the order of their creation."""
 
     entities: tuple[GraphEntity, ...]
     relations: tuple[Relation, ...]
@@ -336,8 +336,8 @@ class KnownEntity(msgspec.Struct, frozen=True, kw_only=True):
 
     A name that only orphaned observations or relations use has no memory.
 
-    `hanging` are the memories of its observations and relations, whoever wrote them, those that are
-    hardest to delete first.
+    `hanging` are the memories of the entity's observations and relations, whoever wrote them; those
+    that are hardest to delete come first.
     """
 
     name: str
@@ -348,7 +348,7 @@ class KnownEntity(msgspec.Struct, frozen=True, kw_only=True):
 class GraphLookupResult(msgspec.Struct, frozen=True, kw_only=True, tag="in_graph"):
     """Answer to `FindInGraph`: the names that exist, and the memories of the texts asked for.
 
-    Texts and relations stand in the order of the question; one without memories does not exist.
+    Texts and relations are in the order of the question; one without memories does not exist.
     """
 
     entities: tuple[KnownEntity, ...]
@@ -404,8 +404,8 @@ def memories_of(result: Result) -> tuple[Memory, ...]:
 def without_store_numbers(result: Result) -> Result:
     """The same result without versions and leaf numbers, 0 in their place.
 
-    These numbers count the writes of all tenants: from two of them a client could tell how much
-    others wrote in between. No request needs one.
+    These numbers count the writes of all tenants: from two of them a client could learn how much
+    others wrote in between. No request takes such a number.
     """
     match result:
         case WriteResult():
@@ -448,10 +448,10 @@ class EarlierText(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def earlier_texts_of(result: Result, tenant: Tenant) -> tuple[EarlierText, ...]:
-    """The texts that a history brings into a context; none of any other answer."""
+    """The texts that a history brings into a context; () for any other answer."""
     if not isinstance(result, HistoryResult):
         return ()
-    # Only new texts are taken: the text that a step replaced is the new text of the step before it.
+    # A step's new text suffices: the text that it replaced is the new text of an earlier step.
     return tuple(
         EarlierText(
             memory_id=result.memory_id,
@@ -467,9 +467,9 @@ def earlier_texts_of(result: Result, tenant: Tenant) -> tuple[EarlierText, ...]:
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag="refusal"):
-    """A failure that is not a verdict. A dialect puts it into its client's own error shape.
+    """A failure that is not a verdict; a dialect encodes it in its client's own error shape.
 
-    `title` is a fixed text per status; `detail` never holds anything the client sent.
+    `title` is a fixed text per status; `detail` never contains anything that the client sent.
     """
 
     status: int
@@ -481,7 +481,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag="refusal"):
 
 
 class EncodingContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What an encoder may add to the result: ids for correlation, and the time."""
+    """What an encoder may add to a result: ids for correlation, and the time."""
 
     trace_id: str
     now_ms: int
@@ -492,7 +492,7 @@ class Dialect(Protocol):
     """One wire language. Pure; one instance serves every request."""
 
     name: str
-    # The first segments of every path that it may claim: a model API may not use these.
+    # The first segments of the paths that the dialect may claim; no model API may use them.
     segments: frozenset[str]
 
     def claims(self, request: HttpRequest) -> bool:

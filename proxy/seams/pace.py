@@ -1,9 +1,9 @@
-"""Sharing the event loop: long work gives way, so that no other request waits for it.
+"""Sharing the event loop: long work pauses, so that no other request waits for its end.
 
 All paced work together gets one time slice per turn of the event loop (`step`), and principals take
 slices in turns. A single long computation on a text runs on a thread of its own (`aside`), because
-the interpreter switches threads every few milliseconds. Long work that changes what others read
-runs in slices, one piece after the other in each line (`in_turn`).
+the interpreter switches threads every few milliseconds. Long work that changes shared data runs in
+slices, one job after the other in each queue (`in_turn`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from proxy.seams.slices import LARGE, SlicedWork, SliceState
 __all__ = ["LARGE", "SLICE_S", "Pace"]
 
 SLICE_S: Final = 0.005
-"""How much of one turn of the loop goes to work that may wait."""
+"""Seconds of one turn of the loop that paced work may take."""
 
 _T = TypeVar("_T")
 _Args = TypeVarTuple("_Args")
@@ -44,15 +44,11 @@ class Pace:
         # often.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mnemogate-aside")
         self._aside: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        # For each line, the pieces of work that wait, each with its caller's future; the first one
-        # is under way.
+        # For each queue ("line"), its jobs, each with its caller's future; the first one runs.
         self._lines: dict[str, deque[tuple[asyncio.Future[Any], Callable[[], Any]]]] = {}
 
     async def step(self, owner: str) -> None:
-        """Go on at once while the time slice lasts.
-
-        After it, wait for this principal's next turn.
-        """
+        """Return at once while the time slice lasts; after it, wait for the principal's turn."""
         if self._began is None:
             self._begin()
         lasts = self._clock() - (self._began or 0.0) < SLICE_S
@@ -68,7 +64,7 @@ class Pace:
         asyncio.get_running_loop().call_soon(self._next)
 
     def _next(self) -> None:
-        """At the next turn of the loop: wake the longest waiters, one principal at a time."""
+        """Wake the one that waits longest, at a new turn of the loop; principals take turns."""
         self._began, self._whose = None, ""
         while self._waiting:
             owner, theirs = self._waiting.popitem(last=False)
@@ -81,9 +77,9 @@ class Pace:
                 return
 
     async def aside(self, owner: str, size: int, call: Callable[[*_Args], _T], *args: *_Args) -> _T:
-        """The result of a pure function, computed on the thread if `size` is large.
+        """Compute a pure function, on the thread if `size` is large; return its result.
 
-        Each principal has one call at a time there.
+        The thread has at most one call of each principal at a time.
 
         Raises:
             Exception: What the function raises.
@@ -97,11 +93,11 @@ class Pace:
             return await asyncio.get_running_loop().run_in_executor(self._thread, call, *args)
 
     async def in_turn(self, line: str, size: int, call: Callable[[], _T]) -> _T:
-        """The result of `call`, run in slices: it says where it may pause (`proxy.seams.slices`).
+        """Run `call` in slices and return its result; it pauses where it calls `slices.rest`.
 
-        The pieces of one line are done one after the other, in the order in which they came. If the
-        line is empty and `size` is small, the piece is done at once, without a wait. A piece that
-        has begun is finished even if its caller leaves; one that has not begun is dropped then.
+        The calls of one `line`, a queue, run one after the other in the order in which they came.
+        If the queue is empty and `size` is small, the call runs at once. When its caller is
+        cancelled, a call that has begun is finished, and one that has not begun is dropped.
 
         Raises:
             Exception: What the function raises.
@@ -118,7 +114,7 @@ class Pace:
         return await mine
 
     def _begin_next(self, line: str) -> None:
-        """Begin the first piece of a line that somebody still waits for."""
+        """Begin the first job of a queue whose caller still waits."""
         waiting = self._lines[line]
         while waiting and waiting[0][0].done():
             waiting.popleft()
@@ -137,7 +133,7 @@ class Pace:
         return self._clock() - (self._began or 0.0) >= SLICE_S
 
     def _soon(self, line: str, work: SlicedWork[Any]) -> None:
-        """Let a piece of work go on in its line's next slice, as `step` lets a principal."""
+        """Queue a job to continue in the next slice of its line, as `step` does a principal."""
         mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         mine.add_done_callback(lambda _: self._go_on(line, work))
         self._waiting.setdefault(line, deque()).append(mine)
@@ -156,7 +152,7 @@ class Pace:
             mine, _ = self._lines[line].popleft()
             error = work.outcome.exception()
             if mine.done():
-                pass  # nobody waits for this piece of work any more, and it may go on all the same
+                pass  # the caller was cancelled, so no one takes the outcome
             elif error is None:
                 mine.set_result(work.outcome.result())
             else:

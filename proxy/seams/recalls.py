@@ -1,4 +1,4 @@
-"""The interfaces that are told which memories are about to be served."""
+"""The Protocols that decide which memories a read shows, and that record what it showed."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Shown: TypeAlias = "SearchResult | ListResult | GetResult | HistoryResult | Enti
 
 
 class ReadAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A read and its answer, before anything of it was sent.
+    """A read and its answer, before anything of the answer was sent.
 
     `name` is the read's `gen_ai.operation.name`, `count` the number of records that it returns. A
     search also has the unit vector of its question, the ordinals nearest to that vector
-    (`storage.values.SearchAnswer`), and the store's version. `left_out` are memories that the read
-    found and may not show (`ScreensRead.left_out`).
+    (`storage.values.SearchAnswer`), and the store's version. `left_out` are memories that matched
+    the read and may not be shown (`ScreensRead.left_out`).
     """
 
     read: Read
@@ -45,11 +45,11 @@ class ReadAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScreensRead(Protocol):
-    """Tells what one read may show. One thread at a time; not on the event loop."""
+    """Decides what one read may show. One thread at a time; not on the event loop."""
 
     @property
     def left_out(self) -> tuple[Memory, ...]:
-        """The memories that were left out so far, and that nobody was told of yet."""
+        """The memories that this read left out so far, and that were not reported yet."""
         ...
 
     def shows(self, memory: Memory) -> bool:
@@ -57,7 +57,7 @@ class ScreensRead(Protocol):
         ...
 
     def history(self, entries: tuple[HistoryEntry, ...]) -> tuple[HistoryEntry, ...]:
-        """The steps of a memory's life without those that tell a text which may not be shown."""
+        """The steps of a memory's history without those that contain a text not to be shown."""
         ...
 
     def shows_name(self, name: str) -> bool:
@@ -66,14 +66,14 @@ class ScreensRead(Protocol):
 
 
 class ScreensRows(Protocol):
-    """Tells which memories behind servers may be shown. Any thread."""
+    """Decides which memories of upstream servers may be shown. Any thread."""
 
     def rules(self, tenant: Tenant) -> object:
-        """A value that is another one after each change of what the tenant's reads may show."""
+        """A value that differs after each change of the rules on what a tenant's reads may show."""
         ...
 
     def failed_by(self, moved: UpstreamChange, tenant: Tenant) -> tuple[str, ...]:
-        """The rules by which the answers of a server may not show a live memory; () if they may."""
+        """The ids of the rules that forbid a server's answers to show a live memory; () if none."""
         ...
 
     def convicting(
@@ -81,14 +81,14 @@ class ScreensRows(Protocol):
     ) -> tuple[str, ...]:
         """The sentences of a memory's texts that fail these rules; all texts if no sentence does.
 
-        A memory may fail a rule only as a whole, and a rule may be gone.
+        No sentence fails alone where a memory fails a rule only as a whole, or a rule was removed.
         """
         ...
 
 
 class EntersContexts(Protocol):
-    """Is told which memories will enter an agent's context. Event loop only; it never waits."""
+    """Records which memories will enter an agent's context. Event loop only; it never waits."""
 
     def recalled(self, principal: Principal, shown: Shown, recall_id: str) -> None:
-        """Note that the memories in `shown` are about to be served to an agent, by that recall."""
+        """Record that recall `recall_id` is about to serve the memories in `shown` to an agent."""
         ...

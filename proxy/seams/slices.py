@@ -1,8 +1,8 @@
-"""Long synchronous work in slices: deep inside, the work calls `rest` where others may go on.
+"""Long synchronous work in slices: the work itself calls `rest` where it can be interrupted.
 
 The work runs on a thread of its own, but only while the event loop waits for it: the two never run
 at once, so what the work reads and changes needs no lock. Only a pure function of one long text
-runs beside the loop (`apart`). See `proxy.seams.pace.Pace.in_turn`, which drives it.
+runs beside the loop (`apart`). `proxy.seams.pace.Pace.in_turn` drives the slices.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from enum import Enum
 from typing import Any, Final, Generic, Protocol, TypeVar, TypeVarTuple
 
 LARGE: Final = 4_096
-"""Characters or bytes: what is shorter is read where it is, which costs less than to hand it on."""
+"""Characters or bytes: a shorter text is processed on the spot, as a thread would cost more."""
 STEPS: Final = 16
-"""Sentences, numbers or lines between two looks at the clock."""
+"""Sentences, numbers or lines between two checks of the clock."""
 
 _R = TypeVar("_R")
 _T = TypeVar("_T")
@@ -27,7 +27,7 @@ class RunsAside(Protocol):
     """Computes pure functions of long texts beside the event loop (`proxy.seams.pace.Pace`)."""
 
     async def aside(self, owner: str, size: int, call: Callable[[*_Args], _T], *args: *_Args) -> _T:
-        """The result of a pure function of a text of `size` characters, for one principal."""
+        """Compute a pure function of a text of `size` characters, for the principal `owner`."""
         ...
 
 
@@ -52,9 +52,9 @@ class SlicedWork(Generic[_T]):
         used_up: Callable[[], bool],
         ready: Callable[[], None],
     ) -> None:
-        """`used_up` tells whether the time slice is over.
+        """`used_up` returns whether the time slice is over.
 
-        `ready` is called on the work's own thread.
+        `ready` is called on the work's own thread when a function that ran `apart` has returned.
         """
         self.outcome: Future[_T] = Future()
         self._call = call
@@ -66,15 +66,15 @@ class SlicedWork(Generic[_T]):
 
     @property
     def begun(self) -> bool:
-        """Whether the piece of work has run at all."""
+        """Whether the work has run at all, so that it must be finished."""
         return self._begun
 
     def resume(self) -> SliceState:
         """Let the work run until its slice is used up, it runs a function apart, or it ends."""
         if not self._begun:
             self._begun = True
-            # The thread is a daemon, so a process that ends does not wait for a slice that nobody
-            # will give.
+            # The thread is a daemon, so that a process that ends does not wait for a slice that
+            # the stopped loop never gives.
             threading.Thread(target=self._run, name="mnemogate-sliced", daemon=True).start()
         self._go.release()
         self._back.acquire()
@@ -98,7 +98,7 @@ class SlicedWork(Generic[_T]):
             self._go.acquire()
 
     def apart(self, call: Callable[[str], _R], text: str) -> _R:
-        """The value of a pure function, computed while the loop runs."""
+        """Compute a pure function while the event loop runs; return its value."""
         self._state = SliceState.APART
         self._back.release()
         try:
@@ -112,7 +112,7 @@ class SlicedWork(Generic[_T]):
 
 
 class _Here(threading.local):
-    """Remembers, for each thread, the piece of work that runs on it."""
+    """Stores, for each thread, the sliced work that runs on it; None on every other thread."""
 
     work: SlicedWork[Any] | None = None
 
@@ -122,7 +122,7 @@ _APART: Final = threading.Lock()
 
 
 def rest() -> None:
-    """Let others go on here. Does nothing outside of sliced work, or while the slice lasts.
+    """Pause sliced work if its time slice is used up; outside of sliced work, do nothing.
 
     Shared data must be consistent where this is called, and may have changed when it returns.
     """
@@ -132,7 +132,7 @@ def rest() -> None:
 
 
 def resting(items: Iterable[_R]) -> Iterable[_R]:
-    """Yield the items, and let other work go on before every few of them."""
+    """The same items; before every few of them, sliced work pauses if its slice is used up."""
     return items if _HERE.work is None else _resting(items)
 
 
@@ -144,9 +144,6 @@ def _resting(items: Iterable[_R]) -> Iterator[_R]:
 
 
 def apart(call: Callable[[str], _R], text: str) -> _R:
-    """The value of a pure function of one text.
-
-    While a long text is read, the event loop runs.
-    """
+    """Compute a pure function of one text, beside the event loop if the text is long."""
     work = _HERE.work
     return call(text) if work is None or len(text) <= LARGE else work.apart(call, text)
