@@ -1,1 +1,1 @@
-"""Memory servers behind the gate that speak HTTP: one folder each, pure."""
+"""Adapters of upstream memory servers that speak HTTP: one folder each, without any I/O."""

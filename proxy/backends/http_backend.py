@@ -1,9 +1,9 @@
 """The adapter of a memory server that speaks HTTP: its routes, its reads and its writes.
 
-An adapter (`proxy/backends/<name>/`) is pure: it reads requests and answers, and makes others of
-them. It has no connection, no credential and no store, and it decides nothing. The driver
-(`proxy/fronts/backend.py`) keeps the order: classify, ask what has to be known first, judge, send
-what was admitted, settle, answer.
+An adapter (`proxy/backends/<name>/`) is pure: it parses requests and answers, and builds others
+from them. It has no connection, no credential and no store, and it decides nothing. The driver
+(`proxy/fronts/backend.py`) calls it step by step: classify, read what a verdict needs, judge, send
+the admitted items, settle, answer.
 
 A class that implements `HttpBackend` inherits from it, and so has every default.
 """
@@ -39,7 +39,7 @@ OK: Final = 200
 ANSWERED: Final = range(200, 300)
 _REFUSED: Final = range(400, 500)
 # Request Timeout, Conflict, Too Early, Too Many Requests (RFC 9110, 8470, 6585), and a client that
-# closed its request (nginx): something between may say so of a write that the server has done.
+# closed its request (nginx): a proxy may answer so although the server carried out the write.
 _SAYS_NOTHING: Final = frozenset({408, 409, 425, 429, 499})
 _ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 _PARAMETER: Final = re.compile(r"\{[^/{}]*\}")
@@ -61,11 +61,11 @@ class RouteTable:
     """Every route of one version of a server, and what each does with memories."""
 
     def __init__(self, rows: Mapping[tuple[str, str], RoutedRequest], root: str = "") -> None:
-        """`rows` by method and path below `root`; a star in a path stands for one segment."""
+        """`rows` is keyed by method and path below `root`; `*` in a path matches one segment."""
         self.rows = rows
         self._root = f"{root}/"
         self._shapes: dict[tuple[str, int], list[tuple[list[str], RoutedRequest]]] = {}
-        # A row that names its segments wins over one with a star.
+        # A row with fewer stars is matched first.
         for method, path in sorted(rows, key=lambda row: row[1].count("*")):
             shape = path.split("/")
             fitting = self._shapes.setdefault((method, len(shape)), [])
@@ -80,15 +80,15 @@ class RouteTable:
         return None
 
     def parts_of(self, request: HttpRequest) -> list[str]:
-        """The segments of a path below the root; none for a path elsewhere."""
+        """The segments of a path below the root; [] for a path that is not below it."""
         path = request.path
         return path.removeprefix(self._root).split("/") if path.startswith(self._root) else []
 
     def version_of(self, reply: HttpReply, own: str) -> str | None:
-        """The version whose routes an OpenAPI document lists; None where this is no document.
+        """The version whose routes an OpenAPI document lists; None if the answer is no document.
 
-        `own` is the version with the routes of this table. Other routes get a name of their own, so
-        that an operator is asked about them once.
+        `own` is the version with the routes of this table. Any other set of routes is named by its
+        hash, so that an operator has to approve it once.
         """
         if reply.status != OK:
             return None
@@ -110,37 +110,37 @@ class RouteTable:
 class HidesItems(Protocol):
     """How one kind of server hides quarantined memories itself. Pure; any thread.
 
-    Each method takes items of one place, at most as many as one request can be about. Each request
-    may be sent again: the second time it changes nothing. The defaults are those of a server
-    without tags, whose adapter is `unable` to have `quarantine = "tag"`.
+    Each method takes items of one collection or key, at most as many as one request can contain.
+    Each request is idempotent. The defaults are those of a server without tags, whose adapter
+    lists `quarantine = "tag"` as `unable`.
     """
 
     tagged_at_once: int = 1
     removed_at_once: int = 1
 
     def tagging(self, items: tuple[UnsettledItem, ...], *, tagged: bool) -> HttpRequest:
-        """The request that puts `OWN_FIELD` into the items that are there, or takes it out."""
+        """The request that adds `OWN_FIELD` to the items that exist, or removes it from them."""
         del items, tagged
         raise InvariantBroken("this server's items cannot be tagged")
 
     def tagged(self, request: HttpRequest) -> HttpRequest | None:
-        """A read that shows an item with `OWN_FIELD` in place of one that is forwarded, if any.
+        """A read that shows whether an item with `OWN_FIELD` exists where the request reads.
 
-        None where the server has no tags.
+        None where the server has no tags, or the read takes no filter.
         """
         del request
         return None
 
     def untagged(self, request: HttpRequest) -> HttpRequest:
-        """A read that is forwarded, asked for items without `OWN_FIELD` only."""
+        """The read with a filter, so that it shows only items without `OWN_FIELD`."""
         return request
 
     def standing(self, items: tuple[UnsettledItem, ...]) -> HttpRequest:
-        """The read of the whole items, with all that putting them back takes."""
+        """The read of the whole items, with every part that `restoring` needs."""
         ...
 
     def kept(self, items: tuple[UnsettledItem, ...], reply: HttpReply) -> tuple[bytes, ...]:
-        """What is kept of each item, by the answer to `standing`; b"" where nothing stands."""
+        """The bytes to store of each item in the answer to `standing`; b"" where none exists."""
         ...
 
     def removing(self, items: tuple[UnsettledItem, ...]) -> HttpRequest:
@@ -148,28 +148,28 @@ class HidesItems(Protocol):
         ...
 
     def restoring(self, items: tuple[UnsettledItem, ...], kept: tuple[bytes, ...]) -> HttpRequest:
-        """The request that puts the items back as they were kept; none of them stands there."""
+        """The request that creates the removed items again from the bytes that `kept` returned."""
         ...
 
 
 class ServerRoutes(Protocol):
-    """Which requests a server takes, from whom, and what each does with memories."""
+    """The requests that a server accepts, from whom, and what each does with memories."""
 
     name: str
     # First path segments that the adapter claims. No dialect and no other adapter may use them.
     segments: frozenset[str]
     table: RouteTable
-    # The version of the server that has these routes. Another one gets no write until an operator
-    # approves it.
+    # The version of the server that has these routes. No write is sent to another version until an
+    # operator approves it.
     version: str
-    # In lower case.
+    # The name of the header with the agent's key, in lower case.
     key_header: str = "x-api-key"
     # Settings that this kind of server cannot have, such as `collections = "create"`, each with the
     # reason for an operator.
     unable: Mapping[str, str] = _UNABLE
 
     def credential(self, request: HttpRequest) -> str | None:
-        """The agent's key in this client's own header, or behind `Bearer`; None if there is none.
+        """The agent's key in `key_header` or in `Authorization: Bearer`; None if there is none.
 
         Two different keys give a key that no principal has.
         """
@@ -180,34 +180,34 @@ class ServerRoutes(Protocol):
         return self.table.route_of(request)
 
     def folder(self, request: HttpRequest) -> str:
-        """The beginning of every key that the request can concern, such as that of a collection.
+        """The common beginning of the keys that the request can concern, as a collection's.
 
-        "" where it is bound to no one place. Where only another tenant has memories below it, the
-        request is answered as if nothing were there.
+        "" where they have none in common. Where only another tenant has memories whose keys begin
+        so, the request is answered as if there were no memories.
         """
         del request
         return ""
 
     def is_open_to(self, request: HttpRequest, tenant: str) -> bool:
-        """Whether a principal of this tenant may use the place that the request names."""
+        """Whether a principal of this tenant may use the database or collection in the request."""
         del request, tenant
         return True
 
     def place(self, request: HttpRequest) -> HttpRequest | None:
-        """A read that fails where the server does not know the request's place under its path.
+        """A read that fails where the server has no such collection under the request's path.
 
-        Its failure is the answer. None where a request names no such place. A place that the server
-        knows once stays where it is.
+        The failure is then the answer. None where the request names no collection. A collection
+        that was read once never moves, so the read is not repeated.
         """
         del request
         return None
 
     def version_question(self) -> HttpRequest:
-        """A read that tells the server's version."""
+        """The read from whose answer `version_told` takes the server's version."""
         return HttpRequest(method="GET", path="/openapi.json")
 
     def version_told(self, reply: HttpReply) -> str | None:
-        """The version in that answer; None where there is none."""
+        """The version in the answer to `version_question`; None where there is none."""
         return self.table.version_of(reply, self.version)
 
     def refuse(self, request: HttpRequest, refusal: Refusal) -> HttpReply:
@@ -217,16 +217,16 @@ class ServerRoutes(Protocol):
         return HttpReply(status=refusal.status, body=body, headers=refusal_headers(refusal))
 
     def attempts(self) -> Attempts:
-        """The requests by which `doctor` tries to go past the gate."""
+        """The requests by which `doctor` tries to reach the server without the gate."""
         ...
 
 
 class ServerReads(Protocol):
-    """What the answers of a server show, and how some of it is left out.
+    """The memories that a server's answers show, and the answers without some of them.
 
-    Every method that reads a client's request raises `MalformedRequest` for what the server would
-    read otherwise than this adapter does. A method that reads an answer raises it for an answer
-    that it cannot read; nothing of such an answer is shown.
+    Every method that parses a client's request raises `MalformedRequest` for a request that the
+    server could interpret differently. A method that parses an answer raises it for an answer that
+    it cannot parse; nothing of such an answer is shown.
     """
 
     # How the server hides items itself; None where it cannot.
@@ -238,11 +238,11 @@ class ServerReads(Protocol):
         return None
 
     def asking(self, request: HttpRequest, count: int | None = None) -> HttpRequest:
-        """A read, or a request that concerns no memory, as it is forwarded: checked, encoded anew.
+        """A read, or a request that concerns no memory, as it is forwarded: checked, re-encoded.
 
-        A paged one is for the first `count` memories that it finds, or as many as it asks for, and
-        never has an offset: offsets of the server count what must not be shown. It has no header
-        but the content type.
+        A paged read asks for the first `count` memories, or for as many as the client did, without
+        an offset, because the server's offsets count hidden memories too. The only header is the
+        content type.
         """
         del count
         if request.body:
@@ -250,7 +250,7 @@ class ServerReads(Protocol):
         return HttpRequest(method=request.method, path=request.path, query=request.query)
 
     def shown(self, request: HttpRequest, reply: HttpReply) -> tuple[ShownMemory, ...]:
-        """Every memory in the answer to a read, which `asking` let through."""
+        """Every memory in the answer to a read that `asking` built."""
         ...
 
     def without(self, request: HttpRequest, reply: HttpReply, places: frozenset[int]) -> HttpReply:
@@ -262,31 +262,31 @@ class ServerReads(Protocol):
         ...
 
     def listing(self, tenant: Tenant) -> HttpRequest:
-        """The first read of a walk over all that the server has for a tenant.
+        """The first read of a walk over all memories that the server has for a tenant.
 
-        A server that has no places of tenants has one walk, the same for each of them.
+        On a server that does not separate tenants, the walk is the same for each tenant.
         """
         ...
 
     def listed(self, request: HttpRequest, reply: HttpReply) -> WalkedPage:
-        """What the answer to a read of a walk shows; also to one that `reading` made.
+        """The memories in the answer to a read of a walk, or to one of `ServerWrites.reading`.
 
         Raises:
-            MalformedRequest: The answer cannot be read, so nobody knows what the server has.
+            MalformedRequest: The answer cannot be parsed, so it is unknown what the server has.
         """
         ...
 
 
 class ServerWrites(Protocol):
-    """The memories that a write or deletion concerns, and what became of each.
+    """The memories that a write or deletion concerns, and the outcome of each.
 
     The methods raise `MalformedRequest` as those of `ServerReads` do.
     """
 
     def first(self, request: HttpRequest) -> HttpRequest | None:
-        """A read without whose answer a write or deletion cannot be judged; None if none is needed.
+        """The read whose answer is needed to judge a write or deletion; None if none is needed.
 
-        It finds the keys under a filter, or what an update is merged with.
+        The answer has the keys that a filter matches, or the memory that an update is merged with.
         """
         del request
         return None
@@ -294,14 +294,14 @@ class ServerWrites(Protocol):
     def items(self, request: HttpRequest, known: HttpReply | None) -> tuple[SentMemory, ...]:
         """One entry for each memory that a write or deletion concerns; `known` answers `first`.
 
-        () where it concerns none, such as a filter that nothing matches: nothing is sent.
+        () where it concerns no memory, such as a filter without a match: nothing is sent then.
         """
         ...
 
     def named(self, request: HttpRequest) -> tuple[SentMemory, ...]:
-        """The deletions of the keys that a deletion names by themselves, whatever stands there.
+        """The deletions of the keys that a deletion lists, whether or not they exist.
 
-        () for a filter, which tells what it finds, and for a write.
+        () for a write, and for a deletion by a filter.
         """
         del request
         return ()
@@ -312,38 +312,38 @@ class ServerWrites(Protocol):
         items: tuple[SentMemory, ...],
         admitted: Mapping[int, CandidateId],
     ) -> HttpRequest | None:
-        """The request for the admitted items alone, a deletion by keys; None if nothing is left.
+        """The request for the admitted items alone, a deletion by keys; None if none is admitted.
 
-        Its bytes are encoded anew from what was judged. It has no header but the content type. An
-        adapter of a server that assigns the keys itself marks each memory with its candidate's id:
-        a look-up finds it by that mark, and `without` takes the mark out of every read.
+        The request is encoded again from what was judged, and its only header is the content type.
+        Where the server assigns the keys, the adapter marks each memory with its candidate's id: a
+        look-up finds the memory by that mark, and `without` removes the mark from every answer.
         """
         ...
 
     def outcome(
         self, request: HttpRequest, admitted: tuple[SentMemory, ...], reply: HttpReply
     ) -> tuple[SendOutcome, ...]:
-        """What became of each sent item: DONE, FAILED, or UNKNOWN where the answer does not say.
+        """The outcome of each sent item: DONE, FAILED, or UNKNOWN where the answer is ambiguous.
 
-        By default the server takes a request whole, or refuses it whole.
+        By default all items share one outcome, that of the request's status.
         """
         del request
         return tuple(SendOutcome(state=state_of(reply.status)) for _ in admitted)
 
     def released(self, item: UnsettledItem, blob: bytes) -> HttpRequest:
-        """The client's request for one released item, made of what was kept; `forward` sends it."""
+        """The client's request for one released item, rebuilt from it; `forward` then takes it."""
         del blob
         return request_again(item)
 
     def reading(self, kept: UnsettledItem) -> HttpRequest:
-        """The read of the one memory that stands under the key of a kept item.
+        """The read of the memory under the key of a stored item.
 
-        Only the places in the item count: its texts may be left out.
+        Only the item's path, ids and key are used; its texts may be missing.
         """
         ...
 
     def question(self, item: UnsettledItem) -> HttpRequest | None:
-        """A read that shows whether a sent item arrived; None where no read tells."""
+        """A read that shows whether a sent item arrived; None where no read can show it."""
         return self.reading(item)
 
     def told(self, item: UnsettledItem, reply: HttpReply) -> SendOutcome | None:
@@ -360,10 +360,10 @@ class ServerWrites(Protocol):
         ...
 
     def says_same(self, kept: UnsettledItem, found: Item) -> bool:
-        """Whether a memory on the server says what was judged, its texts above all.
+        """Whether a memory on the server (`found`) has the content that was judged (`kept`).
 
         Raises:
-            MalformedRequest: One of the two was not made by this adapter.
+            MalformedRequest: One of the two items was not made by this adapter.
         """
         ...
 
@@ -371,18 +371,18 @@ class ServerWrites(Protocol):
         """The mark with which `forward` sent a listed memory; None if it has none.
 
         Raises:
-            MalformedRequest: It was not made by this adapter.
+            MalformedRequest: The item was not made by this adapter.
         """
         del found
         return None
 
 
 class HttpBackend(ServerRoutes, ServerReads, ServerWrites, Protocol):
-    """The whole adapter of one kind of server. Pure; all decoding is strict; any thread."""
+    """The whole adapter of one kind of server. No I/O; all decoding is strict; any thread."""
 
 
 def state_of(status: int) -> ForwardStatus:
-    """Done or failed by the server's word; unknown where its status does not say."""
+    """The outcome that an answer's status proves; UNKNOWN for a status that proves neither."""
     if status in ANSWERED:
         return ForwardStatus.DONE
     if status in _REFUSED and status not in _SAYS_NOTHING:
@@ -394,11 +394,11 @@ def answer_value(reply: HttpReply) -> JsonValue:
     """The JSON value of an answer.
 
     Raises:
-        MalformedRequest: It is none, or two readers could read it differently.
+        MalformedRequest: The body is not JSON, or two parsers could interpret it differently.
     """
     return decode_object(reply.body, bytes_max=_ANSWER_BYTES_MAX, any_text=True)
 
 
 def not_understood() -> MalformedRequest:
-    """The failure of an answer of the server that cannot be read."""
+    """The exception for an answer of the server that cannot be parsed."""
     return MalformedRequest("answer: not of the form that this route has")

@@ -1,7 +1,7 @@
-"""How one memory's request is kept inside a candidate, and made again for a release.
+"""How the request for one memory is stored in a candidate, and rebuilt for a release.
 
 The strings that a read would show (pieces) become the candidate's text. The rest of the request is
-its metadata, in which each piece stands as its number, so that no text is kept twice.
+the candidate's metadata, where a number replaces each piece, so that no text is stored twice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from proxy.seams.http_backend import SentMemory
 from proxy.seams.operation import HttpRequest
 
 _INNER_DEPTH_MAX: Final = 2
-# A name with no room for a sentence: a key, an id, a part of a namespace.
+# A name too plain to be a sentence: a key, an id, a part of a namespace.
 _PLAIN_NAME: Final = re.compile(r"[\w.:@/+=-]{0,128}")
 _JSON: Final = (("content-type", "application/json"),)
 
@@ -38,10 +38,10 @@ def kept_request(
     key: str,
     change: ChangeKind = ChangeKind.CREATE,
 ) -> Item:
-    """The item that keeps a request whose body is for one memory.
+    """The item that stores a request whose body is for one memory.
 
-    `texts` are the members of the body whose strings a read shows; strings elsewhere stand for
-    themselves. A memory without any string has its key as its only piece.
+    `texts` are the members of the body whose strings a read shows, and become pieces; strings of
+    other members stay in the arguments. A memory without any string has its key as its only piece.
 
     Raises:
         MalformedRequest: There is too much text for one memory, or a character that is not allowed.
@@ -55,7 +55,8 @@ def kept_request(
     for text in tuple(pieces):
         _inner(text, pieces, 0)
     pieces.extend(_names_in(shown, texts))
-    # Canonical JSON sorts the names of members, and a server shows them in their order.
+    # Canonical JSON sorts the names of members, so a directive that they spell in the client's
+    # order, in which a server shows them, becomes a piece of its own.
     pieces.extend(orders_in_names({name: shown[name] for name in texts if name in shown}))
     pieces = pieces or [key]
     if len(pieces) > PIECES_MAX or sum(map(len, pieces)) + len(pieces) > TEXT_LEN_MAX:
@@ -67,16 +68,16 @@ def kept_request(
 
 
 def deletion(method: str, path: str, body: JsonValue, key: str) -> SentMemory:
-    """The deletion of one memory. The key is its only piece, which says that all of it goes."""
+    """The deletion of one memory, as an item whose only piece is the key."""
     item = kept_request(method, path, body, texts=(), key=key, change=ChangeKind.DELETE)
     return SentMemory(item=msgspec.structs.replace(item, pieces=(key,)))
 
 
 def merged(item: Item, shown: tuple[str, ...]) -> Item:
-    """A write that the server merges with what stands there; `shown` is what a read shows then.
+    """A write that the server merges with a stored memory; `shown` are the strings after the merge.
 
-    What stays of the old memory is shown beside the new parts, so it is judged with them, and in
-    the order in which a read shows all of it: an order may begin in what stays.
+    Old strings that stay are shown beside the new ones, so they are judged with them, in the order
+    in which a read shows all of them: a directive may begin in an old string.
     """
     own = () if item.pieces == (item.key,) else item.pieces
     stays = tuple(dict.fromkeys(one for one in shown if one not in own))
@@ -87,7 +88,7 @@ def merged(item: Item, shown: tuple[str, ...]) -> Item:
 
 
 def request_again(item: UnsettledItem) -> HttpRequest:
-    """The request that `kept_request` was given, for one item.
+    """The request that `kept_request` stored in an item.
 
     Raises:
         MalformedRequest: The item was not made by `kept_request`.
@@ -97,7 +98,7 @@ def request_again(item: UnsettledItem) -> HttpRequest:
 
 
 def request_parts(item: Item | UnsettledItem) -> tuple[str, str, dict[str, JsonValue]]:
-    """Method, path and body of the request that an item was kept of.
+    """Method, path and body of the request that an item stores.
 
     Raises:
         MalformedRequest: The item was not made by `kept_request`.
@@ -110,17 +111,17 @@ def request_parts(item: Item | UnsettledItem) -> tuple[str, str, dict[str, JsonV
 
 
 def json_request(method: str, path: str, body: JsonValue) -> HttpRequest:
-    """A request with a JSON body, encoded anew; the order of members is that of the value."""
+    """A request with a JSON body; its members have the order that they have in the value."""
     return HttpRequest(
         method=method, path=path, headers=dict(_JSON), body=msgspec.json.encode(body)
     )
 
 
 def strings_of(value: JsonValue) -> tuple[str, ...]:
-    """Every string in a JSON value that a reader is shown, in its order.
+    """Every string in a JSON value that a reader is shown, in the value's order.
 
-    Names of members count where they have room for a sentence. JSON inside a string is not opened:
-    whoever compares strings opens it.
+    Names of members are included where they may be sentences. JSON inside a string is not parsed:
+    the code that compares strings parses it.
     """
     found: list[str] = []
     waiting: list[JsonValue] = [value]
@@ -137,20 +138,21 @@ def strings_of(value: JsonValue) -> tuple[str, ...]:
 
 
 def telling_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Those of some names (keys, parts of a namespace) that have room for a sentence."""
+    """The names among keys and parts of a namespace that could be sentences."""
     return tuple(name for name in names if not _PLAIN_NAME.fullmatch(name))
 
 
 def tells(names: tuple[str, ...]) -> bool:
-    """Whether names of a place could steer who is shown them: by a sentence, or by an order.
+    """Whether names of a collection or namespace could steer an agent that is shown them.
 
-    A place is made without a verdict, and every later client of the server is shown its name.
+    A collection or namespace is created without a verdict, and every later client is shown its
+    name. So a name may be neither a sentence nor a directive.
     """
     return bool(telling_names(names)) or spell_order(names)
 
 
 def _names_in(body: dict[str, JsonValue], texts: tuple[str, ...]) -> tuple[str, ...]:
-    """The names outside the texts that could hold a sentence; a read shows them as well."""
+    """The strings outside of `texts` that could be sentences; a read shows them as well."""
     rest: JsonValue = {name: value for name, value in body.items() if name not in texts}
     return telling_names(strings_of(rest))
 
@@ -191,8 +193,8 @@ def _verbatim(value: JsonValue) -> JsonValue:
 
 
 def _inner(text: str, pieces: list[str], depth: int) -> None:
-    # A server or its client may parse JSON in a string and show what is in it, so each string
-    # inside is a piece of its own.
+    # A server or its client may parse JSON in a string and show the strings in it, so each of them
+    # is a piece of its own.
     if depth >= _INNER_DEPTH_MAX:
         return
     for inner in strings_inside(text):

@@ -1,9 +1,9 @@
-"""A Chroma server as the driver of guard mode sees it.
+"""The adapter through which the driver of guard mode uses a Chroma server.
 
-The server merges. A record that is there keeps each part, and each key of its metadata, that a
-later write does not name. So what is judged is the record as it will be after the write.
-A walk reads records by their ids. A read of ids alone has room for so many that most collections
-are read at one moment, and what agents delete meanwhile moves nothing out of the walk's sight.
+The server merges: a stored record keeps each part, and each key of its metadata, that a later write
+does not name. So the record as it will be after the write is judged, and not the write alone.
+A walk reads ids first, and then records by their ids. One answer has room for the ids of most
+collections, so that a deletion during the walk hides no record from it.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ _DEFAULT: Final = "default"
 _DEFAULT_THERE: Final = "default_tenant"
 _OF_COLLECTION: Final = frozenset({Does.READ, Does.WRITE, Does.REMOVE})
 _TEXTS: Final = ("documents", "metadatas", "uris")
-# As many records of the longest text that the gate lets in fit into one answer.
+# One answer has room for so many records of the longest text that the gate admits.
 PAGE_LEN: Final = 200
-# As many ids of three hundred characters do.
+# One answer has room for so many ids of three hundred characters.
 IDS_AT_ONCE: Final = 50_000
 _NOBODYS: Final = "00000000-0000-4000-8000-000000000000"
 _DATABASES: Final = "databases"
@@ -109,7 +109,7 @@ class _Removal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class _Named(msgspec.Struct, frozen=True, kw_only=True):
-    """A database or a collection in an answer. Further members do not matter."""
+    """A database or a collection in an answer, without its further members."""
 
     id: str
     name: str
@@ -123,7 +123,7 @@ _NAMED: Final = msgspec.json.Decoder(tuple[_Named, ...])
 
 
 class Chroma(ChromaReads, HttpBackend):
-    """Implements `HttpBackend` for a Chroma server."""
+    """Translates requests, answers and memories of a Chroma server (`HttpBackend`)."""
 
     name = "chroma"
     segments = SEGMENTS
@@ -134,14 +134,14 @@ class Chroma(ChromaReads, HttpBackend):
     hiding: HidesItems | None = ChromaHiding()
 
     def __init__(self, *, creates: bool = False) -> None:
-        """`creates`: agents may make collections, each below the path of its own tenant."""
+        """`creates`: agents may create collections, each below the path of its own tenant."""
         self._creates = creates
 
     def classify(self, request: HttpRequest) -> RoutedRequest | None:
         """The row of the route table; None for a route that it does not have.
 
-        A request for a collection that may be there already is a read of its name, unless agents
-        may make collections.
+        A `create_collection` with `get_or_create` is a read of the collection, unless agents may
+        create collections.
         """
         routed = route_of(request)
         if routed is not CREATE:
@@ -151,15 +151,16 @@ class Chroma(ChromaReads, HttpBackend):
         return routed if wanted(request) is None else GET_OR_CREATE
 
     def folder(self, request: HttpRequest) -> str:
-        """The collection; "" for a request that is about no one collection."""
+        """The beginning of the keys of the request's collection; "" if there is no single one."""
         routed = route_of(request)
         about_one = routed is not None and routed.does in _OF_COLLECTION
         return place_of(request.path).folder if about_one else ""
 
     def is_open_to(self, request: HttpRequest, tenant: str) -> bool:
-        """Whether the server's tenant in the path is the principal's own, by the same name.
+        """Whether the server's tenant in the path has the name of the principal's own tenant.
 
-        The tenant `default` is the server's `default_tenant`, so another one of that name has none.
+        The tenant `default` has the server's `default_tenant`, so a tenant that is itself named
+        `default_tenant` may use none.
         """
         named = tenant_of(request)
         if tenant == _DEFAULT_THERE:
@@ -167,10 +168,10 @@ class Chroma(ChromaReads, HttpBackend):
         return named is None or named == _there(tenant)
 
     def place(self, request: HttpRequest) -> HttpRequest | None:
-        """The read of the collection by its uuid.
+        """The read of the collection by its uuid; None for a request that is about no collection.
 
-        The server looks at tenant and database of a path in this read alone. In every other one a
-        collection's uuid opens it through the path of any tenant.
+        The server checks tenant and database of a path in this read alone. In every other request a
+        collection's uuid opens the collection through the path of any tenant.
         """
         routed = route_of(request)
         if routed is None or routed.does not in _OF_COLLECTION:
@@ -185,7 +186,7 @@ class Chroma(ChromaReads, HttpBackend):
         return _error(refusal.status, name, refusal.detail, refusal_headers(refusal))
 
     def attempts(self) -> Attempts:
-        """A read of the server's databases, and an `add` of no form to a collection of no one."""
+        """A read of the server's databases, and a malformed `add` to a collection of no one."""
         database = f"{ROOT}/tenants/{_DEFAULT_THERE}/{_DATABASES}/default_database"
         nowhere = f"{database}/{_COLLECTIONS}/{_NOBODYS}/{ADD.operation}"
         return Attempts(
@@ -195,7 +196,7 @@ class Chroma(ChromaReads, HttpBackend):
         )
 
     def asking(self, request: HttpRequest, count: int | None = None) -> HttpRequest:
-        """A read as it is forwarded; a request for a collection as its read, or its making."""
+        """A read as it is forwarded; a `create_collection` becomes a read unless agents create."""
         if route_of(request) is CREATE:
             return making(request) if self._creates else reading(request)
         return super().asking(request, count)
@@ -203,7 +204,7 @@ class Chroma(ChromaReads, HttpBackend):
     # ---- writes and deletions --------------------------------------------------------------------
 
     def first(self, request: HttpRequest) -> HttpRequest | None:
-        """The records that a write is merged with, or that a deletion names.
+        """The read of the records that a write is merged with, or that a deletion names.
 
         Raises:
             MalformedRequest: The write or the deletion is not of the known form.
@@ -220,7 +221,8 @@ class Chroma(ChromaReads, HttpBackend):
             "ids": None if removal.ids is None else [*checked_ids(removal.ids)],
             "where": removal.where,
             "where_document": removal.where_document,
-            # The limit counts what may be seen, so it is kept here; texts tell what that is.
+            # The limit counts records that the agent may see, so it is applied here and not by the
+            # server; the texts are read to find out which records those are.
             "include": [*_TEXTS],
         }
         return to(place, GET, body)
@@ -228,8 +230,8 @@ class Chroma(ChromaReads, HttpBackend):
     def items(self, request: HttpRequest, known: HttpReply | None) -> tuple[SentMemory, ...]:
         """One entry for each record that the request would write or delete.
 
-        Records that the server would leave as they are have none: an `add` of an id that is there,
-        and an `update` of one that is not.
+        A record that the server would leave as it is has no entry: an `add` of an id that exists,
+        and an `update` of an id that does not.
         """
         if known is None or known.status != OK:
             raise MalformedRequest("ids: what stands there has to be known first")
@@ -270,8 +272,8 @@ class Chroma(ChromaReads, HttpBackend):
             return to(place, DELETE, {"ids": [*ids]})
         kept = frozenset(ids)
         records = [one for one in _written_records(request) if one.record_id in kept]
-        # An `upsert` of new records is forwarded as an `add`. Were one of them made meanwhile by
-        # somebody else, an `upsert` would merge into a text that no one judged with this one.
+        # An `upsert` of new records is forwarded as an `add`. If another client created one of the
+        # records meanwhile, an `upsert` would merge into a text that was not judged with this one.
         if all(items[at].item.change is ChangeKind.CREATE for at in admitted):
             return to(place, ADD, columns_of([_new(one) for one in records]))
         return to(place, route_of(request) or UPDATE, columns_of(records))
@@ -279,8 +281,8 @@ class Chroma(ChromaReads, HttpBackend):
     def released(self, item: UnsettledItem, blob: bytes) -> HttpRequest:
         """The request that sends one released item.
 
-        A new record is added, and so never merged into one that came meanwhile. A changed record is
-        updated, and so never made anew.
+        A new record is sent as an `add`, so that it is never merged into one created meanwhile. A
+        changed record is sent as an `update`, so that a deleted one is not created again.
 
         Raises:
             MalformedRequest: The vector is not the one that was judged.
@@ -297,15 +299,15 @@ class Chroma(ChromaReads, HttpBackend):
         return to(place, UPDATE, columns_of([record]))
 
     def reading(self, kept: UnsettledItem) -> HttpRequest:
-        """The read of the record."""
+        """The `get` of the record by its id, with its texts and without its vector."""
         place, record = kept_of(kept)
         return _get(place, [*record.ids])
 
     def told(self, item: UnsettledItem, reply: HttpReply) -> SendOutcome | None:
-        """The outcome that a record shows: it has every part of the write, or was deleted.
+        """The outcome that a record shows: DONE if it has every part of the write, or was deleted.
 
-        A change did not arrive where the record is what it was when the change was judged. None
-        where another write may have come since: no one can tell then whether this one arrived.
+        An update FAILED where the record is as it was when the update was judged. None where
+        another write may have come since, because this one may then have arrived before it.
         """
         if reply.status not in ANSWERED:
             return None
@@ -326,9 +328,9 @@ class Chroma(ChromaReads, HttpBackend):
     def answer(
         self, request: HttpRequest, judged: tuple[ItemVerdict, ...], replies: tuple[HttpReply, ...]
     ) -> HttpReply:
-        """What the server says where it got everything; else which places it did not get.
+        """The server's answer if all records were admitted; else a 403 with the refusals.
 
-        A request that concerns no record gets the answer that the server gives to one.
+        A request that concerns no record gets the same answer as one whose records were admitted.
         """
         reply = replies[0] if replies else None
         if reply is not None and reply.status not in ANSWERED:
@@ -340,18 +342,18 @@ class Chroma(ChromaReads, HttpBackend):
             return _error(_FORBIDDEN, _ERRORS[_FORBIDDEN], message)
         routed = route_of(request)
         status = _CREATED if routed is ADD else OK
-        # In our words: nobody has read those of the server.
+        # The body is built here, because the server's own was not checked.
         body = b'{"deleted":%d}' % len(judged) if routed is DELETE else b"{}"
         return HttpReply(status=status, body=body)
 
     # ---- what an operator's commands ask ---------------------------------------------------------
 
     def listing(self, tenant: Tenant) -> HttpRequest:
-        """The tenant's databases: the server names no tenants."""
+        """The read of the tenant's databases, because the server has no list of tenants."""
         return _page_from(f"{ROOT}/tenants/{_there(tenant)}/{_DATABASES}", 0)
 
     def listed(self, request: HttpRequest, reply: HttpReply) -> WalkedPage:
-        """What the answer to a read of the walk shows.
+        """The memories, names and further reads in the answer to a read of the walk.
 
         Raises:
             MalformedRequest: The answer is not of the form that its route has.
@@ -376,7 +378,8 @@ class Chroma(ChromaReads, HttpBackend):
     def says_same(self, kept: UnsettledItem, found: Item) -> bool:
         """Whether a record (`record_item`) has every part that was sent, and no other text.
 
-        What a merge left standing was judged with the write, so it is among the kept pieces.
+        The parts that a merge left unchanged were judged with the write, so they are among the kept
+        pieces.
         """
         _, sent = kept_of(kept)
         _, stands = kept_of(found)
@@ -402,7 +405,7 @@ def _error(
 
 
 def _written_records(request: HttpRequest) -> tuple[Record, ...]:
-    """The records of a write; see `records_of`."""
+    """The checked records of a write (`records_of`); an `update` may lack vectors."""
     return records_of(request.body, needs_vectors=route_of(request) is not UPDATE)
 
 
@@ -428,7 +431,7 @@ def _written(place: CollectionPath, record: Record, there: Record | None) -> Sen
 
 
 def _new(record: Record) -> Record:
-    """A record that is not there yet: an `add` takes no null that would remove a key."""
+    """A new record without null values: an `add` rejects a null, which would remove a key."""
     return Record(record.record_id).after(record)._replace(vector=record.vector)
 
 
@@ -504,7 +507,7 @@ def _named(reply: HttpReply) -> tuple[_Named, ...]:
 
 
 def _is_nobody(reply: HttpReply) -> bool:
-    """Whether the server says that it has no such tenant; another 404 would say nothing."""
+    """Whether the answer is the server's 404 for an unknown tenant, and not another 404."""
     if reply.status != _NOT_FOUND:
         return False
     try:

@@ -1,4 +1,4 @@
-"""Quarantined records hidden on a Chroma server itself: tagged, or removed and put back."""
+"""Hiding of quarantined records on a Chroma server itself: by a tag, or by removal."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ _UNTAGGED: Final[dict[str, JsonValue]] = {OWN_FIELD: {"$ne": True}}
 
 
 class ChromaHiding(HidesItems):
-    """Implements `HidesItems`. The items of one call are records of one collection."""
+    """Builds the requests that hide records of a collection, or restore them (`HidesItems`)."""
 
-    # As many records of the longest text fit into the answer that confirms it.
+    # The answer that confirms a tagging has room for so many records of the longest text.
     tagged_at_once = 200
     # A vector of 16,384 numbers is 200 KB of JSON, and an answer is at most 16 MB.
     removed_at_once = 32
 
     def tagging(self, items: tuple[UnsettledItem, ...], *, tagged: bool) -> HttpRequest:
-        """An update of the metadata alone; the server passes over records that it does not have."""
+        """An update of the metadata alone; the server ignores ids that it does not have."""
         place, ids = _named(items)
         metadata: JsonValue = {OWN_FIELD: True if tagged else None}
         return to(place, UPDATE, {"ids": [*ids], "metadatas": [metadata for _ in ids]})
 
     def tagged(self, request: HttpRequest) -> HttpRequest | None:
-        """The `get` of one tagged record of the collection."""
+        """The `get` of one tagged record in the read's collection; None if it takes no filter."""
         if route_of(request) not in {GET, QUERY}:
             return None
         where: dict[str, JsonValue] = {**_TAGGED}
         return to(place_of(request.path), GET, {"where": where, "limit": 1, "include": []})
 
     def untagged(self, request: HttpRequest) -> HttpRequest:
-        """The read, asked for records that are not tagged."""
+        """The read with a filter that leaves tagged records out; as it is if it takes no filter."""
         if route_of(request) not in {GET, QUERY}:
             return request
         body = body_of(request)
@@ -64,7 +64,7 @@ class ChromaHiding(HidesItems):
         return read_again(request, replace(body, where=where))
 
     def standing(self, items: tuple[UnsettledItem, ...]) -> HttpRequest:
-        """The read of the records with every column."""
+        """The read of the records with every column, vectors included."""
         place, ids = _named(items)
         return to(place, GET, {"ids": [*ids], "include": [*_ALL]})
 
@@ -84,7 +84,7 @@ class ChromaHiding(HidesItems):
         return to(place, DELETE, {"ids": [*ids]})
 
     def restoring(self, items: tuple[UnsettledItem, ...], kept: tuple[bytes, ...]) -> HttpRequest:
-        """An `add`: the server leaves a record alone that is there by now."""
+        """An `add` of the records: the server does not change a record that exists again by now."""
         place, _ = _named(items)
         return to(place, ADD, columns_of([msgspec.json.decode(one, type=Record) for one in kept]))
 

@@ -1,8 +1,8 @@
 """Reads: the records that an answer shows, and the answer without some of them.
 
 An answer has one list for each column (`ids`, `documents`, `metadatas`, ...), or one list of lists
-where several questions are asked at once. What stands at one place of all lists is one record.
-Values are kept as the server spelled them, so what is left is byte for byte the server's.
+where several questions are asked at once. The values at one index of all lists are one record.
+Values are stored as the server spelled them, so that the rest of an answer keeps its bytes.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from proxy.dialects.strict_json.strict import JsonValue, decode_as
 from proxy.seams.http_backend import OWN_FIELD, ReadPage, ShownMemory
 from proxy.seams.operation import HttpReply, HttpRequest
 
-N_RESULTS: Final = 10  # what the server takes for a query that names no number
+N_RESULTS: Final = 10  # the server's own default for a query that names no number
 RESULTS_MAX: Final = 100_000
-# Members of an answer that repeat what was asked for, and are no column.
+# Members of an answer that repeat a part of the request, and are no column.
 _NO_COLUMNS: Final = frozenset({"include"})
 _NULL: Final = b"null"
 _NOTHING: Final = Raw(_NULL)
@@ -72,7 +72,7 @@ def body_of(request: HttpRequest) -> GetBody | QueryBody:
     """The body of a read.
 
     Raises:
-        MalformedRequest: It has a member, or a filter has an operator, that is not known here.
+        MalformedRequest: The body has an unknown member, or a filter has an unknown operator.
     """
     body: GetBody | QueryBody
     if route_of(request) is QUERY:
@@ -87,7 +87,7 @@ def body_of(request: HttpRequest) -> GetBody | QueryBody:
 
 
 def read_again(request: HttpRequest, body: GetBody | QueryBody) -> HttpRequest:
-    """A read with this body, encoded anew."""
+    """The same read with another body."""
     again = json_request("POST", request.path, msgspec.to_builtins(body))
     return replace(again, query=request.query)
 
@@ -119,7 +119,7 @@ class AnswerColumns:
     def records(self) -> list[tuple[int, Record | None]]:
         """Every record in the order of the answer, each with the number of its group.
 
-        None stands for one of which a part has another form.
+        A record is None if one of its parts has an unexpected form.
         """
         numbers = [number for number, size in enumerate(self._sizes) for _ in range(size)]
         columns = (self._values(name) for name in ("ids", "documents", "metadatas", "uris"))
@@ -133,7 +133,7 @@ class AnswerColumns:
         return [one for group in groups for one in group]
 
     def without(self, places: frozenset[int]) -> bytes:
-        """The answer without the records at these places, in every column."""
+        """The answer without the records with these indexes, counted over all groups."""
         kept: list[list[int]] = []
         begin = 0
         for size in self._sizes:
@@ -157,12 +157,12 @@ class AnswerColumns:
 
 
 class ChromaReads(ServerReads):
-    """The reads of a Chroma server."""
+    """Forwards, pages and filters the reads of a Chroma server (`ServerReads`)."""
 
     def page(self, request: HttpRequest) -> ReadPage | None:
-        """The records that a read asks for; None where it asks for all of them.
+        """The page of records that a read asks for; None where it asks for all of them.
 
-        The bound lets a whole request's worth be found behind as many hidden records.
+        `most` is twice the longest page, so that a page can be filled past as many hidden records.
         """
         if route_of(request) is COUNT:
             return None
@@ -175,9 +175,9 @@ class ChromaReads(ServerReads):
         return ReadPage(offset=body.offset or 0, limit=body.limit, most=2 * RESULTS_MAX)
 
     def asking(self, request: HttpRequest, count: int | None = None) -> HttpRequest:
-        """A read as it is forwarded: checked, encoded anew.
+        """A read as it is forwarded: checked, and encoded again.
 
-        A count is made of the ids that there are, because the server counts hidden records too.
+        A count is forwarded as a read of ids, because the server counts hidden records too.
         """
         route = route_of(request)
         if route is COUNT:
@@ -193,7 +193,7 @@ class ChromaReads(ServerReads):
         return read_again(request, replace(body, limit=limit, offset=None))
 
     def shown(self, request: HttpRequest, reply: HttpReply) -> tuple[ShownMemory, ...]:
-        """Every record in the answer to a read."""
+        """Every record in the answer to a read; () if the server answered with a failure."""
         if reply.status != OK:
             return ()
         place = place_of(request.path)
@@ -203,7 +203,7 @@ class ChromaReads(ServerReads):
         )
 
     def without(self, request: HttpRequest, reply: HttpReply, places: frozenset[int]) -> HttpReply:
-        """The answer without these records, in every column; for a count, how many are left."""
+        """The answer without these records, in every column; for a count, the remaining number."""
         table = _table_of(request, reply)
         if route_of(request) is COUNT:
             return replace(reply, body=msgspec.json.encode(len(table.records()) - len(places)))

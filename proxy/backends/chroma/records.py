@@ -1,6 +1,6 @@
-"""Records of a collection: in a write, on the server, as an item keeps one; and their filters.
+"""Records of a collection, in a write, on the server and in an item; and filters on records.
 
-A server reads an unknown condition of a filter in its own way, so only known ones pass.
+Only known conditions of a filter pass, because the server could interpret others differently.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from proxy.seams.operation import HttpReply
 IDS_MAX: Final = 10_000
 ID_LEN_MAX: Final = 512
 DIMENSION_MAX: Final = 16_384
-"""Numbers of a vector. A vector is at most 64 KiB, so that a held record can keep its own."""
+"""The most numbers of a vector: 64 KiB, which is what a held record may store beside its text."""
 _FLOAT_BYTES: Final = 4
 
 CONDITIONS_MAX: Final = 1_024
@@ -63,9 +63,9 @@ class Record(NamedTuple):
     vector: bytes | None = None  # float32, little-endian
 
     def after(self, change: Record) -> Record:
-        """This record once the server has merged a change into it.
+        """This record, without its vector, as it is once the server has merged a change into it.
 
-        Parts and keys that the change does not name stay; a key whose value is null goes.
+        Parts and keys that the change does not name stay; a key whose value is null is removed.
         """
         merged = {**(self.metadata or {}), **(change.metadata or {})}
         metadata: Metadata = {name: value for name, value in merged.items() if value is not None}
@@ -77,7 +77,7 @@ class Record(NamedTuple):
         )
 
     def strings(self) -> tuple[str, ...]:
-        """Every string that a read shows of this record; its id where that could be a sentence."""
+        """Every string that a read shows of this record; also its id if that may be a sentence."""
         parts: list[JsonValue] = [self.document, self.metadata, self.uri]
         return (*telling_names((self.record_id,)), *strings_of(parts))
 
@@ -86,8 +86,8 @@ def records_of(body: bytes, *, needs_vectors: bool) -> tuple[Record, ...]:
     """The records of a write, in its order.
 
     Raises:
-        MalformedRequest: Columns of different lengths, an id twice, vectors of different lengths, a
-            vector that is none, or a field that is the sidecar's own.
+        MalformedRequest: Columns or vectors differ in length, an id is repeated, a vector is
+            missing or invalid, or a field is the sidecar's own.
     """
     columns = decode_as(body, Columns)
     ids = checked_ids(columns.ids)
@@ -107,10 +107,10 @@ def records_of(body: bytes, *, needs_vectors: bool) -> tuple[Record, ...]:
 
 
 def checked_ids(ids: tuple[str, ...]) -> tuple[str, ...]:
-    """The ids of a request.
+    """The ids of a request, checked.
 
     Raises:
-        MalformedRequest: There are none or too many, or one is there twice.
+        MalformedRequest: There are no ids or too many, or one is repeated.
     """
     if not 0 < len(ids) <= IDS_MAX:
         raise invalid(f"ids: from 1 to {IDS_MAX}")
@@ -123,7 +123,7 @@ def vector_of(value: Vector) -> bytes:
     """A vector as float32, little-endian, from base64 of that or from numbers.
 
     Raises:
-        MalformedRequest: It is empty or too long, or one of its numbers is not finite.
+        MalformedRequest: The vector is empty or too long, or one of its numbers is not finite.
     """
     if isinstance(value, str):
         try:
@@ -135,7 +135,8 @@ def vector_of(value: Vector) -> bytes:
     count, rest = divmod(len(vector), _FLOAT_BYTES)
     if rest or not 1 <= count <= DIMENSION_MAX:
         raise invalid(f"embeddings: not 1 to {DIMENSION_MAX} numbers of 32 bits")
-    # A sum of so many float32 numbers is finite in double precision. NaN and infinity stay in it.
+    # In double precision a sum of so many finite float32 numbers is finite, so the sum is not
+    # finite only if one of the numbers is NaN or infinite.
     if not math.isfinite(sum(struct.unpack(f"<{count}f", vector))):
         raise invalid("embeddings: a number is not finite")
     return vector
@@ -150,7 +151,7 @@ def _column(name: str, values: tuple[_T | None, ...] | None, count: int) -> tupl
 
 
 class _Found(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to `get`: the records that the server has. Further members do not matter."""
+    """The answer to `get`: the records that the server has, without further members."""
 
     ids: tuple[str, ...]
     documents: tuple[str | None, ...] | None = None
@@ -160,10 +161,10 @@ class _Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def found_in(reply: HttpReply) -> dict[str, Record]:
-    """The records in the answer to `get`, by their ids; with their vectors where it has these.
+    """The records in the answer to `get`, keyed by id; with vectors if the answer contains them.
 
     Raises:
-        MalformedRequest: It is no such answer.
+        MalformedRequest: The answer is not one to `get`.
     """
     try:
         found = msgspec.json.decode(reply.body, type=_Found)
@@ -200,15 +201,15 @@ def columns_of(records: Sequence[Record]) -> dict[str, JsonValue]:
 
 
 class _KeptRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The columns of one record, as an item keeps them."""
+    """The columns of one record, as an item stores them."""
 
     ids: tuple[Id]
     documents: tuple[str] | None = None
     metadatas: tuple[Metadata] | None = None
     uris: tuple[str] | None = None
-    # SHA-256 (hex) of the vector, which is kept apart.
+    # SHA-256 (hex) of the vector, which is stored separately.
     embeddings: tuple[str] | None = None
-    # SHA-256 (hex) of the record that stood there when the write was judged (`_print_of`).
+    # SHA-256 (hex) of the record on the server when the write was judged (`_print_of`).
     stood: tuple[str] | None = None
 
     def record(self, vector: bytes | None = None) -> Record:
@@ -222,21 +223,21 @@ class _KeptRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def kept_of(item: Item | UnsettledItem) -> tuple[CollectionPath, _KeptRecord]:
-    """The collection of an item, and the record that its request was kept of.
+    """The collection of an item, and the record that the item would write or delete.
 
     Raises:
-        MalformedRequest: The item is no record's.
+        MalformedRequest: The item was not made of a record.
     """
     _, path, body = request_parts(item)
-    # A request is kept under the path of its collection, without an operation.
+    # An item stores the path of its collection, without an operation.
     return place_of(path), convert(body, _KeptRecord)
 
 
 def check_where(where: JsonValue) -> None:
-    """Refuse a filter that this adapter does not understand whole; null is none.
+    """Reject a filter of which this adapter does not understand every condition; null is allowed.
 
     Raises:
-        MalformedRequest: A condition is not known, or the filter is not of the form.
+        MalformedRequest: A condition is unknown, or the value is not a filter.
     """
     left = [where]
     seen = 0
@@ -253,7 +254,7 @@ def check_where(where: JsonValue) -> None:
                     raise invalid("where: a list of conditions is missing")
                 left.extend(value)
             elif name in _TEXT:
-                _check_operand(name, value)  # a filter on documents has no field's name
+                _check_operand(name, value)  # a filter on documents names no field
             elif name.startswith("$"):
                 raise invalid("where: an operator is not known")
             elif name == OWN_FIELD:

@@ -1,12 +1,11 @@
 """The routes of a Chroma server, and what each does with memories.
 
-The table has every route of the server's OpenAPI document; a test holds it against one. A path that
-is not here is refused, and so is one that administers the server.
+The table has every route of the server's OpenAPI document, and a test compares the two. A path that
+is not in the table is refused, and so is one that administers the server.
 
-A request for a collection is for one that is there, or for a new one where agents may make them. A
-name, a metadata and a configuration are strings that an agent writes and every later client of the
-collection is shown, and no verdict is about them. So they have no room for a sentence, and none for
-an address, and a name is no order.
+Where agents may create collections, no verdict is made on a collection's name, metadata and
+configuration, and every later client of the collection is shown them. So none of them may contain a
+sentence or an address, and the name may not be a directive.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ DELETE: Final = RoutedRequest(does=Does.REMOVE, operation="delete")
 GET: Final = RoutedRequest(does=Does.READ, operation="get")
 QUERY: Final = RoutedRequest(does=Does.READ, operation="query")
 COUNT: Final = RoutedRequest(does=Does.READ, operation="count", remade=True)
-# Making a collection is an operator's act, unless the settings leave it to agents; asking for one
-# that may be there is a read of its name.
+# Only an operator creates collections, unless the settings allow agents to. A request with
+# `get_or_create` is a read of the collection by its name.
 CREATE: Final = RoutedRequest(does=Does.ADMIN, operation="create_collection")
 MAKE: Final = RoutedRequest(does=Does.MAKE, operation="create_collection")
 GET_OR_CREATE: Final = RoutedRequest(does=Does.OTHER, operation="get_or_create")
@@ -55,7 +54,7 @@ _ROWS: Final = {
     ("POST", f"{_ONE}/get"): GET,
     ("POST", f"{_ONE}/query"): QUERY,
     ("GET", f"{_ONE}/count"): COUNT,
-    # The server that anybody can run answers a search with 501, so nobody has seen its answers.
+    # The open-source server answers a search with 501, so the form of its answers is unknown.
     ("POST", f"{_ONE}/search"): _ADMIN,
     ("GET", "auth/identity"): _OTHER,
     ("GET", "healthcheck"): _OTHER,
@@ -69,11 +68,11 @@ _ROWS: Final = {
     ("GET", f"{_DATABASE}/collections_count"): _OTHER,
     ("GET", _ONE): _OTHER,
     ("GET", f"{_COLLECTIONS}/by-id/*"): _OTHER,
-    # They count the records of a collection, or of one that was made of it, hidden ones included.
+    # These routes count the records of a collection, or of its forks, hidden records included.
     ("GET", f"{_ONE}/indexing_status"): _ADMIN,
     ("GET", f"{_ONE}/fork_count"): _ADMIN,
     ("GET", f"{_ONE}/functions/*"): _ADMIN,
-    ("GET", "collections/*"): _ADMIN,  # by a name that is bound to no tenant
+    ("GET", "collections/*"): _ADMIN,  # a read by a name that is bound to no tenant
     ("POST", _COLLECTIONS): CREATE,
     ("PUT", _ONE): _ADMIN,
     ("DELETE", _ONE): _ADMIN,
@@ -89,7 +88,7 @@ _ROWS: Final = {
 TABLE: Final = RouteTable(_ROWS, ROOT)
 route_of: Final = TABLE.route_of
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_COLLECTION_AT: Final = 5  # of the segments behind `/api/v2`
+_COLLECTION_AT: Final = 5  # the index of the uuid among the segments after `/api/v2`
 
 
 _NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]$"
@@ -117,21 +116,21 @@ _ONLY_INDEX: Final = "only numbers and `space` of the index, because nobody judg
 class CollectionPath(NamedTuple):
     """The collection that a request is about."""
 
-    path: str  # of the collection, without an operation
-    by_id: str  # the path under which the server knows it in its own tenant and database only
-    collection: str  # its uuid
+    path: str  # the path of the collection, without an operation
+    by_id: str  # the path at which the server checks the collection's tenant and database
+    collection: str  # the uuid of the collection
 
     @property
     def folder(self) -> str:
-        """The beginning of the keys of all its records."""
+        """The beginning of the keys of all records of the collection."""
         return f"{self.collection}/"
 
     def key(self, record_id: str) -> str:
-        """The key of a record among all that the server has."""
+        """The key of a record, unique on the whole server."""
         return self.folder + record_id
 
     def record_id(self, key: str) -> str:
-        """The id of a record of this collection."""
+        """The id that a record with this key has in the collection."""
         return key.removeprefix(self.folder)
 
 
@@ -139,8 +138,8 @@ def place_of(path: str) -> CollectionPath:
     """The collection in the path of a request.
 
     Raises:
-        MalformedRequest: The path names none. The server takes a uuid in several spellings; only
-            its own is taken here, so that a collection has one name.
+        MalformedRequest: The path has no uuid in the server's own spelling. The server accepts
+            other spellings, but each collection must have exactly one key here.
     """
     segments = path.removeprefix(f"{ROOT}/").split("/")
     if len(segments) <= _COLLECTION_AT or not _UUID.fullmatch(segments[_COLLECTION_AT]):
@@ -153,23 +152,23 @@ def place_of(path: str) -> CollectionPath:
 
 
 def tenant_of(request: HttpRequest) -> str | None:
-    """The server's tenant that a request names; None where it names none."""
+    """The name of the server's tenant in a request's path; None where the path has none."""
     parts = TABLE.parts_of(request)
     return parts[1] if len(parts) > 1 and parts[0] == "tenants" else None
 
 
 def to(place: CollectionPath, route: RoutedRequest, body: JsonValue) -> HttpRequest:
-    """A request for one operation on a collection."""
+    """The request for the operation of a route on a collection."""
     return json_request("POST", f"{place.path}/{route.operation}", body)
 
 
 def invalid(detail: str) -> MalformedRequest:
-    """A refusal with the status that the server has for a request that it does not understand."""
+    """The exception for a malformed request, with the server's own status for one (400)."""
     return MalformedRequest(detail, status=400)
 
 
 class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a request for a collection that decides whether it only reads."""
+    """The part of a `create_collection` that decides whether the request is only a read."""
 
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{1,510}[A-Za-z0-9]$")]
     get_or_create: bool = False
@@ -178,7 +177,7 @@ class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
 class _Embedding(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """Which function clients make vectors with; another one than these could name an address."""
+    """The embedding function of a collection's clients; others are refused, as they name URLs."""
 
     type: Literal["known", "legacy", "unknown"]
     name: Literal["default"] | None = None
@@ -192,7 +191,7 @@ class _Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class _Made(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The body of a request that makes a collection."""
+    """The body of a request that creates a collection."""
 
     name: Annotated[str, Meta(pattern=_NAME)]
     metadata: dict[str, JsonValue] | None = None
@@ -202,9 +201,9 @@ class _Made(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def wanted(request: HttpRequest) -> str | None:
-    """The collection that a request asks for, to be made if it is not there.
+    """The name in a `create_collection` with `get_or_create`.
 
-    None where the request is only for making one, or names none that can be.
+    None where the request would only create a collection, or has an invalid name.
     """
     try:
         asked = convert(decode_object(request.body), _Wanted)
@@ -214,16 +213,16 @@ def wanted(request: HttpRequest) -> str | None:
 
 
 def reading(request: HttpRequest) -> HttpRequest:
-    """The read of the collection that a request asks for."""
+    """The read by name that replaces a `create_collection` with `get_or_create`."""
     return HttpRequest(method="GET", path=f"{request.path}/{wanted(request)}")
 
 
 def making(request: HttpRequest) -> HttpRequest:
-    """The request that makes a collection, encoded anew.
+    """The request that creates a collection, checked and encoded again.
 
     Raises:
-        MalformedRequest: It says more of the collection than its name and numbers of its index, or
-            the name is an order.
+        MalformedRequest: The body has more than a name and numbers of the index, or the name is a
+            directive.
     """
     if request.query:
         raise invalid("query: this route takes none")

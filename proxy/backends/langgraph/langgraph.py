@@ -1,4 +1,4 @@
-"""LangGraph's server as the driver of guard mode sees it."""
+"""The adapter through which the driver of guard mode uses LangGraph's server."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ from proxy.seams.operation import HttpReply, HttpRequest
 
 _FORBIDDEN: Final = 403
 _KNOWN: Final = frozenset({"namespace", "key", "value"})
-# As many items of the longest text that the gate lets in fit into one answer.
+# One answer has room for so many items of the longest text that the gate admits.
 PAGE_LEN: Final = 200
 _EVENTS: Final = "text/event-stream"
 _NOT_SHOWN: Final = (
@@ -92,7 +92,7 @@ _SHAPES: Final[Mapping[RoutedRequest | None, type[ItemsSearch | NamespacesSearch
 
 
 class LangGraph(HttpBackend):
-    """Implements `HttpBackend` for LangGraph's server."""
+    """Translates requests, answers and items of LangGraph's server (`HttpBackend`)."""
 
     name = "langgraph"
     segments = SEGMENTS
@@ -106,7 +106,10 @@ class LangGraph(HttpBackend):
     hiding: HidesItems | None = LangGraphHiding()
 
     def classify(self, request: HttpRequest) -> RoutedRequest | None:
-        """The row of the route table; None for a route that it does not have."""
+        """The row of the route table; None for a route that it does not have.
+
+        A read of an item that is forwarded as a search (`is_searched`) has its answer rebuilt.
+        """
         route = route_of(request)
         if route is not None and route is GET and is_searched(asked_place(request)[0]):
             return msgspec.structs.replace(route, remade=True)
@@ -117,13 +120,13 @@ class LangGraph(HttpBackend):
         return HttpRequest(method="GET", path="/info")
 
     def version_told(self, reply: HttpReply) -> str | None:
-        """The version of `langgraph-api`."""
+        """The version of `langgraph-api` in the answer; None where it has none."""
         found = answer_value(reply)
         version = found.get("version") if isinstance(found, dict) else None
         return version if isinstance(version, str) else None
 
     def attempts(self) -> Attempts:
-        """A search of the store, and a put without its members."""
+        """A search of the store, and a malformed put, which has no members."""
         return Attempts(
             alive=self.version_question(), read=_page_from(0), write=json_request("PUT", ITEMS, {})
         )
@@ -131,11 +134,11 @@ class LangGraph(HttpBackend):
     # ---- writes and deletions --------------------------------------------------------------------
 
     def first(self, request: HttpRequest) -> HttpRequest | None:
-        """The read of the item: a put over an item that is there is an update."""
+        """The read of the item, because a put of an item that exists is judged as an update."""
         return item_question(*_place(request))
 
     def items(self, request: HttpRequest, known: HttpReply | None) -> tuple[SentMemory, ...]:
-        """The one item of a put or a deletion; none for a deletion of what is not there."""
+        """The one item of a put or a deletion; () for a deletion of an item that is missing."""
         if known is None:
             raise MalformedRequest("body: what stands there has to be known first")
         stands = item_told(known, *_place(request))
@@ -145,13 +148,12 @@ class LangGraph(HttpBackend):
         key = known_key(body.namespace, body.key)
         change = ChangeKind.CREATE if stands is None else ChangeKind.UPDATE
         item = kept_request("PUT", ITEMS, value, texts=("value",), key=key, change=change)
-        # A put replaces the whole value. What it replaces can be told from the candidate where the
-        # value is one text.
+        # A put replaces the whole value. The replaced text is known where the value is one text.
         effect = Effect(EffectKind.SET, 0) if len(item.pieces) == 1 else None
         return (SentMemory(item=msgspec.structs.replace(item, effect=effect)),)
 
     def named(self, request: HttpRequest) -> tuple[SentMemory, ...]:
-        """The deletion of the item that is named."""
+        """The deletion of the item that a deletion names; () for a put."""
         if route_of(request) is PUT:
             return ()
         gone = deletion_of(request)
@@ -164,7 +166,7 @@ class LangGraph(HttpBackend):
         items: tuple[SentMemory, ...],
         admitted: Mapping[int, CandidateId],
     ) -> HttpRequest | None:
-        """The put or the deletion, encoded anew; None if it was not admitted."""
+        """The put or the deletion, encoded again; None if it was not admitted."""
         if not items or 0 not in admitted:
             return None
         if route_of(request) is PUT:
@@ -172,7 +174,7 @@ class LangGraph(HttpBackend):
         return json_request("DELETE", ITEMS, msgspec.to_builtins(deletion_of(request)))
 
     def reading(self, kept: UnsettledItem) -> HttpRequest:
-        """The read of the item, which does not make it live longer."""
+        """The read of the item, which does not extend the item's time to live."""
         namespace, key = place_of(request_parts(kept)[2])
         question = item_question(namespace, key)
         if is_searched(namespace):
@@ -180,10 +182,10 @@ class LangGraph(HttpBackend):
         return msgspec.structs.replace(question, query=(*question.query, (REFRESH, "false")))
 
     def told(self, item: UnsettledItem, reply: HttpReply) -> SendOutcome | None:
-        """The outcome that a key shows: it has the sent value, or for a deletion none.
+        """The outcome that a read shows: DONE if the key has the sent value, or was deleted.
 
-        None where a new item was sent and another value stands there: the server may have changed
-        the value that was sent.
+        None where a new item was sent and the key has another value, because the sent value may
+        have been changed since.
         """
         if reply.status not in ANSWERED:
             return None
@@ -199,7 +201,7 @@ class LangGraph(HttpBackend):
     # ---- reads -----------------------------------------------------------------------------------
 
     def asking(self, request: HttpRequest, count: int | None = None) -> HttpRequest:
-        """The read, or the request for something else, checked and encoded anew."""
+        """A read, or a request that concerns no item, checked and encoded again."""
         route = route_of(request)
         if route is GET:
             exact, place = get_of(request), asked_place(request)
@@ -220,7 +222,7 @@ class LangGraph(HttpBackend):
         return super().asking(request)
 
     def shown(self, request: HttpRequest, reply: HttpReply) -> tuple[ShownMemory, ...]:
-        """The items, or namespaces, of an answer; of a run or a thread, all that it says as one."""
+        """The items or namespaces of an answer; for a run or thread, one entry with all strings."""
         route = route_of(request)
         if route is None or route.whole:
             return (ShownMemory(key="", strings=_said(reply), place=0),)
@@ -258,12 +260,12 @@ class LangGraph(HttpBackend):
     # ---- what an operator's commands ask ---------------------------------------------------------
 
     def listing(self, tenant: Tenant) -> HttpRequest:
-        """The search for everything: a namespace is no one's place."""
+        """The search for all items, because a namespace belongs to no tenant."""
         del tenant
         return _page_from(0)
 
     def listed(self, request: HttpRequest, reply: HttpReply) -> WalkedPage:
-        """The items of a page of that search, or the one of an exact read.
+        """The items of a page of the walk's search, or the one item of an exact read.
 
         Raises:
             MalformedRequest: The answer is not of the form that its route has.
@@ -280,7 +282,7 @@ class LangGraph(HttpBackend):
         return WalkedPage(memories=memories, part=part)
 
     def says_same(self, kept: UnsettledItem, found: Item) -> bool:
-        """Whether the value on the server is the one that was sent: a put replaces all of it."""
+        """Whether the server's value equals the sent one, as a put replaces the whole value."""
         return request_parts(kept)[2].get("value") == request_parts(found)[2].get("value")
 
     # ---- answers of our own ----------------------------------------------------------------------
@@ -288,7 +290,7 @@ class LangGraph(HttpBackend):
     def answer(
         self, request: HttpRequest, judged: tuple[ItemVerdict, ...], replies: tuple[HttpReply, ...]
     ) -> HttpReply:
-        """204, as the server says it of what is done; its failure, or a refusal in its shape."""
+        """204 for a change that was carried out; else the server's own failure, or a refusal."""
         del request
         if replies and replies[0].status not in ANSWERED:
             return replies[0]
@@ -311,7 +313,7 @@ def _shown(value: JsonValue, place: int) -> ShownMemory:
     except MalformedRequest:
         return ShownMemory(key="", strings=(), place=place, is_withheld=True)
     found = value if isinstance(value, dict) else {}
-    # Members that are not known here are shown as well.
+    # The strings of members that this adapter does not know are shown to agents as well.
     rest: JsonValue = {name: one for name, one in found.items() if name not in _KNOWN}
     names = telling_names((*item.namespace, item.key))
     made_there = telling_names(strings_of(rest))
@@ -335,7 +337,7 @@ def _shown_namespace(value: JsonValue, place: int) -> ShownMemory:
 
 def _listed(reply: HttpReply, name: str) -> list[JsonValue]:
     value = answer_value(reply)
-    # A member beside the list would go on unread.
+    # A member beside the list would be forwarded unchecked.
     found = value.get(name) if isinstance(value, dict) and len(value) == 1 else None
     if not isinstance(found, list):
         raise not_understood()
@@ -343,7 +345,7 @@ def _listed(reply: HttpReply, name: str) -> list[JsonValue]:
 
 
 def _said(reply: HttpReply) -> tuple[str, ...]:
-    """Every string in the answer of a run or a thread, be it JSON or a stream of events."""
+    """Every string in the answer of a run or a thread, which is JSON or a stream of events."""
     if not reply.body.strip():
         return ()
     if reply.content_type.partition(";")[0].strip().lower() != _EVENTS:
@@ -354,7 +356,7 @@ def _said(reply: HttpReply) -> tuple[str, ...]:
 
 
 def _page_from(offset: int) -> HttpRequest:
-    """The search for a page of all items. It does not make them live longer."""
+    """The search for one page of all items. It does not extend the items' time to live."""
     body: JsonValue = {
         "namespace_prefix": [],
         "limit": PAGE_LEN,
@@ -365,7 +367,7 @@ def _page_from(offset: int) -> HttpRequest:
 
 
 def _listed_item(value: JsonValue) -> ListedMemory:
-    """One item of an answer, as the put that would have made it is kept."""
+    """One item of an answer, in the form that a put of it would be stored in."""
     said = value if isinstance(value, dict) else {}
     body: dict[str, JsonValue] = {name: said.get(name) for name in ("namespace", "key", "value")}
     try:
@@ -373,7 +375,7 @@ def _listed_item(value: JsonValue) -> ListedMemory:
         key = known_key(put.namespace, put.key)
         item = kept_request("PUT", ITEMS, body, texts=("value",), key=key)
     except MalformedRequest:
-        # Not by `known_key`: a key that is too long has to be listed too.
+        # `known_key` is not used here, because it refuses a long key, and this key is listed too.
         place = msgspec.json.encode([body["namespace"], body["key"]])
         return ListedMemory(key=place.decode(), item=None)
     return ListedMemory(key=key, item=item)

@@ -1,7 +1,7 @@
 """The routes of LangGraph's server, and what each does with memories.
 
-The table has every route of the server's OpenAPI; a test holds it against one. A path that is not
-here is refused, and so is one that administers the server.
+The table has every route of the server's OpenAPI document, and a test compares the two. A path that
+is not in the table is refused, and so is one that administers the server.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ DELETE: Final = RoutedRequest(does=Does.REMOVE, operation="delete")
 GET: Final = RoutedRequest(does=Does.READ, operation="get")
 SEARCH: Final = RoutedRequest(does=Does.READ, operation="search")
 NAMESPACES: Final = RoutedRequest(does=Does.READ, operation="namespaces")
-# What a run or a thread answers is text that may have come out of the store. It is one whole: it
-# is shown, or refused.
+# The answer of a run or a thread may contain text out of the store. It is shown or refused as a
+# whole.
 TOLD: Final = RoutedRequest(does=Does.READ, operation="told", whole=True)
-# It answers with the thread, and that may be one which is there already.
+# A read, because the answer contains the thread, which may exist already.
 NEW_THREAD: Final = RoutedRequest(does=Does.READ, operation="new_thread", whole=True)
-# A run begins. Its body has no member that changes a thread by hand, or calls somebody else.
+# The beginning of a run; its body may not edit a thread's state or name a webhook.
 RUN: Final = RoutedRequest(does=Does.READ, operation="run", whole=True)
 _OTHER: Final = RoutedRequest(does=Does.OTHER, operation="other")
 _SHARED: Final = RoutedRequest(does=Does.OTHER, operation="other", whole=True)
@@ -38,7 +38,7 @@ _ROWS: Final = {
     ("POST", "store/namespaces"): NAMESPACES,
     ("GET", "ok"): _OTHER,
     ("GET", "info"): _OTHER,
-    # Runs. A run may write to the store inside the server; nobody outside sees that.
+    # Runs. A run may write to the store inside the server, unseen by this gate.
     ("POST", "runs"): RUN,
     ("POST", "runs/wait"): RUN,
     ("POST", "runs/stream"): RUN,
@@ -53,7 +53,7 @@ _ROWS: Final = {
     ("GET", "threads/*/runs/*/stream"): TOLD,
     ("POST", "threads/*/runs/*/cancel"): _SHARED,
     ("DELETE", "threads/*/runs/*"): _ADMIN,
-    # Threads: what they say is read. Changing their state by hand is administration.
+    # Threads: reading them is allowed; editing their state by hand is administration.
     ("GET", "threads/*"): TOLD,
     ("POST", "threads/search"): TOLD,
     ("POST", "threads/count"): _ADMIN,
@@ -66,15 +66,15 @@ _ROWS: Final = {
     ("POST", "threads/*/stream/events"): TOLD,
     ("GET", "threads/*/storage"): TOLD,
     ("POST", "threads/*/commands"): _ADMIN,
-    # A client begins a conversation with it. A state that the thread would begin with is refused.
+    # A client begins a conversation with this route. An initial state in the body is refused.
     ("POST", "threads"): NEW_THREAD,
-    # Whose a thread is, the server does not say, so nobody changes or deletes one.
+    # The server does not report who owns a thread, so no agent may change or delete one.
     ("POST", "threads/prune"): _ADMIN,
     ("PATCH", "threads/*"): _ADMIN,
     ("DELETE", "threads/*"): _ADMIN,
     ("POST", "threads/*/state"): _ADMIN,
     ("POST", "threads/*/copy"): _ADMIN,
-    # Assistants and schedules configure what runs.
+    # Assistants and schedules are configuration: agents may read them only.
     ("POST", "assistants/search"): TOLD,
     ("POST", "assistants/count"): _SHARED,
     ("GET", "assistants/*"): TOLD,

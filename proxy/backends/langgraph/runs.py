@@ -1,4 +1,4 @@
-"""The beginning of a run and of a thread, and what runs and threads say."""
+"""Checks of the requests that begin a run or a thread, and the strings in their answers."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class _Resuming(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class _Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The body of a run.
 
-    Without `webhook`, `if_not_exists` and checkpoints: a run tells nobody else, makes no thread
-    and continues where its thread is.
+    The members `webhook`, `if_not_exists` and checkpoints are refused, so that a run sends nothing
+    elsewhere, creates no thread, and continues from the current state of its thread.
     """
 
     assistant_id: str
@@ -60,7 +60,7 @@ class _Lifetime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class _NewThread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The body of `POST /threads`, without the state that it may begin with."""
+    """The body of `POST /threads`; an initial state in it is refused."""
 
     thread_id: Annotated[str, Meta(max_length=64)] | None = None
     metadata: dict[str, JsonValue] | None = None
@@ -69,10 +69,10 @@ class _NewThread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def check_new_thread(request: HttpRequest) -> None:
-    """Refuse a new thread that would begin with a state, or with members that are not known.
+    """Refuse a new thread whose request has an initial state or an unknown member.
 
     Raises:
-        MalformedRequest: It would; 403 for a state.
+        MalformedRequest: The request has a state (403) or an unknown member.
     """
     if request.query:
         raise MalformedRequest("query: this route takes none")
@@ -83,10 +83,10 @@ def check_new_thread(request: HttpRequest) -> None:
 
 
 def check_run(request: HttpRequest) -> None:
-    """Refuse a run with members that are not known, or that name a thread by another way.
+    """Refuse a run with unknown members, or with one that names a thread beside the path's.
 
     Raises:
-        MalformedRequest: It has such members.
+        MalformedRequest: The body has such a member.
     """
     value = decode_object(request.body, any_text=True)
     for one in value if isinstance(value, list) else [value]:
@@ -97,9 +97,10 @@ def check_run(request: HttpRequest) -> None:
 
 
 def said_in(value: JsonValue) -> tuple[str, ...]:
-    """Every string in an answer, and what they spell together.
+    """Every string in an answer, and the strings joined.
 
-    A text in pieces, such as token by token, stands under one name again and again, or in names.
+    A text that is streamed token by token is spread over many values of one member name, over
+    values of several names, or over the names themselves, so each of these is joined.
     """
     strings: list[str] = []
     names: list[str] = []
@@ -114,7 +115,7 @@ def said_in(value: JsonValue) -> tuple[str, ...]:
 
 
 def events_of(body: bytes) -> tuple[list[str], list[str]]:
-    """The data of each event of a stream; and every other line, as it is and without its name."""
+    """The data of each event of a stream; and each other line, with and without its field name."""
     data: list[str] = []
     others: list[str] = []
     values: list[str] = []
@@ -133,7 +134,7 @@ def events_of(body: bytes) -> tuple[list[str], list[str]]:
 
 
 def _words(value: JsonValue) -> Iterator[tuple[str, str, bool]]:
-    """Each string with the name that it stands under, and each name, in their order."""
+    """Yield each string with its member's name, and each name itself (True), in their order."""
     waiting: list[tuple[str, JsonValue, bool]] = [("", value, False)]
     while waiting:
         name, one, is_name = waiting.pop()

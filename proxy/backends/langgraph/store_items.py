@@ -1,4 +1,4 @@
-"""Items of the store: their routes' shapes, the key of each here, and how one is hidden there."""
+"""Items of LangGraph's store: bodies of their requests, their keys, and the hiding of an item."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ REFRESH: Final = "refresh_ttl"
 NAMESPACES_DEFAULT: Final = 100
 LIMIT_MAX: Final = 10_000
 ASKED_MAX: Final = 100_000
-"""Items for which the server is asked at once, where some of what it finds is left out."""
-# Most reads of an agent show what earlier reads showed.
+"""The most items that one search asks for, where some of its results have to be left out."""
+# A cache is worth while, because most reads of an agent show items that earlier reads showed.
 _NAMES_KEPT_MAX: Final = 4_096
 
-# The server joins the labels of a namespace by dots in its queries, so a label with a dot would
-# name two places.
+# The server joins the labels of a namespace by dots in its queries, so a label with a dot would be
+# ambiguous.
 Label = Annotated[str, Meta(min_length=1, max_length=512, pattern=r"^[^.]+$")]
 Namespace = Annotated[tuple[Label, ...], Meta(min_length=1, max_length=32)]
 Key = Annotated[str, Meta(min_length=1, max_length=512)]
@@ -78,7 +78,7 @@ class NamespacesSearch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class StoredItem(msgspec.Struct, frozen=True, kw_only=True):
-    """An item in an answer. Further members stay as they are."""
+    """An item in an answer, without its further members."""
 
     namespace: tuple[str, ...]
     key: str
@@ -86,7 +86,7 @@ class StoredItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def put_of(request: HttpRequest) -> tuple[ItemPut, dict[str, JsonValue]]:
-    """The body of a put, checked, and as it is forwarded.
+    """The body of a put: decoded, and as the value that is forwarded.
 
     Raises:
         MalformedRequest: The body has another form.
@@ -118,10 +118,9 @@ def deletion_of(request: HttpRequest) -> ItemPlace:
 def list_of(
     request: HttpRequest, shape: type[ItemsSearch | NamespacesSearch]
 ) -> tuple[ItemsSearch | NamespacesSearch, dict[str, JsonValue]]:
-    """The body of a search, or of a listing of namespaces, checked, and as it is forwarded.
+    """The body of a search or of a listing of namespaces: decoded, and as it is forwarded.
 
-    It is forwarded without the wish that reading an item prolongs its life, which would be a
-    change.
+    It is forwarded without `refresh_ttl`, by which a read would extend the items' time to live.
 
     Raises:
         MalformedRequest: The body has another form.
@@ -135,7 +134,11 @@ def list_of(
 
 @lru_cache(maxsize=_NAMES_KEPT_MAX)
 def known_key(namespace: tuple[str, ...], key: str) -> str:
-    """The name by which an item is known here; it begins with `known_prefix` of its namespace."""
+    """The key of an item in the store of the gate; it begins with the namespace's `known_prefix`.
+
+    Raises:
+        MalformedRequest: The key is too long with its namespace.
+    """
     name = canonical_json([*namespace, key])
     if len(name) > KEY_LEN_MAX:
         raise MalformedRequest("key: too long with its namespace")
@@ -143,23 +146,22 @@ def known_key(namespace: tuple[str, ...], key: str) -> str:
 
 
 def known_prefix(namespace: tuple[str, ...]) -> str:
-    """The beginning of the names of all items in a namespace, or in one below it."""
+    """The beginning of the keys (`known_key`) of all items in a namespace and in those below it."""
     return canonical_json([*namespace])[:-1] + ("," if namespace else "")
 
 
 @lru_cache(maxsize=_NAMES_KEPT_MAX)
 def is_searched(namespace: tuple[str, ...]) -> bool:
-    """Whether an item of this namespace is read by a search.
+    """Whether an item of this namespace is read by a search instead of an exact read.
 
-    The server makes a namespace of whatever it is asked for an item in, keeps it on disk, and lists
-    it. So one whose labels have room for a sentence, or are an order, is searched, which makes
-    none.
+    An exact read creates a missing namespace, which the server then lists to its clients; a search
+    does not. So a namespace whose labels could be a sentence or a directive is searched.
     """
     return tells(namespace)
 
 
 def item_question(namespace: tuple[str, ...], key: str) -> HttpRequest:
-    """The read of one item, exact, or a search of its namespace that finds the item."""
+    """The exact read of one item, or the search of its namespace (`is_searched`)."""
     if is_searched(namespace):
         body: JsonValue = {
             "namespace_prefix": [*namespace],
@@ -173,10 +175,11 @@ def item_question(namespace: tuple[str, ...], key: str) -> HttpRequest:
 
 
 def item_in(reply: HttpReply, namespace: tuple[str, ...], key: str) -> JsonValue:
-    """The item in the answer to `item_question`, as it stands there; None where there is none.
+    """The item in the answer to `item_question`, undecoded; None where there is none.
 
     Raises:
-        MalformedRequest: The answer has another form, or has room for no more items.
+        MalformedRequest: The answer has another form, or the search returned its maximum of items
+            without this one.
     """
     value = answer_value(reply)
     if not is_searched(namespace):
@@ -194,7 +197,7 @@ def item_in(reply: HttpReply, namespace: tuple[str, ...], key: str) -> JsonValue
 
 
 def item_told(reply: HttpReply, namespace: tuple[str, ...], key: str) -> StoredItem | None:
-    """The item in the answer to `item_question`; None where there is none.
+    """The item in the answer to `item_question`, decoded; None where there is none.
 
     Raises:
         MalformedRequest: The answer is neither an item nor `null`.
@@ -204,7 +207,7 @@ def item_told(reply: HttpReply, namespace: tuple[str, ...], key: str) -> StoredI
 
 
 def asked_place(request: HttpRequest) -> tuple[tuple[str, ...], str]:
-    """Namespace and key in the query of a read of one item; see `get_of`."""
+    """Namespace and key in the query of a read of one item; `get_of` checks the query."""
     given = dict(request.query)
     return tuple(given.get("namespace", "").split(".")), given.get("key", "")
 
@@ -219,7 +222,7 @@ def _body(request: HttpRequest) -> dict[str, JsonValue]:
 
 
 def get_of(request: HttpRequest) -> HttpRequest:
-    """The read of one item to forward: without the wish that reading prolongs the item's life.
+    """The read of one item as it is forwarded: without extending the item's time to live.
 
     Raises:
         MalformedRequest: A parameter is missing, unknown or repeated, so that another reader could
@@ -232,24 +235,24 @@ def get_of(request: HttpRequest) -> HttpRequest:
     return HttpRequest(method="GET", path=request.path, query=query)
 
 
-# How the client asked for the item to be kept; the server does not tell it.
+# How the client asked for the item to be stored; the server does not return these members.
 _OPTIONS: Final = ("index", "ttl")
 
 
 class LangGraphHiding(HidesItems):
-    """Removes quarantined items from the server, and puts them back. Each is a place of its own.
+    """Removes quarantined items from the server and restores them, one item per request.
 
-    A tag would have to stand in the value, which is the client's own: a read of one item by its key
-    has no filter, and would show it.
+    Items cannot be tagged: a tag would be part of the value, which is the client's own, and a read
+    of one item by its key takes no filter and would show the tagged item.
     """
 
     def standing(self, items: tuple[UnsettledItem, ...]) -> HttpRequest:
-        """The read of the item."""
+        """The read of the item with its value."""
         namespace, key = _place(items[0])
         return item_question(namespace, key)
 
     def kept(self, items: tuple[UnsettledItem, ...], reply: HttpReply) -> tuple[bytes, ...]:
-        """The value that stands there, with how the client asked for it to be kept."""
+        """The item's value on the server with the client's `index` and `ttl`; b"" if it is gone."""
         namespace, key = _place(items[0])
         stands = item_told(reply, namespace, key) if reply.status == OK else None
         if stands is None:
@@ -265,12 +268,12 @@ class LangGraphHiding(HidesItems):
         return (msgspec.json.encode(value),)
 
     def removing(self, items: tuple[UnsettledItem, ...]) -> HttpRequest:
-        """The deletion of the item."""
+        """The deletion of the item by namespace and key."""
         namespace, key = _place(items[0])
         return json_request("DELETE", ITEMS, {"namespace": [*namespace], "key": key})
 
     def restoring(self, items: tuple[UnsettledItem, ...], kept: tuple[bytes, ...]) -> HttpRequest:
-        """The put of the value."""
+        """The put of the stored value, index and ttl."""
         del items
         value = decode_object(kept[0], any_text=True)
         return json_request("PUT", ITEMS, value)

@@ -1,8 +1,8 @@
-"""Mem0's self-hosted server as the driver of guard mode sees it.
+"""The adapter through which the driver of guard mode uses Mem0's self-hosted server.
 
-The server merges the metadata of an update. So what is judged is the memory as it will be.
-It lists a thousand memories at once, and knows no pages. Where it has more, a walk continues with
-each user, agent and run, and leaves out what it found under another id.
+The server merges the metadata of an update, so the memory as it will be after it is judged.
+The server lists at most a thousand memories, without pages. Where it has more, a walk continues
+with each user, agent and run, and leaves out the memories that it has read under another id.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ _DONE_WORDS: Final = {
 }
 _ALL_DELETED: Final = "All relevant memories deleted"
 _KEPT_TEXTS: Final = ("content", "text", "metadata")
-"""Members of a kept request that a read shows."""
+"""Members of a stored request whose strings a read shows."""
 _NOT_STORED: Final = frozenset({"system"})
 _LOOKED_THROUGH: Final = 60
 _TOO_MANY: Final = (
@@ -93,15 +93,15 @@ _LIST_ALL: Final = (("top_k", str(LISTED_MAX)), ("show_expired", "true"))
 _ENTITIES: Final = HttpRequest(method="GET", path="/entities")
 _NOBODYS: Final = "00000000-0000-0000-0000-000000000000"
 _KINDS: Final = {field: kind for kind, field in ENTITY_FIELDS.items()}
-# The server makes them of the text, or of the request.
+# Members of the metadata that the server derives from the text, or from the request.
 _DERIVED: Final = frozenset({MARK, "role", LEMMAS})
 _TAKEN: Final = frozenset({"id", "memory", "metadata", "role", "expiration_date", *_KINDS})
-# No member of an add: words of members that no write through the gate makes.
+# A member that no add has: it stores strings of members that no write through the gate creates.
 _BESIDE: Final = "beside"
 
 
 class _KeptMessage(MemoryIds, frozen=True, kw_only=True):
-    """The body of an add, as an item keeps it for one message."""
+    """The body of an add, as an item stores it for one message."""
 
     content: str
     role: str
@@ -122,7 +122,7 @@ class _AddedAll(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mem0Server(Mem0Reads, HttpBackend):
-    """Implements `HttpBackend` for Mem0's self-hosted server."""
+    """Translates requests, answers and memories of Mem0's self-hosted server (`HttpBackend`)."""
 
     name = "mem0_server"
     segments = SEGMENTS
@@ -137,15 +137,15 @@ class Mem0Server(Mem0Reads, HttpBackend):
     }
 
     def refuse(self, request: HttpRequest, refusal: Refusal) -> HttpReply:
-        """A failure as `{"detail"}`; for a conversation sent in the background, no results.
+        """A failure as `{"detail"}`; for a conversation sent in the background, empty results.
 
-        A client pauses a memory that fails often, and nobody reads the answer to what it captures.
+        A client that captures conversations ignores the answers, but stops after many failures.
         """
         quiet = unheard(request, refusal) if route_of(request) is ADD else None
         return _json(OK, quiet) if quiet is not None else refused(refusal, "Bearer")
 
     def attempts(self) -> Attempts:
-        """A read of no memory, a list of everything, and an add without its members."""
+        """A read of an id that no memory has, a list of all memories, and a malformed add."""
         return Attempts(
             alive=_get(_NOBODYS),
             read=HttpRequest(method="GET", path=MEMORIES, query=_LIST_ALL),
@@ -155,7 +155,7 @@ class Mem0Server(Mem0Reads, HttpBackend):
     # ---- writes and deletions --------------------------------------------------------------------
 
     def first(self, request: HttpRequest) -> HttpRequest | None:
-        """The memory that an update is merged with, or those that a deletion finds."""
+        """The read of the memory that changes, or of those that are deleted; None for an add."""
         route = route_of(request)
         if route is ADD:
             return None
@@ -165,7 +165,7 @@ class Mem0Server(Mem0Reads, HttpBackend):
         return HttpRequest(method="GET", path=MEMORIES, query=query)
 
     def items(self, request: HttpRequest, known: HttpReply | None) -> tuple[SentMemory, ...]:
-        """One entry for each message of an add, or for each memory that changes."""
+        """One entry for each message of an add, or for each memory that is changed or deleted."""
         route = route_of(request)
         if route is ADD:
             return tuple(_added(add_of(request)))
@@ -184,7 +184,7 @@ class Mem0Server(Mem0Reads, HttpBackend):
         return tuple(_removed(one.key) for one in found if one.key)
 
     def named(self, request: HttpRequest) -> tuple[SentMemory, ...]:
-        """The deletion of the memory in the path."""
+        """The deletion of the memory in the path; () for any other request."""
         return (_removed(memory_id_of(request.path)),) if route_of(request) is DELETE else ()
 
     def forward(
@@ -193,7 +193,7 @@ class Mem0Server(Mem0Reads, HttpBackend):
         items: tuple[SentMemory, ...],
         admitted: Mapping[int, CandidateId],
     ) -> HttpRequest | None:
-        """The request for one memory: an add and an update have their candidate's id as a mark."""
+        """The request for one memory; an add or update contains its candidate's id as a mark."""
         if not admitted:
             return None
         ((at, candidate_id),) = admitted.items()
@@ -212,11 +212,11 @@ class Mem0Server(Mem0Reads, HttpBackend):
     def outcome(
         self, request: HttpRequest, admitted: tuple[SentMemory, ...], reply: HttpReply
     ) -> tuple[SendOutcome, ...]:
-        """Done with the id that the server gave, or failed by its word; else unknown."""
+        """The outcome that each answer's status proves, with the id of a memory that was added."""
         return tuple(_outcome_of(request, one, reply) for one in admitted)
 
     def released(self, item: UnsettledItem, blob: bytes) -> HttpRequest:
-        """The add of one message, the update or the deletion that was kept."""
+        """The add of one message, the update or the deletion that the item stores."""
         del blob
         method, path, body = request_parts(item)
         if method == "POST":
@@ -226,9 +226,9 @@ class Mem0Server(Mem0Reads, HttpBackend):
         return HttpRequest(method=method, path=path)
 
     def question(self, item: UnsettledItem) -> HttpRequest | None:
-        """The read of one that changes; for a new memory the search for its mark.
+        """The read of a changed or deleted memory; for a new memory, the search for its mark.
 
-        The server compares the vectors of texts, so its own text finds it first.
+        The server ranks by the vectors of texts, so a search for the memory's text ranks it first.
         """
         method, path, body = request_parts(item)
         if method != "POST":
@@ -244,7 +244,10 @@ class Mem0Server(Mem0Reads, HttpBackend):
         return json_request("POST", "/search", asked)
 
     def told(self, item: UnsettledItem, reply: HttpReply) -> SendOutcome | None:
-        """The outcome that the mark of a memory shows; for a deletion, that its absence shows."""
+        """DONE if a memory with the item's mark is found, or a deleted one is missing; else FAILED.
+
+        None for an answer with another status, or with several memories of the mark.
+        """
         if reply.status != OK:
             return None
         if item.change is ChangeKind.CREATE:
@@ -263,11 +266,11 @@ class Mem0Server(Mem0Reads, HttpBackend):
     def answer(
         self, request: HttpRequest, judged: tuple[ItemVerdict, ...], replies: tuple[HttpReply, ...]
     ) -> HttpReply:
-        """What the server says, in our words: nobody has read its own.
+        """An answer of the server's form, built here, because the server's own was not checked.
 
-        For several memories one answer tells what became of each.
-        Where nothing was stored it is a 422, whose reason phrase says why: a client that raises on
-        the status shows nothing else.
+        For several memories one answer reports the outcome of each.
+        Where nothing was stored it is a 422, whose reason phrase contains the reason: a client that
+        raises on the status shows nothing else.
         """
         failed = [one for one in replies if one.status not in ANSWERED and one.status != _MISSING]
         if failed:
@@ -283,12 +286,12 @@ class Mem0Server(Mem0Reads, HttpBackend):
     # ---- what an operator's commands ask ---------------------------------------------------------
 
     def listing(self, tenant: Tenant) -> HttpRequest:
-        """The list of as many memories as the server gives, those that expired among them."""
+        """The list of as many memories as the server returns, including expired ones."""
         del tenant
         return HttpRequest(method="GET", path=MEMORIES, query=_LIST_ALL)
 
     def listed(self, request: HttpRequest, reply: HttpReply) -> WalkedPage:
-        """The memories of a list, or the one of a read by its id.
+        """The memories of a list, or the one memory of a read by its id.
 
         Raises:
             MalformedRequest: The answer has another form, or one user, agent or run has more
@@ -312,13 +315,14 @@ class Mem0Server(Mem0Reads, HttpBackend):
         return WalkedPage(memories=tuple(_listed(one) for one in own))
 
     def reading(self, kept: UnsettledItem) -> HttpRequest:
-        """The read of one memory by the id under which the gate knows it."""
+        """The read of the memory by the item's key, or by the id in its path if it has no key."""
         return _get(known_id(kept.key) if kept.key else memory_id_of(request_parts(kept)[1]))
 
     def says_same(self, kept: UnsettledItem, found: Item) -> bool:
         """Whether text and metadata on the server have every part that was judged, and no other.
 
-        What a merge left standing was judged with the write, so it is among the kept pieces.
+        The parts that a merge left unchanged were judged with the write, so they are among the kept
+        pieces.
         """
         method, _, sent = request_parts(kept)
         there = request_parts(found)[2]
@@ -333,7 +337,7 @@ class Mem0Server(Mem0Reads, HttpBackend):
         )
 
     def mark_of(self, found: Item) -> str | None:
-        """The id of the candidate with which the gate sent a memory."""
+        """The candidate's id in the metadata with which the gate sent a memory; None if absent."""
         mark = request_parts(found)[2].get(MARK)
         return None if mark is None else str(mark)
 
@@ -345,12 +349,12 @@ def _added(body: AddBody) -> Iterator[SentMemory]:
 
 
 def _stored(body: AddBody) -> list[AddedMessage]:
-    """The messages that the server stores."""
+    """The messages of an add that the server stores: all but system messages."""
     return [one for one in body.messages if one.role not in _NOT_STORED]
 
 
 def _kept_body(body: AddBody, message: AddedMessage) -> dict[str, JsonValue]:
-    """One message of an add with what it shares with the others."""
+    """One message of an add, with the ids, metadata and expiry that all its messages share."""
     found: dict[str, JsonValue] = {"content": message.content, "role": message.role, **body.given()}
     if body.metadata:
         found["metadata"] = body.metadata
@@ -414,7 +418,7 @@ def _id_in(reply: HttpReply) -> str:
 def _several(
     request: HttpRequest, judged: tuple[ItemVerdict, ...], replies: tuple[HttpReply, ...]
 ) -> HttpReply:
-    """The answer where some memories, or none, were concerned."""
+    """The answer to a change of several memories, with refusals; or of a memory that is missing."""
     routed = route_of(request)
     refusals = [one for one in judged if one.decision != _ADMIT]
     beside: dict[str, JsonValue] = {}
@@ -441,10 +445,10 @@ def _several(
 
 
 def _shown_add(message: AddedMessage, reply: HttpReply) -> JsonValue:
-    """What the server says of one message that it stored: its words, but the id alone is its own.
+    """The result for one stored message, in the server's form; only the id is taken from `reply`.
 
     Raises:
-        MalformedRequest: The answer gives no id.
+        MalformedRequest: The answer has no id.
     """
     text, role = message.content, message.role
     return {"id": _id_in(reply), "memory": text, "event": "ADD", "actor_id": None, "role": role}
@@ -498,7 +502,7 @@ def _of_entities(reply: HttpReply) -> tuple[HttpRequest, ...]:
 
 
 def _listed(value: JsonValue) -> ListedMemory:
-    """One memory of an answer, as the add that would have made it is kept; beside it its mark."""
+    """One memory of an answer, in the form that an add of it would be stored in, with its mark."""
     said = value if isinstance(value, dict) else {}
     known, text, metadata = (said.get(name) for name in ("id", "memory", "metadata"))
     key = known if isinstance(known, str) else msgspec.json.encode(known).decode()
@@ -508,7 +512,7 @@ def _listed(value: JsonValue) -> ListedMemory:
     scope = {field: said.get(field) for field in (*_KINDS, "expiration_date")}
     body |= {name: one for name, one in scope.items() if one is not None}
     body["metadata"] = {name: one for name, one in stands.items() if name not in _DERIVED}
-    # A read shows words in any member, so all of them are judged.
+    # A read shows the strings of every member, so all of them are judged.
     rest: JsonValue = {name: one for name, one in said.items() if name not in _TAKEN}
     beside = telling_names(strings_of(rest))
     if beside:

@@ -1,6 +1,6 @@
-"""Reads: as they go on, what their answers show, and the answers without what must not be shown.
+"""Reads: as they are forwarded, the memories in their answers, and answers without some of them.
 
-Every answer is written anew as the server writes its own, without the mark of the gate.
+Every answer is encoded again, in the server's own way and without the mark of the gate.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class FoundMemory(NamedTuple):
     text: str
     metadata: dict[str, JsonValue]  # without the mark
     mark: JsonValue
-    # Words of its other members (ids, role, dates) that have room for a sentence.
+    # Strings of the other members (ids, role, dates) that could be sentences.
     names: tuple[str, ...]
-    # What the server itself put into the metadata.
+    # Strings that the server itself put into the metadata.
     made_there: tuple[str, ...] = ()
 
     def shown(self, place: int) -> ShownMemory:
-        """It as the driver sees it."""
+        """The memory as an entry for the driver; `place` is its index in the answer."""
         strings = tuple(one for one in (self.text, *strings_of(self.metadata), *self.names) if one)
         return ShownMemory(
             key=self.key,
@@ -77,7 +77,7 @@ class FoundMemory(NamedTuple):
 
 
 def found_in(reply: HttpReply) -> FoundMemory | None:
-    """The memory in the answer to a read of one; None for `null`, which stands for none.
+    """The memory in the answer to a read of one memory; None if the answer is `null`.
 
     Raises:
         MalformedRequest: The answer has another form.
@@ -96,14 +96,14 @@ def listed_in(reply: HttpReply) -> list[FoundMemory]:
 
 
 class Mem0Reads(ServerRoutes, ServerReads):
-    """The reads of Mem0's self-hosted server. Every answer is without the mark of the gate."""
+    """Forwards and filters the reads of Mem0's server; no answer contains the gate's mark."""
 
     def classify(self, request: HttpRequest) -> RoutedRequest | None:
-        """The row of the route table; a list without an id is that of everything."""
+        """The row of the route table; `LIST_ALL` for a list without a user, agent or run."""
         return route_of(request)
 
     def page(self, request: HttpRequest) -> ReadPage | None:
-        """The first memories that a search or a list asks for."""
+        """The number of memories that a search or a list asks for; None for other reads."""
         route = route_of(request)
         if route in (GET, HISTORY, ENTITIES):
             return None
@@ -118,7 +118,7 @@ class Mem0Reads(ServerRoutes, ServerReads):
         return ReadPage(offset=0, limit=SHOWN_DEFAULT if asked is None else asked, most=LISTED_MAX)
 
     def asking(self, request: HttpRequest, count: int | None = None) -> HttpRequest:
-        """The read, checked and encoded anew. Entities are made of a list."""
+        """The read, checked and encoded again; a read of entities is forwarded as a list."""
         route = route_of(request)
         if route is SEARCH:
             more = {} if count is None else {"top_k": count}
@@ -139,7 +139,7 @@ class Mem0Reads(ServerRoutes, ServerReads):
         return HttpRequest(method="GET", path=MEMORIES, query=query)
 
     def shown(self, request: HttpRequest, reply: HttpReply) -> tuple[ShownMemory, ...]:
-        """Every memory in an answer; of a history every change, as its memory."""
+        """Every memory in an answer; for a history, one entry for each change of the memory."""
         route = route_of(request)
         if route is GET:
             found = found_in(reply)
@@ -149,7 +149,8 @@ class Mem0Reads(ServerRoutes, ServerReads):
             return tuple(_change(one, key, at) for at, one in enumerate(_changes(reply)))
         everything = listed_in(reply)
         if len(everything) >= LISTED_MAX and self.page(request) is None:
-            # The server has more of them, and a cut list would tell how many of these are hidden.
+            # The server may have more memories, and the length of a cut list would reveal how many
+            # of the listed ones are hidden.
             raise MalformedRequest("answer: longer than the server lists at once")
         return tuple(one.shown(at) for at, one in enumerate(everything))
 
@@ -166,14 +167,14 @@ class Mem0Reads(ServerRoutes, ServerReads):
         kept = [one for at, one in enumerate(results) if at not in places]
         if route is ENTITIES:
             return _written(reply, _entities(kept), is_same=False)
-        # Members beside the memories are read by nobody, so they do not go on.
+        # Members beside the memories are not checked, so they are not forwarded.
         is_alone = answer_value(reply) == {"results": results}
         is_same = is_alone and not places and all(_is_clean(one) for one in results)
         return _written(reply, {"results": [_unmarked(one) for one in kept]}, is_same=is_same)
 
 
 def results_in(reply: HttpReply) -> list[JsonValue]:
-    """The memories in the answer to a search or a list, as they stand there.
+    """The memories in the answer to a search or a list, undecoded.
 
     Raises:
         MalformedRequest: The answer has another form.
@@ -211,10 +212,10 @@ def _found(value: JsonValue) -> FoundMemory:
 
 
 def _change(value: JsonValue, key: str, place: int) -> ShownMemory:
-    """One change in a history, which tells the old text and the new one.
+    """One change in a history, with the old text and the new one.
 
-    The server keeps every text that a memory ever had: those that were purged here, and those that
-    it had before it was taken in, which nobody judged.
+    The server stores every text that a memory ever had, including texts that were purged here, and
+    texts from before the memory was adopted, which were not judged.
     """
     members = value if isinstance(value, dict) else {}
     rest: JsonValue = {
@@ -236,7 +237,7 @@ def _is_clean(value: JsonValue) -> bool:
 
 
 def _unmarked(value: JsonValue) -> JsonValue:
-    """A memory as the server would show it had the gate not marked it."""
+    """A memory without the gate's mark; metadata that is then empty becomes null, as in Mem0."""
     if not isinstance(value, dict) or _is_clean(value):
         return value
     metadata = value["metadata"]
@@ -246,7 +247,7 @@ def _unmarked(value: JsonValue) -> JsonValue:
 
 
 def _entities(memories: list[JsonValue]) -> list[JsonValue]:
-    """What `GET /entities` answers where there are these memories only, in the server's order."""
+    """The answer of `GET /entities` for these memories alone, in the server's order."""
     entities: dict[tuple[str, str], list[dict[str, JsonValue]]] = {}
     for one in memories:
         members = one if isinstance(one, dict) else {}
@@ -269,7 +270,7 @@ def _entities(memories: list[JsonValue]) -> list[JsonValue]:
 
 
 def _utc(pick: _Picks, times: list[JsonValue]) -> str | None:
-    """The first or the last of some times, as the server writes it; None where there is none."""
+    """The earliest or latest of some times, as the server writes it; None if no time is valid."""
     found: list[datetime] = []
     for one in times:
         try:
@@ -283,6 +284,6 @@ def _utc(pick: _Picks, times: list[JsonValue]) -> str | None:
 def _written(reply: HttpReply, value: JsonValue, *, is_same: bool) -> HttpReply:
     if is_same:
         return reply
-    # The server writes its answers in this way, so what is left out is all that differs.
+    # The server encodes its answers in this way, so only the parts that are left out differ.
     body = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     return msgspec.structs.replace(reply, body=body)

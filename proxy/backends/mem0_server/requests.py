@@ -1,4 +1,4 @@
-"""The bodies and queries of clients' requests, as the server reads them, or refused."""
+"""The bodies and queries of clients' requests, interpreted as the server does, or refused."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from proxy.seams.http_backend import OWN_FIELD
 from proxy.seams.operation import HttpRequest
 
 MARK: Final = OWN_FIELD
-"""The member of a memory's metadata that has the id of its candidate. No client may set it."""
+"""The member of a memory's metadata that contains its candidate's id. No client may set it."""
 LEMMAS: Final = "text_lemmatized"
-"""The member in which the server keeps the words of the text in another form. No client sets it."""
+"""The member in which the server stores the lemmas of the text. No client may set it."""
 LISTED_MAX: Final = 1_000
 """The most memories that the server lists at once."""
 SHOWN_DEFAULT: Final = 20
@@ -42,7 +42,7 @@ Metadata = dict[str, JsonValue]
 
 
 class AddedMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """One message of an add. The server takes any role; one of these has no room for a sentence."""
+    """One message of an add. The server accepts any role; the listed ones cannot be sentences."""
 
     role: Literal["user", "assistant", "system", "tool", "function", "developer"]
     content: str
@@ -56,15 +56,15 @@ class MemoryIds(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str | None = None
 
     def ids(self) -> dict[str, str]:
-        """Each id that is given, as it is."""
+        """A mapping of field names to the ids that are given, untrimmed."""
         found = {"user_id": self.user_id, "agent_id": self.agent_id, "run_id": self.run_id}
         return {name: text for name, text in found.items() if text is not None}
 
     def given(self) -> dict[str, str]:
-        """Each id that is given, trimmed as the server does.
+        """A mapping of field names to the ids that are given, trimmed as the server does.
 
         Raises:
-            MalformedRequest: One is blank, or has a space in it.
+            MalformedRequest: An id is blank, or has a space in it.
         """
         found = {name: text.strip() for name, text in self.ids().items()}
         for name, text in found.items():
@@ -74,7 +74,7 @@ class MemoryIds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AddBody(MemoryIds, frozen=True, kw_only=True):
-    """The body of `POST /memories`. Members that the server does not know, it ignores."""
+    """The body of `POST /memories`. The server ignores unknown members, and so does this."""
 
     messages: Annotated[tuple[AddedMessage, ...], Meta(max_length=MESSAGES_MAX)]
     metadata: Metadata | None = None
@@ -85,7 +85,7 @@ class AddBody(MemoryIds, frozen=True, kw_only=True):
 
 
 class UpdateBody(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of `PUT /memories/{id}`; what is not there stays as it is."""
+    """The body of `PUT /memories/{id}`; a member that is missing leaves its part unchanged."""
 
     text: str | UnsetType | None = UNSET
     metadata: Metadata | UnsetType | None = UNSET
@@ -114,13 +114,13 @@ def add_of(request: HttpRequest) -> AddBody:
     """The body of an add.
 
     Raises:
-        MalformedRequest: It has another form, or the server would have its model write something.
+        MalformedRequest: The body has another form, or asks the server's model to write memories.
     """
     _check_no_query(request)
     body = decode_as(request.body, AddBody)
     if not body.given():
         raise MalformedRequest(_NEEDS_ID, status=_BAD)
-    # A procedural memory is written by the server's model, whatever `infer` says.
+    # A procedural memory is written by the server's model even if `infer` is false.
     if body.infer is not False or body.memory_type is not None or body.prompt is not None:
         raise MalformedRequest(_INFER)
     if any(not one.content.strip() for one in body.messages):
@@ -130,10 +130,10 @@ def add_of(request: HttpRequest) -> AddBody:
 
 
 def update_of(request: HttpRequest) -> dict[str, JsonValue]:
-    """The members of an update that are given, in the server's words.
+    """The members that an update gives, as they are forwarded.
 
     Raises:
-        MalformedRequest: It has another form, or names nothing.
+        MalformedRequest: The body has another form, or gives no member.
     """
     _check_no_query(request)
     body = decode_as(request.body, UpdateBody)
@@ -144,7 +144,7 @@ def update_of(request: HttpRequest) -> dict[str, JsonValue]:
     found: dict[str, JsonValue] = msgspec.to_builtins(body)
     if isinstance(body.metadata, dict):
         found["metadata"] = in_server_order(body.metadata)
-    # null means the same as nothing, but for a date, which it removes.
+    # A null means the same as a missing member, except that it removes an expiration date.
     left = {name: one for name, one in found.items() if one is not None or name not in _NULLABLE}
     if not left:
         raise MalformedRequest("text, metadata, expiration_date: one must be there", status=_BAD)
@@ -155,10 +155,10 @@ _NULLABLE: Final = frozenset({"text", "metadata"})
 
 
 def search_of(request: HttpRequest) -> dict[str, JsonValue]:
-    """The body of a search, with every id among the filters, as the server puts it there.
+    """The body of a search, with every id moved into the filters, as the server itself does.
 
     Raises:
-        MalformedRequest: It has another form, or a filter is not known here.
+        MalformedRequest: The body has another form, or an unknown filter.
     """
     _check_no_query(request)
     body = decode_as(request.body, SearchAsked)
@@ -179,7 +179,7 @@ def search_of(request: HttpRequest) -> dict[str, JsonValue]:
 
 
 def list_of(request: HttpRequest) -> ListQuery:
-    """The query of a list. Parameters that the server does not know, it ignores.
+    """The query of a list, without unknown parameters, which the server ignores too.
 
     Raises:
         MalformedRequest: A parameter is given twice, or has another form.
@@ -191,22 +191,22 @@ def list_of(request: HttpRequest) -> ListQuery:
         if name in given:
             raise MalformedRequest(f"query: {name} is given twice")
         given[name] = _parsed(name, text)
-    # The server counts an empty id as none.
+    # The server treats an empty id as a missing one.
     return convert({name: one for name, one in given.items() if one != ""}, ListQuery)
 
 
 def scope_of(request: HttpRequest) -> dict[str, str]:
-    """The ids under which a request deletes everything.
+    """The ids (user, agent, run) whose memories a request deletes.
 
     Raises:
-        MalformedRequest: It names none.
+        MalformedRequest: The request names no id, or has an unknown parameter.
     """
     if route_of(request) is DELETE_ENTITY:
         _check_no_query(request)
         field, entity_id = entity_of(request.path)
         return MemoryIds(**{field: entity_id}).given()
     if any(name not in ENTITY_FIELDS.values() for name, _ in request.query):
-        # The server ignores what it does not know, and would delete more than was meant.
+        # The server ignores an unknown parameter, and would delete more than the client meant.
         raise MalformedRequest("query: a parameter is not known here")
     found = list_of(request).given()
     if not found:
@@ -242,11 +242,11 @@ def _check_no_query(request: HttpRequest) -> None:
 
 
 def _check_metadata(metadata: Metadata | None) -> None:
-    """Refuse metadata that the server would take for its own.
+    """Refuse metadata with members of the gate or of the server.
 
     Raises:
-        MalformedRequest: It has the gate's mark, or a date of creation that is none: the server
-            fails at every list with such a memory in it.
+        MalformedRequest: The metadata has the gate's mark, the server's lemmas, or an invalid date
+            of creation, which would make every list with the memory fail.
     """
     found = metadata or {}
     if MARK in found:
@@ -263,10 +263,10 @@ def _check_metadata(metadata: Metadata | None) -> None:
 
 
 def _check_filters(filters: JsonValue) -> None:
-    """Refuse filters that this adapter does not understand whole.
+    """Refuse filters of which this adapter does not understand every condition.
 
     Raises:
-        MalformedRequest: A condition is not known here, or asks for the gate's mark.
+        MalformedRequest: A condition is unknown, or is about the gate's mark.
     """
     left, seen = [filters], 0
     while left:

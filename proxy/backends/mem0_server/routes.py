@@ -1,7 +1,7 @@
 """The routes of Mem0's self-hosted server, and what each does with memories.
 
-The table has every route of the server's OpenAPI document; a test holds it against one. A path that
-is not here is refused, and so is one that administers the server.
+The table has every route of the server's OpenAPI document, and a test compares the two. A path that
+is not in the table is refused, and so is one that administers the server.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SEGMENTS: Final = frozenset(
 )
 MEMORIES: Final = "/memories"
 
-# Every read is made anew, because the mark of the gate is taken out of it.
+# The answer to every read is rebuilt, because the gate's mark is removed from it.
 ADD: Final = RoutedRequest(does=Does.WRITE, operation="add", singly=True)
 UPDATE: Final = RoutedRequest(does=Does.WRITE, operation="update", changes_only=True)
 DELETE: Final = RoutedRequest(does=Does.REMOVE, operation="delete", singly=True)
@@ -39,9 +39,9 @@ SEARCH: Final = RoutedRequest(does=Does.READ, operation="search", remade=True)
 LIST: Final = RoutedRequest(does=Does.READ, operation="list", remade=True)
 GET: Final = RoutedRequest(does=Does.READ, operation="get", remade=True)
 HISTORY: Final = RoutedRequest(does=Does.READ, operation="history", remade=True)
-# Without an id the server lists what everybody has; it answers an administrator alone.
+# Without an id the server lists the memories of all users, to an administrator only.
 LIST_ALL: Final = RoutedRequest(does=Does.READ, operation="list_all", remade=True, whole=True)
-# It counts the memories of everybody, hidden ones too, so it is made of a list.
+# The server counts the memories of all users, hidden ones too, so the answer is built from a list.
 ENTITIES: Final = RoutedRequest(does=Does.READ, operation="entities", remade=True, whole=True)
 _ADMIN: Final = RoutedRequest(does=Does.ADMIN, operation="admin")
 
@@ -57,7 +57,7 @@ _ROWS: Final = {
     ("POST", "search"): SEARCH,
     ("GET", "entities"): ENTITIES,
     ("DELETE", "entities/*/*"): DELETE_ENTITY,
-    # The configuration names the vector store, and a new one exchanges it.
+    # The configuration names the vector store, so that a new one would replace the store.
     ("GET", "configure"): _ADMIN,
     ("POST", "configure"): _ADMIN,
     ("GET", "configure/providers"): _ADMIN,
@@ -82,7 +82,7 @@ _ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def route_of(request: HttpRequest) -> RoutedRequest | None:
-    """The row of the table for a request; None for a route that it does not have."""
+    """The row of the table; `LIST_ALL` for a list without an id, None for an unknown route."""
     routed = TABLE.route_of(request)
     names_one = any(name in ENTITY_FIELDS.values() and text for name, text in request.query)
     return LIST_ALL if routed is LIST and not names_one else routed
@@ -92,8 +92,8 @@ def memory_id_of(path: str) -> str:
     """The id of the memory in a path.
 
     Raises:
-        MalformedRequest: It is none. PostgreSQL takes a UUID in several spellings; only the
-            server's own is taken here, so that a memory has one key.
+        MalformedRequest: The path has no id in the server's own spelling. PostgreSQL accepts a UUID
+            in other spellings, but each memory must have exactly one key here.
     """
     segments = path.split("/")
     memory_id = segments[2] if len(segments) > 2 else ""  # noqa: PLR2004 - "", "memories", the id
@@ -101,10 +101,10 @@ def memory_id_of(path: str) -> str:
 
 
 def known_id(memory_id: str) -> str:
-    """The id of a memory, as the server spells it.
+    """The id of a memory, checked to be spelled as the server does.
 
     Raises:
-        MalformedRequest: It has another form.
+        MalformedRequest: The id has another form.
     """
     if not is_known_id(memory_id):
         raise MalformedRequest("memory_id: not the id of a memory", status=400)
@@ -112,7 +112,7 @@ def known_id(memory_id: str) -> str:
 
 
 def is_known_id(memory_id: str) -> bool:
-    """Whether this is the id of a memory, as the server spells it."""
+    """Whether a string is an id of a memory, spelled as the server does."""
     return _ID.fullmatch(memory_id) is not None
 
 
