@@ -1,4 +1,4 @@
-"""A server's answers to a client: withheld texts are taken out of them."""
+"""Removes withheld texts from a server's messages to a client."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from proxy.seams.observations import observation_of_call
 from proxy.settle.forwarder import UNDECIDED
 
 OTHER: Final = "other"
-# Methods whose names may be logged. By each of them a server's text may reach a model.
+# The protocol's methods that may bring a server's text to a model. Only their names may be logged.
 _METHODS: Final = frozenset(
     {"completion/complete", "elicitation/create", "initialize", "ping", "prompts/get"}
     | {"prompts/list", "resources/list", "resources/read", "resources/subscribe"}
@@ -52,12 +52,12 @@ _METHODS: Final = frozenset(
 _ID_MAX: Final = 2**31
 
 
-# The name of a culprit stays in the log for good, so it must be one that no model or page could
-# choose: otherwise a refused text could get into the log as a name.
+# The name of a text's origin stays in the audit log for good, so no model or page may choose it:
+# otherwise a refused text could enter the log as a name.
 def tool_of(pending: PendingRequest, server: Server, tenant: Tenant) -> str:
-    """The name of the called tool, or the method's where no tool was called.
+    """The name of the called tool, or of the method if no tool was called.
 
-    A tool that neither the map nor the server's list has is called "other".
+    It is "other" for a tool that neither the map nor the server's list contains.
     """
     if not pending.tool:
         return method_of(pending.method)
@@ -67,7 +67,7 @@ def tool_of(pending: PendingRequest, server: Server, tenant: Tenant) -> str:
 
 
 def method_of(method: str | None) -> str:
-    """The method's name, if the protocol has it."""
+    """The method's name if it is one of `_METHODS`, else "other"."""
     return method if method is not None and method in _METHODS else OTHER
 
 
@@ -86,7 +86,7 @@ REMEMBERED_BYTES_MAX: Final = 256 * 1024
 
 
 class _Unchanged(NamedTuple):
-    """The last answer of which nothing was withheld: its texts, and the strings looked up."""
+    """The last answer if nothing in it was withheld: its texts, and the strings asked about."""
 
     value: JsonValue
     shown: AnswerShape
@@ -95,10 +95,10 @@ class _Unchanged(NamedTuple):
 
 
 class Answers:
-    """Filters what a client sees of a server's messages. Event loop only.
+    """Filters a server's messages before the client gets them. Event loop only.
 
-    An agent reads its whole memory again and again, so the last answer is remembered with the
-    strings to be looked up in it. Whether each may be shown is asked of the gate every time.
+    An agent reads its whole memory again and again, so the last answer is remembered with its
+    strings. The gate is asked every time whether each string may be shown.
     """
 
     def __init__(self, connection: RelayConnection, catalogue: ToolCatalogue) -> None:
@@ -112,10 +112,7 @@ class Answers:
         return listed and self._catalogue.is_part(pending.params, message)
 
     async def shown(self, pending: PendingRequest, message: Message) -> Message:
-        """The answer in the form that its client may see.
-
-        The same object if nothing was removed.
-        """
+        """The answer in the form that the client may see; the same object if nothing changes."""
         if message.kind is MessageKind.RESULT:
             self._connection.server.heed(message.result)
         if pending.method == LIST and message.kind is MessageKind.RESULT:
@@ -138,11 +135,11 @@ class Answers:
         return _with_part(message, part, kept)
 
     async def shown_unasked(self, message: Message) -> Message | None:
-        """A message that answers no request, as the client may see it.
+        """A message that answers no request, in the form that the client may see.
 
-        None if the gate could not say what of it may be shown. The message is a request or
-        notification of the server, or an error that names no request. The text of a request or an
-        error may reach the model as well, so it is noted as a segment.
+        None if the gate did not answer, or the id or method is withheld. The message is a request
+        or notification of the server, or an error that names no request. The text of a request or
+        error may reach the model, so it is noted as a segment.
         """
         part = "error" if message.kind is MessageKind.ERROR else "params"
         kept = self._with_handles(message.method, message.body.get(part))
@@ -251,7 +248,7 @@ class Answers:
                 await connection.guard.saw(connection.principal, segment)
         except UNDECIDED:
             # The gate could not note the segment. That is harmless: without a model front every
-            # label is the lowest already.
+            # write has the lowest label anyway.
             return
 
 

@@ -1,4 +1,4 @@
-"""An MCP server as the settling of writes sees it: sends and looks up items, reads answers."""
+"""Settles writes on an MCP server: sends released items, and looks up lost outcomes."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class BackendQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
     tool: str
     arguments: Object
-    # Texts that only this item has; if it has none of its own, all names that it consists of.
+    # Texts that only this item contains; if there are none, all names that it consists of.
     texts: tuple[str, ...]
     removes: bool
     proves_absence: bool
-    # How the answer's structure is read, so that names which mean something only together are
-    # compared together.
+    # Where texts are in the answer, and which of them are compared as one, such as the names of one
+    # relation.
     shown: AnswerShape
 
 
 def question_of(tool_map: ToolMap, one: UnsettledItem) -> BackendQuestion | None:
-    """The read that shows an item's outcome; None if the map has none that fits the item."""
+    """The read that shows an item's outcome; None if the map has no read for the item."""
     try:
         arguments = arguments_of(one.arguments, one.pieces)
         call = read_call(tool_map, {"name": one.tool, "arguments": arguments})
@@ -65,7 +65,7 @@ def question_of(tool_map: ToolMap, one: UnsettledItem) -> BackendQuestion | None
 
 
 def told(question: BackendQuestion, result: JsonValue) -> ForwardStatus | None:
-    """The outcome of the item that the answer proves; None if the answer proves neither.
+    """The outcome that the answer proves: DONE or FAILED; None if it proves neither.
 
     Raises:
         MalformedRequest: The answer is too large to be searched.
@@ -117,7 +117,10 @@ def outcome_of(message: Message) -> ForwardStatus:
 
 
 class McpBackend:
-    """Implements `proxy.settle.leftovers.Backend` on one connection. Event loop only."""
+    """Sends and looks up unsettled items over one connection (`proxy.settle.leftovers.Backend`).
+
+    Event loop only.
+    """
 
     def __init__(self, connection: RelayConnection, catalogue: ToolCatalogue) -> None:
         self._connection = connection
@@ -125,7 +128,7 @@ class McpBackend:
         self._meta: Object = {}
 
     def speak_as(self, meta: Object) -> None:
-        """Send the relay's own requests with this `_meta` from now on."""
+        """Set the `_meta` that the relay's own requests have from now on."""
         self._meta = meta
 
     async def is_ready(self) -> bool:
@@ -134,13 +137,13 @@ class McpBackend:
         if connection.server.is_never_written or connection.gone.is_set():
             return False
         if connection.server.tools(connection.principal.tenant) is None:
-            # The client has not asked for the tools yet. Unsettled items can wait until it does.
+            # The client has not listed the tools yet. Unsettled items can wait until it does.
             return False
         refusal = await self._catalogue.refusal(self._meta)
         return refusal is None and connection.tool_map is not None
 
     async def send(self, item: UnsettledItem) -> Message | None:
-        """The answer to an item's call, sent once; None if no answer came.
+        """Send an item's call once; return the server's answer, or None if none arrived.
 
         Raises:
             MalformedRequest: The item's arguments cannot be rebuilt; nothing was sent.
@@ -153,18 +156,18 @@ class McpBackend:
         return await self._called(item.tool, arguments)
 
     def outcome(self, reply: Message) -> ForwardStatus:
-        """The outcome of the item, as the server's answer tells it."""
+        """The outcome of a sent item, read from the server's answer."""
         return outcome_of(reply)
 
     def turn(self, item: UnsettledItem) -> AbstractAsyncContextManager[None]:
-        """Nothing is held: the host's calls go to the server in the order that the host chose."""
+        """A context that locks nothing: the host itself chooses the order of its calls."""
         del item
         return nullcontext()
 
     async def look_up(self, item: UnsettledItem) -> ForwardStatus | None:
-        """The outcome of an item, as the tool map's `reconcile` read shows it.
+        """Look up an item's outcome by the tool map's `reconcile` read.
 
-        None if the read shows neither outcome.
+        None if the map has no such read, or the read proves neither outcome.
         """
         tool_map = self._connection.tool_map
         question = None if tool_map is None else question_of(tool_map, item)

@@ -1,4 +1,4 @@
-"""A client's `tools/call`: read through the map, judged, and sent on without its refused items."""
+"""Reads a client's `tools/call` by the map, and forwards it without the refused items."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from proxy.settle.forwarder import UNDECIDED, admitted_of, judge
 
 
 async def read_files(connection: RelayConnection, call: ToolCall, meta: Object) -> ToolCall:
-    """The call as a write of memory if it changes a place; else the call as it is.
+    """The call with an item to judge if it changes a place (docs/mcp-maps.md); else unchanged.
 
-    The server is asked for the text first, so lines that a shell wrote meanwhile are known as well.
+    The server is asked for the file's text, so that lines which a shell wrote count as old too.
 
     Raises:
         MalformedRequest: The call does not have the form that its map says, or the path is a link.
@@ -47,7 +47,7 @@ async def read_files(connection: RelayConnection, call: ToolCall, meta: Object) 
 
 
 async def _text_now(connection: RelayConnection, call: FileCall, meta: Object) -> str | None:
-    """The whole text of the file; "" if there is none, None if the server does not say."""
+    """The whole text of a call's file; "" if there is no file, None if it cannot be read."""
     tools = {} if connection.tool_map is None else connection.tool_map.tools
     for name, tool in tools.items():
         rule = tool.file
@@ -68,7 +68,7 @@ async def _text_now(connection: RelayConnection, call: FileCall, meta: Object) -
 
 
 def _shown(answer: Message) -> str | None:
-    """The text of an answer that consists of one text; None of any other."""
+    """The text of an answer that consists of one text block; None for any other answer."""
     blocks = answer.result.get("content") if answer.kind is MessageKind.RESULT else None
     if not isinstance(blocks, list) or len(blocks) != 1 or not isinstance(blocks[0], dict):
         return None
@@ -77,7 +77,7 @@ def _shown(answer: Message) -> str | None:
 
 
 _TRACEPARENT_LEN = 64
-# The map for a server that no map fits: every tool is a write, and no write can be parsed.
+# The map for a server that no map fits: every tool is a write, and every write is refused.
 _NOTHING_KNOWN = ToolMap(format=FORMAT, name="none", read_from="nothing")
 
 
@@ -92,9 +92,10 @@ class Calls:
         self._people = people
 
     async def outgoing(self, message: Message, pending: PendingRequest) -> Message | None:
-        """The message for the server; None if the call was answered here, or waits for a person.
+        """Judge a call; return the message to forward, or None if there is nothing to forward.
 
-        All items in the message are admitted; `pending.admitted` has to be settled by the answer.
+        All items in the message are admitted; the answer has to settle `pending.admitted`. If None,
+        the call was answered here or cancelled, or waits for a person.
         """
         if await self._came_back(message, pending):
             return None
@@ -112,7 +113,7 @@ class Calls:
         return message
 
     async def _read(self, message: Message, pending: PendingRequest) -> ToolCall | None:
-        """The call as the map reads it; None if the call was refused for its form."""
+        """Read the call by the map; None if the call was malformed and is refused already."""
         tool_map = self._connection.tool_map or _NOTHING_KNOWN
         try:
             call = read_call(tool_map, message.params)
@@ -135,8 +136,8 @@ class Calls:
         self, message: Message, pending: PendingRequest, call: ToolCall
     ) -> Message | None:
         if "task" in message.params:
-            # A call that runs as a task is refused: its first answer says only that the task began,
-            # not how it ended.
+            # A call that runs as a task is refused: its answer reports that the task began, not
+            # the outcome, by which the items have to be settled.
             text = f"{observation_of_call(Reason.CALL_MALFORMED)} (params.task: not for a write)"
             await self._refused(pending, text)
             return None
@@ -179,7 +180,7 @@ class Calls:
             return None
 
     async def _came_back(self, message: Message, pending: PendingRequest) -> bool:
-        """Whether the client repeats a call to bring a person's answer; if so, this handles it."""
+        """Whether a call is repeated with a person's answer; if so, the call is handled here."""
         try:
             found = retried(message.params)
         except MalformedRequest as error:

@@ -1,4 +1,4 @@
-"""Whether a server's tools are the approved ones, before any of them is shown or called."""
+"""Compares a server's tools with the approved ones before any tool is shown or called."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ToolCatalogue:
         self._connection = connection
 
     def changed(self) -> None:
-        """Forget the listed tools, because the server announced a change of them."""
+        """Forget the listed tools, so that they are listed again before the next call."""
         self._connection.server.listed(self._connection.principal.tenant, None)
 
     def is_part(self, asked: Object, answer: Message) -> bool:
@@ -39,9 +39,9 @@ class ToolCatalogue:
         return not connection.server.has_approved(connection.principal.tenant, tools)
 
     async def refusal_of_page(self, asked: Object, answer: Message) -> Reason | None:
-        """Why a client may not see this page.
+        """Why a client may not see this page of tools; None if it may.
 
-        Every tool that it sees must be pinned and approved.
+        Each tool on the page must be pinned and approved.
         """
         connection = self._connection
         try:
@@ -56,7 +56,7 @@ class ToolCatalogue:
         return Reason.TOOLS_CHANGED
 
     async def refusal(self, meta: Object) -> Reason | None:
-        """Why no tool of this server may be called now; None if they are as approved."""
+        """Why no tool of this server may be called now; None if all are as they were approved."""
         connection = self._connection
         tools = connection.server.tools(connection.principal.tenant)
         if tools is None:
@@ -83,9 +83,9 @@ class ToolCatalogue:
         raise MalformedRequest("tools: too many pages")
 
     def _tell_of_writes(self, tools: tuple[PinnedTool, ...]) -> None:
-        """Warn once if a server that was said to keep no memory has tools that write.
+        """Warn once if a server whose map says that it keeps no memory has tools that write.
 
-        Nobody judges their calls.
+        Calls of such tools are not judged.
         """
         server = self._connection.server
         writing = sorted(tool.name for tool in tools if writes_by_name(tool.name))

@@ -1,4 +1,4 @@
-"""What the parts of a relay share: the two sides, the limits, ways to send, answers of its own."""
+"""What the parts of a relay share: its two sides, its limits, how it sends, its own answers."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def other(side: Side) -> Side:
 
 
 class Deliver(Protocol):
-    """Sends one message to a side, whole; returns when the transport has room for the next.
+    """Sends one whole message to a side; returns when the transport has room for the next.
 
-    `raw` is one line without its end. `via` is the stream that the message belongs to, as the
-    transport named it with the request; None for no particular stream. To a peer that has gone the
-    message is dropped, without an error.
+    `raw` is one line without its line feed. `via` is the stream that the message belongs to, as the
+    transport passed it with the request; None for no particular stream. If the peer has gone, the
+    message is dropped without an error.
     """
 
     async def __call__(self, side: Side, raw: bytes, message: Message, via: object, /) -> None:
@@ -59,18 +59,19 @@ class Deliver(Protocol):
 
 
 class ServerGone(Exception):  # noqa: N818 - a state of the world
-    """The error where the server ended, or did not answer a request of the relay's own in time."""
+    """The error where the server ended, or did not answer the relay's own request in time."""
 
 
 class RelayLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of one connection between a client and a server."""
 
     message_bytes_max: int = LINE_BYTES_MAX
-    # Seconds without an answer after which a sent write counts as unknown; its call stays open.
+    # Seconds without an answer after which a sent write's outcome counts as unknown. The client's
+    # call stays open.
     answer_seconds: float = 60.0
     # Seconds that a call waits for a person before its answer says that the item waits in review.
     person_seconds: float = 120.0
-    # Seconds between two questions to the gate for decisions and for items to send or to look up.
+    # Seconds between two requests to the gate: for a person's decision, and for unsettled items.
     ask_seconds: float = 0.5
     tend_seconds: float = 5.0
 
@@ -78,7 +79,7 @@ class RelayLimits(msgspec.Struct, frozen=True, kw_only=True):
 class Counts(msgspec.Struct, kw_only=True):
     """Counts of what was dropped, for reports. Never any content."""
 
-    # What was refused: text that is no message, a batch, or a request with an id in use.
+    # Refused input: text that is no message, a batch, or a request with an id in use.
     refused: int = 0
     # Answers without a request: to an unknown id, or to a request that was answered already.
     orphans: int = 0
@@ -87,7 +88,7 @@ class Counts(msgspec.Struct, kw_only=True):
 
 
 class RelayConnection(msgspec.Struct, frozen=True, kw_only=True):
-    """One connection between a client and a server, as its parts see it. Event loop only."""
+    """What the parts of one client-server connection are given of it. Event loop only."""
 
     guard: Guard
     principal: Principal
@@ -96,15 +97,16 @@ class RelayConnection(msgspec.Struct, frozen=True, kw_only=True):
     surroundings: Environment
     counts: Counts
     send: Callable[[Side, Message, object], Awaitable[None]]
-    # Sends a request of the relay's own, whose answer only the relay gets. Raises `ServerGone`.
+    # Sends the relay's own request and returns its answer, which is not forwarded. Raises
+    # `ServerGone`.
     ask: Callable[[Side, str, Object, object], Awaitable[Message]]
-    # Ends a request of the client; returns whether it still waited for an answer.
+    # Ends a request of the client; returns whether the request still waited for an answer.
     finish: Callable[[PendingRequest], bool]
     spawn: Callable[[Coroutine[None, None, None]], None]
-    # Set once the server may get requests that the client did not make.
+    # Set once the handshake is over, so that the relay may send requests of its own.
     ready: asyncio.Event
     gone: asyncio.Event
-    # Keeps account of items sent on this connection until their outcome is known.
+    # Tracks the items sent on this connection until their outcome is known.
     forwarding: Forwarder
 
     @property
@@ -118,13 +120,13 @@ class RelayConnection(msgspec.Struct, frozen=True, kw_only=True):
         return self.principal.channel is Channel.AGENT
 
     async def answer(self, pending: PendingRequest, result: Object) -> None:
-        """Answer a request in the server's place, unless its client cancelled it."""
+        """Answer a request in the server's place, unless the client cancelled the request."""
         if self.finish(pending) and not pending.cancelled.is_set():
             message = result_answer(pending.request_id, result, pending.era)
             await self.send(Side.CLIENT, message, pending.via)
 
     async def refuse(self, pending: PendingRequest, observations: Sequence[str]) -> None:
-        """Answer a tool call with observations, although nothing was done."""
+        """Answer a tool call that was not forwarded with observations."""
         await self.answer(pending, refused(observations, stateless=pending.era is Era.STATELESS))
 
 
@@ -136,9 +138,9 @@ _NO_ANSWER: Final = "the MCP server behind Mnemogate gave no answer"
 
 
 class LocalAnswers:
-    """Answers requests in the server's place. Event loop only.
+    """Answers requests to which the server gave no usable answer. Event loop only.
 
-    The outcome of a sent write is then unknown, and only a read can tell it.
+    The outcome of such a write is recorded as unknown, and is looked up later.
     """
 
     def __init__(self, connection: RelayConnection) -> None:
@@ -150,17 +152,16 @@ class LocalAnswers:
         await self._end(pending, error_answer(pending.request_id, SERVER_GONE, text))
 
     async def unreadable(self, pending: PendingRequest, refusal: NotRelayed) -> None:
-        """End a request whose answer was ambiguous and cannot be passed on.
+        """End a request whose answer cannot be forwarded, because it is ambiguous.
 
-        A request that was not sent yet is forwarded, because the message cannot have been its
-        answer.
+        A request that was not sent yet does not end: the message cannot be its answer.
         """
         if pending.stage is RequestStage.SENT:
             text = f"the server's answer cannot be relayed: {refusal.detail}"
             await self._end(pending, error_answer(pending.request_id, refusal.code, text))
 
     async def _end(self, pending: PendingRequest, answer: Message) -> None:
-        """Answer the request with `answer`; if it is a write that was sent, say what to do next."""
+        """Answer the request with `answer`, or a sent write with the advice to read first."""
         if not self._connection.finish(pending):
             return
         if pending.own is not None:
@@ -177,5 +178,5 @@ class LocalAnswers:
 
 
 def _not_known(pending: PendingRequest) -> Object:
-    """Make the answer to a write that was sent and whose outcome is unknown."""
+    """The result for a write that was sent and whose outcome is unknown."""
     return refused([_LOST], stateless=pending.era is Era.STATELESS)

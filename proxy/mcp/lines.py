@@ -1,4 +1,4 @@
-"""A byte stream as lines of bounded length, however it is cut into pieces."""
+"""Splits a byte stream, which arrives in chunks, into lines of bounded length."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from proxy.dialects.mcp.message import LINE_BYTES_MAX, RequestId, TopLevelId
 
 
 class TooLong(msgspec.Struct, frozen=True, kw_only=True):
-    """An overlong line that was dropped, with its id if that could be told."""
+    """An overlong line that was dropped, with its JSON-RPC id if it has one."""
 
     request_id: RequestId | None
 
 
 class Lines:
-    """Splits at line feeds only.
+    """Splits a byte stream at line feeds only.
 
-    Keeps at most one unfinished line, and nothing of an overlong one.
+    Holds at most one unfinished line. Of an overlong line nothing but its id is held.
     """
 
     def __init__(self, bytes_max: int = LINE_BYTES_MAX) -> None:
@@ -27,7 +27,7 @@ class Lines:
         self._finder: TopLevelId | None = None
 
     def feed(self, piece: bytes) -> Iterator[bytes | TooLong]:
-        """Take in the next piece; returns the lines that end in it, without blank ones."""
+        """Add the next chunk of the stream; return the lines that end in it, but no blank ones."""
         at = 0
         while (end := piece.find(b"\n", at)) >= 0:
             self._hold(piece[at:end])

@@ -1,4 +1,4 @@
-"""Requests under way on one connection: who asked, and what their answers mean."""
+"""The unanswered requests of one connection, and the queue of messages to handle."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _NAME_LEN: Final = 256
 
 
 class RequestStage(enum.Enum):
-    """How far a request has got."""
+    """The stage that an unanswered request has reached."""
 
     QUEUED = "queued"  # the request is queued, or waits for its verdict, or for a person
     SENT = "sent"  # the request was sent to the other side
 
 
 class PendingRequest:
-    """One request that has not been answered. Event loop only."""
+    """One unanswered request, with what is needed to read its answer. Event loop only."""
 
     def __init__(self, message: Message, via: object) -> None:
         if message.request_id is None or message.method is None:
@@ -38,32 +38,29 @@ class PendingRequest:
         self.era: Era = message.era
         self.via = via
         self.params: Object = message.params if message.method == LIST else {}
-        # For a tool list: the `_meta` with which the relay would ask for the list itself.
+        # For a tool list: the `_meta` of the relay's own requests for the further pages.
         self.meta: Object = {}
         # Whether the request uses an unknown protocol version, so that its answer is read strictly.
         self.strict = message.is_of_unknown_version
         self.stage = RequestStage.QUEUED
-        # Set when the client cancelled the request. The answer is then used by the relay alone.
+        # Set when the client cancelled the request. Its answer still settles items, but is not
+        # forwarded.
         self.cancelled = asyncio.Event()
-        # For a request of the relay's own: takes the answer, which the other side never gets.
+        # For the relay's own request: gets the answer, which is not forwarded.
         self.own: asyncio.Future[Message] | None = None
-        # The admitted items in the request, to be settled by its answer.
+        # The admitted items in the request, which its answer settles.
         self.admitted: tuple[CandidateId, ...] = ()
         # Observations on refused items, which the relay adds to the server's answer.
         self.note: tuple[str, ...] = ()
         self.item_count = 0
-        # For a tool call: its name, what the tool map says of the tool, and other ids of the same
-        # call.
+        # For a tool call: the tool's name and its entry in the tool map, and other ids of the call.
         self.tool = ""
         self.rule: Tool | None = None
         self.join = Join()
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
-    """A message with its place in the order of messages.
-
-    For a request, also its entry in the table.
-    """
+    """A message in the inbox; if it is a request, with its entry in the request table."""
 
     message: Message
     via: object
@@ -73,28 +70,28 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnsweredRequests:
-    """Answered requests of clients that may resume a lost stream.
+    """The latest answered requests, for clients that may resume a lost stream.
 
-    A repeated answer is filtered again, and for that its request has to be known.
+    Filtering a repeated answer again requires the request that it answers.
     """
 
     def __init__(self) -> None:
         self._pending: dict[RequestId | None, PendingRequest] = {}
 
     def remember(self, pending: PendingRequest) -> None:
-        """Keep the request for a while, if its transport can resume a stream."""
+        """Store the request among the `ANSWERED_MAX` latest, if its transport can resume."""
         if pending.via is not None and pending.era is Era.HANDSHAKE:
             self._pending[pending.request_id] = pending
             if len(self._pending) > ANSWERED_MAX:
                 del self._pending[next(iter(self._pending))]
 
     def find(self, request_id: RequestId | None, *, again: bool) -> PendingRequest | None:
-        """The request of a repeated answer, if its client resumed a stream."""
+        """The request that a repeated answer (`again`) belongs to; None if there is none."""
         return self._pending.get(request_id) if again else None
 
 
 class RequestTable:
-    """The requests of one side, by id: 1 and "1" are two."""
+    """The unanswered requests of one side, keyed by id; the ids 1 and "1" differ."""
 
     def __init__(self) -> None:
         self._pending: dict[RequestId, PendingRequest] = {}
@@ -103,7 +100,7 @@ class RequestTable:
         return len(self._pending)
 
     def find(self, request_id: RequestId | None) -> PendingRequest | None:
-        """The request under way with this id; None if there is none."""
+        """The unanswered request with this id; None if there is none."""
         return None if request_id is None else self._pending.get(request_id)
 
     def add(self, pending: PendingRequest) -> bool:
@@ -116,7 +113,7 @@ class RequestTable:
         return True
 
     def take(self, request_id: RequestId | None) -> PendingRequest | None:
-        """The request that an answer with this id ends; its id may then be used again."""
+        """Remove and return the request with this id, or None; the id may then be used again."""
         if request_id is None:
             return None
         return self._pending.pop(request_id, None)
@@ -128,7 +125,7 @@ class RequestTable:
                 del self._pending[pending.request_id]
 
     def all(self) -> tuple[PendingRequest, ...]:
-        """Every request under way, oldest first."""
+        """Every unanswered request, oldest first."""
         return tuple(self._pending.values())
 
 
@@ -146,7 +143,7 @@ def join_of(meta: Object) -> Join:
 
 
 def short(value: JsonValue, length_max: int = _NAME_LEN) -> str | None:
-    """A client's id if it is short enough; None if it is longer or of another type."""
+    """The value if it is a text of 1 to `length_max` characters; else None."""
     return value if isinstance(value, str) and 0 < len(value) <= length_max else None
 
 
@@ -155,10 +152,10 @@ INBOX_BYTES_MAX: Final = 32 * 1024 * 1024
 
 
 class Inbox:
-    """First in, first out. One reader; any number of writers, which may have to wait.
+    """A bounded queue of messages: one reader, and any number of writers, which may have to wait.
 
-    A message is accepted while fewer than `len_max` wait, with fewer than `bytes_max` bytes, so one
-    long message always gets in.
+    A message is accepted while fewer than `len_max` messages wait, with fewer than `bytes_max`
+    bytes, so an empty queue accepts a message of any length.
     """
 
     def __init__(self, len_max: int = INBOX_LEN_MAX, bytes_max: int = INBOX_BYTES_MAX) -> None:
@@ -207,7 +204,7 @@ class Inbox:
             self._progress.notify_all()
 
     async def flushed(self) -> None:
-        """Wait until everything that is queued now was handled."""
+        """Wait until the reader has handled every message that is queued now."""
         entered = self._entered
         async with self._progress:
             await self._progress.wait_for(lambda: self._dealt_with >= entered)

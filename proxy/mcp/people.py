@@ -1,4 +1,4 @@
-"""Held items whose calls wait for a person; other requests of the connection go on meanwhile."""
+"""Calls that wait for a person's decision on a held item, and the relay's own requests."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ NOT_TAKEN: Final = "A person confirmed it, and the memory server did not take it
 
 
 class People:
-    """Sends persons to the page where they decide on a held item, and waits. Event loop only."""
+    """Asks a person, through the client, to decide on a held item, and answers the item's call.
+
+    The connection's other requests are handled meanwhile. Event loop only.
+    """
 
     def __init__(
         self, connection: RelayConnection, answers: Answers, leftovers: Leftovers[Message]
@@ -43,7 +46,7 @@ class People:
         self._connection = connection
         self._answers = answers
         self._leftovers = leftovers
-        # Capabilities of the client (handshake era).
+        # Whether a client of the handshake era can send a person to a page.
         self._takes_urls = False
 
     def introduced(self, params: Object) -> None:
@@ -53,10 +56,10 @@ class People:
     async def take_over(
         self, message: Message, pending: PendingRequest, judged: tuple[ItemVerdict, ...]
     ) -> bool:
-        """Send a person to decide on the call's held item; False if nobody can be asked.
+        """Ask a person to decide on the call's held item; return False if no one can be asked.
 
-        If True, the call is answered later, and nothing of it was sent. A call with several held
-        items is left to `mnemogate review`.
+        If True, the call is answered later, and nothing of it was sent. For a call with several
+        held items no one is asked: they wait in `mnemogate review`.
         """
         held = [one for one in judged if one.decision == "hold"]
         if len(held) != 1 or held[0].candidate_id is None or held[0].confirm_url is None:
@@ -107,8 +110,8 @@ class People:
         try:
             answer = await self._connection.ask(Side.CLIENT, elicit.METHOD, params, pending.via)
         except ServerGone:
-            # The wait for the person has a deadline of its own, so the call's own deadline does not
-            # count.
+            # The client did not answer in time. That ends nothing: `_decided` has a deadline of its
+            # own, and the person may still decide on the page.
             return
         if elicit.answer_of(answer.body) is not elicit.Reaction.ACCEPT:
             given_up.set()
@@ -176,10 +179,10 @@ _COPIED: Final = (META_VERSION, META_CLIENT_INFO)
 
 
 def meta_of(message: Message) -> Object:
-    """The `_meta` for a request of the relay's own, modelled on this request of the client.
+    """The `_meta` for the relay's own requests, made from a request of the client.
 
-    Such requests are sent in the client's name, but without its capabilities: the client would not
-    see what a server asks back.
+    It names the client, but without the client's capabilities: what a server asks in return for
+    such a request would not reach the client.
     """
     if message.era is not Era.STATELESS:
         return {}
@@ -203,11 +206,12 @@ class OwnRequests:
         self._limits = limits
         self._surroundings = surroundings
         self._closed = False
-        # Random ids: a server must not tell the relay's requests from its client's.
+        # Whether ids are numbers. They look like the client's, so that a server cannot distinguish
+        # the relay's requests from the client's.
         self._counted = True
 
     def like(self, request_id: RequestId) -> None:
-        """Make ids of the relay's requests from now on numbers or texts, as the client's are."""
+        """Make the ids of the relay's next requests numbers or texts, as `request_id` is."""
         self._counted = isinstance(request_id, int)
 
     def _id_for(self, side: Side) -> RequestId:
@@ -215,7 +219,7 @@ class OwnRequests:
         if side is Side.CLIENT:
             return OWN_PREFIX + random_hex(_ID_BYTES)
         if self._counted:
-            # A number that the client's counter will not reach while the relay waits.
+            # A random number above every number that the client's counter is likely to reach.
             return _COUNTED_MIN + int(random_hex(_COUNTED_BYTES), 16)
         return str(uuid.UUID(hex=random_hex(_ID_BYTES), version=4))
 
@@ -224,7 +228,7 @@ class OwnRequests:
         self._closed = True
 
     async def ask(self, side: Side, method: str, params: Object, via: object = None) -> Message:
-        """Send a request of the relay's own; its answer is returned here, and not passed on.
+        """Send the relay's own request; return the answer, which is not forwarded.
 
         Raises:
             ServerGone: No answer came in time.

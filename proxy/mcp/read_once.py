@@ -1,4 +1,4 @@
-"""One read of a server by an operator: without a relay, so that no text is withheld or labelled."""
+"""Calls one tool of a server for an operator, with no relay that withholds or labels texts."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _JSON: Final = {"content-type": "application/json"}
 
 
 class CannotRead(Exception):  # noqa: N818 - says what came, not what we did
-    """The error where the server could not be asked, or answered something else.
+    """The error where the server could not be asked, or its answer is no tool result.
 
-    Its text says which.
+    The error's text names the cause.
     """
 
 
@@ -43,10 +43,10 @@ class _Server(Protocol):
 async def read_once(
     server: Upstream | ServerCommandLine, name: str, tool: str, arguments: Object, seconds: float
 ) -> tuple[str, Object]:
-    """The server's own name, and the result of one of its tools.
+    """Call one tool of a server; return the server's own name, and the tool's result.
 
     Raises:
-        CannotRead: The server could not be asked, or answered something else.
+        CannotRead: The server could not be asked, or its answer is no tool result.
     """
     try:
         async with asyncio.timeout(seconds), AsyncExitStack() as stack:

@@ -1,7 +1,7 @@
 """One connection between an MCP client and an MCP server: order, pairing, filtering.
 
-Messages that go on are encoded anew from what was judged. Messages of one side keep their order.
-Each request gets one answer, and an answer without a request is dropped.
+Forwarded messages are encoded anew from the values that were judged. Messages of one side keep
+their order. Each request gets one answer, and an answer without a request is dropped.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Relay:
     """Relays one connection while its context is open. Event loop only.
 
     `from_client` and `from_server` return when the message is queued, and wait while the queue is
-    full, so that a transport reads no further. They never raise for what a peer sent.
+    full, so that a transport reads no further. They never raise because of a peer's message.
     """
 
     def __init__(
@@ -96,9 +96,9 @@ class Relay:
         self._jobs: set[asyncio.Task[None]] = set()
         self._pumps: list[asyncio.Task[None]] = []
         self._inbox = {side: Inbox() for side in Side}
-        # The requests of each side, in two tables, because both sides number their requests from 1.
+        # One table for the requests of each side, because both sides may use the same ids.
         self._asked = {side: RequestTable() for side in Side}
-        # Calls that never reached the server, so their cancellation must not reach it either.
+        # Cancelled calls that were never sent, so their cancellation must not be sent either.
         self._dropped: dict[RequestId, None] = {}
         self._answered = AnsweredRequests()
         # Whether the handshake agreed on a protocol version that is not known here.
@@ -149,7 +149,7 @@ class Relay:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close, and settle items that were sent and not answered."""
+        """Close, and settle items that were sent but not answered."""
         await self.close()
         if kind is None:
             await asyncio.wait(self._pumps)
@@ -165,39 +165,39 @@ class Relay:
         await self._tasks.__aexit__(kind, error, trace)
 
     async def from_client(self, raw: bytes, via: object = None) -> None:
-        """Take one message that the client sent."""
+        """Parse and queue one message that the client sent."""
         await self._take_in(Side.CLIENT, raw, via)
 
     async def from_server(self, raw: bytes, via: object = None, *, again: bool = False) -> None:
-        """Take one message that the server sent.
+        """Parse and queue one message that the server sent.
 
-        `again` is true if the client resumed a lost stream. An answer that was passed on before is
-        then filtered by the present state, and passed on again.
+        `again` is true if the client resumed a lost stream. An answer that was forwarded before is
+        then filtered anew, and forwarded again.
         """
         await self._take_in(Side.SERVER, raw, via, again=again)
 
     async def refused(
         self, side: Side, request_id: RequestId | None, detail: str, via: object = None
     ) -> None:
-        """Tell sender or receiver that a transport dropped a message, mostly for its length."""
+        """Send the client an error for a message that the transport dropped, mostly too long."""
         await self._refuse(side, NotRelayed(INVALID_REQUEST, detail, request_id), via)
 
     async def flushed(self, side: Side) -> None:
-        """Wait until everything that this side has sent so far was passed on or dropped.
+        """Wait until every message that `side` has sent so far was forwarded or dropped.
 
-        Not from within `deliver`: it would wait for itself.
+        A `deliver` that calls this would wait for itself.
         """
         await self._inbox[side].flushed()
 
     async def lost(self, request_id: RequestId | None = None) -> None:
-        """Note that the server has gone, or with `request_id` only its answer to that request.
+        """Answer the requests that wait for the server with an error, because it has gone.
 
-        Every request that waits for the server is answered with an error.
+        With `request_id`, only the server's answer to that request is lost.
         """
         if request_id is not None:
             pending = self._asked[Side.CLIENT].find(request_id)
-            # A request that still waits for a verdict is left out here, and is sent once it has
-            # one.
+            # A request that still waits for a verdict was not sent, so it lost no answer. It is
+            # sent after the verdict.
             if pending is not None and pending.stage is RequestStage.SENT:
                 await self._unanswered.lost(pending)
             return
@@ -228,9 +228,10 @@ class Relay:
         await self._inbox[side].put(Arrival(message=message, via=via, pending=pending, again=again))
 
     def _read(self, side: Side, message: Message, *, again: bool) -> Message:
-        """The message in the form in which it may be passed on.
+        """The message in the form in which it may be forwarded.
 
-        A result is reduced to what its request allows; handles are replaced by their strings.
+        A result is reduced to the members that its request allows. Handles in a client's message
+        are replaced by the server's strings.
         """
         asked = self._asked[other(side)].find(message.request_id)
         if asked is None and side is Side.SERVER:
@@ -247,7 +248,7 @@ class Relay:
 
     def _note_dropped(self, side: Side, message: Message) -> None:
         self.counts.dropped += len(message.dropped)
-        # An unknown member's name is not logged: it could spell a refused text.
+        # The name of a client's unknown member is not logged: it could spell a refused text.
         names = message.dropped if side is Side.SERVER else ("client",)
         for name in names:
             if name not in self._named_dropped and len(self._named_dropped) < _NAMED_MAX:
@@ -276,9 +277,9 @@ class Relay:
         return message if left is params else made({**message.body, "params": left}, message.era)
 
     def _registered(self, side: Side, message: Message, via: object) -> PendingRequest | None:
-        """Enter a request into the table, where its id is in use from then on.
+        """Enter a request into its side's table; return the entry.
 
-        None if the message is no request.
+        None if the message is no request. An id in use is refused until its request is answered.
         """
         if message.kind is not MessageKind.REQUEST:
             return None
@@ -298,8 +299,8 @@ class Relay:
         request_id = refusal.request_id
         if side is Side.CLIENT:
             if self._asked[side].find(request_id) is not None:
-                # no error is sent: the client would take it for the answer to its other request
-                # with this id
+                # The error names no request: the client would take it for the answer to its other
+                # request with this id.
                 request_id = None
             await self._send(side, error_answer(request_id, refusal.code, refusal.detail), via)
             return
@@ -309,7 +310,7 @@ class Relay:
         if pending is not None:
             await self._unanswered.unreadable(pending, refusal)
 
-    # ---- sending messages on, in order -----------------------------------------------------------
+    # ---- forwarding messages in their order ------------------------------------------------------
 
     async def _pump(self, side: Side) -> None:
         inbox = self._inbox[side]
@@ -405,20 +406,20 @@ class Relay:
                 pending.own.set_result(message)
             return
         if side is Side.SERVER:
-            # The answer tells what became of the items, also if the client has cancelled the
+            # The answer reports the outcome of the items, also if the client has cancelled the
             # request.
             await self._forwarding.settle(pending.admitted, outcome_of(message))
         if pending.cancelled.is_set():
             self.counts.late += 1
             return
-        # Over HTTP an answer may come on another stream than its request did. Then it is forwarded
-        # by that stream.
+        # Over HTTP an answer may arrive on another stream than its request. It is then forwarded
+        # on the stream on which it arrived.
         via = pending.via if arrival.via is None else arrival.via
         if side is Side.SERVER:
             self._answered.remember(pending)
             if self._answers.needs_all_pages(pending, message):
-                # The other pages are fetched in a task of its own, because this loop has to go on:
-                # it handles the answers to the relay's own requests.
+                # The other pages are fetched in a task of their own, because this loop handles the
+                # server's answers, among them those pages.
                 self._spawn(self._answer_when_listed(pending, message, via))
                 return
             message = await self._answers.shown(pending, message)

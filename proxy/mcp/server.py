@@ -1,4 +1,4 @@
-"""What all connections to one server behind share: its tools, map, and waiting items."""
+"""The state that all connections to one upstream server share: tools, map, and waiting items."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _ID_BYTES: Final = 16
 
 
 class StringHandles:
-    """Handles in place of strings of one server that its client only has to send back.
+    """Handles that clients get in place of a server's strings which they only send back.
 
-    By principal; the least recently used are dropped. While a string is known it keeps its handle,
-    so that equal pages look equal. Event loop only.
+    Each principal has handles of its own; the least recently used are dropped. Until then a string
+    has the same handle, so that equal pages look equal. Event loop only.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class StringHandles:
         return one.give(text, random_hex)
 
     def find(self, principal_id: PrincipalId, handle: str) -> str | None:
-        """The string behind a handle, if this principal got it and it is still known."""
+        """The string that a handle of this principal replaces; None if no such handle is known."""
         one = self._of.get(principal_id)
         return None if one is None else one.texts.get(handle)
 
@@ -69,7 +69,7 @@ WAITING_MAX: Final = 1_024
 
 
 class HeldCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A held item of a call that the client will repeat with a person's answer (stateless era)."""
+    """A held item whose call the client will repeat with a person's answer (stateless era)."""
 
     candidate_id: CandidateId
     principal_id: PrincipalId
@@ -77,10 +77,10 @@ class HeldCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Server:
-    """The server behind, shared by every relay to it. Event loop only.
+    """One upstream server, shared by every relay to it. Event loop only.
 
-    Without a `tool_map`, the first name that the server gives itself chooses a shipped map. Until
-    then, and where none fits, every tool counts as a write.
+    Without a `tool_map`, the first name that the server gives itself chooses a shipped map. Before
+    that, and where no shipped map fits, every tool counts as a write.
     """
 
     def __init__(
@@ -89,8 +89,8 @@ class Server:
         self.name = name
         self.tool_map = shipped_map(CONTEXT_MAP) if context else tool_map
         self._introduced = False
-        # Whether a warning was logged that this server, said to keep no memory, has tools that
-        # write.
+        # Whether the log has the warning that this server has tools that write, although its map
+        # says that it keeps no memory.
         self.told_of_writes = False
         self._tools: dict[Tenant, tuple[PinnedTool, ...]] = {}
         # An approval holds until the tools change; then the gate is asked again.
@@ -102,7 +102,7 @@ class Server:
 
     @property
     def is_context(self) -> bool:
-        """Whether the server keeps no memory, or only in files: its results are tool results."""
+        """Whether the server keeps no memory or only files, so that its texts are tool results."""
         return self.tool_map is not None and self.tool_map.posture is not Posture.MEMORY
 
     @property
@@ -111,7 +111,7 @@ class Server:
         return self.tool_map is not None and self.tool_map.posture is Posture.CONTEXT
 
     def heed(self, result: Object) -> None:
-        """Take the server's name from a result that has it; only the first name counts."""
+        """Take the server's name from a result that contains one; only the first name counts."""
         if self._introduced:
             return
         info = result.get("serverInfo")
@@ -129,7 +129,7 @@ class Server:
         return self._tools.get(tenant)
 
     def listed(self, tenant: Tenant, tools: tuple[PinnedTool, ...] | None) -> None:
-        """Set the list of tools; None says that they may have changed."""
+        """Set a tenant's list of tools; None clears the lists of all tenants after a change."""
         if tools is None:
             self._tools.clear()
         else:
@@ -148,16 +148,16 @@ class Server:
         return set(tools) <= set(self._approved.get(tenant, ()))
 
     def wait_for(self, state: str, waiting: HeldCall) -> None:
-        """Keep an item under the state with which its client will repeat the call.
+        """Store an item under the `requestState` with which its client will repeat the call.
 
-        Of too many items the oldest are dropped.
+        Beyond `WAITING_MAX` items the oldest are dropped.
         """
         self._waiting[state] = waiting
 
     def come_back(self, state: str, principal_id: PrincipalId) -> HeldCall | None:
-        """The item that was kept under a state.
+        """Remove and return the item stored under a state, if the principal's call was held.
 
-        It is given out once, and only to the principal that was asked.
+        None for another principal, and the second time.
         """
         found = self._waiting.get(state)
         if found is None or found.principal_id != principal_id:

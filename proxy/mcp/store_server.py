@@ -1,7 +1,7 @@
-"""Store mode: this program is the memory server itself, on the gate's store.
+"""The memory server of store mode, on the gate's own store, for one connection.
 
-One connection. Tool calls run one after the other, in the order of their arrival; requests that
-need no store are answered at once.
+Tool calls run one after the other, in the order of their arrival; requests that need no store are
+answered at once.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class Performs(Protocol):
     async def __call__(
         self, operation: Operation | GraphOperation, traceparent: str | None, /
     ) -> Result | GraphResult:
-        """The result of one operation. Raises `MalformedRequest`, `StorageError`."""
+        """Carry out an operation; return its result. Raises `MalformedRequest`, `StorageError`."""
         ...
 
 
 class StoreServer:
     """Serves one connection while its context is open. Event loop only.
 
-    The server takes messages as a relay does, so that a transport can use either.
+    It has the same methods for messages as `Relay`, so that a transport can use either.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class StoreServer:
         await self._tasks.__aexit__(kind, error, trace)
 
     async def from_client(self, raw: bytes, via: object = None) -> None:
-        """Take one message that the client sent; returns when it is answered or queued."""
+        """Handle one message that the client sent; return when it is answered or queued."""
         try:
             message = parse(raw, bytes_max=self._limits.message_bytes_max)
         except NotRelayed as refusal:
@@ -111,7 +111,7 @@ class StoreServer:
     async def refused(
         self, side: Side, request_id: RequestId | None, detail: str, via: object = None
     ) -> None:
-        """Report a message that a transport dropped."""
+        """Answer with an error for a client's message that the transport dropped."""
         if side is Side.CLIENT:
             await self._fail(request_id, INVALID_REQUEST, detail, via)
 
@@ -137,15 +137,15 @@ class StoreServer:
             case dict():
                 await self._result(message, answer, via)
             case _:
-                # The plan made here is dropped without being run, and made again when it is the
-                # call's turn: until then earlier calls may change the store.
+                # The plan is closed without being run, and made again when the call's turn comes,
+                # because earlier calls may change the store until then.
                 answer.close()
                 if message.request_id is not None:
                     self._open.add(message.request_id)
                 await self._waiting.put((message, via))
 
     async def _work(self) -> None:
-        """Run one call after the other, so that a call reads what the one before has written."""
+        """Run one call after the other, so that each call reads what earlier calls wrote."""
         while (taken := await self._waiting.get()) is not None:
             message, via = taken
             try:
@@ -178,7 +178,7 @@ class StoreServer:
             await self._tell_updated()
 
     async def _run(self, plan: Plan, message: Message) -> tuple[Object, bool]:
-        """The tool result of one call's plan, and whether the call changed anything."""
+        """Run a call's plan; return its tool result, and whether the call changed the store."""
         traceparent = message.meta.get("traceparent")
         trace = traceparent if isinstance(traceparent, str) else None
         changed = False
@@ -195,8 +195,8 @@ class StoreServer:
 
     async def _malformed(self, message: Message, malformed: MalformedRequest, via: object) -> None:
         if message.method == CALL:
-            # A malformed call is reported as the model's mistake, so that the model can correct it:
-            # hosts take a protocol error for a fault of the server.
+            # A malformed call is answered with a tool error, which the model sees and can correct.
+            # Hosts take a protocol error for a fault of the server.
             await self._result(message, refused([malformed.detail], stateless=False), via)
         else:
             await self._fail(message.request_id, INVALID_PARAMS, malformed.detail, via)

@@ -1,1 +1,1 @@
-"""MCP over HTTP, behind `/mcp/<server>`: exchanges, sessions, and two kinds of servers."""
+"""MCP over HTTP, below `/mcp/<server>`: exchanges, sessions, and two kinds of servers."""

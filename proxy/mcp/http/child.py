@@ -1,4 +1,4 @@
-"""A server that the sidecar runs itself: one process, one message per line."""
+"""An MCP server that the sidecar runs as a child process, with one message per line."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from proxy.mcp.lines import Lines, TooLong
 _LOG: Final = logging.getLogger("mnemogate.mcp")
 _PIECE_BYTES: Final = 64 * 1024
 WRITE_SECONDS: Final = 30.0
-# A server has so many seconds to end after its input was closed, and as many again after SIGTERM.
+# Seconds that a server has to end after its input was closed, and as many again after SIGTERM.
 END_SECONDS: Final = 2.0
 
 
 class ChildGone(Exception):  # noqa: N818 - a state, not a fault of ours
-    """The error for a process that ended or does not read any more; its text says why."""
+    """The error for a process that ended, or no longer reads; its text, if any, is the cause."""
 
 
 class ServerCommandLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +36,7 @@ class ServerCommandLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Child:
-    """One running server. Event loop only."""
+    """One running server process. Event loop only."""
 
     def __init__(self, process: Process, name: str) -> None:
         self._process = process
@@ -83,7 +83,7 @@ class Child:
             yield line
 
     async def silence(self) -> None:
-        """Read the server's standard error to the end, and drop it: it may quote memories."""
+        """Read the server's standard error to the end, and drop its text: it may quote memories."""
         source, count = self._process.stderr, 0
         while source is not None and (piece := await source.read(_PIECE_BYTES)):
             count += len(piece)
@@ -110,7 +110,7 @@ class Child:
             raise ChildGone from None
 
     def close_input(self) -> None:
-        """Close the server's input; an honest server then ends."""
+        """Close the server's input; a server that follows the protocol then ends."""
         if self._process.stdin is not None:
             self._process.stdin.close()
 

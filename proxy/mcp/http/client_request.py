@@ -15,13 +15,13 @@ from proxy.dialects.sse import PING, EventFields
 EVENT_STREAM: Final = "text/event-stream"
 JSON: Final = "application/json"
 QUEUE_BYTES_MAX: Final = 1024 * 1024
-# How many seconds pass between two pings. Proxies and clients close a connection that is silent for
-# longer, and a ping shows when the other end is dead.
+# Seconds between two pings. Proxies and clients close a connection that is silent for longer, and a
+# ping that fails shows that the other end is dead.
 PING_SECONDS: Final = 15.0
 
 
 class AnswerHead(msgspec.Struct, frozen=True, kw_only=True):
-    """The head of an answer. Without a body, events follow."""
+    """The head of an answer; if `body` is None, the answer's events follow."""
 
     status: int
     headers: dict[str, str] = {}
@@ -39,12 +39,12 @@ class Exchange:
     def __init__(
         self, request_id: RequestId | None, headers: dict[str, str], era: Era = Era.HANDSHAKE
     ) -> None:
-        """`headers` are the client's headers that may go on to the server behind."""
+        """`headers` are the client's headers that may be forwarded upstream."""
         self.request_id = request_id
         self.era = era
         self.headers = headers
         self.head: asyncio.Future[AnswerHead] = asyncio.get_running_loop().create_future()
-        # Headers of the server's answer that the client is sent too.
+        # The status of the server's answer, and those of its headers that are forwarded.
         self.status = 200
         self.passed: dict[str, str] = {}
         # True if the answer's events had ids, so that a client which lost the stream may ask for
@@ -70,7 +70,7 @@ class Exchange:
         return self._left
 
     def answer(self, body: bytes, *, status: int | None = None, content_type: str = JSON) -> None:
-        """Answer with this body, and no events. The first answer counts."""
+        """Answer with a body and no events, and end the exchange. Only the first answer counts."""
         self._begin(
             AnswerHead(
                 status=self.status if status is None else status,
@@ -82,7 +82,7 @@ class Exchange:
         self.finish()
 
     def stream(self) -> None:
-        """Answer with events from here on."""
+        """Begin to answer with events, unless an answer has begun already."""
         self._begin(AnswerHead(status=200, headers=self.passed, content_type=EVENT_STREAM))
 
     @property
@@ -91,7 +91,7 @@ class Exchange:
         return self.head.done() and not self.head.cancelled() and self.head.result().body is None
 
     async def put(self, event: EventFields) -> None:
-        """Send an event once there is room; after the client left, events are dropped."""
+        """Queue an event once there is room; once the exchange is over, events are dropped."""
         self.stream()
         await self._room.wait()
         if self.over:
@@ -121,9 +121,9 @@ class Exchange:
         self._room.set()
 
     def when_over(self, told: Callable[[], object]) -> None:
-        """Call `told` at the end of the exchange, at once if it is over already.
+        """Call `told` when the exchange ends, also because the client leaves.
 
-        A client that leaves ends it as well. `told` must not raise.
+        `told` is called at once if the exchange is over, and must not raise.
         """
         if self.over:
             told()
@@ -149,7 +149,7 @@ class Exchange:
                 yield PING
 
     async def aclose(self) -> None:
-        """Note that the client does not read any more, and drop the queued events."""
+        """Note that the client no longer reads, and drop the queued events."""
         self.leave()
         self._queue.clear()
 
@@ -166,14 +166,14 @@ class Exchange:
 
 
 class ArrivedMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """The exchange on which a server's message arrived, and its event fields."""
+    """The exchange on which a server's message arrived, with the fields of the message's event."""
 
     exchange: Exchange
     event: EventFields | None = None
 
 
 def exchange_of(via: object) -> Exchange | None:
-    """The exchange that a relay means by `via`."""
+    """The exchange that a relay's `via` refers to; None if `via` is None."""
     if isinstance(via, ArrivedMessage):
         return via.exchange
     return via if isinstance(via, Exchange) else None

@@ -1,8 +1,8 @@
-"""Servers that the sidecar runs itself, served over HTTP.
+"""Serves MCP servers over HTTP that the sidecar runs itself as processes.
 
 In the handshake era each session has a process of its own. In the stateless era all exchanges of a
 principal share one process. Request ids of different exchanges may be equal, so each id is replaced
-in the request and put back in the answer.
+in the request and restored in the answer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NO_WAY_BACK: Final[Object] = {
 
 
 class CommandLine(RelayLine):
-    """A line to a process that serves this one session alone."""
+    """A relay of one session, with a server process that serves this session alone."""
 
     def __init__(self, parts: LineParts, child: Child) -> None:
         super().__init__(parts)
@@ -47,7 +47,7 @@ class CommandLine(RelayLine):
         self._unsent: deque[tuple[bytes, Message]] = deque()
 
     async def serve(self) -> None:
-        """Relay the process's messages until it ends; the line ends with it."""
+        """Relay the process's messages until the process ends; then close this relay."""
         self.spawn(self._child.silence())
         async for line in self._child.lines():
             if isinstance(line, TooLong):
@@ -70,21 +70,21 @@ class CommandLine(RelayLine):
             self.close()
 
     async def take(self, raw: bytes, message: Message, exchange: Exchange) -> None:
-        """Take one message of the client.
+        """Handle one message of the client.
 
-        The stream of a call also gets messages that waited for any stream.
+        If the message opens a stream, server messages that waited for a stream are sent on it.
         """
         await super().take(raw, message, exchange)
         self.spawn(self._send_unsent())
 
     def listen(self, exchange: Exchange) -> None:
-        """Use this exchange for messages that belong to no call, also for those that waited."""
+        """Use an exchange for messages that belong to no call, also for such as wait already."""
         super().listen(exchange)
         exchange.stream()
         self.spawn(self._send_unsent())
 
     async def deliver(self, side: Side, raw: bytes, message: Message, via: object) -> None:
-        """Send one message to the client; if no stream is open for it, it waits for one."""
+        """Send one message to a side; a message to the client waits if no stream is open for it."""
         homeless = side is Side.CLIENT and exchange_of(via) is None and self._somewhere() is None
         if not homeless:
             await super().deliver(side, raw, message, via)
@@ -100,7 +100,7 @@ class CommandLine(RelayLine):
         await self._child.end()
 
     def _stream_of(self, line: bytes) -> ArrivedMessage | None:
-        """The stream of the call that a message names; answers are routed by their id instead."""
+        """The stream of the call that a progress message names; None for every other message."""
         try:
             message = parse(line)
         except NotRelayed:
@@ -113,7 +113,7 @@ class CommandLine(RelayLine):
 
 
 class _SharedRequest:
-    """One request under way at a process that several lines share."""
+    """One unanswered request at a process that several relays share."""
 
     def __init__(self, line: SharedLine, message: Message, exchange: Exchange | None) -> None:
         self.line = line
@@ -160,7 +160,7 @@ class SharedProcess:
         self._child.close_input()
 
     async def ask(self, message: Message, line: SharedLine, exchange: Exchange | None) -> None:
-        """Send one request, under an id of its own."""
+        """Send one request to the process, under a new id that is unique in the process."""
         number = next(self._numbers)
         asked = self._asked[number] = _SharedRequest(line, message, exchange)
         body: Object = {**message.body, "id": number}
@@ -169,7 +169,7 @@ class SharedProcess:
         await self._write(body, number)
 
     async def take_back(self, request_id: RequestId, line: SharedLine, body: Object) -> None:
-        """Cancel a request that came over this line, under the id by which the process knows it."""
+        """Cancel a request of `line`, under the id that the process knows the request by."""
         for number, asked in self._asked.items():
             if asked.line is line and asked.request_id == request_id:
                 params = body.get("params")
@@ -204,10 +204,7 @@ class SharedProcess:
                 await asked.line.relay.from_server(encode(body), _via(asked.exchange))
 
     async def _told(self, message: Message) -> None:
-        """Pass a notification on to the call that it names.
-
-        A notification that names none is dropped.
-        """
+        """Forward a notification to the call that it names; drop it if it names no call."""
         token = message.params.get("progressToken")
         subscription = message.meta.get(SUBSCRIPTION)
         number = token if message.method == PROGRESS else _number(subscription)
@@ -229,15 +226,15 @@ class SharedProcess:
 
 
 class SharedLine(RelayLine):
-    """A line (relay) for one exchange at a time, on a server process that other lines share too."""
+    """A relay for one exchange at a time, to a server process that other relays use as well."""
 
     def __init__(self, parts: LineParts, shared: Callable[[], Awaitable[SharedProcess]]) -> None:
         super().__init__(parts)
         self._shared = shared
 
     async def to_server(self, raw: bytes, message: Message, via: object) -> None:
-        """Send a request or cancel one; this era has no other client messages."""
-        del raw  # the server gets the message encoded anew, because its id is another one here
+        """Send a request or cancel one; the stateless era has no other client messages."""
+        del raw  # The message is encoded anew, because the process gets it under another id.
         exchange = exchange_of(via)
         if message.kind is MessageKind.REQUEST:
             self.spawn(self._ask(message, exchange))
@@ -255,7 +252,7 @@ class SharedLine(RelayLine):
         await shared.ask(message, self, exchange)
 
     async def _hang_up(self) -> None:
-        """Do nothing, because other lines share the process."""
+        """Do nothing, because other relays share the process."""
 
 
 def _via(exchange: Exchange | None) -> ArrivedMessage | None:
@@ -268,7 +265,7 @@ def _with_meta(params: Object, key: str, value: JsonValue) -> Object:
 
 
 def _restored(result: Object, number: int, request_id: RequestId | None) -> Object:
-    """A result that repeats its request's id, as the end of a subscription does."""
+    """The result with the client's id, where it repeats `number` as its subscription's id."""
     meta = result.get("_meta")
     if isinstance(meta, dict) and request_id is not None:
         subscription = meta.get(SUBSCRIPTION)
@@ -284,5 +281,5 @@ def _number(given: JsonValue) -> int | None:
 
 
 def _like(given: JsonValue, request_id: RequestId) -> RequestId:
-    """The id with the type that the server uses: text, if the server writes ids as text."""
+    """The id as text if the server wrote the id that it replaces as text; else unchanged."""
     return str(request_id) if isinstance(given, str) else request_id

@@ -1,4 +1,4 @@
-"""All relays to one configured server, one for each MCP session, and the tasks beside them."""
+"""All relays to one configured server, one for each MCP session, and their background tasks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from proxy.transport.upstream import Upstream
 
 
 class NoRoomForSession(Exception):  # noqa: N818 - a state
-    """The error where there is no room for one more session or process, or the front is closing."""
+    """The error where no more sessions, processes or streams fit, or the front is closing."""
 
 
 class BackgroundWork:
@@ -34,7 +34,7 @@ class BackgroundWork:
 
     @asynccontextmanager
     async def running(self, end: Callable[[], None]) -> AsyncGenerator[None]:
-        """Accept work; at the end call `end`, which must stop all of it, and wait."""
+        """Accept work while open; at the end call `end`, which must stop all work, and wait."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             try:
@@ -57,7 +57,7 @@ class BackgroundWork:
 
 _LOG: Final = logging.getLogger("mnemogate.mcp")
 LANES_IDLE_MAX: Final = 8
-# The most streams that stay open: each holds a request, and other requests need room too.
+# The most streams that stay open: each occupies one request, and other requests need room too.
 STREAMS_PER_PRINCIPAL_MAX: Final = 16
 SESSIONS_PER_PRINCIPAL_MAX: Final = 64
 
@@ -65,7 +65,7 @@ Owner: TypeAlias = "tuple[str, str, Access]"
 
 
 class HubLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits on what may be open to one server."""
+    """Limits of the sessions, streams and calls to one server."""
 
     sessions_max: int = 256
     idle_seconds: float = 1_800.0
@@ -82,10 +82,10 @@ class RelayFor(Protocol):
 
 
 class Hub:
-    """All lines (relays with their connections) to one server. Event loop only.
+    """All relay lines (relays with their connections) to one server. Event loop only.
 
-    Nobody but the principal and the credential that opened a session can see it. When the
-    credential ends, its lines and their processes end.
+    Only the principal and the credential that opened a session can use the session. When the
+    credential ends, its relay lines and their processes end.
     """
 
     def __init__(
@@ -117,10 +117,10 @@ class Hub:
         self._closed = False
 
     async def open(self, principal: Principal) -> RelayLine:
-        """A line for a client that says `initialize`.
+        """Open a relay line for a client that sends `initialize`.
 
         Raises:
-            Busy: Too many lines are open, and none of this principal's is idle.
+            Busy: Too many relay lines are open, and none of this principal's is idle.
         """
         owner = _owner(principal)
         self._make_room(owner)
@@ -146,10 +146,10 @@ class Hub:
             line.close()
 
     async def borrow(self, principal: Principal) -> RelayLine:
-        """A line for one exchange that belongs to no session.
+        """Open a relay line for one exchange that belongs to no session, or reuse an idle one.
 
         Raises:
-            Busy: Too many lines are open.
+            Busy: Too many relay lines are open.
         """
         idle = self._idle.get(_owner(principal), [])
         while idle:
@@ -168,7 +168,7 @@ class Hub:
         return line
 
     def give_back(self, principal: Principal, line: RelayLine) -> None:
-        """Take back the line (relay) of an exchange that ended well, to serve another one."""
+        """Keep the relay line of a finished exchange for the principal's next one, or close it."""
         idle = self._idle.setdefault(_owner(principal), [])
         if line.closed or line.busy or len(idle) >= LANES_IDLE_MAX:
             line.close()
@@ -179,7 +179,7 @@ class Hub:
         """Count a stream that stays open until its client leaves.
 
         Raises:
-            Busy: The principal's limit, or that of all principals, is reached.
+            Busy: The principal has too many streams, or all principals together have.
         """
         mine = self._streams.setdefault(_quota(principal), set())
         count = sum(len(streams) for streams in self._streams.values())
@@ -194,7 +194,7 @@ class Hub:
         return isinstance(self._behind, ServerCommandLine)
 
     def sweep(self) -> None:
-        """End sessions and lines that were idle for long."""
+        """End sessions, relay lines and shared processes that were idle for too long."""
         oldest_s = self._now_s() - self._limits.idle_seconds
         for line in tuple(self._lines):
             if line.used_s < oldest_s and not line.busy:
@@ -208,14 +208,14 @@ class Hub:
                 shared.close()
 
     def close(self) -> None:
-        """End all sessions and lines."""
+        """End all sessions, relay lines and shared processes."""
         self._closed = True
         for line in tuple(self._lines):
             line.close()
         for shared in self._shared.values():
             shared.close()
 
-    # ---- opening and ending lines (relays with their transports) ---------------------------------
+    # ---- opening and ending relay lines ----------------------------------------------------------
 
     def _line_parts(self, principal: Principal) -> LineParts:
         return LineParts(
@@ -245,7 +245,7 @@ class Hub:
         self._spawn_beside(_attempted(work, self._halt))
 
     def _adopt(self, owner: Owner, session_id: str, line: RelayLine) -> bool:
-        """Register a session id for this line; returns False if another line has it."""
+        """Register a session id for a relay line; return False if another one has the id."""
         if session_id in self._sessions:
             _LOG.error("mcp server named a session twice", extra={"fields": {"server": self.name}})
             return False
@@ -253,7 +253,7 @@ class Hub:
         return True
 
     def _make_room(self, owner: Owner) -> None:
-        # Lines are counted by principal, so that a second key gives no second share.
+        # Sessions are counted per principal, so that a second key gives no second share.
         mine = [line for found, line in self._sessions.values() if found[:2] == owner[:2]]
         if len(self._lines) < self._limits.sessions_max and len(mine) < SESSIONS_PER_PRINCIPAL_MAX:
             return
@@ -274,8 +274,8 @@ class Hub:
         return line
 
     async def _share(self, command: ServerCommandLine, owner: Owner) -> SharedProcess:
-        # One start at a time: two first calls at once would start two processes, and one would be
-        # of no use.
+        # The lock allows one start at a time: two first calls at once would start two processes,
+        # of which one would be useless.
         async with self._sharing:
             shared = self._shared.get(owner)
             if shared is None or shared.over:

@@ -1,4 +1,4 @@
-"""One relay with its two ends: the client's HTTP exchanges, and a server behind."""
+"""One relay with its two ends: the client's HTTP exchanges, and an upstream server."""
 
 from __future__ import annotations
 
@@ -25,11 +25,9 @@ from proxy.mcp.relay import Deliver, Relay, Side
 from proxy.transport.responses import attempt
 
 PASS_ON_SECONDS: Final = 10.0
-# A call with its stream ends after so many seconds, so that a silent server does not hold it for
-# ever.
+# Seconds after which a call ends with its stream, so that a silent server does not hold them open.
 CALL_SECONDS: Final = 900.0
-# The one method whose stream stays open after the answer began: the server's notifications come on
-# it.
+# The one method whose stream has no time limit, because the server's notifications arrive on it.
 LISTEN: Final = "subscriptions/listen"
 
 
@@ -42,7 +40,7 @@ class OpenRelay(Protocol):
 
 
 class LineParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What every relay over HTTP needs, whatever kind of server is behind it."""
+    """What every relay over HTTP needs, whatever kind of server is upstream."""
 
     open_relay: OpenRelay
     halt: Callable[[], None]
@@ -54,7 +52,7 @@ class RelayLine:
     """One relay together with its connections to client and server. Event loop only.
 
     In the handshake era it is one MCP session. In the stateless era it serves one exchange at a
-    time, because there an id says nothing outside of its own exchange.
+    time, because request ids are unique only within an exchange there.
     """
 
     def __init__(self, parts: LineParts) -> None:
@@ -69,7 +67,7 @@ class RelayLine:
         self._listening: list[Exchange] = []
 
     async def run(self) -> None:
-        """Serve until `close`; each request that still waits is then answered with an error."""
+        """Serve until `close`; then answer each request that still waits with an error."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
@@ -86,7 +84,7 @@ class RelayLine:
                 exchange.finish()
 
     async def started(self) -> None:
-        """Wait until the line is ready to pass messages on."""
+        """Wait until the relay is ready to forward messages, or has ended."""
         await self._started.wait()
 
     def close(self) -> None:
@@ -95,21 +93,21 @@ class RelayLine:
 
     @property
     def closed(self) -> bool:
-        """Whether the line accepts no more messages."""
+        """Whether the relay accepts no more messages."""
         return self._closing.is_set()
 
     @property
     def busy(self) -> bool:
-        """Whether a client waits for an answer on this line, or keeps a stream open to listen."""
+        """Whether a client waits for an answer here, or keeps a stream open to listen."""
         return any(not one.over for one in (*self._asked.values(), *self._listening))
 
     @property
     def listeners(self) -> int:
-        """The number of clients' streams that stay open to hear the server."""
+        """The number of open streams that belong to no call and take the server's own messages."""
         return len(self._listening)
 
     async def take(self, raw: bytes, message: Message, exchange: Exchange) -> None:
-        """Take one message of the client, and pass it to the relay."""
+        """Pass one message of the client to the relay, and route its answer to `exchange`."""
         self.used_s = self._parts.now_s()
         if message.kind is MessageKind.REQUEST and message.request_id is not None:
             self._keep(message.request_id, exchange, lasts=message.method == LISTEN)
@@ -122,16 +120,16 @@ class RelayLine:
             taken_back.finish()
 
     async def _passed_on(self) -> None:
-        """Wait until a message that needs no answer was sent on.
+        """Wait until a message that needs no answer was forwarded, `PASS_ON_SECONDS` at most.
 
-        Only then is it called accepted.
+        The HTTP request is reported as accepted only after that.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PASS_ON_SECONDS):
                 await self.relay.flushed(Side.CLIENT)
 
     async def take_back(self, request_id: RequestId, exchange: Exchange) -> None:
-        """Cancel the call of an exchange that its client closed, as the stateless era does it."""
+        """Cancel a call because its client closed the exchange, which cancels in this era."""
         body: Object = {
             "jsonrpc": "2.0",
             "method": CANCELLED,
@@ -141,12 +139,12 @@ class RelayLine:
         await self._passed_on()
 
     def listen(self, exchange: Exchange) -> None:
-        """Use this exchange for messages that belong to no call."""
+        """Use an exchange for messages of the server that belong to no call."""
         self._listening.append(exchange)
         exchange.when_over(lambda: self._listening.remove(exchange))
 
     async def deliver(self, side: Side, raw: bytes, message: Message, via: object) -> None:
-        """Send one message to a side, for the relay."""
+        """Send one message of the relay to a side (`Deliver`)."""
         if side is Side.SERVER:
             await self.to_server(raw, message, via)
             return
@@ -167,7 +165,7 @@ class RelayLine:
             exchange.finish()
 
     async def to_server(self, raw: bytes, message: Message, via: object) -> None:
-        """Send one message to the server behind; each kind of line does so in its own way."""
+        """Send one message to the upstream server; each subclass has its own transport."""
         raise NotImplementedError
 
     async def _hang_up(self) -> None:
@@ -175,7 +173,7 @@ class RelayLine:
         raise NotImplementedError
 
     def spawn(self, work: Coroutine[None, None, object]) -> None:
-        """Run a task while the line is open; its exception ends nothing else."""
+        """Run a task while the relay is open; an exception in it does not end the relay."""
         if self._tasks is None:
             work.close()
             return
@@ -193,9 +191,9 @@ class RelayLine:
             self._limit(request_id, exchange, self._parts.call_seconds)
 
     def _limit(self, request_id: RequestId, exchange: Exchange, seconds: float) -> None:
-        """Limit how long the server may take for a call.
+        """End a call as lost if the server takes longer than `seconds` to answer it.
 
-        The time for the gate's verdict is not counted.
+        A call that still waits for its verdict then is looked at again later.
         """
 
         def too_late() -> None:
@@ -217,7 +215,7 @@ class RelayLine:
 def _is_last(message: Message, exchange: Exchange) -> bool:
     """Whether this message ends the exchange.
 
-    An error without an id counts too: the exchange has one request, so it can belong to no other.
+    An error without an id counts too, because the exchange has no other request to belong to.
     """
     if exchange.request_id is None or message.kind not in (MessageKind.RESULT, MessageKind.ERROR):
         return False
@@ -225,7 +223,7 @@ def _is_last(message: Message, exchange: Exchange) -> bool:
 
 
 def _answer(exchange: Exchange, raw: bytes, message: Message) -> None:
-    """Answer with one message. Its status is the server's, or the one the stateless era defines."""
+    """Answer with one message, and the server's status or the stateless era's for an error."""
     status = exchange.status
     error = message.body.get("error")
     if status == 200 and isinstance(error, dict) and exchange.era is Era.STATELESS:  # noqa: PLR2004

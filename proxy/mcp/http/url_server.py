@@ -1,4 +1,4 @@
-"""A server that is reached over Streamable HTTP: its answers, streams and sessions."""
+"""Relays to an upstream server over Streamable HTTP: its answers, streams and sessions."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from proxy.seams.faults import UpstreamError
 from proxy.transport.stop import Stop
 from proxy.transport.upstream import Upstream, UpstreamReply
 
-# How many seconds the relay waits until the server accepts a message that gets no answer. Later
-# messages of the client wait for that.
+# Seconds to wait until the server accepts a message that gets no answer. Later messages of the
+# client wait meanwhile.
 TELL_SECONDS: Final = 10.0
-# For how many seconds a stream may go on after its answer. If it ends by itself, its connection is
-# used again.
+# Seconds that a stream may stay open after its answer. If the server ends the stream within them,
+# its connection is used again.
 GRACE_SECONDS: Final = 1.0
-# A client that lost a stream may ask for the events after one that it got, if that is among this
-# many latest ones.
+# A client that lost a stream may ask for the events after a given one, if the given event is among
+# this many latest events.
 EVENTS_SEEN_MAX: Final = 16_384
-# A client gets only these headers of a server's answer, in these forms. No filter searches headers
-# for withheld texts.
+# The only headers of a server's answer that a client gets, with their forms: no filter searches
+# headers for withheld texts.
 _PASSED: Final = {
     VERSION: re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"),
     "retry-after": re.compile(r"[0-9]{1,9}|[A-Z][a-z]{2}, [0-9A-Za-z: ]{20,22} GMT"),
@@ -50,7 +50,7 @@ _BODYLESS: Final = frozenset({202, 204})
 
 
 class _EventsSeen:
-    """Hashes of the latest event ids of one line: a server may choose long ids."""
+    """The latest event ids of one relay, stored as hashes, because a server may use long ids."""
 
     def __init__(self) -> None:
         self._prints: dict[bytes, None] = {}
@@ -71,7 +71,7 @@ def _print(event_id: str) -> bytes:
 
 
 class UrlLine(RelayLine):
-    """A relay to a server at a URL. In the handshake era that server names the session."""
+    """A relay to a server at a URL. In the handshake era the server chooses the session id."""
 
     def __init__(
         self,
@@ -79,10 +79,7 @@ class UrlLine(RelayLine):
         upstream: Upstream,
         adopt: Callable[[str, UrlLine], bool],
     ) -> None:
-        """`adopt` registers the session id that the server named.
-
-        It returns False for one in use.
-        """
+        """`adopt` registers the session id that the server chose; False if the id is in use."""
         super().__init__(parts)
         self._upstream = upstream
         self._adopt = adopt
@@ -91,9 +88,10 @@ class UrlLine(RelayLine):
         self._events_seen = _EventsSeen()
 
     async def to_server(self, raw: bytes, message: Message, via: object) -> None:
-        """Post one message. Answers are read in the background.
+        """Post one message.
 
-        For a message without an answer, wait until the server accepts it.
+        A request's answer is read in the background. A message that has no answer is waited for
+        until the server accepts it.
         """
         exchange = exchange_of(via)
         if message.kind is MessageKind.REQUEST:
@@ -101,7 +99,7 @@ class UrlLine(RelayLine):
             self.spawn(self._call(raw, message, None if ours else exchange))
             return
         if message.cancels is not None and exchange is not None and exchange.era is Era.STATELESS:
-            # In this era a call can only be cancelled by closing its stream.
+            # In the stateless era a call can only be cancelled by closing its stream.
             self._stop(message.cancels)
             return
         try:
@@ -111,23 +109,24 @@ class UrlLine(RelayLine):
             ):
                 await self._upstream.whole(reply)
         except (UpstreamError, TimeoutError):
-            # A failure ends no call: the call that the message belongs to has a stream of its own.
+            # The failure ends no call, because each call has a stream of its own.
             return
 
     def sent_event(self, event_id: str) -> bool:
-        """Whether an event of this id came on this line lately: its client may resume there.
+        """Whether this relay got an event of this id lately, so that its client may resume there.
 
-        A server may look up events by id alone, and so replay those of another session.
+        Without this check, a server that looks up events by id alone would replay the events of
+        another session.
         """
         return event_id in self._events_seen
 
     async def open_stream(self, exchange: Exchange) -> None:
-        """Listen to the server's own messages, or to the rest of a lost stream."""
+        """Read the server's own messages, or the rest of a lost stream, in the background."""
         self.listen(exchange)
         self.spawn(self._listen(exchange))
 
     async def end_session(self, exchange: Exchange) -> int:
-        """Ask the server behind to forget the session; its status."""
+        """Ask the upstream server to end the session; return its HTTP status, 502 if none."""
         try:
             async with self._upstream.send("DELETE", self._sent(exchange)) as reply:
                 await self._upstream.whole(reply)
@@ -167,7 +166,7 @@ class UrlLine(RelayLine):
             stop()
 
     async def _call(self, raw: bytes, message: Message, exchange: Exchange | None) -> None:
-        """Post a request, and relay everything that the server sends for it, to the end."""
+        """Post a request, and relay the server's whole answer, with all events of its stream."""
         request_id = message.request_id
         if request_id is None:
             return
@@ -187,7 +186,7 @@ class UrlLine(RelayLine):
             self._stops.pop(request_id, None)
         await self.relay.flushed(Side.SERVER)
         if exchange is None or not exchange.resumable:
-            # Requests that are unanswered here will never be answered.
+            # If the request is unanswered now, it will never be answered.
             await self.relay.lost(request_id)
         if exchange is not None:
             exchange.finish()
@@ -219,10 +218,7 @@ class UrlLine(RelayLine):
             raise UpstreamError("the server behind gave no answer to a request")
 
     def _passed(self, reply: UpstreamReply) -> dict[str, str]:
-        """The headers of an answer that the client gets.
-
-        A session id only if it belongs to this line.
-        """
+        """The headers of an answer that are forwarded; a session id only if it is this relay's."""
         said = reply.headers
         passed = {
             name: said[name]
@@ -236,10 +232,7 @@ class UrlLine(RelayLine):
         return passed
 
     def _end_if_gone(self, reply: UpstreamReply) -> None:
-        """End the line (relay) if the server no longer knows its session.
-
-        The client is told first.
-        """
+        """Close the relay if the server no longer knows the session, after the client's answer."""
         if reply.status == 404 and self.session_id is not None:  # noqa: PLR2004
             self.close()
 
@@ -251,7 +244,7 @@ class UrlLine(RelayLine):
     async def _refused(
         self, request_id: RequestId, exchange: Exchange | None, error: Object
     ) -> None:
-        """Relay an HTTP refusal as the error that answers this request, whatever id it has."""
+        """Relay an HTTP refusal as the error that answers a request, whatever id the body has."""
         body: Object = {
             "jsonrpc": "2.0",
             "id": request_id,
@@ -310,11 +303,11 @@ class UrlLine(RelayLine):
             await self.relay.from_server(event.data, _via(exchange, event), again=again)
             return
         if exchange is None or (event.event_id is None and event.retry is None):
-            # Without a client, or without an id or retry time to pass on, nothing is sent: a bare
-            # event is the server's own ping, and the exchange sends pings of its own.
+            # Nothing is forwarded without a client, or without an id or retry time: such an event
+            # is the server's ping, and the exchange sends pings of its own.
             return
-        # An event id is sent after the messages before it, because a client that resumes from it
-        # would miss them otherwise. Data under another event name than "message" is not passed on.
+        # An event id is sent after the messages before it, because a client that resumes at the id
+        # would miss them otherwise. Data of an event not named "message" is not forwarded.
         await self.relay.flushed(Side.SERVER)
         empty = b"" if event.data is not None else None
         await exchange.put(EventFields(data=empty, event_id=event.event_id, retry=event.retry))
@@ -325,9 +318,10 @@ def _via(exchange: Exchange | None, event: EventFields | None = None) -> Arrived
 
 
 def _unread(exchange: Exchange, stop: Stop) -> None:
-    """Stop waiting for the server's answer in an exchange that is over.
+    """Stop reading the server's stream for an exchange that is over.
 
-    A client that leaves does not cancel its call.
+    A client that leaves does not cancel its call: the rest of the answer is still read, unless the
+    client can resume the stream.
     """
     if not exchange.left:
         stop.after(GRACE_SECONDS)
