@@ -1,8 +1,8 @@
-"""Reads what a `tools/call` would do to memory: its kind, its items, and a call for each item.
+"""Reads what a `tools/call` would do to memory: its kind, and the items that it writes or deletes.
 
-Every string of the arguments is a piece that is judged, wherever it stands: titles, tags, metadata
-and their keys are the usual way around a gate that only reads `content`. A string is left out only
-where the map expects an id, a date or a word of a closed list, and the string has that form.
+The gate judges every string of the arguments, wherever it is: titles, tags, metadata and names of
+metadata are the usual way around a gate that reads only `content`. A string is exempt only where
+the map expects an id, a time or a word of a closed list, and the string has that form.
 """
 
 from __future__ import annotations
@@ -38,33 +38,35 @@ from proxy.seams.guard import ITEMS_MAX, Item
 __all__ = ["ToolCall", "arguments_of", "kept_of", "read_call", "without"]
 
 KEY_LEN_MAX: Final = 1_024
-# Bytes kept free in a candidate's metadata for the key and the lengths beside the arguments.
+# The longest arguments of one item. The other 8 KiB of a candidate's metadata are for the key, the
+# lengths of the pieces, and other data of the call.
 ARGUMENTS_LEN_MAX: Final = METADATA_LEN_MAX - 8 * 1_024
 _KEY_TEXT_LEN_MAX: Final = 256
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool call, read through a map. `kind` is None where the map does not name the tool."""
+    """One tool call as a tool map describes it. `kind` is None if the map lacks the tool."""
 
     tool: str
     kind: ToolKind | None
     rule: Tool | None
     arguments: dict[str, JsonValue]
-    # The items of a write or a delete: at least one, in the order of the call.
+    # The items of a write or a delete, at least one, in the order of the call. Other kinds of call
+    # have none.
     items: tuple[Item, ...] = ()
-    # Indexes of items that change nothing, by the map's `pass_if`.
+    # Indexes of the items that change nothing according to the map's `pass_if`.
     idle: frozenset[int] = frozenset()
 
 
 def read_call(tool_map: ToolMap, params: JsonValue) -> ToolCall:
-    """The kind of a call, and its items if it would change memory.
+    """Read a tool call; return its kind, and its items if the call would change memory.
 
-    `arguments_of` rebuilds from each item the call for that item alone.
+    From one item, `arguments_of` rebuilds the arguments of a call for that item alone.
 
     Raises:
         MalformedRequest: The call has no name, its arguments are no object or have a shape that the
             map does not expect, or there are too many items or too much text. The detail never
-            holds what was sent.
+            quotes a value of the call.
     """
     if not isinstance(params, dict):
         raise MalformedRequest("params: must be an object")
@@ -98,7 +100,7 @@ def read_call(tool_map: ToolMap, params: JsonValue) -> ToolCall:
 
 
 def _without_memory(tool_map: ToolMap, name: str, arguments: dict[str, JsonValue]) -> ToolCall:
-    """Read a call to a server that keeps no memories, or only files (`proxy.mcp.files`)."""
+    """Read a call to a server whose map has the posture `context` or `files`, not `memory`."""
     if tool_map.posture is Posture.CONTEXT:
         return ToolCall(tool=name, kind=ToolKind.CONTEXT, rule=None, arguments=arguments)
     rule = tool_map.tool(name)
@@ -108,7 +110,7 @@ def _without_memory(tool_map: ToolMap, name: str, arguments: dict[str, JsonValue
 
 
 def without(call: ToolCall, refused: frozenset[int]) -> dict[str, JsonValue] | None:
-    """The arguments of a call without some of its items; None if no item is left."""
+    """The arguments of a call without its refused items; None if no item is left."""
     if not refused:
         return call.arguments
     if call.rule is None or not call.rule.items or len(refused) >= len(call.items):
@@ -117,9 +119,9 @@ def without(call: ToolCall, refused: frozenset[int]) -> dict[str, JsonValue] | N
 
 
 def kept_of(call: ToolCall, refused: frozenset[int]) -> dict[str, JsonValue]:
-    """The arguments of a call without some of its items.
+    """The arguments of a call without its refused items, even if no item is left.
 
-    An array that loses all of its items stays, empty.
+    An array that loses all of its items remains as an empty array.
     """
     if call.rule is None:
         return call.arguments
@@ -128,15 +130,15 @@ def kept_of(call: ToolCall, refused: frozenset[int]) -> dict[str, JsonValue]:
 
 
 def _check_names(rule: Tool, arguments: dict[str, JsonValue]) -> None:
-    """Refuse a name that a server which folds case would read as one of the map's arguments."""
+    """Refuse a name that a server which ignores letter case takes for an argument of the map."""
     for pattern, known in argument_names(rule).items():
         try:
             found = places(arguments, pattern)
         except MisfitError:
-            continue  # arguments of the wrong type are refused later, when the map reads them
+            continue  # `_places` refuses arguments of the wrong type where the map needs them
         for _, value in found:
             if isinstance(value, dict):
-                # Names deeper down are data, which may well have both an `ID` and an `id`.
+                # Below the top level, unknown names are data, which may have an `ID` and an `id`.
                 check_twins(value, known, "arguments", pairs=not pattern)
 
 
@@ -193,13 +195,13 @@ def _item(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]) -> Ite
         instructions=instructions,
         place=next(iter(hosts), ""),
         scope_user=_user(rule, named),
-        # An unknown argument may make the call do something else.
+        # With an unknown argument, the call may have another effect than the map describes.
         effect=None if taking.strange else _effect(rule, taken),
     )
 
 
 def _effect(rule: Tool, taken: JsonValue) -> Effect | None:
-    """What the call does to the text under its key; None if the map does not say."""
+    """The effect of the call on the text under its key; None if the effect is unknown."""
     if rule.effect is None or not isinstance(taken, dict):
         return None
     return effect_of(rule.effect, taken)
@@ -229,9 +231,10 @@ def _change(rule: Tool, arguments: dict[str, JsonValue]) -> ChangeKind:
 
 
 def _unaliased(rule: Tool, arguments: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """The arguments of a call under the names that the map knows.
+    """The arguments of a call, with each alias replaced by the argument's name in the map.
 
-    A server may accept other names (aliases) for them, under which the gate would not find the key.
+    A server may accept an argument under several names; under an alias, the gate would not find
+    the key.
     """
     if not rule.aliases:
         return arguments
@@ -300,7 +303,7 @@ def _number_of_items(rule: Tool, arguments: dict[str, JsonValue]) -> int:
 def _reduced(
     rule: Tool, arguments: dict[str, JsonValue], kept: Sequence[int]
 ) -> dict[str, JsonValue]:
-    """The arguments of a call, in which the arrays of items have only some of their elements.
+    """A copy of a call's arguments whose arrays of items have only the elements at indexes `kept`.
 
     The given arguments are not modified.
     """
@@ -331,8 +334,8 @@ def _key(rule: Tool, arguments: dict[str, JsonValue]) -> str:
     parts = [_key_part(rule, part, arguments) for part in rule.key]
     if not any(parts):
         return ""
-    # Several parts are kept as an array: if they were joined by a mark, an agent could spell
-    # another's key.
+    # Several parts become a JSON array. With a separator between them instead, an agent could write
+    # parts that join to the key of another memory.
     key = parts[0] if len(parts) == 1 else canonical_json(list(parts))
     if len(key) > KEY_LEN_MAX:
         raise MalformedRequest("arguments: the name of the memory is too long", status=413)
@@ -372,7 +375,7 @@ def _one_path(text: str) -> str:
 def _named_places(
     tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]
 ) -> dict[str, Place]:
-    """The paths and blocks of a host that a call changes, by the names that it gives them."""
+    """A mapping of names in a call to the host's files and blocks that the call changes."""
     known = tool_map.all_places
     named = (value for text in rule.places for _, value in _places(arguments, path(text)))
     found = (

@@ -1,4 +1,4 @@
-"""A server's tools as digests to pin: a tool whose description changes is another tool."""
+"""Digests of a server's tools, to be pinned: a tool whose definition changes needs approval."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from proxy.dialects.strict_json.strict import JsonValue, canonical_json
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import TOOLS_MAX, PinnedTool
 
-# The members of a tool's description that a client gets; all others are left out. They are what is
-# compared when the list of tools is approved.
+# The members of a tool's definition that its digest covers. Together with `PINNED_IF_GIVEN` these
+# are all members that a client gets.
 PINNED: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 PINNED_IF_GIVEN: Final = ("icons", "execution", "_meta")
-# Values that count as if the member were not there.
+# Values with which a member of `PINNED_IF_GIVEN` counts as absent.
 _NOTHING: Final[tuple[JsonValue, ...]] = (None, [], {}, {"taskSupport": "forbidden"})
 
 
 def pinned_tools(pages: Iterable[JsonValue]) -> tuple[PinnedTool, ...]:
-    """The tools of a whole list (one result per page), by name.
+    """The tools of a whole list (one result per page), sorted by name, each with its digest.
 
     The digest is SHA-256 over the canonical JSON (RFC 8785) of a tool's pinned members; null counts
     like an absent member.
 
     Raises:
-        MalformedRequest: A result without tools, a tool without a name, a name given twice, too
-            many tools.
+        MalformedRequest: A result has no list of tools, a tool has no name, two tools have the same
+            name, or there are too many tools.
     """
     found: dict[str, PinnedTool] = {}
     for page in pages:

@@ -1,4 +1,4 @@
-"""What a map says that a tool does to the text under its key, and what one of its calls does."""
+"""A tool's effect on the text under its key, as a map declares it, and the effect of one call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINE_MAX: Final = 1_000_000
 
 
 class TextEffect(enum.Enum):
-    """What a call does to the text under its key: sets it, adds to it, or replaces a part."""
+    """How a call changes the text under its key: it sets, extends or partly replaces the text."""
 
     SET = "set"
     APPEND = "append"
@@ -35,16 +35,17 @@ _HOW: Final = {
 
 
 class EffectRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a tool does to the text under its key, and the arguments that tell it.
+    """How a tool changes the text under its key, and which arguments contain the details.
 
-    The paths lead to the new text, the old text and the line number in the arguments.
+    `text`, `old` and `line` are paths to the new text, the old text and the line number.
     """
 
     how: TextEffect
     text: _Path
     # For a replacement: the text to be replaced. The server replaces it if it occurs exactly once.
     old: _Path | None = None
-    # For an insertion: the line after which the text goes; absent or negative means at the end.
+    # For an insertion: the number of the line after which the text is inserted; absent or -1 means
+    # at the end.
     line: _Path | None = None
 
     @property
@@ -54,15 +55,15 @@ class EffectRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def fits(self) -> bool:
-        """Whether the rule has the paths that its kind needs, and no others."""
+        """Whether `old` is given exactly for a replacement, and `line` only for an insertion."""
         replaces, inserts = self.how is TextEffect.REPLACE, self.how is TextEffect.INSERT
         return (self.old is not None) == replaces and (self.line is None or inserts)
 
 
 def effect_of(rule: EffectRule, taken: dict[str, JsonValue]) -> Effect | None:
-    """What a call does to the text under its key; None if that is not known.
+    """The effect of a call on the text under its key; None if the effect is unknown.
 
-    `taken` are the arguments with each piece replaced by its number.
+    `taken` are the call's arguments with each piece (judged string) replaced by its number.
     """
     text, old = _piece(rule.text, taken), NOTHING
     if rule.old is not None:
@@ -71,8 +72,8 @@ def effect_of(rule: EffectRule, taken: dict[str, JsonValue]) -> Effect | None:
             return None
         old = found or 0
     if text is None:
-        # A replacement without a new text only removes the old one. Any other kind without a text
-        # is no edit.
+        # Without a new text, a replacement removes the old text; a call of any other kind is no
+        # edit.
         if rule.how is not TextEffect.REPLACE or _has(rule.text, taken):
             return None
         text = NOTHING

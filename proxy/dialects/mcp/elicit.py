@@ -1,8 +1,8 @@
-"""Sends a person to the page of a held candidate (MCP elicitation in URL mode, both eras).
+"""Messages that ask a client to open the page of a held candidate (MCP elicitation, URL mode).
 
-The message and the address never contain anything of the candidate: the agent's own host reads
-them. Form elicitation is not used: its answer would come over the agent's own connection, where a
-host may accept by itself.
+Such a message contains no text of the candidate, because the agent's own host reads the message.
+Form elicitation is not used: its answer would come over the agent's own connection, where a host
+may accept in the person's place.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STATE_LEN_MAX: Final = 256
 
 
 class Reaction(enum.Enum):
-    """How a person, or the host in the person's place, reacted to a question; never a verdict."""
+    """How a person, or the host in the person's place, reacted to a question; it is no verdict."""
 
     ACCEPT = "accept"  # the host opened the address; the person decides on the page
     DECLINE = "decline"
@@ -33,9 +33,9 @@ class Reaction(enum.Enum):
 
 
 class ConfirmQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """A held candidate to be confirmed.
+    """A question that asks a person to decide on the held candidates at one address.
 
-    `elicitation_id` is random; the handshake era alone has it.
+    `elicitation_id` is random; only messages of the handshake era contain it.
     """
 
     elicitation_id: str
@@ -54,33 +54,33 @@ class RetriedCall(msgspec.Struct, frozen=True, kw_only=True):
 def takes_urls(capabilities: JsonValue) -> bool:
     """Whether a client can open an address for a person.
 
-    Its capability `{}` means that it only shows forms.
+    An `elicitation` capability of `{}` means that the client only shows forms.
     """
     found = capabilities.get("elicitation") if isinstance(capabilities, dict) else None
     return isinstance(found, dict) and isinstance(found.get("url"), dict)
 
 
 def takes_urls_now(params: JsonValue) -> bool:
-    """Whether a stateless request says that its client can open addresses."""
+    """Whether a request of the stateless era declares that its client can open addresses."""
     meta = params.get("_meta") if isinstance(params, dict) else None
     return isinstance(meta, dict) and takes_urls(meta.get(_CAPABILITIES))
 
 
 def request(request_id: str, question: ConfirmQuestion) -> dict[str, JsonValue]:
-    """The request to send to a client of the handshake era while its call waits."""
+    """The elicitation request for a client of the handshake era, whose call waits meanwhile."""
     params = {**_params(question), "elicitationId": question.elicitation_id}
     return {"jsonrpc": "2.0", "id": request_id, "method": METHOD, "params": params}
 
 
 def complete(elicitation_id: str) -> dict[str, JsonValue]:
-    """The notification that the person has decided at the page's address."""
+    """The notification to a client that the person has decided on the page."""
     return {"jsonrpc": "2.0", "method": COMPLETE, "params": {"elicitationId": elicitation_id}}
 
 
 def input_required(question: ConfirmQuestion, state: str) -> dict[str, JsonValue]:
     """The result that asks a client of the stateless era to come back with an answer.
 
-    `state` is random and for single use; it stands for the held candidate.
+    `state` is random and for single use; it identifies the held candidate.
     """
     return {
         "resultType": "input_required",
@@ -90,20 +90,19 @@ def input_required(question: ConfirmQuestion, state: str) -> dict[str, JsonValue
 
 
 def answer_of(message: JsonValue) -> Reaction:
-    """What a client answered to `request`; an error or anything unknown is a cancellation."""
+    """The reaction in a client's answer to `request`; an error or unknown action is `CANCEL`."""
     result = message.get("result") if isinstance(message, dict) else None
     return _answer(result)
 
 
 def retried(params: JsonValue) -> RetriedCall | None:
-    """The state and the answer that a repeated call contains.
+    """The state and the answer in a call that the client repeats after the sidecar's question.
 
-    None for an ordinary call or the server's own question.
+    None for an ordinary call, and for the answer to a question of the server's own.
 
     Raises:
-        MalformedRequest: The call has a state that the sidecar made, without the sidecar's
-            question, or with
-            other questions.
+        MalformedRequest: The state is the sidecar's, but too long, or the call does not contain
+            exactly one answer, the one to the sidecar's question.
     """
     if not isinstance(params, dict):
         return None

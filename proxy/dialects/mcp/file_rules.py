@@ -1,7 +1,7 @@
-"""What a tool map says of a tool that reads, writes or moves files, memory or not.
+"""The part of a tool map that describes a tool which reads, writes or moves files.
 
-Only changes of places (`policy.places`) are judged. The map's entry for such a tool may have
-the keys of this file and no others.
+Only changes of places (files that a host reads again, `policy.places`) are judged. A map's `file`
+table may have the fields of `FileRule` and no others.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ _Name = Annotated[str, Meta(min_length=1, max_length=128)]
 
 
 class FileRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Names of the arguments of one file tool. `path` names the file.
+    """The names of a file tool's arguments; the argument that `path` names is the file's path.
 
     A tool that writes has `text` (the whole new text), or `old` and `new` (a replacement, of every
-    occurrence where `every` is true), inside the array `edits` if the tool has one, or `to` (the
-    place that the file is moved to). A tool with none of these writes something unknown.
+    occurrence if the argument `every` is true; in the elements of the array `edits` if that is
+    given), or `to` (the path that the file is moved to). Without any of these, the new text of the
+    file is unknown.
     """
 
     path: _Name
@@ -30,22 +31,22 @@ class FileRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     old: _Name | None = None
     new: _Name | None = None
     every: _Name | None = None
-    # The argument that, if it is true, makes the tool only show what it would do.
+    # The argument that, if it is true, makes the call a dry run.
     idle: _Name | None = None
     # Arguments of a reading tool that limit a call to a part of the file.
     cut: Annotated[tuple[_Name, ...], Meta(max_length=16)] = ()
-    # Words in a tool's answer by which it says that there is no such file.
+    # Words with which a tool's answer reports that the file does not exist.
     missing: _Name | None = None
-    # Whether each line of the answer begins with its number and a tab or an arrow.
+    # Whether each line of a read's answer begins with the line's number and a tab or an arrow.
     numbered: bool = False
-    # The most lines, and the most characters of a line, that an answer shows; None: there is no
-    # limit.
+    # The most lines, and the most characters of a line, that a read's answer shows; None if the
+    # answer has no limit.
     lines_max: Annotated[int, Meta(ge=1)] | None = None
     line_len_max: Annotated[int, Meta(ge=1)] | None = None
 
     @property
     def fits(self) -> bool:
-        """Whether the rule gives a call one meaning at most: to write, replace, or move a file."""
+        """Whether the rule describes at most one kind of change: a write, replacement or move."""
         replaces = self.old is not None and self.new is not None
         parts = (self.old, self.new, self.every, self.edits)
         ways = (self.to is not None, self.text is not None, replaces)
@@ -58,7 +59,7 @@ class FileRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def named(self) -> Iterator[str]:
-        """The names of the arguments that a tool's own schema has to have."""
+        """The names of the arguments that the top level of the tool's own schema must contain."""
         given = (self.path, self.to, self.text, self.edits)
         yield from (one for one in given if one is not None)
         if self.edits is None:

@@ -1,8 +1,8 @@
-"""Whether the head of an HTTP request agrees with the message in its body.
+"""Compares the head of an HTTP request with the MCP message in its body, and makes such heads.
 
-From 2026-07-28 on, headers repeat the method, the tool and some arguments, so that routers need not
-read bodies. A header that contradicts the body is an attack: the gate judges the body, and the
-server behind might obey the header.
+From protocol version 2026-07-28 on, headers repeat the method, the tool and some arguments, so that
+routers need not read bodies. A header that contradicts the body is an attack: the gate judges the
+body, and the upstream server might obey the header.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _SESSION_ID: Final = re.compile(r"[\x21-\x7e]{1,256}")
 _NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _DEPTH_MAX: Final = 32
 
-# JSON-RPC errors that the stateless era answers with an HTTP status of their own.
+# JSON-RPC error codes that a response of the stateless era sends with HTTP status 400.
 _BAD_REQUEST: Final = frozenset({-32700, -32600, -32602, HEADER_MISMATCH, -32021, -32022})
 _NO_METHOD: Final = -32601
 
 
 def is_session_id(text: str) -> bool:
-    """Whether a string may be a session id: visible ASCII, as the protocol says."""
+    """Whether a string may be a session id: 1 to 256 characters of visible ASCII."""
     return _SESSION_ID.fullmatch(text) is not None
 
 
 def era_of_head(headers: dict[str, str]) -> Era:
-    """The protocol era that the headers name; without a version header, the older one."""
+    """The protocol era that the headers name; the handshake era if they name no version."""
     version = headers.get(VERSION, "")
     if _DATE.fullmatch(version) and version >= _FIRST_STATELESS:
         return Era.STATELESS
@@ -61,7 +61,7 @@ def check_head(headers: dict[str, str], message: Message) -> None:
     """Refuse a head that contradicts its body.
 
     Raises:
-        NotRelayed: Head and body differ; the error has the code that the protocol has for this.
+        NotRelayed: Head and body differ; the error's code is `HEADER_MISMATCH`.
     """
     if message.method is None or message.kind is MessageKind.NOTIFICATION:
         return
@@ -69,8 +69,8 @@ def check_head(headers: dict[str, str], message: Message) -> None:
     if message.era is not said:
         raise _mismatch(message, "mcp-protocol-version: not the version that the body names")
     if said is Era.HANDSHAKE:
-        # To a server of the older era the headers checked below mean nothing, but a router in front
-        # of the server might heed them.
+        # A server of the handshake era ignores `Mcp-Method` and `Mcp-Name`, but a router in front
+        # of the server might obey these headers.
         if METHOD in headers and headers[METHOD] != message.method:
             raise _mismatch(message, "mcp-method: not the method of the body")
         _check_name(headers, message, required=False)
@@ -84,10 +84,10 @@ def check_head(headers: dict[str, str], message: Message) -> None:
 
 
 def headers_for(message: Message, given: dict[str, str]) -> dict[str, str]:
-    """The headers that repeat parts of this message's body; none in the older era.
+    """The headers that repeat parts of a message's body; none in the handshake era.
 
-    `given` are the headers of the client's request: an argument that a client's header repeated
-    gets a header again, if the message still has the argument.
+    `given` are the headers of the client's request: a client's header that repeats an argument is
+    included if the message still contains that argument's value.
     """
     if message.era is not Era.STATELESS or message.method is None:
         return {}
@@ -111,14 +111,14 @@ def headers_for(message: Message, given: dict[str, str]) -> dict[str, str]:
 
 
 def encode_value(text: str) -> str:
-    """Encode a text so that it can stand as the value of a header."""
+    """Encode a text as the value of a header: in base64, unless the text is safe as it is."""
     if _PLAIN.fullmatch(text) and text == text.strip() and not _ENCODED.fullmatch(text):
         return text
     return f"=?base64?{base64.b64encode(text.encode('utf-8', 'surrogatepass')).decode()}?="
 
 
 def decode_value(value: str) -> str | None:
-    """The text that a header's value stands for; None if it is no valid encoding."""
+    """The text that a header's value encodes; None if base64 in the value is invalid."""
     found = _ENCODED.fullmatch(value)
     if found is None:
         return value
@@ -127,8 +127,8 @@ def decode_value(value: str) -> str | None:
         text = raw.decode("utf-8", "strict")
     except (binascii.Error, UnicodeDecodeError):
         return None
-    # Only one spelling of a text is accepted: another spelling would be compared and routed
-    # differently.
+    # Only the canonical base64 of a text is accepted: a router that compares spellings would treat
+    # another spelling differently.
     return text if base64.b64encode(raw).decode() == found[1] else None
 
 

@@ -1,4 +1,4 @@
-"""What a tool map says about a model's own requests and replies (`proxy.dialects.model`)."""
+"""The part of a tool map that concerns a model's requests and replies (`proxy.dialects.model`)."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ Word = Annotated[str, Meta(min_length=1, max_length=128)]
 
 
 class InModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a map's tools are recognised among a model's tools, and in its replies."""
+    """How a map's tools are recognised among the tools of a model's request, and in its replies."""
 
-    # Maps a tool type of an API to a tool of the map: a tool of this type is that tool of the map,
-    # whatever its own name.
+    # A mapping of an API's tool types to tools of the map: a tool of such a type is treated as the
+    # map's tool, whatever its own name.
     types: Annotated[dict[Word, Word], Meta(max_length=16)] = {}
     # True: the map is used only if an operator names it, because its writes are normally judged
     # elsewhere, such as at a relay.
     named_only: bool = False
-    # Tools whose arguments have the form of a memory backend's JSON answers, in the order in which
-    # they are tried.
+    # Tools of the map as whose arguments a memory backend's JSON replies are read. They are tried
+    # in this order.
     outputs: Annotated[tuple[Word, ...], Meta(max_length=64)] = ()
-    # The tool, with one argument `text`, as which a plain text answer is read.
+    # The tool as whose one argument, `text`, a plain text reply is read.
     text: Word | None = None
-    # A JSON object that a memory backend takes for "nothing found"; it is sent if no fact is left.
+    # A JSON object that a memory backend reads as "nothing to store". It replaces a reply of which
+    # no fact is left.
     empty: Annotated[str, Meta(max_length=4_096)] = "{}"
 
     def named_tools(self) -> tuple[str, ...]:
@@ -32,7 +33,7 @@ class InModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return (*self.types.values(), *self.outputs, *((self.text,) if self.text else ()))
 
     def has_empty(self) -> bool:
-        """Whether the map's `empty` (the answer for "nothing found") is a JSON object."""
+        """Whether the map's `empty` (the reply for "nothing to store") is a JSON object."""
         try:
             return isinstance(msgspec.json.decode(self.empty), dict)
         except msgspec.DecodeError:

@@ -1,6 +1,6 @@
-"""What a server already keeps, read as if its own tools were writing it now.
+"""Memories that a server stored earlier, read as calls of the server's own write tool.
 
-So it can be judged.
+In this form the gate can judge them.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ LISTED_MAX: Final = 20_000
 
 
 class ServerItems(NamedTuple):
-    """What a server keeps: its items, each of them once, and how many others cannot be kept here.
+    """The distinct items that a server stores, and the number of elements that cannot be read.
 
-    Such others are too long, or are of a form that the map does not know. Anybody who could write
-    into the server could put one there, so one of them does not end the reading of the rest.
+    An unreadable element is too long, or has a form that the map does not describe. Anyone who can
+    write to the server can put one there, so the other elements are read nevertheless.
     """
 
     items: tuple[Item, ...]
@@ -31,11 +31,11 @@ class ServerItems(NamedTuple):
 
 
 def items_listed(tool_map: ToolMap, result: JsonValue) -> ServerItems:
-    """The items in the answer of the listing tool.
+    """Read the items in the answer of the tool that lists all memories of a server.
 
     Raises:
-        MalformedRequest: The answer does not have the form that the map says, or has too many
-            items.
+        MalformedRequest: The map describes no such tool, or the answer does not have the form that
+            the map describes, or has too many items.
     """
     adopts = tool_map.adopts
     if adopts is None:
@@ -63,7 +63,7 @@ def items_listed(tool_map: ToolMap, result: JsonValue) -> ServerItems:
 
 
 def digest_of_item(item: Item) -> str:
-    """SHA-256 (hex) of what an item says and where it is filed."""
+    """SHA-256 (hex) of an item's key, arguments and pieces."""
     said: JsonValue = [item.key, item.arguments, list(item.pieces)]
     return hashlib.sha256(canonical_json(said).encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -1,8 +1,8 @@
-"""The members that a message may have, and a value rebuilt from these alone.
+"""The known members of MCP messages, and copies of values without unknown members.
 
 Names that two readers could understand differently are refused: a known name in other case (Go's
 `encoding/json` takes `"Method"` for `"method"`), and two names that differ in case alone. Unknown
-members are left out, and counted.
+members are removed, and their names reported to the caller.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from proxy.seams.faults import MalformedRequest
 HANDSHAKES: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 STATELESS: Final = ("2026-07-28",)
 
-# Members that hosts and servers use beyond the types: extensions agreed before the next version,
-# and JSON Schema words in a server's own forms.
+# Members that hosts and servers use although the protocol's types lack them: extensions agreed for
+# a later version, and JSON Schema keywords in the forms of an elicitation.
 _ALSO: Final = {
     "ClientCapabilities": ("extensions",),
     "ServerCapabilities": ("extensions",),
@@ -29,25 +29,25 @@ _ALSO: Final = {
 class Members(NamedTuple):
     """The members of one protocol version's messages.
 
-    A value's shape is named by a string; "" stands for any value.
+    A string names the shape of a value; "" allows any value.
     """
 
-    params: Mapping[str, str]  # the name of the shape of the params, by method
-    results: Mapping[str, str]  # the name of the result's shape, by method
+    params: Mapping[str, str]  # for each method, the name of the shape of its params
+    results: Mapping[str, str]  # for each method, the name of the shape of its result
     # For each shape its members; for each member the name of its own shape.
     shapes: Mapping[str, Mapping[str, str]]
-    words: Mapping[str, frozenset[str]]  # the members whose values come from a closed list
+    words: Mapping[str, frozenset[str]]  # for each member with a closed list of values, that list
 
 
 def check_twins(
     given: Iterable[str], known: Collection[str], where: str, *, pairs: bool = True
 ) -> None:
-    """Refuse a name that a reader who ignores case would take for a known one.
+    """Refuse a name that a reader which ignores case would take for a known name.
 
-    With `pairs`, also two unknown names that differ in case alone.
+    With `pairs`, two unknown names that differ in case alone are refused as well.
 
     Raises:
-        MalformedRequest: There is such a name. The message says `where`, and does not quote the
+        MalformedRequest: A name is refused. The detail begins with `where`, and does not quote the
             name.
     """
     strange = [name for name in given if name not in known]
@@ -63,9 +63,9 @@ def check_twins(
 
 
 def rebuilt(value: JsonValue, shape: str, members: Members, dropped: list[str]) -> JsonValue:
-    """The value with known members alone; the same object if it has no others.
+    """The value without unknown members; the same object if it has none.
 
-    Names that are left out are added to `dropped`.
+    The names of the removed members are added to `dropped`.
 
     Raises:
         MalformedRequest: Two names differ in case alone.
@@ -95,7 +95,7 @@ def rebuilt(value: JsonValue, shape: str, members: Members, dropped: list[str]) 
 
 
 def _folded(name: str) -> str:
-    """One spelling for all names that some reader may confuse, the dotted capital I included."""
+    """A form that is equal for names which differ in case alone; a dotted capital I counts as I."""
     return name.upper().casefold().replace("\u0307", "")
 
 

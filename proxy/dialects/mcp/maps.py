@@ -1,7 +1,8 @@
 """Tool maps: what each tool of a memory server does, and where its texts and keys are.
 
-A map is data (TOML), shipped for known servers and writable by operators (docs/mcp-maps.md). An
-unlisted tool is not called, and an unlisted string is judged like any other.
+A map is data (TOML), shipped for known servers and writable by operators (docs/mcp-maps.md). A call
+of a memory server's tool that the map lacks is refused; a string that the map lacks is judged like
+any other.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from proxy.dialects.mcp.paths import ELEMENT, PathError, Pattern, parse_path
 
 MAP_BYTES_MAX: Final = 1024 * 1024
 FORMAT: Final = 1
-# What a removed key is answered with: one line that names its successor.
+# For each key that maps no longer have: the successor, which the error for the old key names.
 _SUCCESSORS: Final = {
     "class_rules": "places (what decides is where a text goes, and no type or tag)",
     "memory_class": "places (what decides is where a text goes, and no type or tag)",
@@ -38,7 +39,7 @@ _SUCCESSORS: Final = {
 }
 _OF_A_WRITE: Final = frozenset({None, ChangeKind.CREATE, ChangeKind.UPDATE})
 
-# Settings that only a tool which changes something may have in the map.
+# Fields that only a tool which writes or deletes may have (`required` also an admin tool).
 _OF_A_CHANGE: Final = (
     *("change", "update_if", "delete_if", "pass_if", "aliases", "items", "required"),
     *("absent", "texts", "labels", "plain"),
@@ -53,7 +54,7 @@ Paths = Annotated[tuple[Path, ...], Meta(max_length=64)]
 class MapError(ValueError):
     """The error for a text that is no tool map.
 
-    For operators, it names the place and the reason.
+    Its message, for operators, names the place in the map and the reason.
     """
 
 
@@ -68,11 +69,11 @@ class ToolKind(enum.Enum):
 
 
 class Posture(enum.Enum):
-    """What kind of server a map describes, which decides about tools that the map does not list."""
+    """The kind of server that a map describes; it decides about tools that the map lacks."""
 
     MEMORY = "memory"  # a memory server: an unlisted tool is refused
     CONTEXT = "context"  # the server keeps no memory: every tool passes
-    # The server works on files: writes of places are judged, all other calls pass.
+    # The server works on files: changes of places (`policy.places`) are judged, other calls pass.
     FILES = "files"
 
 
@@ -83,15 +84,15 @@ class KeyForm(enum.Enum):
     PATH = "path"  # the server takes `a//b`, `a/./b` and `a/c/../b` for one key
     # Keys are in lower case, with hyphens for spaces, without `memory://` and `.md`.
     PERMALINK = "permalink"
-    # The key is the first of several names that is given; a long key is stored as its digest.
+    # The key is the first of several arguments that is not empty; a long key becomes its digest.
     FIRST = "first"
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to remove together with an element: the elements that refer to it by name.
+    """A reference by name; an element is removed together with the element that it refers to.
 
-    If an element at `target` is removed, so is each element at `unit` that has its name in one of
-    `fields`.
+    If an element at `target` is removed, so is each element at `unit` of which one of `fields`
+    contains the value of the target's member `name`.
     """
 
     unit: Path
@@ -101,14 +102,14 @@ class Link(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class ElementCount(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A number that stands beside an array and says how many elements it has."""
+    """A number in an answer, at `path`, that is the count of the elements at `unit`."""
 
     path: Path
     unit: Path
 
 
 class JoinedFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Fields that mean something only together: those of each `unit` are searched as one text."""
+    """Fields that form one statement: of each element at `unit`, they are looked up as one text."""
 
     unit: Path
     fields: Annotated[tuple[Word, ...], Meta(min_length=2, max_length=8)]
@@ -125,20 +126,23 @@ class AnswerShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     # Arrays without which an element is pointless: once such an array is empty, the element is
     # removed.
     hollow: Paths = ()
-    # Parallel arrays: if an element is removed from one, that of the same index goes from all.
+    # Parallel arrays: if an element is removed from one, the elements of that index are removed
+    # from the others.
     columns: Annotated[tuple[Paths, ...], Meta(max_length=16)] = ()
     links: Annotated[tuple[Link, ...], Meta(max_length=16)] = ()
     counts: Annotated[tuple[ElementCount, ...], Meta(max_length=16)] = ()
     joined: Annotated[tuple[JoinedFields, ...], Meta(max_length=16)] = ()
-    # Places of short strings, such as kinds, that many memories share: they are never withheld.
+    # Paths of short strings that many memories share, such as types. These strings are never
+    # withheld.
     labels: Paths = ()
 
 
 class Reconcile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The read by which a lost write is looked up.
+    """The read that shows whether a write was carried out, if the answer to the write was lost.
 
-    A string value of `arguments` may be `$key`, `$text` (the first piece that is no label), or
-    `$arg:PATH` (the call's value there); always the whole string.
+    A string in `arguments` may be a placeholder: `$key`, `$text` (the first piece that is no
+    label), or `$arg:PATH` (the value at that path of the write's arguments). A placeholder is
+    always the whole string.
     """
 
     tool: Word
@@ -148,11 +152,11 @@ class Reconcile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class AdoptionRead(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to ask a server for all that it keeps, and as which write each element is judged.
+    """How to list all memories that a server stores, and the write as which each is judged.
 
-    The answer of `tool`, called with `arguments`, has the elements at the path `found`. Each is
-    judged as a call of the tool `write` with the element in the argument `into`; with `each`, as
-    one call for every element of that array.
+    The answer of `tool`, called with `arguments`, has the elements at the path `found`. Each
+    element is judged as a call of the tool `write` whose array `into` has that one element. If the
+    element has an array named `each`, every element of that array is judged by a call of its own.
     """
 
     tool: Word
@@ -167,34 +171,36 @@ KeyPart = Path | Annotated[tuple[Path, ...], Meta(min_length=2, max_length=4)]
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One tool. Paths start at the call's `arguments`. Either `kind` or `switch` is given."""
+    """One tool of a server. Paths begin at a call's `arguments`. `kind` or `switch` is given."""
 
     kind: ToolKind | None = None
     change: ChangeKind | None = None
     # The change is an update if one of these arguments is neither absent, false nor empty.
     update_if: Paths = ()
-    # An item is a deletion if one of these arguments has one of the given words.
+    # An item is a deletion if the argument at one of these paths is one of the path's words.
     delete_if: dict[Path, Annotated[tuple[Word, ...], Meta(min_length=1, max_length=16)]] = {}
-    # An item changes nothing if one of these arguments has one of the given words, such as "NONE":
-    # the model only repeats a memory. Only maps of a model's output use this.
+    # An item changes nothing if the argument at one of these paths is one of the path's words, such
+    # as "NONE", with which a model only repeats a memory. Only maps of a model's replies have this.
     pass_if: dict[Path, Annotated[tuple[Word, ...], Meta(min_length=1, max_length=16)]] = {}
-    # Other names under which the server takes an argument. A call with two of them is refused.
+    # A mapping of arguments to other names under which the server accepts them. A call that gives
+    # an argument under two names is refused.
     aliases: dict[Word, Annotated[tuple[Word, ...], Meta(min_length=1, max_length=8)]] = {}
     # Paths of arrays whose elements are items; several arrays are parallel, with an item per index.
     items: Paths = ()
     # Arguments that must be there, and not null.
     required: Paths = ()
-    # Arguments that must be absent, null or empty: with one of them the tool would do something
-    # else.
+    # Arguments that must be absent, null or empty, because with such an argument the tool would do
+    # something that the map does not describe.
     absent: Paths = ()
     # Arguments that are strings, or absent. A value of another type is refused.
     texts: Paths = ()
     # Arguments that are short strings and name something shared (an entity, a type, a tag).
     labels: Paths = ()
-    # Arguments that are strings but no text: `id`, `time`, or a list of the allowed words.
+    # Arguments whose strings are not judged if they have the given form: a mapping of paths to
+    # `id`, `time`, or a list of the allowed words.
     plain: dict[Path, str | Annotated[tuple[Word, ...], Meta(max_length=64)]] = {}
-    # Arguments whose names mean something only together. Joined in this order, the names are one
-    # more string to judge.
+    # Arguments that form one statement, such as a relation and its two ends. Their values, joined
+    # in this order, are judged as one more string.
     joined: Paths = ()
     key: Annotated[tuple[KeyPart, ...], Meta(max_length=8)] = ()
     key_form: KeyForm = KeyForm.PLAIN
@@ -202,29 +208,31 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     user: Path | None = None
     # Arguments that name the file or block which the call changes.
     places: Paths = ()
-    # Arguments with which a call changes what goes into a prompt as instructions, or may do so.
+    # Arguments with which a call changes, or may change, what a host puts into prompts as
+    # instructions.
     instructions: Paths = ()
     reconcile: Reconcile | None = None
     shown: AnswerShape | None = None
-    # The server answers with what it fetches elsewhere, and not only with what it keeps.
+    # Whether answers contain texts that the server fetches elsewhere, beside those that it stores.
     fetches: bool = False
-    # In a map of file tools: the file that the tool reads, writes or moves. A tool without it
-    # touches no file.
+    # In a map of file tools: the arguments with which the tool reads, writes or moves a file. A
+    # tool without `file` touches no file.
     file: FileRule | None = None
     switch: Switch | None = None
 
 
 class Switch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A tool whose meaning depends on one argument. A value without a case is refused."""
+    """The cases of a tool whose meaning depends on one argument; any other value is refused."""
 
     path: Path
     cases: Annotated[dict[Word, Tool], Meta(min_length=1, max_length=64)]
-    # The value whose case applies to an absent or null argument; without it such a call is refused.
+    # The value whose case applies if the argument is absent or null. If `absent` is None, a call
+    # without the argument is refused.
     absent: Word | None = None
 
 
 class ToolMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that a tool map says of one server's tools."""
+    """A tool map: the description of one server's tools, its places and its answers."""
 
     format: int
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
@@ -233,7 +241,7 @@ class ToolMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     posture: Posture = Posture.MEMORY
     # The `serverInfo.name` by which a shipped map is chosen.
     server_names: Annotated[tuple[Word, ...], Meta(max_length=16)] = ()
-    # Places beside those that are shipped (`policy.places`).
+    # Places of this server, in addition to the shipped places (`policy.places`).
     instruction_paths: Patterns = ()
     fact_paths: Patterns = ()
     # How to list all that the server keeps, for `mnemogate review adopt`.
@@ -248,12 +256,12 @@ class ToolMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return places_with(self.instruction_paths, self.fact_paths)
 
     def tool(self, name: str) -> Tool | None:
-        """What the map says of a tool; None if it does not name the tool."""
+        """The map's description of a tool; None if the map does not list the tool."""
         return self.tools.get(name)
 
 
 def parse_map(text: str, where: str = "map") -> ToolMap:
-    """A tool map, checked to the last path.
+    """Parse the TOML text of a tool map, and check every part of the map.
 
     Raises:
         MapError: A part is missing, unknown, contradictory or out of range.
@@ -294,7 +302,7 @@ def parse_map(text: str, where: str = "map") -> ToolMap:
 
 @functools.lru_cache(maxsize=4_096)
 def path(text: str) -> Pattern:
-    """A path in its parsed form. It comes from a map that was checked, so it is valid."""
+    """The parsed form of a path from a map; the path is valid, because the map was checked."""
     return parse_path(text)
 
 
@@ -305,7 +313,7 @@ def key_paths(tool: Tool) -> Iterator[str]:
 
 
 def argument_names(tool: Tool) -> dict[Pattern, set[str]]:
-    """The argument names that the map mentions, by the object that has them."""
+    """The argument names that a map mentions, keyed by the path of the object that has them."""
     names: dict[Pattern, set[str]] = {Pattern(()): set()}
     for text in _named_paths(tool):
         steps = path(text)
@@ -333,7 +341,7 @@ def _check_model(found: ToolMap, where: str) -> None:
         if name not in found.tools:
             raise MapError(f"{where}: {name!r} is not a tool of this map")
     for name in found.model.outputs:
-        # Without a required argument, any answer would have the form of this tool.
+        # Without a required argument, any reply would have the form of this tool's arguments.
         if not found.tools[name].required:
             raise MapError(f"{where}.outputs: {name!r} requires nothing")
     if not found.model.has_empty():
@@ -406,7 +414,7 @@ def _check_kind(tool: Tool, where: str) -> None:
 
 
 def _check_one_item(tool: Tool, where: str) -> None:
-    """Check that key and user have one value for each item, and that its places are arguments."""
+    """Check that key and user have one value per item, and that places are the tool's arguments."""
     for text, shape in tool.plain.items():
         if isinstance(shape, str) and shape not in {"id", "time"}:
             raise MapError(f"{where}: plain.{text}: must be id, time, or a list of words")
@@ -417,7 +425,7 @@ def _check_one_item(tool: Tool, where: str) -> None:
                 raise MapError(f"{where}: {name}: {text!r} has many values for one item")
     unknown = {*tool.places, *tool.instructions} - {*_named_paths(tool)}
     if unknown:
-        # A mistyped place would hold nothing, without any notice.
+        # With a mistyped path, no call would ever count as a change of a place.
         raise MapError(f"{where}: places, instructions: no argument of the tool: {min(unknown)}")
 
 
@@ -459,7 +467,7 @@ def _said(reconcile: Reconcile) -> list[str]:
 
 
 def _named_paths(tool: Tool) -> Iterator[str]:
-    """Every argument that a tool, or one of its cases, mentions."""
+    """The path of every argument that a tool's description, or one of its cases, mentions."""
     if tool.switch is not None:
         yield tool.switch.path
         for case in tool.switch.cases.values():

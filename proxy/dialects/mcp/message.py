@@ -1,10 +1,10 @@
 """One JSON-RPC 2.0 message of MCP: bytes to a value, and a value to bytes.
 
-What another reader could understand differently is refused: two equal keys, or two that differ in
-case alone, an array of messages, `NaN`, a request that is a response as well. Messages that are
-passed on are built from the value that was read. Unknown members of the envelope are left out, and
-in the methods of `ANEW` at every depth. The original bytes are passed on only where they spell
-exactly that value.
+A message that another reader could understand differently is refused: two equal keys, or two that
+differ in case alone, an array of messages, `NaN`, a request that is a response as well. Forwarded
+messages are built from the value that was read, without unknown members of the envelope, and for
+the methods of `ANEW` without unknown members at any depth. The original bytes are forwarded only
+where they spell exactly that value.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
-# The code of the error that a client gets when the server behind has ended.
+# The code of the error that a client gets when the upstream server has ended.
 SERVER_GONE: Final = -32000
 
 META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
@@ -46,7 +46,7 @@ CANCELLED: Final = "notifications/cancelled"
 CALL: Final = "tools/call"
 LIST: Final = "tools/list"
 INITIALIZE: Final = "initialize"
-# In these messages only members of the protocol's own types are passed on.
+# Methods in whose messages only members of the protocol's own types are forwarded.
 ANEW: Final = frozenset(
     {INITIALIZE, "server/discover", LIST, "elicitation/create", "sampling/createMessage"}
 )
@@ -60,12 +60,13 @@ class Era(enum.Enum):
 
     # The handshake era, up to version 2025-11-25: a connection begins with `initialize`.
     HANDSHAKE = "handshake"
-    # The stateless era, from version 2026-07-28: each request says everything in its `_meta`.
+    # The stateless era, from version 2026-07-28: each request has version and capabilities in its
+    # `_meta`.
     STATELESS = "stateless"
 
 
 class MessageKind(enum.Enum):
-    """The kinds of message, told apart by the members that a message has."""
+    """The kinds of JSON-RPC message, which differ in the members that a message has."""
 
     REQUEST = "request"
     NOTIFICATION = "notification"
@@ -74,9 +75,9 @@ class MessageKind(enum.Enum):
 
 
 class NotRelayed(Exception):  # noqa: N818 - names what becomes of the message
-    """The error for bytes that are no message which can be passed on.
+    """The error for bytes that cannot be forwarded as a message.
 
-    `request_id` is the request that the refusal answers.
+    `request_id` is the id of the request that the refusal answers; None if the id is unknown.
     """
 
     def __init__(self, code: int, detail: str, request_id: RequestId | None = None) -> None:
@@ -87,9 +88,9 @@ class NotRelayed(Exception):  # noqa: N818 - names what becomes of the message
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """One message. `body` is its value, and `raw` are bytes for exactly that value.
+    """One message: `body` is its value, and `raw` is an encoding of exactly that value.
 
-    `dropped` are names of members that were left out.
+    `dropped` are the names of members that were removed.
     """
 
     kind: MessageKind
@@ -110,19 +111,19 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def result(self) -> Object:
-        """The result in a message that is one; empty for any other message."""
+        """The result in the message; empty if the message is not a result."""
         result = self.body.get("result")
         return result if isinstance(result, dict) else {}
 
     @property
     def meta(self) -> Object:
-        """`_meta` of the parameters or of the result."""
+        """The `_meta` object of the parameters or of the result; empty if there is none."""
         meta = (self.result if self.kind is MessageKind.RESULT else self.params).get("_meta")
         return meta if isinstance(meta, dict) else {}
 
     @property
     def is_of_unknown_version(self) -> bool:
-        """Whether this request speaks a version of the stateless era that is not known here."""
+        """Whether the message is of the stateless era, in a version that the sidecar lacks."""
         return self.era is Era.STATELESS and self.meta.get(META_VERSION) not in STATELESS
 
     @property
@@ -135,8 +136,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     def one_line(self) -> bytes:
         """The message as one line, without a line break at the end.
 
-        White space between JSON values may be a carriage return, at which some servers end a line:
-        a message could hide in the parameters of another one.
+        White space between JSON values may be a carriage return. Some servers end a line there, so
+        that a message could hide in the parameters of another message.
         """
         if b"\n" in self.raw or b"\r" in self.raw:
             return encode(self.body)
@@ -146,8 +147,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 def parse(raw: bytes, *, bytes_max: int = LINE_BYTES_MAX) -> Message:
     """Read one JSON-RPC message from bytes, which need no line break at their end.
 
-    Text may have any code point of UTF-8, because most of it is only passed on; `calls` checks what
-    would be stored.
+    Strings may have any code point of UTF-8, because most of them are only forwarded; `calls`
+    checks the strings that would be stored.
 
     Raises:
         NotRelayed: The bytes are not one message, or not the same message to every reader.
@@ -158,8 +159,8 @@ def parse(raw: bytes, *, bytes_max: int = LINE_BYTES_MAX) -> Message:
     except MalformedRequest as error:
         raise NotRelayed(PARSE_ERROR, error.detail, TopLevelId.of(raw)) from None
     if isinstance(body, list):
-        # A batch (array) is refused: current versions have none, and its parts would escape the
-        # checks.
+        # A batch (array of messages) is refused: current versions have none, and its messages
+        # would escape the checks.
         raise NotRelayed(INVALID_REQUEST, "batches of messages are not relayed")
     if not isinstance(body, dict):
         raise NotRelayed(INVALID_REQUEST, "a message must be an object")
@@ -187,7 +188,7 @@ def result_answer(request_id: RequestId, result: Object, era: Era) -> Message:
 
 
 def made(body: Object, era: Era) -> Message:
-    """Make a new message of this value, and encode it."""
+    """Make a message whose body is this value, and encode the value."""
     method = body.get("method")
     return Message(
         kind=_kind(body),
@@ -200,9 +201,10 @@ def made(body: Object, era: Era) -> Message:
 
 
 def read_result(message: Message, method: str, era: Era, *, strict: bool = False) -> Message:
-    """The result for a request of this method, with the members that its type has.
+    """Check the result of a request of this method; return it without unknown members.
 
-    `strict`: the protocol version is unknown, so only known members stay.
+    Unknown members are removed for the methods of `ANEW`, and for all if `strict`, which is meant
+    for an unknown protocol version.
 
     Raises:
         NotRelayed: The result has names that differ in case alone.
@@ -249,8 +251,8 @@ def _shaped(raw: bytes, came: Object) -> Message:
         raise NotRelayed(INVALID_REQUEST, error.detail, request_id) from None
     method = body.get("method")
     if method != CALL and isinstance(method, str) and _bare(method) == CALL:
-        # The name looks like a known method: a server that ignores case or invisible characters
-        # would carry it out unjudged.
+        # The name resembles `tools/call`: a server that ignores case or invisible characters would
+        # carry out the call, which no one has judged.
         raise NotRelayed(INVALID_REQUEST, "method: reads like tools/call, and is not", request_id)
     anew = method == CALL or method in ANEW
     if anew or body is not came or _escapes_a_name(raw):
@@ -348,7 +350,7 @@ _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"(?:[ \t\r\n]*+(:))?')
 
 
 def _escapes_a_name(raw: bytes) -> bool:
-    """Whether a member's name has escapes: some readers compare names without decoding them."""
+    """Whether a member's name has escapes, without whose decoding some readers compare names."""
     if b"\\" in raw:
         for found in _STRING.finditer(raw):
             if found[1] and b"\\" in found[0]:
@@ -375,7 +377,7 @@ def _era(body: Object) -> Era:
 
 
 def _id(given: JsonValue) -> RequestId | None:
-    """The id of a request, checked: 1 and "1" are two ids; `true`, 1.5 and null are invalid."""
+    """The id if it is valid, else None. 1 and "1" are two ids; `true`, 1.5 and null are invalid."""
     if isinstance(given, bool):
         return None
     if isinstance(given, int) or (isinstance(given, str) and len(given) <= ID_LEN_MAX):
@@ -390,10 +392,10 @@ _HELD_BYTES_MAX: Final = 2 * ID_LEN_MAX
 
 
 class TopLevelId:
-    """Finds the one `"id"` of an object that is too long, or too odd, to be read.
+    """Finds the top-level `"id"` of a message that is too long or too malformed to be decoded.
 
-    It is fed piece by piece, keeps a few hundred bytes and reads a bounded number of tokens. The id
-    is used only to refuse the request.
+    The bytes are fed in chunks, of which a bounded number of tokens is read. The id is used only to
+    refuse the request.
     """
 
     def __init__(self) -> None:
@@ -407,7 +409,7 @@ class TopLevelId:
 
     @classmethod
     def of(cls, raw: bytes) -> RequestId | None:
-        """The id in the bytes of a whole message; None if it has no valid id, or several."""
+        """The id in the bytes of a whole message; None if that has no valid id, or several ids."""
         finder = cls()
         finder.feed(raw)
         return finder.found()

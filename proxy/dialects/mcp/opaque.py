@@ -1,7 +1,7 @@
-"""Strings that a server gives out and gets back: cursors, states of a request, ids of tasks.
+"""Strings that a client only sends back to the server: cursors, request states, ids of tasks.
 
-Such a string may contain any text, and a client only sends it back. So a client gets a random
-handle in its place.
+A server could put any text into such a string, so the client gets a random handle in place of the
+string.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Place = tuple["str | int", ...]
 def replaced(
     value: JsonValue, found: Iterator[tuple[Place, str]], by: Callable[[str], str]
 ) -> JsonValue:
-    """The value with the strings at the given places replaced; the same object if none is given."""
+    """The value with `by(text)` at each place of `found`; the same object if `found` is empty."""
     for place, text in tuple(found):
         value = _with(value, place, by(text))
     return value
 
 
 def given(method: str | None, value: JsonValue) -> Iterator[tuple[Place, str]]:
-    """Find the strings in a server's message that its client only gives back, each with its place.
+    """Yield the strings in a server's message that a client only sends back, each with its place.
 
     `value` is a result, or the params of a notification.
     """
@@ -48,9 +48,9 @@ def given(method: str | None, value: JsonValue) -> Iterator[tuple[Place, str]]:
 
 
 def given_back(method: str, params: JsonValue) -> Iterator[tuple[Place, str]]:
-    """Find the handles that a client's request gives back, each with its place.
+    """Yield the handles in a client's request, each with its place.
 
-    A request state that the sidecar itself gave is no handle.
+    A request state that the sidecar itself made, for a question of its own, is no handle.
     """
     if not isinstance(params, dict):
         return

@@ -1,7 +1,7 @@
-"""Places in a JSON value, written as in `entities[].observations[]`.
+"""Paths to places in a JSON value, written as in `entities[].observations[]`.
 
-A name steps into an object, `[]` into every element of an array. Names cannot hold a dot or a
-bracket. Nothing here recurses: depth is bounded where the value was decoded.
+A name steps into an object, `[]` into every element of an array. Names cannot contain a dot or a
+bracket. The functions do not recurse; the depth of a value is bounded where it is decoded.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _PATH_LEN_MAX = 256
 
 
 class PathError(ValueError):
-    """The error for a text that is no path; its message quotes it, for the author of the map."""
+    """The error for a text that is no path; the message quotes the text, for the map's author."""
 
 
 class MisfitError(Exception):
-    """The error for a value that does not have the shape which a path says."""
+    """The error for a value that does not have the objects and arrays which a path requires."""
 
 
 def parse_path(text: str) -> Pattern:
-    """The steps of a path.
+    """Parse a path into its steps.
 
     Raises:
         PathError: The text is not a path.
@@ -62,10 +62,10 @@ def pattern_of(location: Location) -> Pattern:
 def places(value: JsonValue, pattern: Pattern) -> list[tuple[Location, JsonValue]]:
     """Every place that the path leads to, in order, with its value.
 
-    An absent name or null ends a branch.
+    There is no place below an absent name or a null.
 
     Raises:
-        MisfitError: A step leads into a value of another kind.
+        MisfitError: A name leads into a value that is no object, or `[]` into one that is no array.
     """
     level: list[tuple[Location, JsonValue]] = [((), value)]
     for step in pattern:

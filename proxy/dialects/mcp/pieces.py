@@ -1,4 +1,4 @@
-"""Splits a call into its strings (pieces) and the rest, and joins them again."""
+"""Splits a call's arguments into judged strings (pieces) and the rest, and joins both again."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _INNER_DEPTH_MAX: Final = 2
 # "#" or "="; any other string stands for itself.
 _PIECE, _LITERAL = "#", "="
 _PLAIN = {
-    # Strings of these forms are not judged as texts, because they have no room for words: ids
-    # (hexadecimal numbers, UUIDs, decimal numbers, also with a short prefix) and times.
+    # Where the map expects an id or a time, a string of that form is not judged, because it has no
+    # room for words. Ids are UUIDs, hexadecimal and decimal numbers, also with a short prefix.
     "id": re.compile(r"(?:[A-Za-z]{1,12}[-_])?[0-9A-Fa-f]{1,8}(?:-?[0-9A-Fa-f]{1,8}){0,7}"),
     "time": re.compile(
         r"[0-9]{4}-[0-9]{2}(?:-[0-9]{2})?(?:[T ][0-9:.,]{2,18})?(?:Z|[+-][0-9:]{2,6})?"
@@ -34,14 +34,14 @@ _PLAIN = {
 
 
 class PieceTaker:
-    """Takes the pieces out of one item's arguments, and leaves their numbers in place of them."""
+    """Collects the pieces of one item's arguments, and replaces each piece by its number."""
 
     def __init__(self, rule: Tool) -> None:
         self.pieces: list[str] = []
         self.labels: set[int] = set()
         self.length = 0
-        # Whether some argument had a name that the map does not know, so that its effect is
-        # unknown.
+        # Whether some argument had a name that the map does not list, so that the effect of the
+        # call is unknown.
         self.strange = False
         self._labels = {path(text) for text in rule.labels}
         self._plain = {path(text): shape for text, shape in rule.plain.items()}
@@ -69,7 +69,7 @@ class PieceTaker:
         return value
 
     def add(self, text: str) -> int:
-        """Add one piece; returns its number."""
+        """Add one piece; return the piece's number."""
         self.length += len(text) + 1
         if len(self.pieces) >= PIECES_MAX or self.length > TEXT_LEN_MAX + 1:
             raise MalformedRequest("arguments: too much text for one memory", status=413)
@@ -94,8 +94,8 @@ class PieceTaker:
         return f"{_PIECE}{self.add(name)}"
 
     def _inner(self, text: str, depth: int) -> None:
-        # Servers parse JSON in a string and show the result, so each string inside it is a piece of
-        # its own: escapes may hide it from a reader of the outer string.
+        # A server may parse JSON in a string and show the strings inside. So each string inside is
+        # a piece of its own, because escapes may hide its words in the outer string.
         if depth >= _INNER_DEPTH_MAX:
             return
         for inner in strings_inside(text):
@@ -114,7 +114,7 @@ class PieceTaker:
 
 
 def literal(text: str) -> str:
-    """Write a string so that, in an item's arguments, it stands for itself and not for a piece."""
+    """Escape a string so that, in an item's arguments, it is not read as a piece's number."""
     return _LITERAL + text if text[:1] in {_PIECE, _LITERAL} else text
 
 
@@ -155,7 +155,7 @@ def _restored_string(text: str, pieces: Sequence[str]) -> str:
 
 
 def declared(rule: Tool) -> Iterable[str]:
-    """Every path under which a map's rule says what stands there in the arguments."""
+    """The path of every argument whose meaning a map's rule describes."""
     yield from (*rule.items, *rule.required, *rule.texts, *rule.labels, *rule.plain)
     yield from key_paths(rule)
     if rule.effect is not None:

@@ -1,6 +1,7 @@
-"""Takes withheld strings out of a JSON value whose remaining shape stays valid.
+"""Removes withheld strings from a JSON value, so that the shape of the value stays valid.
 
-An array loses the element; an object keeps the member, with the value `[withheld]`.
+A withheld string in an array is removed with the array's element; any other string is replaced by
+`[withheld]`.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Structure:
                     self._inner[location] = Structure(container, shown, depth + 1)
 
     def texts(self) -> Iterator[str]:
-        """Every string, unescaped once; for JSON in a string, the strings inside it."""
+        """Yield every text of the value; for a string that is JSON, the texts inside it instead."""
         for location, text in self._strings:
             inner = self._inner.get(location)
             if inner is None:
@@ -66,7 +67,7 @@ class Structure:
             yield text
 
     def asks(self, known: Known) -> Iterator[str]:
-        """Yield the strings of which the caller does not know yet whether they are withheld."""
+        """Yield the strings that the caller still has to look up among withheld texts."""
         for location, text in self._strings:
             inner = self._inner.get(location)
             if inner is not None:
@@ -113,9 +114,9 @@ class Structure:
         left = inner.without(known)
         if left is not inner.value:
             return write_container(left, text, inner.value)
-        # Strings in an array are memories and may be JSON. JSON around an array is the server's
-        # own. If the names of its members counted, a withheld memory with the same word would empty
-        # every read.
+        # A string in an array is a memory, even if the string is JSON. JSON outside of any array is
+        # the server's own. If the names of its members counted, a withheld memory of the same word
+        # would empty every answer.
         return WITHHELD if self._unit(location) and is_withheld(text, known) else text
 
     def _is_label(self, location: Location, text: str) -> bool:
@@ -124,7 +125,7 @@ class Structure:
         )
 
     def _unit(self, location: Location) -> Location | None:
-        """The element that is removed with a withheld string.
+        """The location of the element that is removed if the string at `location` is withheld.
 
         None if only the string itself can be removed.
         """
@@ -139,7 +140,7 @@ class Structure:
         return None
 
     def _is_whole(self, unit: Location) -> bool:
-        """Whether an element is removed whole with a part of any string in it."""
+        """Whether an element is removed whole even if only a part of a string in it is withheld."""
         at = pattern_of(unit)
         return any(ends_with(at, path(text)) for text in self._shown.whole)
 
@@ -155,11 +156,11 @@ class Structure:
     def _is_unit(self, location: Location, text: str) -> bool:
         pattern = path(text)
         at = pattern_of(location)
-        # A server may also return the bare array that it otherwise wraps in an object.
+        # A server may return an array bare in one answer, and wrapped in an object in another.
         return ends_with(at, pattern) or (at == (ELEMENT,) and pattern[-1] == ELEMENT)
 
     def _beside(self, gone: set[Location]) -> set[Location]:
-        """The places beside removed ones in parallel arrays: those with the same index."""
+        """The elements of parallel arrays that have the same index as a removed element."""
         found: set[Location] = set()
         for columns in self._shown.columns:
             patterns = [path(text) for text in columns]
@@ -170,7 +171,7 @@ class Structure:
         return found
 
     def _hollow(self, gone: set[Location]) -> set[Location]:
-        """Elements in which only a memory's name would be left, so that they are removed too."""
+        """Elements that are removed because an array that they need (`hollow`) became empty."""
         found: set[Location] = set()
         for text in self._shown.hollow:
             pattern = path(text)
@@ -247,7 +248,7 @@ class Structure:
 
 
 def _moved(location: Location, pattern: Pattern, other: Pattern) -> Location:
-    """The same place in a parallel array: the indexes stay, the array's name changes."""
+    """The location with the same indexes in a parallel array, whose path is `other`."""
     root, tail = location[: len(location) - len(pattern)], location[len(location) - len(pattern) :]
     indices = iter([step for step in tail if isinstance(step, int)])
     return (*root, *(next(indices, -1) if step == ELEMENT else step for step in other))

@@ -1,4 +1,4 @@
-"""What an agent may see of an answer: results of tools, resources, prompts, in both eras.
+"""The part of a server's answer that an agent may see: results of tools, resources, prompts.
 
 `structuredContent` and `content[].text` are filtered alike: hosts show the one or the other.
 """
@@ -25,8 +25,8 @@ PLAIN: Final = AnswerShape()
 
 _BLOCKS: Final = frozenset({"content", "contents", "messages"})
 _PROSE: Final = frozenset({"title", "description"})
-# Members whose values are words that the protocol itself lists: no memory stands there, and a
-# client needs them.
+# For each member with a closed list of values in the protocol: the values of that list. They are
+# not looked up, because no memory can be there and a client needs the values.
 _WORDS: Final = {
     **WORDS,
     "method": METHODS,
@@ -50,12 +50,12 @@ _CACHED: Final = frozenset(
 def filtering(
     result: JsonValue, shown: AnswerShape = PLAIN
 ) -> Generator[tuple[str, ...], tuple[bool, ...], JsonValue]:
-    """Find out what of a server's answer is withheld, and return the answer without it.
+    """Look up the strings of a server's answer, and return the answer without the withheld ones.
 
     A generator: it yields the strings to be looked up, is sent one flag for each (true: withheld),
-    and returns what may be shown. If nothing was withheld, the same `result` object is returned, so
-    that its bytes can be passed on. Ordinary answers need one round; an answer from which something
-    was removed is looked up again.
+    and returns the answer that may be shown. If no string is withheld, that is the same `result`
+    object, whose bytes can then be forwarded. Ordinary answers need one round; an answer from which
+    something was removed is looked up again.
 
     Raises:
         MalformedRequest: The answer is too large or too deep to be searched; none of it may be
@@ -75,17 +75,18 @@ def filtering(
         if left is result:
             return result
         result = left
-    # An answer that still has something to remove after so many rounds was probably built to get it
-    # through.
+    # An answer that still contains withheld text after so many rounds was probably built to carry
+    # that text to the agent.
     raise MalformedRequest("result: cannot be shown without what is withheld")
 
 
 def filtering_tools(
     result: JsonValue,
 ) -> Generator[tuple[str, ...], tuple[bool, ...], JsonValue]:
-    """Filter a list of tools as `filtering` does a result: prose, and all members beside it.
+    """Filter a list of tools as `filtering` does a result; return it without the withheld tools.
 
-    A tool whose names or schema are withheld is removed.
+    Each tool's prose and unusual names are looked up, and all members beside the tools. A tool is
+    removed if one of its texts is withheld as a whole; any other tool is returned unchanged.
 
     Raises:
         MalformedRequest: The result cannot be searched (`filtering` says why).
@@ -110,7 +111,7 @@ def filtering_tools(
 
 
 def _prose(tool: JsonValue) -> dict[str, JsonValue]:
-    """The texts of a tool's definition at any depth: titles, descriptions, free members."""
+    """The texts of a tool's definition at any depth: prose, and names that are no identifiers."""
     found: list[str] = []
     level: list[tuple[str, JsonValue]] = [("", tool)]
     while level:
@@ -130,11 +131,11 @@ def _prose(tool: JsonValue) -> dict[str, JsonValue]:
 def texts_of(result: JsonValue, shown: AnswerShape = PLAIN) -> tuple[str, ...]:
     """Every text that an answer puts into the agent's context, unescaped and in order.
 
-    With a map's `shown`, names that mean something only together come as one text as well. A text
-    that stands in several places comes several times, because a sentence may run into the next.
+    Fields that a map's `shown` joins are one more text. A text at several places is contained
+    several times, because a sentence may continue in the next text.
 
     Raises:
-        MalformedRequest: The answer has more text than can be noted.
+        MalformedRequest: The answer has too many strings, or is nested too deeply.
     """
     texts = tuple(_Answer(result, shown).texts())
     unique = _unique(iter(texts))
@@ -142,9 +143,9 @@ def texts_of(result: JsonValue, shown: AnswerShape = PLAIN) -> tuple[str, ...]:
 
 
 def uncached(method: str, result: JsonValue) -> JsonValue:
-    """The answer with a mark that it must not be cached, in the stateless era.
+    """The answer with a mark that it must not be cached, if the stateless era allows caching.
 
-    In the other era the same object.
+    Any other answer is returned as the same object.
     """
     if method not in _CACHED or not isinstance(result, dict) or "resultType" not in result:
         return result
@@ -166,9 +167,9 @@ def refused(observations: Sequence[str], *, stateless: bool) -> dict[str, JsonVa
 def partly_done(
     result: JsonValue, observations: Sequence[str], number: int
 ) -> dict[str, JsonValue]:
-    """A server's answer about the items it was given, with the outcome of refused items added.
+    """A server's answer to the admitted items of a call, with a note about the refused items.
 
-    `number` is how many items the call had; `structuredContent` stays the server's own.
+    `number` is the number of items in the call; `structuredContent` is not changed.
     """
     found = dict(result) if isinstance(result, dict) else {}
     content = found.get("content")
@@ -196,7 +197,7 @@ def _unique(texts: Iterator[str]) -> tuple[str, ...]:
 
 
 class _Answer:
-    """A result, taken apart into blocks and structures at places that the protocol knows."""
+    """A result, divided into content blocks and other structures by the protocol's members."""
 
     def __init__(self, result: JsonValue, shown: AnswerShape) -> None:
         self._result = result
@@ -264,8 +265,8 @@ class _Block:
             if isinstance(annotations, dict):
                 rest["annotations"] = _without_words(annotations)
             self._split(rest, shown)
-        # Members of the block beside its text. If one is withheld, so is the whole block, because
-        # nobody knows what the rest of it means.
+        # Members of the block beside its text. If one of them is withheld, the whole block is,
+        # because the meaning of the block without that member is unknown.
         self._rest = Structure(rest, shown)
 
     def _split(self, rest: dict[str, JsonValue], shown: AnswerShape) -> None:
@@ -334,7 +335,7 @@ def _without_words(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _is_word(name: str, value: JsonValue) -> bool:
-    """Whether a member only holds words of the protocol."""
+    """Whether a member's value consists only of values that the protocol lists for that member."""
     if isinstance(value, list):
         return bool(value) and all(isinstance(one, str) and _is_word(name, one) for one in value)
     if not isinstance(value, str):

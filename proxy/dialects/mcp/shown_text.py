@@ -1,7 +1,7 @@
-"""One text of an answer: what has to be looked up about it, and what remains of it.
+"""Decides which parts of one text of an answer are looked up, and removes withheld parts.
 
-A text is looked up as a whole. Of one that is withheld, the lines and sentences are looked up: only
-those that are withheld leave it.
+A text is looked up as a whole. If the whole is withheld, the text's lines and sentences are looked
+up, and only the withheld ones are removed.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Final, TypeAlias
 from policy.withheld.pieces import runs_of
 
 WITHHELD: Final = "[withheld]"
-# What is left of a line of which all was taken out.
+# Matches a line of which all words were removed, with a NUL in their place.
 _EMPTY: Final = re.compile(r"(?m)^[^\w\n]*\0[^\w\n]*(?:\n|\Z)")
 
 Known: TypeAlias = Mapping[str, bool]
-"""What has been asked, and whether it is withheld."""
+"""A mapping of each text that was looked up to whether the text is withheld."""
 
 
 def asked(text: str) -> str:
@@ -28,14 +28,15 @@ def asked(text: str) -> str:
 
 
 def is_withheld(text: str, known: Known) -> bool:
-    """Whether the text is withheld. A text that was not looked up counts as shown."""
+    """Whether the text is withheld. A text that was not looked up counts as not withheld."""
     return known.get(asked(text), False)
 
 
 def asks(text: str, known: Known, *, whole: bool = False) -> Iterator[str]:
-    """Yield what still has to be looked up of a text: first the whole text.
+    """Yield the parts of a text that still have to be looked up: first the whole text.
 
-    If the whole is withheld, its lines and sentences are looked up, and then several in a row.
+    If the whole text is withheld, its lines and sentences follow, then several adjacent ones at
+    once. With `whole`, only the whole text is looked up.
     """
     plain = asked(text)
     if plain and plain not in known:
@@ -50,9 +51,9 @@ def asks(text: str, known: Known, *, whole: bool = False) -> Iterator[str]:
 
 
 def cut(text: str, known: Known) -> str:
-    """The text without its withheld lines and sentences, or none of it.
+    """The text without its withheld lines and sentences; `[withheld]` if nothing can be shown.
 
-    What is left may still contain a withheld memory, so the caller looks it up again.
+    The rest may still contain a withheld memory, so the caller has to look up the rest again.
     """
     if not is_withheld(text, known):
         return text
@@ -64,7 +65,7 @@ def cut(text: str, known: Known) -> str:
 
 
 def _without(text: str, gone: list[tuple[int, int]]) -> str:
-    """The text with a NUL in place of each of these parts, which may overlap."""
+    """The text with a NUL in place of each span of `gone`; spans may overlap."""
     left: list[str] = []
     at = 0
     for start, end in sorted(gone):

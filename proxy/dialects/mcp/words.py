@@ -1,4 +1,4 @@
-"""Tests for strings with no room for a sentence."""
+"""Limits and patterns of strings that are too short to contain a sentence."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ LABEL_WORDS_MAX: Final = 2
 _WORDS: Final = re.compile(r"[^\W_]+")
 
 ORDINARY_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,23}")
-"""The name of a member of an object, as schemas use them."""
+"""Matches a name such as schemas give to the members of an object: one short identifier."""
 
 
 def is_short_label(text: str) -> bool:
-    """Whether a string is so short that it can be a name, but no sentence."""
+    """Whether a string is short, on one line, and of at most two words: a name, but no sentence."""
     return len(text) <= LABEL_LEN_MAX and "\n" not in text and len(text.split()) <= LABEL_WORDS_MAX
