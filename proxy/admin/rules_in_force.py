@@ -88,7 +88,7 @@ class Rules:
         self._one_at_a_time = asyncio.Lock()
 
     async def reload(self, by: PrincipalId, digest: str | None = None) -> PolicyReloadView:
-        """Read the file again and put its rules in force; its digest has to be `digest`.
+        """Read the file again and put its rules in force; a given `digest` has to be their digest.
 
         A candidate that waits for the writer is judged by the rules that are in force when its turn
         comes; a decision that has begun keeps the epoch with which it began.

@@ -1,1 +1,1 @@
-"""What happens after a memory made an answer wrong: signals, judges, the search for culprits."""
+"""Handles wrong answers that memories caused: signals, judges, the search for culprits, parole."""

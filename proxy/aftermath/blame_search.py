@@ -1,9 +1,9 @@
-"""Conducts the search for the memories that caused one wrong answer, from a signal to the end.
+"""Searches for the memories that caused a wrong answer, and hides them or proposes to hide them.
 
-A case (one wrong answer) is on disk before anything is replayed, and each of its steps before it is
-acted on. Cases are handled one after the other, so two cases about one memory never act at once:
-the second finds the memory hidden already. Cases for which a model is asked again are slow and only
-propose, so they have a line of their own.
+A case (one wrong answer) is written to disk before any answer is replayed, and each step of a case
+before the step takes effect. Cases are handled one after the other, so two cases about one memory
+never act at once: the second case finds the memory already hidden. Cases for which a model is asked
+again are slow and only propose, so they wait in a queue of their own.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from telemetry.events import IncidentAsk, IncidentStepped
 _LOG: Final = logging.getLogger("mnemogate.aftermath")
 BLAME: Final = PrincipalId("mnemogate:blame")
 ROUNDS_MAX: Final = 5
-"""How often what the same search finds now is looked at again, before a person is asked."""
+"""How often one case repeats its searches and judges the results, before a person is asked."""
 ASKS_MAX: Final = 500
 _ASKS_TRACED_MAX: Final = 200
 ON_CONVICTION: Final = OnConviction()
@@ -64,7 +64,7 @@ _KINDS: Final = {
 
 
 class _Told(msgspec.Struct):
-    """What telemetry tells about a case, collected while the case is handled."""
+    """The telemetry of one case, collected while the case is handled."""
 
     started_ns: int = 0
     error_type: str = ""
@@ -73,19 +73,19 @@ class _Told(msgspec.Struct):
 
 
 class _Line:
-    """Cases that are handled one after the other."""
+    """A queue of the ids of cases that are handled one after the other."""
 
     def __init__(self) -> None:
         self._waiting: deque[str] = deque()
         self._ready = asyncio.Event()
 
     def put(self, case_id: str) -> None:
-        """Have a case handled behind those that wait."""
+        """Append a case to the queue."""
         self._waiting.append(case_id)
         self._ready.set()
 
     async def next(self) -> str:
-        """Wait for the next case."""
+        """Wait until the queue contains a case; remove and return the first one."""
         while not self._waiting:
             self._ready.clear()
             await self._ready.wait()
@@ -93,7 +93,7 @@ class _Line:
 
 
 class BlameSearch:
-    """Implements `OpensCases`.
+    """Opens cases for signals, and searches each case's memories for the culprits (`OpensCases`).
 
     Event loop only; work that may take a millisecond runs on a thread.
     """
@@ -111,9 +111,9 @@ class BlameSearch:
         spoken: OpenedSignals | None = None,
         implicated: Callable[[Signal], tuple[MemoryId, ...]] = lambda _: (),
     ) -> None:
-        """`on_conviction` says what becomes of the memories that are found to blame.
+        """`on_conviction` decides whether culprits are hidden or only proposed for hiding.
 
-        `implicated` gives the memories on probation that a signal is about; it may read files.
+        `implicated` returns the memories on probation that a signal is about; it may read files.
         """
         self._cases = cases
         self._replays = replays
@@ -124,8 +124,8 @@ class BlameSearch:
         self._acts = on_conviction
         self._spoken = spoken or OpenedSignals()
         self._implicated = implicated
-        # What the answer should have said is content, so it is kept in memory only, and a restart
-        # loses it.
+        # A signal may contain the words of a right answer. These are content, so signals are held
+        # in memory only, and a restart loses them.
         self._signals: dict[str, tuple[Signal, bool]] = {}
         self._acting, self._asking = _Line(), _Line()
         self._done: dict[str, asyncio.Event] = {}
@@ -134,18 +134,18 @@ class BlameSearch:
     # ---- methods that other rooms call -----------------------------------------------------------
 
     async def open_case(self, signal: Signal) -> str | None:
-        """Open the case of a signal.
+        """Open a case for a signal; return the id of the case.
 
-        The case is on disk when this returns; its replays follow.
+        The case is on disk when this returns; its replays follow later.
         """
         return await self._open(signal, whole_cause=False)
 
     async def blame(self, signal: Signal, *, whole_cause: bool) -> Case:
-        """Open a case and see it through to its end, or as far as it goes without a person.
+        """Open a case and wait until it ends or needs a person; return the case.
 
         Raises:
-            MalformedRequest: A word of `expect` or `forbid` cannot be looked for, or no judge has
-                this name.
+            MalformedRequest: A word of `forbid` cannot be searched for, or no judge or model has
+                the given name.
             StorageError: The case could not be written to disk.
         """
         case_id = await self._open(signal, whole_cause=whole_cause)
@@ -153,12 +153,12 @@ class BlameSearch:
         return await asyncio.to_thread(self._cases.get, case_id)
 
     async def over(self, case_id: str) -> None:
-        """Wait until a case of this process goes no further without a person."""
+        """Wait until a case that this process opened has ended or needs a person."""
         if case_id in self._signals:
             await self._done.setdefault(case_id, asyncio.Event()).wait()
 
     async def still_wrong(self, case_id: str) -> None:
-        """Leave a healed case to a person, because what it hid did not make the answer right.
+        """Mark a healed case as needing a person, because hiding its culprits did not help.
 
         A case whose search continues, or that ended otherwise, stays as it is.
 
@@ -170,7 +170,7 @@ class BlameSearch:
             await self._moved(case, CaseStep.NEEDS_PERSON, _open("still_wrong"))
 
     async def unfinished(self, case_id: str) -> bool:
-        """Whether a case continues or waits for a person; False also if it is unknown."""
+        """Whether a case is under way or waits for a person; False also for an unknown case."""
         try:
             case = await asyncio.to_thread(self._cases.get, case_id)
         except UnknownIncident:
@@ -180,11 +180,14 @@ class BlameSearch:
     async def dry_run(
         self, signal: Signal, *, whole_cause: bool
     ) -> tuple[Round, tuple[CaseMemory, ...]]:
-        """One round on what was shown, and what would follow; nothing is kept or changed.
+        """Run one round of replays; return its result and the memories that a case would hide.
+
+        Nothing is stored or changed.
 
         Raises:
-            NothingKept: There is no record of what was shown.
-            MalformedRequest: A word cannot be looked for, or no judge has this name.
+            NothingKept: There is no record of the memories that were shown.
+            MalformedRequest: A word of `forbid` cannot be searched for, or no judge or model has
+                the given name.
         """
         self._check(signal)
         evidence = await asyncio.to_thread(self._replays.evidence, signal)
@@ -202,7 +205,7 @@ class BlameSearch:
     async def working(self, *, resumes: bool) -> AsyncGenerator[None]:
         """Handle cases while the block runs.
 
-        With `resumes`, those of an earlier process come first.
+        With `resumes`, the unfinished cases of an earlier process come first.
         """
         for case in await asyncio.to_thread(self._cases.all):
             if resumes and case.under_way and case.case_id not in self._signals:
@@ -220,11 +223,13 @@ class BlameSearch:
     # ---- handling one case after the other -------------------------------------------------------
 
     async def check(self, signal: Signal) -> None:
-        """Check that a record is kept of the answer, and that the words can be looked for.
+        """Check that the answer has a record, and that the signal's words, judge and model exist.
 
         Raises:
-            NothingKept: There is no record of what was shown, or of what the model was asked.
-            MalformedRequest: A word cannot be looked for, or no judge or model has this name.
+            NothingKept: There is no record of the memories that were shown, or of the model's
+                request.
+            MalformedRequest: A word of `forbid` cannot be searched for, or no judge or model has
+                the given name.
         """
         self._check(signal)
         evidence = await asyncio.to_thread(self._replays.evidence, signal)
@@ -234,7 +239,8 @@ class BlameSearch:
     def _can_ask_again(self, signal: Signal, evidence: Evidence) -> bool:
         """Whether the model that a signal names, if any, can be asked again about its reply.
 
-        What a purged memory said cannot be taken out of the request, so that is not sent again.
+        The text of a purged memory is unknown here and cannot be removed from the request, so a
+        request that contained one is not sent again.
         """
         if signal.through is None:
             return True
@@ -288,7 +294,8 @@ class BlameSearch:
             try:
                 await self._seen_through(case_id)
             except StorageError as error:
-                # After a failure the case keeps its present step, and the next start continues it.
+                # After a failure of the store the case keeps its present step, and the next start
+                # of the sidecar continues the case.
                 _LOG.warning(
                     "a case could not go on",
                     extra={"fields": {"incident": case_id, "why": type(error).__name__}},
@@ -297,7 +304,7 @@ class BlameSearch:
                 self._end(case_id)
 
     def _end(self, case_id: str) -> None:
-        """Forget what was in memory for a case, and tell who waits for its end."""
+        """Discard what is held in memory for a case, and wake the callers that wait for its end."""
         signal, _ = self._signals.pop(case_id, (None, False))
         if signal is not None and signal.through is not None:
             self._models.forget(signal.tenant, signal.reply_id or "")
@@ -307,7 +314,7 @@ class BlameSearch:
             done.set()
 
     async def _seen_through(self, case_id: str) -> None:
-        """Take one case to its end. A fault in the code ends this case alone, and blames nobody."""
+        """Handle one case to its end; an unexpected error ends only this case, without culprits."""
         try:
             await self._conduct(case_id)
         except (StorageError, InvariantBroken):
@@ -320,12 +327,12 @@ class BlameSearch:
             await self._moved(case, CaseStep.NEEDS_PERSON, _open("fault"))
 
     async def _conduct(self, case_id: str) -> None:
-        """Conduct one case from its present step to its end."""
+        """Run the rounds of one case, from its present step until it ends or needs a person."""
         case = await asyncio.to_thread(self._cases.get, case_id)
         known = self._signals.get(case_id)
         if known is None:
-            # The signal said which words a right answer has, and only the process that took it knew
-            # them. It has ended.
+            # The signal may have contained the words of a right answer. They were held in the
+            # memory of a process that has ended.
             await self._moved(case, CaseStep.NEEDS_PERSON, _open("restarted"))
             return
         signal, whole_cause = known
@@ -362,7 +369,8 @@ class BlameSearch:
             why=found.why or ("incomplete" if evidence.lost else ""),
         )
         if found.ending is Ending.NOT_REPRODUCED:
-            # When the memories to blame were hidden, the same search must find only right memories.
+            # In the first round the failure could not be repeated. In a later round the culprits
+            # are hidden, and the same searches find only right memories.
             step = CaseStep.NOT_REPRODUCED if first else CaseStep.HEALED
             return await self._moved(case, step, progress)
         if found.ending is Ending.NOT_MEMORY_CAUSED and first:
@@ -377,7 +385,8 @@ class BlameSearch:
         proposes = {
             CaseMode.RETRIEVAL: acts.rules_propose,
             CaseMode.JUDGE: acts.judges_propose,
-            # A model is no judge: what it says again is evidence with noise, for a person.
+            # A model's second answer may differ by chance, so it is evidence for a person and hides
+            # no memory by itself.
             CaseMode.MODEL: True,
         }[mode]
         started_ns = self._out.clock_ns()
@@ -394,7 +403,7 @@ class BlameSearch:
         return case
 
     def _accused(self, found: Round, places: tuple[Hit, ...]) -> list[ConvictedMemory]:
-        """The culprits of a round, with the earlier texts that may be shown in their place."""
+        """The culprits of a round, each with those of its earlier texts that may be shown again."""
         return accused(
             found.culprits, places, lambda memory: fit_texts(self._reader, found.judge, memory)
         )
@@ -405,9 +414,9 @@ class BlameSearch:
         return case
 
     def _tell(self, case: Case) -> None:
-        """Count a step of a case in the metrics.
+        """Record a step of a case in the metrics.
 
-        The last step also writes the trace of the whole case.
+        The last step also records the trace of the whole case.
         """
         told = self._told.setdefault(case.case_id, _Told())
         ended = not case.under_way
@@ -444,7 +453,7 @@ class BlameSearch:
         *,
         whole_cause: bool,
     ) -> Round:
-        """Find out which of these memories are to blame, in one round of replays."""
+        """Search for the culprits among `places`, by rules alone or by asking a judge or model."""
         judge = None
         if signal.judge is None:
             judge = await asyncio.to_thread(_rule_judge, signal, self._reader)
@@ -472,10 +481,10 @@ class BlameSearch:
     async def _said_again(
         self, case_id: str, signal: Signal, judge: RuleJudge, evidence: Evidence, ask: Ask
     ) -> bool | None:
-        """True if the model, reading these memories alone, is wrong again; None if unknown."""
+        """Ask the model again with `ask.present` alone; return whether it fails, None if unsure."""
         started_ns = self._out.clock_ns()
         shown = [one.memory for one in evidence.shown]
-        # What was hidden or changed since is in no question, so that it is never sent again.
+        # A memory that was hidden or changed since is in no `ask`, so its text is never sent again.
         present = [one for one in shown if one.memory_id in ask.present]
         out = [one for one in shown if one.memory_id not in ask.present]
         said = await self._models.said(signal.tenant, signal.reply_id or "", present, out)
@@ -488,9 +497,9 @@ class BlameSearch:
     async def _fails(
         self, case_id: str, signal: Signal, evidence: Evidence, places: tuple[Hit, ...]
     ) -> bool:
-        """Whether the memories that a search finds now still make the answer wrong.
+        """Whether the memories that the searches find now still make the answer wrong.
 
-        True also if nobody can tell.
+        True also if no rule and no judge can decide that.
         """
         if signal.judge is None:
             found = await self._round(case_id, signal, evidence, places, whole_cause=False)
@@ -548,7 +557,7 @@ class BlameSearch:
 
 
 def _rule_judge(signal: Signal, reader: MemoryReader) -> RuleJudge | None:
-    """The rules that a signal is judged by; None if there are none, or one cannot be used."""
+    """The judge that applies a signal's rules; None if there are none, or one cannot be used."""
     rules = rules_for(signal, reader)
     try:
         return RuleJudge(rules) if rules else None
@@ -563,9 +572,9 @@ def _mode(signal: Signal) -> CaseMode:
 
 
 def _plain(reply_id: str | None) -> str:
-    """A model API's id, as far as a case may quote it.
+    """A reply's id as a case may quote it; "" unless it is 1 to 64 letters, digits, `_` or `-`.
 
-    It comes from the model's server, so anything that is no plain id is left out.
+    The id comes from the model's server, which could send any text.
     """
     return reply_id if reply_id and _PLAIN.fullmatch(reply_id) else ""
 

@@ -1,4 +1,4 @@
-"""Canaries: questions that retrieval is asked, and the memories whose answer is forbidden."""
+"""Runs canaries: registered questions for retrieval, with words that it must find and must not."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from storage.interfaces import MemoryReader
 from storage.values import Anchor
 
 CANARY_FRONT: Final = "canary"
-"""The front of a canary's search in the ledger of recalls."""
+"""The name under which the recall ledger records the searches of canaries."""
 FOUND_MAX: Final = 10
-"""Memories that one question of a canary finds."""
+"""How many memories a search for one question of a canary returns at most."""
 
 _WATCHED_MAX: Final = 10_000
 
 
 class _Questioned(msgspec.Struct, frozen=True, kw_only=True):
-    """An outcome, the rows that fail, and the first search that found one of these."""
+    """The outcome of a canary, the rows that fail it, and the first search that found one."""
 
     outcome: CanaryOutcome
     failing: frozenset[int]
@@ -36,7 +36,7 @@ class _Questioned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Canaries:
-    """Asks canaries of retrieval. Event loop only; searches run on threads."""
+    """Runs canaries, and signals those that fail. Event loop only; searches run on threads."""
 
     def __init__(
         self,
@@ -47,20 +47,20 @@ class Canaries:
         signals: RuleSignals,
         surroundings: Environment,
     ) -> None:
-        """`embedder` embeds the questions; a store of clients' own vectors can be asked none."""
+        """`embedder` embeds the questions, so the store must not be one of clients' own vectors."""
         self._reader = reader
         self._embedder = embedder
         self._recalls = recalls
         self._signals = signals
         self._out = surroundings
-        # By canary: what it was when it was watched last, and the rows that failed it then.
+        # The last failure of each canary: when the canary was registered, and which rows failed it.
         self._watched: dict[tuple[Tenant, str], tuple[int, frozenset[int]]] = {}
 
     async def run(self, tenant: Tenant, by: PrincipalId) -> tuple[CanaryOutcome, ...]:
-        """Ask every canary of a tenant; a failing one is recorded, and may open a case.
+        """Run every canary of a tenant; return the outcomes. A failure may open a case.
 
         Raises:
-            StorageError: A search, or the record of a failure, could not be done.
+            StorageError: A search failed, or a failure could not be recorded.
         """
         known = await asyncio.to_thread(self._reader.canaries)
         outcomes: list[CanaryOutcome] = []
@@ -75,10 +75,10 @@ class Canaries:
         return tuple(outcomes)
 
     async def watched(self, canary: Anchor, by: PrincipalId) -> None:
-        """Ask one canary again; a case opens where other rows fail than the last time.
+        """Run one canary again; open a case if other rows fail than the last time.
 
         Raises:
-            StorageError: A search, or the record of a failure, could not be done.
+            StorageError: A search failed, or a failure could not be recorded.
         """
         asked = await asyncio.to_thread(self._asked, canary)
         key = canary.tenant, canary.anchor_id
@@ -131,7 +131,7 @@ class Canaries:
         return msgspec.structs.replace(outcome, failure_id=failure_id, case_id=case_id)
 
     def _noted(self, canary: Anchor, asked: _Questioned, by: PrincipalId) -> str:
-        """The search that failed as a read in the ledger, where the search for a cause finds it."""
+        """Record the failed search as a read in the recall ledger; return the id of the read."""
         return self._recalls.note(
             Recall(
                 recall_id="",

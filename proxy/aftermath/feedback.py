@@ -1,7 +1,7 @@
-"""What people, operators and agents say of an answer: kept without content, or the start of a case.
+"""Takes feedback on answers from people, operators and agents, and opens cases for wrong answers.
 
-An agent's feedback is only a claim. It is recorded and shown to people, and starts no search:
-otherwise an agent that a memory steers could have honest memories hidden.
+An agent's feedback is only a claim: it is recorded and shown to people, but opens no case, because
+otherwise an agent that a memory steers could get honest memories hidden.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from storage.features.recalls import Recalls
 from storage.interfaces import MemoryReader
 
 PER_DAY_MAX: Final = 20
-"""Feedbacks of one principal of one tenant in 24 hours. An operator's are not counted."""
+"""How many feedbacks one principal of a tenant may give in 24 hours; operators have no limit."""
 
 _DAY_MS: Final = 86_400_000
 _RETRY_S: Final = 3_600
@@ -32,7 +32,7 @@ _RANDOM_BYTES: Final = 4
 
 
 class FeedbackIntake:
-    """Takes feedback. Event loop only; any number at once."""
+    """Takes feedback. Event loop only; any number of calls may run at once."""
 
     def __init__(
         self,
@@ -49,21 +49,23 @@ class FeedbackIntake:
         self._cases = cases
         self._out = surroundings
         self._asked: dict[tuple[Tenant, PrincipalId], deque[int]] = {}
-        # A look-up may read all records of reads, so one runs at a time and holds one thread.
+        # A look-up may read all records of the recall ledger, so only one look-up runs at a time,
+        # in one thread.
         self._looking = asyncio.Lock()
 
     async def take(self, by: Principal, said: GiveFeedback) -> FeedbackResult:
-        """Record what a principal says of an answer in its tenant.
+        """Record a principal's feedback on an answer in its own tenant.
 
-        The search for a culprit begins if the word of this kind of principal counts.
+        The feedback also opens a case if it comes from a person or an operator, and its grade is
+        wrong.
 
         Raises:
-            MalformedRequest: Not exactly one answer or memory is named.
-            NotFound: The answer or memory is not known; the message says since when answers are
+            MalformedRequest: The feedback does not name exactly one answer or memory.
+            NotFound: The answer or memory is unknown; the message reports since when answers are
                 recorded.
-            RateLimited: The principal said enough for a day, and what was not found counts;
-                nothing was looked up or kept.
-            StorageError: Nothing was kept, or no case could be opened.
+            RateLimited: The principal has used up its feedbacks of the day, among them those on
+                unknown answers; nothing was looked up or recorded.
+            StorageError: The feedback could not be recorded, or no case could be opened.
         """
         named = (said.reply_id, said.recall_id, said.memory_id)
         if sum(one is not None for one in named) != 1:
@@ -97,10 +99,9 @@ class FeedbackIntake:
         )
 
     def _counted(self, by: Principal, now_ms: int, limit: int) -> bool:
-        """Count a feedback before any work is done for it.
+        """Count a feedback before it is looked up; return False if the day's limit is used up.
 
-        False if the principal's daily limit is used up. The count begins with the process; what was
-        stored before is counted by `Failures.record`.
+        This count begins with the process; `Failures.record` counts the feedbacks that are on disk.
         """
         asked = self._asked.setdefault((by.tenant, by.principal_id), deque(maxlen=limit))
         while asked and asked[0] <= now_ms - _DAY_MS:

@@ -1,9 +1,9 @@
-"""Callers' judges: programs and servers that say whether an answer fails with these memories.
+"""Asks callers' judges: programs or servers that decide whether given memories make an answer fail.
 
 A judge is another author's program, and reads what an attacker wrote. A judge gets a question and
 texts, and nothing else of the sidecar: no environment, no credential, no directory. Its answer has
-a deadline and at most 64 KiB. An answer that cannot be read counts as none, and blames no memory.
-The reason that a judge gives is not read, because it may repeat the texts.
+a deadline and at most 64 KiB. An answer that cannot be parsed counts as no answer, and blames no
+memory. The reason that a judge gives is not read, because it may repeat the texts.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _JudgeQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a judge. Its `why` is skipped, because it may repeat texts of memories."""
+    """A judge's answer. A field `why` is not decoded, because it may repeat texts of memories."""
 
     fails: bool | None
 
@@ -57,14 +57,14 @@ _DECODER: Final = msgspec.json.Decoder(_Judgement)
 class UnheardError(Exception):
     """The error for a judge that gave no usable answer.
 
-    Its text is one of the fixed words of this module.
+    Its text is one of the constants of this module, such as "judge_failed".
     """
 
 
 class Judges:
-    """Implements `AsksJudges`.
+    """Asks callers' judges, by their programs or URLs (`AsksJudges`).
 
-    Event loop only; four questions are asked at once, and further ones wait.
+    Event loop only; at most four judges are asked at once, and further questions wait.
     """
 
     def __init__(
@@ -80,11 +80,11 @@ class Judges:
         self._asking = asyncio.Semaphore(_ASKED_AT_ONCE_MAX)
 
     def names(self) -> tuple[str, ...]:
-        """The names of the judges, in the order of their tables."""
+        """The names of the judges, in the order of their `[[judge]]` tables."""
         return tuple(self._tables)
 
     def deterministic(self, name: str) -> bool:
-        """Whether the judge claims to answer the same each time.
+        """Whether the judge claims to give the same answer to the same question each time.
 
         Raises:
             KeyError: No judge has this name.
@@ -94,7 +94,7 @@ class Judges:
     async def ask(
         self, name: str, *, case: str, question: str, memories: Sequence[ReplayedMemory]
     ) -> Opinion:
-        """Ask a judge whether an answer fails with exactly these memories.
+        """Ask a judge whether the answer to a question fails with exactly these memories.
 
         Raises:
             KeyError: No judge has this name.
@@ -130,8 +130,8 @@ class Judges:
         resolver = JudgedResolver(
             table.networks, only_allowed=parts.scheme != "https", look_up=self._look_up
         )
-        # If the host is an IP address, the HTTP connector skips its resolver, so the address is
-        # checked here.
+        # If the host is an IP address, the HTTP connector does not call the resolver, so the
+        # address is checked here.
         if is_address(host):
             resolver.check(host)
         limits = UpstreamLimits(
@@ -158,7 +158,7 @@ class Judges:
 
 
 async def _run(command: tuple[str, ...], asked: bytes) -> bytes:
-    """Run a judge's program, and return its output if the exit code is 0."""
+    """Run a judge's program on `asked`; return its output if the exit code is 0."""
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.PIPE,
@@ -180,8 +180,8 @@ async def _run(command: tuple[str, ...], asked: bytes) -> bytes:
             raise UnheardError(FAILED)
         return said
     finally:
-        # The whole process group is ended, because children of the judge may live on and keep the
-        # pipe open.
+        # The whole process group is killed, because children of the judge may still run and keep
+        # the pipe open.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
@@ -191,10 +191,7 @@ async def _run(command: tuple[str, ...], asked: bytes) -> bytes:
 
 @contextlib.contextmanager
 def _one_error() -> Generator[None]:
-    """Turn a failure of the pipe to the judge into "no answer".
-
-    Task groups wrap it, so it is unwrapped first.
-    """
+    """Raise `UnheardError` for a task group's errors, if all of them are errors of the pipe."""
     try:
         yield
     except ExceptionGroup as several:
@@ -209,8 +206,8 @@ async def _read(process: Process) -> bytes:
         while piece := await process.stdout.read(ANSWER_BYTES_MAX):
             said += piece
             if len(said) > ANSWER_BYTES_MAX:
-                # The judge is killed at once. A judge whose output nobody reads may stop reading
-                # the question, and writing it would then wait.
+                # The judge is killed at once. A judge whose output is not read may stop reading the
+                # question, so that writing the question would block.
                 process.kill()
                 break
     return bytes(said)

@@ -1,4 +1,4 @@
-"""The way back of hidden memories: a trial, a probation, and what ends the probation."""
+"""Tries hidden memories, shows those again that pass (parole), and ends their probations."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ASKS_MAX = 100
 
 
 class Trials:
-    """Tries hidden memories. Event loop only; work that may take a millisecond runs on a thread."""
+    """Runs the trials of hidden memories. Event loop only; longer work runs on threads."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Trials:
         spoken: OpenedSignals,
         embedder: Embedder | None,
     ) -> None:
-        """`embedder` embeds questions; None for a store of clients' own vectors."""
+        """`embedder` embeds registered questions; None for a store of clients' own vectors."""
         self._replays = replays
         self._reader = reader
         self._judges = judges
@@ -60,10 +60,10 @@ class Trials:
         self._embedder = embedder
 
     async def tried(self, hidden: HiddenMemory) -> Trial:
-        """The steps of a memory's trial, up to the first that it does not pass.
+        """Run a hidden memory's trial; return its steps, up to the first that is not passed.
 
         Raises:
-            StorageError: The store could not be read; nothing is known then.
+            StorageError: The store could not be read, so the trial has no result.
         """
         steps: list[StepDone] = []
         for step in (self._provenance, self._failures, self._questions, self._paroles):
@@ -73,7 +73,8 @@ class Trials:
         return Trial(steps=tuple(steps))
 
     async def _provenance(self, hidden: HiddenMemory) -> StepDone:
-        # The lowest of all writers counts: another one's later version brings back what it kept.
+        # All writers must be trusted, because a later writer's version may contain text of an
+        # earlier writer.
         levels = {self._reader.trust(one).level for one in hidden.writers}
         against = None
         if hidden.structural or levels != {TrustLevel.TRUSTED}:
@@ -85,11 +86,11 @@ class Trials:
         return StepDone(step=TrialStep.PROVENANCE, count=1, against=against)
 
     async def _failures(self, hidden: HiddenMemory) -> StepDone:
-        """Replay every wrong answer that names the memory, with the memory back in."""
+        """Judge again every wrong answer that names the memory, with the memory shown."""
         count, against = 0, None
         for case in hidden.cases:
             count += 1
-            # What a model was asked again is forgotten with its case.
+            # A request to a model is deleted with its case, so it cannot be sent again.
             gone = case.mode is CaseMode.MODEL
             against = Against.GONE if gone else await self._failure(hidden, case)
             if against is not None:
@@ -115,9 +116,12 @@ class Trials:
         return await self._by_judge(signal.judge, case, question, places)
 
     def _with(self, memory: Memory, signal: Signal) -> tuple[tuple[Hit, ...], bool, str]:
-        """What is still shown of one wrong answer, behind the memory that is tried."""
+        """The memories of one wrong answer that reads still show, after the memory on trial.
+
+        Also whether memories or records of the answer were lost, and the question.
+        """
         if signal.recall_id is None and signal.reply_id is None:
-            # The signal was about memories alone, and not about an answer.
+            # The signal named a memory, and no recorded answer.
             return (Hit(memory=memory, score=1.0),), False, ""
         evidence: Evidence = self._replays.evidence(signal)
         places = [
@@ -142,7 +146,7 @@ class Trials:
     async def _by_judge(
         self, name: str, case: Case, question: str, places: Sequence[Hit]
     ) -> Against | None:
-        """Ask a caller's judge about all of them, as often as it takes to be sure."""
+        """Ask a caller's judge about all memories, as often as needed if its answers may differ."""
         shown = tuple(
             ReplayedMemory(id=one.memory.memory_id, text=one.memory.text) for one in places
         )
@@ -158,7 +162,7 @@ class Trials:
         return None if ask.ending is Ending.NOT_REPRODUCED else Against.GONE
 
     async def _questions(self, hidden: HiddenMemory) -> StepDone:
-        """Put every registered question to the search, with and without the memory."""
+        """Search for every registered question; judge the results with and without the memory."""
         known = await asyncio.to_thread(self._registered, hidden.memory.tenant)
         asked = [one for one in known if one.questions]
         count = sum(len(one.questions) for one in asked)
@@ -181,7 +185,8 @@ class Trials:
                 hits = self._reader.search(memory.tenant, vector, EVERYTHING, FOUND_MAX, -1.0)
                 without = [(hit.score, hit.memory) for hit in hits]
                 score = float(own @ np.frombuffer(vector, dtype="<f4"))
-                # Of two equal scores the memory that was there stands first, as in a search.
+                # Of two memories with equal scores the one already found comes first, as in a
+                # search.
                 back = sorted([*without, (score, memory)], key=lambda found: -found[0])[:FOUND_MAX]
                 if _outcome(judge, without) != _outcome(judge, back):
                     return False
@@ -193,20 +198,20 @@ class Trials:
         return StepDone(step=TrialStep.PAROLES, count=count, against=against)
 
     def _registered(self, tenant: Tenant) -> tuple[Anchor, ...]:
-        """The anchors and the canaries of a tenant."""
+        """The registered anchors and canaries of a tenant."""
         canaries = (one for one in self._reader.canaries() if one.tenant == tenant)
         return (*self._reader.anchors(tenant), *canaries)
 
 
 def _outcome(judge: RuleJudge, found: Sequence[tuple[float, Memory]]) -> tuple[bool, bool, bool]:
-    """Three truths on a finding: it fails a rule, contradicts a trusted memory, lacks a word."""
+    """Whether found memories fail a rule, doubt a rule by their trust, and lack a required word."""
     judged = judge.judged(judged_memory(memory) for _, memory in found)
     lacking = judge.lacking(memory.text for _, memory in found)
     return bool(judged.failing), bool(judged.doubted), bool(lacking)
 
 
 def _signal_of(case: Case) -> Signal:
-    """The signal of a case as its record tells, for a signal that brought no words along."""
+    """The signal of a case, rebuilt from the case's record, if the signal had no own words."""
     return Signal(
         signal_id=case.failure_id,
         kind=SignalKind(case.signal.value),
@@ -224,13 +229,13 @@ def _signal_of(case: Case) -> Signal:
 _OF_RULES: Final = frozenset({SignalKind.ANCHOR, SignalKind.CANARY})
 PROBATIONS_EVERY_S: Final = 3_600.0
 OWN_PRINCIPALS: Final = "mnemogate:"
-"""The names of the sidecar's own principals begin so, and those of no key."""
+"""The prefix of the names of the sidecar's own principals; no principal with a key has it."""
 RECALLS_LOOKED_AT: Final = 1_000
-"""How many of the newest recalls of a memory are looked at, to count those that end a probation."""
+"""How many of a memory's newest recalls are read to count those that end its probation."""
 
 
 class Probations:
-    """The memories on probation. Any thread but the event loop's: each call may read files."""
+    """Finds the memories on probation. Not on the event loop, as each call may read files."""
 
     def __init__(
         self, paroles: Paroles, replays: Replays, recalls: Recalls, now_ms: Callable[[], int]
@@ -241,10 +246,10 @@ class Probations:
         self._now_ms = now_ms
 
     def implicated(self, signal: Signal) -> tuple[MemoryId, ...]:
-        """The memories on probation that stood in the answer that a signal is about.
+        """The memories on probation that were shown for the answer that a signal is about.
 
-        A rule speaks of single memories, so by its signal only the one that it names is implicated:
-        whoever has a lie left out of a read could choose what stands beside it there.
+        A signal of a rule implicates only the memory that it names, because whoever writes a lie
+        that a read leaves out could choose which other memories the same read shows.
         """
         watched = self._paroles.on_probation(signal.tenant)
         if not watched:
@@ -261,7 +266,7 @@ class Probations:
         )
 
     def over(self) -> tuple[OnProbation, ...]:
-        """The probations of all tenants that are over: in time, or after enough recalls."""
+        """The probations of all tenants that are over, by their time or by enough recalls."""
         return tuple(one for one in self._paroles.on_probation() if self._is_over(one))
 
     def _is_over(self, one: OnProbation) -> bool:
@@ -274,10 +279,10 @@ class Probations:
 
 
 def _counts(recall: Recall, one: OnProbation) -> bool:
-    """Whether a recall is one in which somebody could have met the memory, and complained.
+    """Whether a recall counts towards the end of a probation.
 
-    Who wrote the memory could read it fifty times in a minute, and the sidecar's own searches are
-    read by nobody.
+    Recalls by a writer of the memory do not, because a writer could read it fifty times in a
+    minute; nor do the sidecar's own searches, which no one reads.
     """
     if recall.front == CANARY_FRONT or recall.principal_id.startswith(OWN_PRINCIPALS):
         return False
@@ -285,14 +290,14 @@ def _counts(recall: Recall, one: OnProbation) -> bool:
 
 
 class ParoleResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a memory that was to be paroled; no trial for one that reads show already."""
+    """The result of a parole; `trial` is None for a memory that reads show already."""
 
     standing: Visibility
     trial: Trial | None = None
 
 
 class ParoleTrials:
-    """Tries hidden memories, and shows those again that pass. Event loop only."""
+    """Runs trials of hidden memories, and shows again those that pass. Event loop only."""
 
     def __init__(
         self,
@@ -306,7 +311,7 @@ class ParoleTrials:
         self._probations = probations
 
     async def parole(self, tenant: Tenant, memory_id: MemoryId, by: PrincipalId) -> ParoleResult:
-        """Try a hidden memory, and show it again if it passes; either leaves a leaf.
+        """Try a hidden memory, and show it again if it passes; either result adds an audit leaf.
 
         Raises:
             UnknownMemory: The tenant has no such memory, or it was deleted.
@@ -325,7 +330,7 @@ class ParoleTrials:
         return ParoleResult(standing=standing, trial=trial)
 
     async def end_probations(self) -> None:
-        """End the probations that are over.
+        """End the probations whose time is over or that had enough recalls.
 
         Raises:
             StorageError: The store could not be read or written.

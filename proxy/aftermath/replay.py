@@ -1,7 +1,7 @@
-"""Reconstructs what a reader or a model was shown, with some memories left out.
+"""Reconstructs the memories that a reader or a model was shown, and judges them again.
 
-The texts are those of the rows that were served, not those of today. A memory that was hidden,
-deleted or changed since is left out: it cannot come back into an answer.
+The texts are those of the rows that were served, which may differ from the present texts. A memory
+that was hidden, deleted or changed since is left out, because no later answer can contain it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _LISTED_MAX: Final = 50
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """What was shown, in order, and the searches that found it.
+    """The memories that were shown for an answer, in order, and the searches that found them.
 
-    `lost` is true if a shown memory was purged, or its record was dropped. `question` is "" if
-    queries are not recorded.
+    `lost` is true if a shown memory was purged, or the memory's record was dropped. `question` is
+    "" if queries are not recorded.
     """
 
     tenant: Tenant
@@ -38,7 +38,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NothingKept(Exception):  # noqa: N818 - reads as what happened
-    """The error that no record says which memories were shown: it is too old, or never was made."""
+    """The error that the record of the memories shown for an answer expired or never existed."""
 
 
 class Replays:
@@ -52,10 +52,10 @@ class Replays:
         self._reader = reader
 
     def evidence(self, signal: Signal) -> Evidence:
-        """The memories that were shown in the answer that a signal is about.
+        """The memories that were shown for the answer that a signal is about.
 
         Raises:
-            NothingKept: There is no record of it.
+            NothingKept: There is no record of the answer.
         """
         if signal.recall_id:
             recall = self._recalls.recall(signal.recall_id)
@@ -85,13 +85,13 @@ class Replays:
         return Evidence(tenant=signal.tenant, shown=(Hit(memory=memory, score=1.0),), searches=())
 
     def still_shown(self, evidence: Evidence) -> tuple[Hit, ...]:
-        """Those of the shown memories that a read could still show, and show unchanged."""
+        """The shown memories that a read could still show with the same text."""
         return tuple(one for one in evidence.shown if self._stands(one.memory))
 
     def fresh(self, evidence: Evidence) -> tuple[Hit, ...]:
-        """The memories that the same searches find now, each once.
+        """Repeat the searches; return the memories that they find now, each once.
 
-        Memories that were shown without a search are included.
+        Memories that were shown without a search are included with their present texts.
         """
         found: dict[MemoryId, Hit] = {}
         searched: set[int] = set()
@@ -149,7 +149,7 @@ class Replays:
 
 
 def _unit(vector: bytes) -> bytes:
-    """A recall's float16 vector in the form that the index takes: float32, of unit length."""
+    """A recall's float16 vector, converted to the index's form: float32, scaled to length 1."""
     values = np.frombuffer(vector, dtype="<f2").astype(np.float64)
     return (values / np.linalg.norm(values)).astype("<f4").tobytes()
 
@@ -157,7 +157,7 @@ def _unit(vector: bytes) -> bytes:
 class Round(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one round of replays.
 
-    `why` is a fixed word for why it could not name a culprit.
+    `why` is a fixed word for the reason if the round found no culprit, else "".
     """
 
     ending: Ending
@@ -167,15 +167,15 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     asks: int
     controls: dict[str, bool]
     why: str = ""
-    # The rules that judged; None where a caller's judge did.
+    # The judge that applied the rules; None if a caller's judge or a model was asked.
     judge: RuleJudge | None = None
 
 
 def judged_alone(judge: RuleJudge, places: tuple[Hit, ...]) -> Round:
-    """Judge each memory alone. The answer is wrong if one memory is, so no set is replayed.
+    """Judge each memory alone; the memories that fail are the culprits, and no set is replayed.
 
-    If a rule contradicts a memory that is trusted as much as the rule itself, that rule blames
-    nobody, and at the end a person is needed.
+    If a rule contradicts a memory that is trusted as much as the rule itself, that rule blames no
+    memory, and a person has to decide.
     """
     found = judge.judged(judged_memory(one.memory) for one in places)
     ids = {one.memory_id for one in found.blamed}
@@ -200,7 +200,7 @@ def judged_alone(judge: RuleJudge, places: tuple[Hit, ...]) -> Round:
 
 
 def planned(done: Done, places: tuple[Hit, ...]) -> Round:
-    """The result of a plan of replays."""
+    """The result of a finished plan of replays, as a round over `places`."""
     named = frozenset((*done.culprits, *done.accomplices))
     return Round(
         ending=done.ending,
@@ -214,11 +214,9 @@ def planned(done: Done, places: tuple[Hit, ...]) -> Round:
 
 
 def suspects_among(places: Iterable[Hit]) -> tuple[tuple[Suspect, ...], frozenset[str]]:
-    """The memories that are trusted less than an operator's word, the most believed first.
+    """The suspects, the most believed first, and the ids of the trusted memories.
 
-    And all others.
-
-    Only the former may be to blame.
+    A memory with the label of an operator is trusted; every other memory is a suspect.
     """
     trusted: set[str] = set()
     suspects: list[Suspect] = []
@@ -238,7 +236,7 @@ def suspects_among(places: Iterable[Hit]) -> tuple[tuple[Suspect, ...], frozense
 
 
 def nobody_judges(suspects: int) -> Round:
-    """The result where no rule says what is wrong: a person is needed."""
+    """The result of a round for which no rule applies: a person is needed."""
     return Round(
         ending=Ending.NEEDS_PERSON,
         places=(),

@@ -1,9 +1,9 @@
-"""Holds finished replies of a model against anchors, and hides the memories that made one wrong.
+"""Compares a model's finished replies with anchors, and hides the memories that made a reply wrong.
 
-A reply that contradicts an anchor opens a case only where a memory in its request contradicts the
-same anchor: otherwise the model said it of its own. A reply is looked at before it is shown
-(`wrong`), or afterwards (`replied`); then the next request of the same principal waits until the
-case has ended, so that the memory's text is taken out of that request.
+A reply that contradicts an anchor opens a case only if a memory in its request contradicts the same
+anchor, because otherwise no memory caused the reply. A reply is checked before it is shown
+(`wrong`) or afterwards (`replied`). In the second case the next request of the same principal waits
+until the case has ended, so that the memory's text is removed from that request.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ from proxy.seams.cases import RULES, WrongReply
 from storage.interfaces import MemoryReader
 
 REPLIES_MAX: Final = 256
-"""How many replies wait to be looked at; further ones are not looked at."""
+"""How many replies may wait for their check; further replies are not checked."""
 REPLIES_OF_ONE_MAX: Final = 32
-"""How many replies to one principal wait to be looked at, or for the end of their cases."""
+"""How many replies to one principal may wait for their check, or for the end of their cases."""
 SETTLED_S: Final = 10.0
-"""How long one request waits for the replies before it, and no later request for the same ones."""
+"""How long one request waits for the checks of earlier replies; later requests wait no more."""
 HEALED_S: Final = 10.0
-"""How long a reply that is not shown yet waits for the end of its cases."""
+"""How long a reply is held back until its cases end."""
 _LOOKED_AT_MAX: Final = 4_096
 
 
 class SeesCasesThrough(Protocol):
-    """What becomes of an open case."""
+    """Waits for the end of cases, and reports on them."""
 
     async def over(self, case_id: str) -> None:
-        """Wait until a case goes no further without a person."""
+        """Wait until a case has ended or needs a person."""
         ...
 
     async def still_wrong(self, case_id: str) -> None:
-        """Leave a case to a person: what it hid did not make the answer right."""
+        """Mark a case as needing a person, because hiding its culprits did not help."""
         ...
 
     async def unfinished(self, case_id: str) -> bool:
-        """Whether a case continues or waits for a person."""
+        """Whether a case is under way or waits for a person."""
         ...
 
 
 class FinishedReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model said in one reply, and the memories in its request."""
+    """The texts of one finished reply of a model, and the ids of the memories in its request."""
 
     tenant: Tenant
     principal_id: PrincipalId
@@ -64,7 +64,7 @@ class FinishedReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Unsettled:
-    """The replies to one principal that were not looked at, or whose cases have not ended."""
+    """Counts the replies to one principal that were not checked, or whose cases have not ended."""
 
     def __init__(self) -> None:
         self.left_count = 0
@@ -72,7 +72,7 @@ class _Unsettled:
 
 
 class ReplyChecks:
-    """Implements `ChecksReplies` and `HealsReplies`; rules are tried on another thread."""
+    """Checks replies before (`HealsReplies`) and after (`ChecksReplies`) they are shown."""
 
     def __init__(
         self,
@@ -89,12 +89,12 @@ class ReplyChecks:
         self._waiting: deque[tuple[FinishedReply, _Unsettled]] = deque()
         self._wake = asyncio.Event()
         self._unsettled: dict[PrincipalId, _Unsettled] = {}
-        # The newest replies that were looked at before they were shown.
+        # The newest replies that were checked before they were shown, so that `replied` skips them.
         self._looked_at = Bounded[bytes, None](_LOOKED_AT_MAX)
-        # The newest case of each anchor and stored row, by tenant, anchor and ordinal.
+        # A mapping of tenant, anchor and a row's ordinal to the newest case about them.
         self._case_ids = Bounded[tuple[Tenant, str, int], str](_LOOKED_AT_MAX)
         self.dropped_count = 0
-        """How many replies were not looked at, because too many were waiting."""
+        """How many replies were not checked, because too many were waiting."""
 
     # ---- replies that were shown already ---------------------------------------------------------
 
@@ -105,7 +105,7 @@ class ReplyChecks:
         said: tuple[str, ...],
         memory_ids: tuple[MemoryId, ...],
     ) -> None:
-        """Note what a model said in a finished reply; see `ChecksReplies`."""
+        """Queue a reply that was shown for its check, and return at once; see `ChecksReplies`."""
         principal_id = principal.principal_id
         reply = _finished(principal, reply_id, said, memory_ids)
         if self._rules.of(principal.tenant) is None or _mark_of(reply) in self._looked_at:
@@ -120,7 +120,7 @@ class ReplyChecks:
         self._wake.set()
 
     async def settled(self, principal: Principal) -> None:
-        """Wait until the replies to this principal are looked at; see `ChecksReplies`."""
+        """Wait until the replies to this principal are checked and their cases have ended."""
         unsettled = self._unsettled.get(principal.principal_id)
         if unsettled is None:
             return
@@ -128,13 +128,13 @@ class ReplyChecks:
             async with asyncio.timeout(SETTLED_S):
                 await unsettled.over.wait()
         except TimeoutError:
-            # A slow search holds up one request, and not each one after it.
+            # A slow search delays one request only, so the next requests do not wait for it.
             if self._unsettled.get(principal.principal_id) is unsettled:
                 del self._unsettled[principal.principal_id]
 
     @asynccontextmanager
     async def checking(self) -> AsyncGenerator[None]:
-        """Look at replies while the block runs."""
+        """Check queued replies while the block runs."""
         async with asyncio.TaskGroup() as group:
             task = group.create_task(self._for_ever())
             try:
@@ -143,7 +143,8 @@ class ReplyChecks:
                 task.cancel()
 
     async def _for_ever(self) -> None:
-        # One slow case keeps no other reply from being looked at: its end is waited for aside.
+        # A task of its own waits for the end of each case, so that a slow case delays no other
+        # reply.
         async with asyncio.TaskGroup() as group:
             while True:
                 await self._wake.wait()
@@ -178,7 +179,7 @@ class ReplyChecks:
     # ---- replies that are not shown yet ----------------------------------------------------------
 
     async def has_suspects(self, principal: Principal, memory_ids: tuple[MemoryId, ...]) -> bool:
-        """Implements `HealsReplies.has_suspects`."""
+        """Whether one of these memories contradicts an anchor of a higher label."""
         rules = self._rules.of(principal.tenant)
         if rules is None or not memory_ids:
             return False
@@ -193,9 +194,10 @@ class ReplyChecks:
         memory_ids: tuple[MemoryId, ...],
         note: Callable[[], None],
     ) -> WrongReply | None:
-        """Implements `HealsReplies.wrong`."""
+        """Check a reply that is not shown yet; return what is wrong with it, or None."""
         reply = _finished(principal, reply_id, said, memory_ids)
-        # A check that fails leaves no mark, so that the reply is looked at again when it was shown.
+        # If the check raises an error, the reply is not marked as checked, so that it is checked
+        # again after it was shown.
         told = await self._verdict(reply, note)
         if reply_id:
             self._looked_at[_mark_of(reply)] = None
@@ -221,21 +223,23 @@ class ReplyChecks:
         return WrongReply(case_id=opened[0], mended=True)
 
     async def still_wrong(self, case_id: str) -> None:
-        """Implements `HealsReplies.still_wrong`."""
+        """Mark a case as needing a person, because hiding its culprits did not help."""
         await self._cases.still_wrong(case_id)
 
     # ---- what both have in common ----------------------------------------------------------------
 
     async def _opened(self, reply: FinishedReply, by_rule: dict[str, list[Memory]]) -> list[str]:
-        """The cases that a wrong reply opens, as far as the day has room for them."""
+        """Open cases for a wrong reply, within the daily limits; return the ids of its cases."""
         opened: list[str] = []
         for rule_id, memories in by_rule.items():
-            # A request that is repeated uses up no more of the anchor's day than the first.
+            # A repeated request finds the case of the first one, so that it does not count towards
+            # the anchor's limit of the day again.
             known = await self._known_cases(reply.tenant, rule_id, memories)
             if known:
                 opened += known
             elif self._signals.writer_with_room(reply.tenant, rule_id, memories, of_reply=True):
-                # A reply without an id is in no ledger: then one memory is accused.
+                # A reply without an id is not in the recall ledger, so the case names one memory
+                # instead.
                 _, case_id = await self._signals.signal(
                     SignalKind.ANCHOR,
                     reply.tenant,
@@ -250,7 +254,7 @@ class ReplyChecks:
         return opened
 
     async def _known_cases(self, tenant: Tenant, rule_id: str, memories: list[Memory]) -> list[str]:
-        """The unfinished cases of an anchor about all of these memories; else none."""
+        """The cases of an anchor about these memories; none unless each one is unfinished."""
         known = [self._case_ids.get((tenant, rule_id, one.ordinal), "") for one in memories]
         case_ids = list(dict.fromkeys(known))
         for case_id in case_ids:
@@ -259,7 +263,7 @@ class ReplyChecks:
         return case_ids
 
     def _failing(self, reply: FinishedReply) -> tuple[tuple[str, ...], dict[str, list[Memory]]]:
-        """The anchors that a reply contradicts, and the memories in its request that do so too."""
+        """The anchors that a reply contradicts, and its request's memories that contradict them."""
         rules = self._rules.of(reply.tenant)
         said = () if rules is None else rules.failed_by_reply(reply.said)
         if rules is None or not said:
@@ -270,7 +274,7 @@ class ReplyChecks:
     def _suspects(
         self, rules: TenantRules, tenant: Tenant, memory_ids: Iterable[MemoryId]
     ) -> dict[str, list[Memory]]:
-        """The memories that contradict an anchor above their label, by that anchor."""
+        """A mapping of each anchor to the memories of a lower label that contradict it."""
         by_rule: dict[str, list[Memory]] = {}
         for memory_id in memory_ids:
             memory = self._reader.get(tenant, memory_id)
@@ -281,7 +285,7 @@ class ReplyChecks:
 
 
 def _mark_of(reply: FinishedReply) -> bytes:
-    """What a reply is known by: its words too, because a provider may give an id twice."""
+    """A hash that identifies a reply: of its words too, because a provider may use an id twice."""
     return blake2b(msgspec.msgpack.encode(reply), digest_size=16).digest()
 
 

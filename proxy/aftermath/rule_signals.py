@@ -1,4 +1,4 @@
-"""What a registered rule found wrong: kept as a failure, and the start of a case, within bounds."""
+"""Records what a registered rule found wrong as a failure, and opens cases within daily limits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOG: Final = logging.getLogger("mnemogate.aftermath")
 RULE_DAY_MAX: Final = 20
 """How many cases one anchor or canary opens by itself in 24 hours."""
 WRITER_DAY_MAX: Final = 10
-"""How many of them are about memories of one writer, so that nobody uses up the day of others."""
+"""How many of these cases are about memories of one writer, so that others' cases can open too."""
 TENANT_DAY_MAX: Final = 100
 """How many cases the rules of one tenant open by themselves in 24 hours."""
 
@@ -31,25 +31,27 @@ _CONTENT_WORDS_MIN: Final = 3
 
 
 class RuleSignals:
-    """Keeps signals of rules, and has cases opened for them. Event loop only."""
+    """Records signals of rules as failures, and opens cases for them. Event loop only."""
 
     def __init__(self, *, failures: Failures, cases: OpensCases, surroundings: Environment) -> None:
         self._failures = failures
         self._cases = cases
         self._out = surroundings
-        # By tenant, rule and writer, "" for all of them, and whether a reply was wrong.
+        # The times of cases in the last 24 hours, keyed by tenant, rule, writer ("" for all rules
+        # or all writers) and whether a reply was wrong.
         self._opened: dict[tuple[Tenant, str, str, bool], deque[int]] = {}
-        # The rules of which it was said that the day has no room for their cases.
+        # The rules for which the log already contains a warning that their daily limit is used up.
         self._full: set[tuple[Tenant, str]] = set()
 
     def may_open(
         self, tenant: Tenant, rule_id: str, writer: str = "", *, of_reply: bool = False
     ) -> bool:
-        """Count one case that a rule opens by itself; False where the day has no room for it.
+        """Count one case that a rule opens by itself; return False if a daily limit is used up.
 
-        `writer` is who wrote the memory that the case is about, where there is one. Cases of wrong
-        replies (`of_reply`) have a day of their own: what an agent writes against an anchor is in
-        no read and so in no reply, and must not use up what heals replies.
+        `writer` is the writer of the memory that the case is about, or "". Cases of wrong replies
+        (`of_reply`) have limits of their own: memories that contradict an anchor are left out of
+        reads, so they cannot make a reply wrong, and the cases about them must not use up the
+        limits of cases that heal replies.
         """
         now_ms = self._out.now_ms()
         rule, tenants = (tenant, rule_id, "", of_reply), (tenant, "", "", of_reply)
@@ -74,9 +76,9 @@ class RuleSignals:
     def writer_with_room(
         self, tenant: Tenant, rule_id: str, memories: Iterable[Memory], *, of_reply: bool = False
     ) -> PrincipalId | None:
-        """Count one case about a memory of the first writer whose share of the day has room.
+        """Count one case about a memory of the first writer whose daily limit is not used up.
 
-        None where there is no such writer.
+        Returns that writer, or None if there is none.
         """
         writers = dict.fromkeys(one.principal_id for one in memories)
         rooms = (one for one in writers if self.may_open(tenant, rule_id, one, of_reply=of_reply))
@@ -93,12 +95,13 @@ class RuleSignals:
         reply_id: str = "",
         memory_id: str = "",
     ) -> tuple[str, str]:
-        """Keep a failure of a rule; returns its id, and that of the case, "" where none opened.
+        """Record a failure of a rule; return its id and the id of its case ("" if none was opened).
 
-        A case opens where a read, reply or memory is named: otherwise there is nobody to suspect.
+        A case is opened only if a read, reply or memory is named, because otherwise there is no
+        suspect.
 
         Raises:
-            StorageError: The failure was not kept, or no case could be opened.
+            StorageError: The failure was not recorded, or no case could be opened.
         """
         now_ms = self._out.now_ms()
         failure = Failure(
@@ -135,10 +138,10 @@ class RuleSignals:
 
 
 def rules_of(anchors: Iterable[Anchor]) -> list[RegisteredRule]:
-    """Anchors as rules that open cases by themselves: their matchers, and whole statements.
+    """Anchors as rules that may open cases by themselves: their matchers, and their statements.
 
-    A sentence with fewer than three words for its subject is left out: it would be denied by honest
-    texts that merely share these words.
+    A statement with fewer than three words of content is left out, because honest texts that merely
+    share these words would count as denials of it.
     """
     return [
         RegisteredRule(
@@ -153,7 +156,7 @@ def rules_of(anchors: Iterable[Anchor]) -> list[RegisteredRule]:
 
 
 def judged_memory(memory: Memory) -> JudgedMemory:
-    """A memory as rules judge it: its text, with its metadata and names as lines."""
+    """A memory in the form that rules judge: its text, its metadata and its names as lines."""
     scope = memory.scope
     ids = (scope.user_id, scope.agent_id, scope.run_id, scope.app_id)
     return JudgedMemory(
@@ -165,7 +168,7 @@ def judged_memory(memory: Memory) -> JudgedMemory:
 
 
 def judged_step(memory_id: MemoryId, step: HistoryEntry, text: str | None) -> JudgedMemory:
-    """One step in a memory's life as rules judge it, with this text: under its label then."""
+    """One step of a memory's history in the form that rules judge, with the label of that step."""
     return JudgedMemory(
         memory_id=memory_id,
         text=judged_text(text or "", step.metadata_json, step.role, step.actor),
@@ -175,6 +178,6 @@ def judged_step(memory_id: MemoryId, step: HistoryEntry, text: str | None) -> Ju
 
 
 def judged_text(text: str, metadata_json: str | None, *names: str | None) -> str:
-    """A text as rules judge it, with the metadata and the names beside it as lines."""
+    """A text in the form that rules judge, with its metadata and names as further lines."""
     beside = () if metadata_json is None else (lines_of(metadata_json),)
     return "\n".join((text, *beside, *(line_of_name(one) for one in names if one)))

@@ -1,8 +1,8 @@
-"""Watches, off every path, whether memories that agents are shown fail what operators registered.
+"""Checks in the background whether memories that reads show fail registered anchors or canaries.
 
-Memories that a read shows, or leaves out, are held against the tenant's anchors after the answer
-left. Canaries are asked again when a commit may have changed what their questions find, and every
-so often.
+Memories that a read shows or leaves out are compared with the tenant's anchors after the answer was
+sent. Canaries are run again after commits, which may change what their questions find, and at a
+fixed interval.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from storage.values import Anchor
 
 _LOG: Final = logging.getLogger("mnemogate.aftermath")
 READS_MAX: Final = 1_000
-"""How many reads wait to be looked at; further ones are left out, and their memories come again."""
+"""How many reads may wait for their check; further reads are skipped until a later read."""
 LOOK_S: Final = 10.0
-"""Seconds between two looks at whether commits may have changed what canaries find."""
+"""Seconds between two checks whether a commit may have changed what canaries find."""
 CANARIES_MAX: Final = 64
-"""How many canaries are asked at one look; the others have their turn at the next ones."""
+"""How many canaries are run at one such check; the other canaries follow at the next checks."""
 
 
 class ShownRead(msgspec.Struct, frozen=True, kw_only=True):
-    """One read's memories; `recall_id` is "" where the ledger did not keep the read."""
+    """The memories of one read; `recall_id` is "" if the recall ledger lacks the read."""
 
     tenant: Tenant
     recall_id: str
     memories: tuple[Memory, ...]
-    # A memory that is yet to be read from the store.
+    # The id of a further memory, which the check reads from the store.
     memory_id: MemoryId | None = None
 
 
 class RuleWatch:
-    """Looks at what is shown. `shown` on the event loop; rules are tried on another thread."""
+    """Checks shown memories in the background. Event loop only; rules run on other threads."""
 
     def __init__(
         self,
@@ -59,28 +59,28 @@ class RuleWatch:
         surroundings: Environment,
         canary_seconds: float,
     ) -> None:
-        """`canary_seconds`: between two rounds of all canaries; 0: only an operator asks them."""
+        """`canary_seconds`: between two rounds of all canaries; 0 if only operators run them."""
         self._reader = reader
         self.rules = rules
         self.signals = signals
         self._canaries = canaries
         self._out = surroundings
         self._every_ms = int(canary_seconds * 1_000)
-        # Canaries of the present round that were not asked yet; when the round began, and at which
-        # version of the store.
+        # Canaries of the present round that were not run yet; the time at which the round began,
+        # and the version of the store at that time.
         self._left: deque[Anchor] = deque()
         self._asked_ms, self._asked_at = surroundings.now_ms(), -1
         self._reads: deque[ShownRead] = deque()
         self._ready = asyncio.Event()
 
     def shown(self, tenant: Tenant, recall_id: str, memories: tuple[Memory, ...]) -> None:
-        """These memories were shown by a read, or left out of it. Never waits."""
+        """Queue the memories that a read showed or left out for their check, and return at once."""
         if memories and len(self._reads) < READS_MAX:
             self._reads.append(ShownRead(tenant=tenant, recall_id=recall_id, memories=memories))
             self._ready.set()
 
     def left_out(self, tenant: Tenant, memory_id: MemoryId) -> None:
-        """This memory was left out of what a server answered. Never waits."""
+        """Queue a memory that a server's answer left out for its check, and return at once."""
         if len(self._reads) < READS_MAX:
             self._reads.append(
                 ShownRead(tenant=tenant, recall_id="", memories=(), memory_id=memory_id)
@@ -89,12 +89,12 @@ class RuleWatch:
 
     @property
     def waiting(self) -> int:
-        """How many reads were not looked at yet, or are looked at now."""
+        """How many reads are not checked yet, including the read that is being checked."""
         return len(self._reads)
 
     @asynccontextmanager
     async def watching(self) -> AsyncGenerator[None]:
-        """Look at what is shown while the block runs."""
+        """Check queued reads while the block runs."""
         async with asyncio.TaskGroup() as group:
             task = group.create_task(self._reads_for_ever())
             try:
@@ -114,13 +114,15 @@ class RuleWatch:
         rules = self.rules.of(read.tenant)
         if rules is None:
             return
-        # A row opens no second case: what a person has to decide on stays as it is until then.
+        # A row for which a case was opened opens no second one, because a person may still have to
+        # decide.
         by_rule = await asyncio.to_thread(self._failing, read, rules)
         for rule_id, found in by_rule.items():
             writer = self.signals.writer_with_room(read.tenant, rule_id, found)
             if writer is None:
                 continue
-            # A read that the ledger did not keep is no evidence: then one memory is accused.
+            # A read that is not in the recall ledger is no evidence, so the case names one memory
+            # instead.
             of_writer = [one for one in found if one.principal_id == writer]
             accused = found if read.recall_id else of_writer[:1]
             await self.signals.signal(
@@ -134,7 +136,7 @@ class RuleWatch:
             rules.told.update(one.ordinal for one in accused)
 
     def _failing(self, read: ShownRead, rules: TenantRules) -> dict[str, list[Memory]]:
-        """The memories that fail an anchor above them and that were not told of, by that anchor."""
+        """A mapping of an anchor of a higher label to failing memories that have no case yet."""
         found = list(read.memories)
         if read.memory_id is not None:
             memory = self._reader.get(read.tenant, read.memory_id)
@@ -147,7 +149,7 @@ class RuleWatch:
         return by_rule
 
     async def ask_canaries(self) -> None:
-        """Ask the canaries whose turn it is: after commits, and once in every round."""
+        """Run the canaries that are due: all of them after a commit, and once in every interval."""
         if self._canaries is None:
             return
         now_ms, now_at = self._out.now_ms(), self._reader.status().version
@@ -160,7 +162,7 @@ class RuleWatch:
 
 
 async def going_on(work: Coroutine[None, None, object]) -> None:
-    """Do one piece of work; a fault in it is logged, opens nothing, and ends nothing else."""
+    """Await `work`; an error in it is logged and opens no case, and the caller continues."""
     try:
         await work
     except InvariantBroken:

@@ -1,4 +1,4 @@
-"""The rules that a wrong answer is judged by, and the words that signals brought along."""
+"""Collects the rules for judging a wrong answer: anchors, canaries and the signal's own words."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TRUSTED: Final = SourceKind.USER_INPUT
 
 
 def rules_for(signal: Signal, reader: MemoryReader) -> list[RegisteredRule]:
-    """The rules to judge by: what operators registered, and what the signal itself said."""
+    """The rules that apply to a signal: registered anchors or a canary, and its own words."""
     anchors = _registered(signal, reader)
     if signal.kind is SignalKind.ANCHOR:
         return rules_of(anchors)
@@ -59,21 +59,21 @@ def _registered(signal: Signal, reader: MemoryReader) -> tuple[Anchor, ...]:
 
 
 class OpenedSignals:
-    """The newest thousand signals that opened cases, by case. Event loop only.
+    """Holds the newest thousand signals that opened cases, keyed by case. Event loop only.
 
-    What a signal says of a right answer is content, so it is kept in memory only: after a restart a
-    trial finds the words of earlier cases gone.
+    A signal's words for a right answer are content, so they are held in memory only; after a
+    restart, trials of memories lack the words of earlier cases.
     """
 
     def __init__(self) -> None:
         self._signals = Bounded[str, Signal](_SPOKEN_MAX)
 
     def keep(self, case_id: str, signal: Signal) -> None:
-        """Keep the signal of a case; the oldest one goes if there are too many."""
+        """Store the signal of a case; the oldest signal is dropped if there are too many."""
         self._signals[case_id] = signal
 
     def get(self, case_id: str) -> Signal | None:
-        """The signal of a case; None if it is not kept."""
+        """The signal of a case; None if it was dropped or lost in a restart."""
         return self._signals.get(case_id)
 
 
@@ -82,9 +82,9 @@ def accused(
     beside: Iterable[Hit],
     fit: Callable[[Memory], frozenset[str] | None] = lambda _: None,
 ) -> list[ConvictedMemory]:
-    """The culprits, and which of them were true once: a newer, more trusted memory denies those.
+    """The culprits as convicted memories; `outdated` if a newer, more trusted memory denies one.
 
-    `fit` gives the earlier texts of a memory that may be shown again (`fit_texts`).
+    `fit` returns the earlier texts of a memory that may be shown again (`fit_texts`).
     """
     trusted = [one.memory for one in beside if one.memory.source.trust >= _TRUSTED.trust]
     found: list[ConvictedMemory] = []
@@ -111,10 +111,10 @@ def accused(
 def fit_texts(
     reader: MemoryReader, judge: RuleJudge | None, memory: Memory
 ) -> frozenset[str] | None:
-    """The texts of a memory's life that the rules of a case convict of nothing.
+    """The texts from a memory's history that fail none of a case's rules.
 
-    None where no rule judged: a caller's judge was asked about the texts that were shown, and
-    about no earlier one. A step that is older than what a history tells is not fit.
+    None if no rule judged, because a caller's judge was asked about the shown texts only, and about
+    no earlier text. Texts older than the stored history are not included.
     """
     if judge is None:
         return None

@@ -1,7 +1,7 @@
-"""Leaves out of each read what contradicts an anchor that is trusted more, before it is served.
+"""Leaves out of each read the memories that contradict an anchor of a higher label.
 
-A text is judged once for each state of the anchors, by the thread that reads it from the store. The
-place of a hit that is left out is filled by the next one (`MemoryReader.searched`).
+A text is judged once for each state of the anchors, by the thread that reads the text from the
+store. The next hit takes the place of a hit that is left out (`MemoryReader.searched`).
 """
 
 from __future__ import annotations
@@ -22,27 +22,28 @@ from proxy.aftermath.rule_signals import judged_memory, judged_step, rules_of
 from storage.values import Anchor, UpstreamChange
 
 _TENANTS_MAX: Final = 4_096
-"""Tenants whose rules are kept; the rules of the tenant that was read longest ago go first."""
+"""How many tenants' rules are held; those of the least recently read tenant are dropped first."""
 _VERDICTS_MAX: Final = 200_000
-"""Verdicts that are kept for all tenants together."""
+"""How many verdicts are held for all tenants together."""
 
-# The name of a verdict. A row of the store keeps its text for good, but a person may raise its
-# label; a memory behind a server may have another text at any time.
+# The key of a verdict: a row's ordinal and label, because a row's text never changes but a person
+# may raise its label; for a memory on an upstream server also a hash of its text, which may change.
 _Row = tuple[int, SourceKind] | tuple[str, int, SourceKind]
-# By the rules that were tried, and the row: the ids of the anchors that the row contradicts.
+# A mapping of the rules that were applied and a row to the ids of the anchors that the row
+# contradicts.
 _Verdicts = dict[tuple[object, _Row], tuple[str, ...]]
 
 
 class TenantRules:
-    """The anchors of one tenant as rules, with their verdicts on the rows that were tried.
+    """The anchors of one tenant as rules, with their verdicts on the rows that were judged.
 
-    Any thread: two threads that try the same row come to the same verdict.
+    Any thread, because two threads that judge the same row reach the same verdict.
     """
 
     def __init__(self, anchors: tuple[Anchor, ...], verdicts: _Verdicts | None = None) -> None:
-        """`verdicts` may be shared by several tenants."""
+        """`verdicts` holds earlier verdicts, and may be shared by several tenants."""
         self.anchors = anchors
-        # The rows for which a case was opened; only the event loop adds to them.
+        # The ordinals of rows for which a case was opened; only the event loop adds to this set.
         self.told: set[int] = set()
         self._judge: RuleJudge | None = None
         self._verdicts: _Verdicts = {} if verdicts is None else verdicts
@@ -50,7 +51,7 @@ class TenantRules:
         self._alone: dict[tuple[str, ...], RuleJudge] = {}
 
     def failed_by(self, memory: Memory) -> tuple[str, ...]:
-        """The ids of the anchors that a memory contradicts and that are trusted more than it is."""
+        """The ids of the anchors of a higher label that a memory contradicts."""
         row = (memory.ordinal, memory.source)
         known = self._verdicts.get((self._mark, row))
         if known is None:
@@ -58,12 +59,12 @@ class TenantRules:
         return known
 
     def deny(self, entry: HistoryEntry, text: str | None) -> bool:
-        """Whether one step in a memory's life, with this text, contradicts an anchor above it."""
+        """Whether one step of a memory's history contradicts an anchor of a higher label."""
         tried = judged_step(MemoryId(""), entry, text)
         return bool(self._tried(tried))
 
     def deny_name(self, name: str) -> bool:
-        """Whether a name that memories are filed under contradicts an anchor."""
+        """Whether a name (a user id, say) under which memories are filed contradicts an anchor."""
         tried = JudgedMemory(
             memory_id=MemoryId(""), text=line_of_name(name), label=SourceKind.UNKNOWN
         )
@@ -74,7 +75,7 @@ class TenantRules:
         return self._judging().failed_by("\n".join(said))
 
     def failed_by_row(self, moved: UpstreamChange) -> tuple[str, ...]:
-        """The anchors that a memory behind a server contradicts by what it sent there."""
+        """The ids of the anchors that a memory on an upstream server contradicts by its text."""
         call = None if moved.candidate is None else call_of(moved.candidate)
         if call is None or moved.candidate is None or moved.source is None:
             return ()
@@ -92,10 +93,11 @@ class TenantRules:
         return known
 
     def convicting(self, texts: tuple[str, ...], rule_ids: tuple[str, ...]) -> tuple[str, ...]:
-        """The sentences of some texts that fail these rules; all the texts if no sentence does."""
+        """The sentences of the given texts that fail these rules; all texts if no sentence does."""
         rules = self._alone.get(rule_ids)
         if rules is None:
-            # The class for which a matcher is meant was that of the memory.
+            # The matchers' memory class is ignored, because it was compared with the whole memory
+            # before.
             rules = self._alone[rule_ids] = RuleJudge(
                 [
                     replace(one, matcher=one.matcher and replace(one.matcher, memory_class=None))
@@ -122,13 +124,13 @@ class TenantRules:
 
     def _judging(self) -> RuleJudge:
         if self._judge is None:
-            # The rules are parsed where they are first used: not on the event loop.
+            # The rules are parsed at their first use, which is not on the event loop.
             self._judge = RuleJudge(rules_of(self.anchors))
         return self._judge
 
 
 class KnownRules:
-    """The rules of all tenants, kept until an anchor changes. Any thread."""
+    """Holds the rules of each tenant until an anchor of the tenant changes. Any thread."""
 
     def __init__(self, anchors: Callable[[Tenant], tuple[Anchor, ...]]) -> None:
         """`anchors` returns the anchors of a tenant, as the same tuple until an anchor changes."""
@@ -146,14 +148,15 @@ class KnownRules:
             known = self._known.get(tenant)
             if known is None or (known.anchors is not anchors and known.anchors != anchors):
                 known = TenantRules(anchors, self._verdicts)
-            # Another tenant's change gives equal anchors as another tuple.
+            # After a change of another tenant's anchors this tenant's equal anchors are a new
+            # tuple.
             known.anchors = anchors
             self._known[tenant] = known
         return known
 
 
 class Screen:
-    """Implements `ScreensRead`: one read, as the anchors let an agent see it."""
+    """Decides which memories, steps and names one read may show (`ScreensRead`)."""
 
     def __init__(self, rules: TenantRules) -> None:
         self._rules = rules
@@ -161,11 +164,11 @@ class Screen:
 
     @property
     def left_out(self) -> tuple[Memory, ...]:
-        """The memories that were left out, and for which no case was opened yet."""
+        """The memories that this read left out and for which no case was opened yet."""
         return tuple(self._left_out.values())
 
     def shows(self, memory: Memory) -> bool:
-        """Whether the read may show a memory; a memory that it may not show is left out."""
+        """Whether the read may show a memory; if not, the memory is added to `left_out`."""
         if not self._rules.failed_by(memory):
             return True
         if memory.ordinal not in self._rules.told:
@@ -173,13 +176,14 @@ class Screen:
         return False
 
     def history(self, entries: tuple[HistoryEntry, ...]) -> tuple[HistoryEntry, ...]:
-        """The steps of a memory's life without those that tell a text which may not be shown."""
+        """The steps of a memory's history, without steps that contain a text that is not shown."""
         denied = {one.new_text for one in entries if self._rules.deny(one, one.new_text)}
-        # A step without a text may tell a lie in its metadata or in a name.
+        # A step without a text may contradict an anchor in its metadata or in a name.
         beside = {
             one.version for one in entries if one.new_text is None and self._rules.deny(one, None)
         }
-        # The text before the first step that is told belongs to a step that is not told.
+        # The old text of the first step was written by a step that the history no longer contains,
+        # so it is judged here.
         denied |= {one.old_text for one in entries[:1] if self._rules.deny(one, one.old_text)}
         denied.discard(None)
         return tuple(
@@ -191,20 +195,21 @@ class Screen:
         )
 
     def shows_name(self, name: str) -> bool:
-        """Whether the read may show a name that memories are filed under."""
+        """Whether the read may show a name (such as a user id) under which memories are filed."""
         return not self._rules.deny_name(name)
 
 
 class ScreenMaker:
-    """Implements `ScreensRows`, and makes the screens of reads. Any thread."""
+    """Makes the screens of reads, and judges upstream memories (`ScreensRows`). Any thread."""
 
     def __init__(self, rules: KnownRules) -> None:
         self._rules = rules
 
     def screen(self, principal: Principal) -> Screen | None:
-        """The screen of one read; None where a read shows everything.
+        """The screen of one read; None if the read may show everything.
 
-        That is the case for an operator, who decides on what is left out, and without anchors.
+        An operator's read shows everything, because operators decide on what is left out, and so
+        does every read of a tenant without anchors.
         """
         if principal.channel is Channel.OPERATOR:
             return None
@@ -212,17 +217,17 @@ class ScreenMaker:
         return None if rules is None else Screen(rules)
 
     def rules(self, tenant: Tenant) -> object:
-        """A value that is another one after each change of what the tenant's reads may show."""
+        """A value that is a new object after each change of the tenant's anchors; may be None."""
         return self._rules.of(tenant)
 
     def failed_by(self, moved: UpstreamChange, tenant: Tenant) -> tuple[str, ...]:
-        """The rules by which the answers of a server may not show a live memory; () if they may."""
+        """The ids of the anchors that forbid a server's answer to show a memory; () if none."""
         rules = self._rules.of(tenant)
         return () if rules is None else rules.failed_by_row(moved)
 
     def convicting(
         self, tenant: Tenant, texts: tuple[str, ...], rule_ids: tuple[str, ...]
     ) -> tuple[str, ...]:
-        """The sentences of a memory's texts that fail these rules; all texts if none does."""
+        """The sentences of a memory's texts that fail these rules; all texts if none fails."""
         rules = self._rules.of(tenant)
         return texts if rules is None else rules.convicting(texts, rule_ids)
