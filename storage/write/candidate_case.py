@@ -1,4 +1,4 @@
-"""One candidate as the gate sees it, and the outcome that was recorded for a candidate."""
+"""One candidate with all that is known of it, and the outcome that was recorded for a candidate."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _BUDGETS: Final = 9
 
 
 class HeldCase(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a held candidate at the time when it is judged again."""
+    """The stored facts about a held candidate at the time when it is judged again."""
 
     row: HeldRow
     salt: bytes
@@ -52,9 +52,9 @@ class HeldCase(msgspec.Struct, frozen=True, kw_only=True):
 class ArrivedCandidate(msgspec.Struct, frozen=True, kw_only=True):
     """One candidate that waits for its verdict; its text is in staging alone.
 
-    All of this is kept apart from staging (MWP 3.2, check 7). `nonce_key` and `binding` are keyed
-    hashes of what was intercepted. If they were computed from the staged bytes, an attacker in
-    staging could spend somebody else's nonce.
+    These fields are stored apart from staging (MWP 3.2, check 7). `nonce_key` and `binding` are
+    keyed hashes of the candidate as it was intercepted. If they were computed from the staged
+    bytes, an attacker in staging could spend the nonce of another principal.
     """
 
     candidate_id: CandidateId
@@ -70,7 +70,7 @@ class ArrivedCandidate(msgspec.Struct, frozen=True, kw_only=True):
     def of(
         cls, submission: Submission, intercept: InterceptRecord, names: KeyedNames
     ) -> ArrivedCandidate:
-        """The parts of a submission that are kept apart from staging."""
+        """The fields of a submission that are stored apart from staging."""
         candidate = submission.candidate
         return cls(
             candidate_id=submission.candidate_id,
@@ -84,17 +84,17 @@ class ArrivedCandidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CandidateCase(msgspec.Struct, frozen=True, kw_only=True):
-    """One candidate before the gate: all that is known of it, as it was read back from staging.
+    """One candidate before the gate, with all that is known of it, as read back from staging.
 
-    `arrived` is kept apart from staging. `staged` is None where the staged bytes cannot be used for
-    judging.
+    `arrived` was stored apart from staging. `staged` is None if the staged bytes must not be
+    judged.
     """
 
     submission: Submission
     staged: bytes | None
     arrived: ArrivedCandidate
     held: HeldCase | None = None
-    # The approval of a candidate whose lines a person let in before it came.
+    # The approval of a candidate whose lines a person released before the candidate came.
     let_in: Approval | None = None
 
     @property
@@ -110,10 +110,7 @@ class CandidateCase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def contents_of(submission: Submission) -> StagedContents:
-    """The staged content of a submission.
-
-    It has everything that a verdict, a row and a leaf are made of.
-    """
+    """The content of a submission for staging: all that a verdict, a row and a leaf are made of."""
     evidence = StagedEvidence(
         held=evidence_of(submission, submission.seen_version),
         reading=submission.reading,
@@ -124,7 +121,7 @@ def contents_of(submission: Submission) -> StagedContents:
 
 
 def staged_submission(arrived: ArrivedCandidate, contents: StagedContents) -> Submission:
-    """The submission as it was read from staging; its digest is the one the interceptor recorded.
+    """The submission as read from staging, with the digest that the interceptor recorded.
 
     Raises:
         msgspec.MsgspecError: The staged bytes are no candidate.
@@ -187,7 +184,7 @@ def _submission(
 
 
 def labelled(case: CandidateCase, provenance: Provenance | None) -> CandidateCase:
-    """The case with the label that it was judged by; leaf and row will state this label."""
+    """The case with the label on which the verdict was based, for the leaf and the row."""
     submission = case.submission
     if provenance is None or provenance is submission.provenance:
         return case
@@ -196,7 +193,7 @@ def labelled(case: CandidateCase, provenance: Provenance | None) -> CandidateCas
 
 
 def evidence_of(submission: Submission, target_version: int) -> HeldEvidence:
-    """The evidence to be kept of a submission that waits for a person."""
+    """The evidence that is stored with a submission that waits for a person."""
     return HeldEvidence(
         provenance=submission.provenance,
         intercepted_at_ms=submission.intercepted_at_ms,
@@ -242,7 +239,7 @@ def outcome_of(
 
 
 def not_held(verdict: Hold) -> Reject:
-    """The refusal of a candidate whose sender may have no more candidates held (step 9)."""
+    """The refusal of a candidate that would be held if its principal had room for more (step 9)."""
     return Reject(
         reason=Reason.QUOTA_EXCEEDED,
         step=_BUDGETS,
@@ -254,7 +251,7 @@ def not_held(verdict: Hold) -> Reject:
 def replayed(
     view: View, names: KeyedNames, first: FirstOutcome, trust: TrustState, now_ms: int
 ) -> Outcome:
-    """The first verdict of an equal request, given again, with the memory as it was then."""
+    """The recorded verdict for a repeated request, with the memory as the verdict wrote it."""
     outcome = outcome_of(first, trust, replayed=True)
     if first.ordinal == NO_ORDINAL:
         return outcome
@@ -263,8 +260,8 @@ def replayed(
         return outcome
     known = read_id(view, names.memory(row.tenant, row.memory_id))
     if known is None or known.status is not MemoryStatus.LIVE or is_expired(row, now_ms):
-        # The memory of that verdict is not returned if it was deleted, quarantined or expired
-        # since: for the agent it does not exist any more.
+        # A memory that was deleted, quarantined or expired since its verdict is not returned,
+        # because it does not exist for the agent any more.
         return outcome
     return msgspec.structs.replace(
         outcome, memory=memory_of(row, known.status, ordinal=first.ordinal)

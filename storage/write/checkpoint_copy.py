@@ -1,4 +1,4 @@
-"""The last signed checkpoint, kept outside the store: it shows when a store was rolled back."""
+"""The last signed checkpoint, kept outside the store to detect that a store was rolled back."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ NOTE_LEN_MAX: Final = 64 * 1024
 
 
 def check_new_store(path: Path) -> None:
-    """Refuse to begin a new store where its checkpoint file exists already.
+    """Refuse to begin a new store if its checkpoint file exists already.
 
-    No key of the new store can have signed that file, so an older store was here.
+    The new store's key cannot have signed that file, so an older store must have existed.
 
     Raises:
-        StoreRolledBack: There is a checkpoint.
+        StoreRolledBack: The checkpoint file exists.
     """
     if _read(path) is not None:
         raise StoreRolledBack(
@@ -51,7 +51,7 @@ def _read(path: Path) -> bytes | None:
 
 
 class CheckpointCopy:
-    """The file outside the store that has its last checkpoint. Writer thread only."""
+    """The file outside the store that contains its last checkpoint. Writer thread only."""
 
     def __init__(self, path: Path, verifier: VerifierKey) -> None:
         self.path = path
@@ -59,7 +59,7 @@ class CheckpointCopy:
         self._written: bytes | None = None
 
     def write(self, note: bytes) -> bool:
-        """Write the checkpoint durably; False where the file has it already.
+        """Write the checkpoint durably; return False if the file contains it already.
 
         Raises:
             OSError: The file could not be written; the earlier one is still there.
@@ -72,7 +72,7 @@ class CheckpointCopy:
         return True
 
     def read(self) -> Checkpoint | None:
-        """The tree head that was written last; None where there is no file.
+        """The tree head in the file; None if there is no file.
 
         Raises:
             StoreRolledBack: The file is not a checkpoint that this store's key signed.
@@ -97,10 +97,10 @@ class CheckpointCopy:
             ) from error
 
     def compare(self, view: View, header: StoreHeader | None) -> str | None:
-        """Compare the store with the copy; returns a remark where a store in use has no copy.
+        """Compare the store with the file; return a remark if a store with leaves has no file.
 
         Raises:
-            StoreRolledBack: The copy knows more leaves than the store, or other ones.
+            StoreRolledBack: The file names more leaves than the store has, or other ones.
         """
         kept = self.read()
         size = 0 if header is None else header.leaf_count

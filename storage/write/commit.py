@@ -1,7 +1,4 @@
-"""The only code that makes anything visible in the store.
-
-The code takes a permit, and checks it once more.
-"""
+"""The only code that makes anything visible in the store: it requires a permit and checks it."""
 
 from __future__ import annotations
 
@@ -49,9 +46,10 @@ _BORN_AGAIN: Final = (MemoryStatus.DELETED, MemoryStatus.LIVE)
 
 
 class Committer:
-    """Puts admitted candidates into a transaction. Writer thread only.
+    """Writes admitted candidates into a transaction. Writer thread only.
 
-    `required` are the steps of the gate in force, and `epoch` is that of the ruleset in force.
+    `required` are the steps of the gate that a permit must name; `epoch` is the epoch of the
+    ruleset in force.
     """
 
     def __init__(self, required: frozenset[int], followers: Sequence[Follower]) -> None:
@@ -61,27 +59,27 @@ class Committer:
     def commit(
         self, change: Change, permit: Permit, judged: AdmittedCandidate, epoch: int
     ) -> LandedRow:
-        """Put one admitted candidate into the transaction: leaf, row, vector, id, version.
+        """Write one admitted candidate into the transaction: leaf, row, vector, id, version.
 
         The candidate is visible and durable when, and only when, the transaction's own commit
         returns.
 
         Raises:
-            StalePermit: The permit is of another epoch, candidate or content, or does not name
-                every required step; nothing was put.
-            InvariantBroken: The permit was spent before.
+            StalePermit: The permit is for another epoch, candidate or content, or does not name
+                every required step; nothing was written.
+            InvariantBroken: The permit was used before.
         """
         self._verify(permit, judged, epoch)
         candidate = judged.candidate
         minted = candidate.memory_id is None
         memory_id = candidate.memory_id or _minted()
         name = change.names.memory(candidate.tenant, memory_id)
-        # No lookup is needed: the id of a new memory is 122 random bits drawn a moment ago.
+        # No lookup is needed, because the id of a new memory is 122 new random bits.
         known = None if minted else read_id(change.draft, name)
         stored = None if known is None else read_row(change.draft, known.ordinal)
         key = judged.guarded_key
-        # A memory on another server is found by its key, and the gate has looked at the rows under
-        # that key.
+        # A memory on another server is found by its key, and the gate has read the rows under that
+        # key.
         if key is None and not _reachable(candidate.change, known, stored):
             raise StalePermit("the memory to change is gone")
         permit.spend()
@@ -107,8 +105,8 @@ class Committer:
         return landed
 
     def _verify(self, permit: Permit, judged: AdmittedCandidate, epoch: int) -> None:
-        # (4) Hash the very bytes that are about to be stored: any alteration since the gate saw
-        #     them shows here (MWP 3.2, attack A5).
+        # (4) Hash the exact bytes that are about to be stored, so that any alteration since the
+        # gate read them is detected (MWP 3.2, attack A5).
         if hashlib.sha256(judged.canonical).digest() != permit.digest:
             raise StalePermit("the bytes to store are not those that were judged")
         if permit.epoch != epoch:
@@ -118,7 +116,7 @@ class Committer:
 
 
 class _Landing(msgspec.Struct, frozen=True, kw_only=True):
-    """One admitted candidate that is being put into a transaction."""
+    """One admitted candidate that is being written into a transaction."""
 
     followers: Sequence[Follower]
     change: Change
@@ -130,10 +128,10 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
     keyed: bytes
 
     def log(self) -> int:
-        """Append the verdict leaf of the candidate."""
+        """Append the verdict leaf of the candidate; return the leaf's index."""
         judged = self.judged
-        # A client's own id could contain any text, and a leaf stays after a purge. So the leaf has
-        # an id that the store made.
+        # An id that a client chose may contain any text, and a leaf remains after a purge. So the
+        # leaf names the memory only by an id that the store made.
         plain = is_uuid(self.memory_id)
         return self.change.log(
             VerdictLeaf(
@@ -166,7 +164,8 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         goes_on = self.stored if update or self._replaces() else None
         kept = _kept(self.stored) if update and self.stored else None
         inherits = kept is not None and candidate.scope == Scope()
-        # A text that an update leaves as it was has the reading of the session that wrote it.
+        # If an update does not change the text, the text keeps the origins that its writer had
+        # read.
         texts = self.stored if update and candidate.text is None else None
         read_before = () if texts is None else texts.read_origins
         return Row(
@@ -197,7 +196,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _replaces(self) -> bool:
-        """Whether a creation takes the place of a memory that clients are shown under its id."""
+        """Whether a creation replaces a memory that clients are shown under its id."""
         if self.judged.candidate.change is not ChangeKind.CREATE or self.stored is None:
             return False
         live = self.known is not None and self.known.status is MemoryStatus.LIVE
@@ -231,7 +230,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             for follower in self.followers:
                 follower.begins_anew(change, name)
         live = status is MemoryStatus.LIVE
-        # The vector of a quarantined memory is indexed as well, for the day when it is shown again.
+        # The vector of a quarantined memory is indexed too, because the memory may be shown again.
         if status is not MemoryStatus.DELETED:
             change.live_count += live
             standing = known is not None and known.status is not MemoryStatus.DELETED
@@ -262,9 +261,9 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         return MemoryStatus.LIVE
 
     def vector(self) -> tuple[bytes, str]:
-        """The vector of the new version and its embedder's name; both empty for a deletion.
+        """The vector of the new version and the name of its embedder; both empty for a deletion.
 
-        An update that leaves the text as it is keeps the stored vector.
+        An update that does not change the text keeps the stored vector.
         """
         judged = self.judged
         if judged.candidate.change in {ChangeKind.DELETE, ChangeKind.PURGE}:
@@ -278,7 +277,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         return (b"", "") if vector is None else (vector, self.stored.embedder_id)
 
     def _erase(self) -> None:
-        """Replace every row of the memory by one without content, and drop its vectors."""
+        """Replace every row of the memory by a row without content, and delete its vectors."""
         if self.known is None:
             raise InvariantBroken("a purge of nothing was admitted")
         draft, ordinal = self.change.draft, self.known.ordinal
@@ -315,7 +314,7 @@ def _minted() -> MemoryId:
 
 
 def _reachable(kind: ChangeKind, known: IdRecord | None, stored: Row | None) -> bool:
-    """The memory to change, if it is still there; the gate checked that a moment ago."""
+    """Whether the memory to change still exists, as it did when the gate read it."""
     if kind is ChangeKind.CREATE:
         return True
     if known is None or stored is None or stored.erased:
@@ -339,7 +338,7 @@ def _kept(stored: Row) -> InheritedFields:
 
 
 def _still_kept(kept: InheritedFields | None, candidate: Candidate) -> InheritedFields | None:
-    """The fields that an update left alone, taken from the row before it."""
+    """The fields that an update did not change, taken from the row before it."""
     if kept is None:
         return None
     return msgspec.structs.replace(

@@ -1,9 +1,9 @@
-"""The transactions of the embedded store: stage, judge, commit, look into disk errors.
+"""The transactions of the embedded store: stage, judge, commit, and recover from disk errors.
 
-Everything here runs on the writer thread. The order is what makes the store safe
+All of this module runs on the writer thread. The order of steps makes the store safe
 (docs/architecture.md): a candidate is staged, then judged inside the transaction that would commit
-it. A held candidate is made durable in staging first. After the one commit the keys of decided
-candidates are destroyed, then the index is updated, then the callers are answered.
+it. A held candidate is made durable in staging before the commit. After the commit the keys of
+decided candidates are destroyed, then the index is updated, then the callers are answered.
 """
 
 from __future__ import annotations
@@ -67,13 +67,14 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _unheard(_held: HeldCandidate, _outcome: Outcome) -> None:
-    """Do nothing: the default for callers that need not know of holds that expired."""
+    """Do nothing: the default for callers that need no report of holds that expired."""
 
 
 class Engine:
     """The transactions of one open store. Writer thread only, except for its public attributes.
 
-    `generation`, `ruleset`, `broken` and `bytes_used` are replaced whole, and may be read anywhere.
+    `generation`, `ruleset`, `broken` and `bytes_used` are replaced as a whole, so that any thread
+    may read them.
     """
 
     def __init__(
@@ -91,21 +92,21 @@ class Engine:
         self.bytes_used = 0
         # The reason why nothing may be written any more; None while writes are possible.
         self.broken: str | None = None
-        # The disk's error at the last write, if the disk refused it; None once it takes writes
-        # again. It is apart from the quota: another program may have filled the disk.
+        # The disk's error at the last write, if the disk refused the write; None after a write that
+        # succeeded. A full disk is not the store's quota: another program may have filled the disk.
         self.refused: str | None = None
-        # When the writer began its current work (monotonic clock); 0 while it is idle.
+        # When the writer began its current work (monotonic clock, ns); 0 while it is idle.
         self.busy_since_ns = 0
-        # After so many seconds without the end of a job, no further job may queue behind it.
+        # The seconds after which no further job may be queued if the current job has not ended.
         self.patience_s = 10.0
         # Whether purged bytes stay in the file until it is rewritten.
         self.unerased = False
-        # For each mark of changes (`Change.moved`) how many are durable; it moves before such a
-        # change is answered. What was read under another count is stale.
+        # Maps each mark of changes (`Change.moved`) to the number of durable changes with it. A
+        # count grows before its change is answered, so what was read under another count is stale.
         self.moves: Counter[bytes] = Counter()
-        # The function that is called for each hold that nobody decided, once its end is durable.
+        # The function that is called for each hold that expired, once the refusal is durable.
         self.expired: Callable[[HeldCandidate, Outcome], None] = _unheard
-        # Purged ordinals whose vectors may still be in the index and in the index's files.
+        # Purged ordinals whose vectors may still be in the index and in the files of the index.
         self._erased: list[int] = []
 
     # ---- handling submitted candidates -----------------------------------------------------------
@@ -113,7 +114,7 @@ class Engine:
     def run(
         self, batch: Sequence[ArrivedCandidate], sealed: Sequence[Sealed]
     ) -> list[Outcome | StorageError]:
-        """The outcome of each candidate, in order; the outcomes are durable when this returns.
+        """Judge a batch; return the outcome of each candidate, in order, when it is durable.
 
         `sealed` are the same candidates, encrypted for staging: the judge reads them back from
         staging, by their ids. A failure of the whole batch is returned for each of its candidates.
@@ -139,8 +140,8 @@ class Engine:
         if not self.unerased:
             return
         with contextlib.suppress(StorageError):
-            # An error here is only reported: the purge itself is durable, and its answer stands.
-            # `status` tells what is left to do, and the next start or `compact` does it.
+            # An error here is only reported: the purge is durable, and its answer is correct.
+            # `status` shows that bytes are left, and the next start or `compact` erases them.
             self.erase()
 
     def _judge_batch(self, batch: Sequence[ArrivedCandidate]) -> list[Outcome | StorageError]:
@@ -148,8 +149,8 @@ class Engine:
         try:
             cases = self._cases(batch, held)
             if len(batch) > 1 and any(self._must_free(case) for case in cases):
-                # A deletion that would free no room is rolled back, and with it its whole
-                # transaction. So such a deletion is judged in a transaction of its own.
+                # A deletion that frees no room is rolled back together with its whole transaction.
+                # So such a deletion is judged in a transaction of its own.
                 return [self._judge_batch([one])[0] for one in batch]
             outcomes = self._judge(batch, cases)
         except StoreCorrupt as error:
@@ -170,8 +171,8 @@ class Engine:
         outcomes: list[Outcome | StorageError] = []
 
         def work(change: Change) -> list[Outcome | StorageError]:
-            # If dead readers had filled the store's room, this work runs a second time, so it
-            # starts from nothing.
+            # If dead readers had filled the store's map, `work` runs a second time, so it must
+            # begin with an empty list.
             outcomes.clear()
             change.of(QueueChanges).judged = tuple(one.candidate_id for one in batch)
             outcomes.extend(
@@ -189,15 +190,15 @@ class Engine:
         return self.transact(work, confirmed)
 
     def _judge_one(self, change: Change, case: CandidateCase) -> Outcome | StorageError:
-        # The credential is checked on the thread that also records the end of a key, so one of the
-        # two comes first for certain.
+        # The credential is checked on the thread that also records the revocation of a key, so that
+        # one of the two is certainly first.
         welcome = case.arrived.welcome
         if welcome is not None and not welcome():
             return CredentialEnded("the key ended")
         judge = self.parts.judge
-        # The candidates before this one in the batch take room as well, or a large batch would also
-        # take what is kept for deletions. Room that a purge frees is free only in the next
-        # transaction.
+        # The earlier candidates of the batch need room as well; otherwise a large batch would use
+        # the room that is reserved for deletions. Room that a purge frees is available only in the
+        # next transaction.
         taken = max(0, change.charges.total())
         room = change.around.room_bytes - taken
         refusal = judge.usage.no_room(case.submission.candidate, room, change)
@@ -218,7 +219,7 @@ class Engine:
     def _cases(
         self, batch: Sequence[ArrivedCandidate], held: frozenset[CandidateId]
     ) -> list[CandidateCase | StorageError]:
-        """Each candidate as read back from staging; a failure for one that cannot be read."""
+        """Each candidate as read back from staging, or the error for one that cannot be read."""
         staging = self.parts.staging
         cases: list[CandidateCase | StorageError] = []
         for one, contents in zip(
@@ -233,8 +234,8 @@ class Engine:
             except StorageError as error:
                 cases.append(error)
             else:
-                # The candidate that a person was shown under this id must not be exchanged for
-                # another one.
+                # A candidate that a person was shown under this id must not be replaced by another
+                # one.
                 staged = None if one.candidate_id in held else contents.canonical
                 cases.append(CandidateCase(submission=submission, staged=staged, arrived=one))
         return self._with_good_vectors(cases)
@@ -242,7 +243,7 @@ class Engine:
     def _with_good_vectors(
         self, cases: list[CandidateCase | StorageError]
     ) -> list[CandidateCase | StorageError]:
-        """The cases, with a failure in place of each whose vector the index would refuse."""
+        """The cases, with an error in place of each whose vector the index would refuse."""
         vectors = [case.submission.vector for case in cases if isinstance(case, CandidateCase)]
         try:
             check_each([one for one in vectors if one], self.generation.header.dimension)
@@ -257,14 +258,14 @@ class Engine:
         if isinstance(outcome, StorageError):
             return True
         found = recorded(view, one)
-        # A nonce that another request spent has the record of that request, so this record is no
-        # evidence.
+        # If another request spent the nonce, the record is of that request and is no evidence about
+        # this one.
         return found is None or found.leaf_index == outcome.leaf_index
 
     def _destroy_new(self, held: frozenset[CandidateId]) -> None:
         """Destroy the keys of candidates that were not held after all.
 
-        After an unknown outcome the keys are kept: the holds may be durable.
+        After an unknown outcome the keys are kept, because the holds may be durable.
         """
         if self.broken is None:
             self.destroy(self.parts.staging.held_ids() - held)
@@ -276,10 +277,10 @@ class Engine:
         work: Callable[[Change], Result],
         confirmed: Callable[[View], bool] | None = None,
     ) -> Result:
-        """Do `work` in one write transaction and make it durable and visible.
+        """Run `work` in one write transaction, make it durable and visible, and return its result.
 
         Raises:
-            StoreUnavailable: Nothing was written.
+            StoreUnavailable: The disk refused; nothing was written.
             OutcomeUnknown: The transaction may be durable, and the store could not be reopened to
                 find out.
         """
@@ -293,9 +294,9 @@ class Engine:
             raise
 
     def carry_out(self, orders: Sequence[Order[Result]]) -> list[Result | StorageError]:
-        """The answer of each order. They share one transaction.
+        """Carry out orders in one transaction; return the answer of each, in order.
 
-        An order that cannot be carried out must not stop the others: each has one of its own then.
+        If one order fails, each order is carried out in a transaction of its own.
         """
         try:
             return list(self.transact(lambda change: [one.carry_out(change) for one in orders]))
@@ -312,8 +313,8 @@ class Engine:
         try:
             return self._attempt(work, confirmed)
         except lmdb.MapFullError:
-            # Dead readers keep pages from being reused. Only without such readers is the map really
-            # full.
+            # Dead readers keep pages from being reused. The map is really full only if there are
+            # none.
             if not self.parts.store.reader_check():
                 raise StoreUnavailable("the store's map is full") from None
         except lmdb.Error as error:
@@ -361,7 +362,7 @@ class Engine:
             parts.failpoint("after_commit")
         except lmdb.Error as error:
             draft.abort()
-            # Whatever became of the commit, the next read looks at what the store really has.
+            # Whether or not the commit is durable, caches must read the store again.
             self.moves.update(change.moved)
             self._find_out(after, confirmed, error)
         self.bytes_used = used
@@ -369,10 +370,10 @@ class Engine:
         return result
 
     def _refuse_if_overtaken(self, draft: Draft) -> None:
-        """Stop where another process has changed the store's files.
+        """Stop if another process has changed the store's files.
 
         Raises:
-            StoreUnavailable: Another process has written to the store; nothing is written any more.
+            StoreUnavailable: Another process has written to the store; writing has ended.
         """
         if self.parts.store.overtaken(draft) or draft.header() != self._durable:
             self._stop_beside_another()
@@ -387,9 +388,7 @@ class Engine:
     def _find_out(
         self, after: Generation, confirmed: Callable[[View], bool] | None, error: lmdb.Error
     ) -> None:
-        """Reopen the store after a failed commit, and find out whether the transaction is durable.
-
-        Returns if the transaction is durable.
+        """Reopen the store after a failed commit; return if the transaction is durable anyway.
 
         Raises:
             StoreUnavailable: The transaction is not durable; nothing was written.
@@ -414,7 +413,7 @@ class Engine:
             raise OutcomeUnknown(self.broken) from failure
 
     def _adopt(self, change: Change, queue: QueueChanges, after: Generation) -> None:
-        """Update everything that follows from a durable commit, before the callers are answered."""
+        """Update memory, staging and indexes after a durable commit, before callers get answers."""
         parts = self.parts
         self._durable = after.header
         self.generation = after
@@ -442,10 +441,10 @@ class Engine:
             self._keep_no_key(error)
 
     def erase_condemned(self) -> None:
-        """Erase keys of held candidates that were decided together. Any thread.
+        """Erase the keys of held candidates that were refused together. Any thread.
 
-        A key file that cannot be removed stops all writing. The decisions are durable and are
-        answered all the same: an error would tell the caller that nothing was written.
+        A key file that cannot be removed stops all writing. The refusals are durable and are
+        reported as such, because an error would mean to the caller that nothing was written.
         """
         try:
             self.parts.staging.erase()
@@ -461,7 +460,7 @@ class Engine:
         return self.parts.judge.observing
 
     def busy_s(self) -> float:
-        """Seconds since the writer began its present work; 0 while it is idle."""
+        """Seconds since the writer began its current work; 0 while it is idle."""
         since = self.busy_since_ns
         return (time.monotonic_ns() - since) / 1e9 if since else 0.0
 
@@ -476,7 +475,7 @@ class Engine:
     # ---- housekeeping of the store ---------------------------------------------------------------
 
     def tidy(self) -> None:
-        """Free the slots of dead readers, and try again to erase what could not be erased."""
+        """Free the slots of dead readers, and retry an erasure that failed."""
         try:
             self.parts.store.reader_check()
         except lmdb.Error as error:
@@ -485,14 +484,14 @@ class Engine:
             self.erase_if_due()
 
     def tidy_held(self) -> None:
-        """Erase keys of held candidates that were refused together, if their caller went away."""
+        """Erase the keys of held candidates that were refused together, if their caller is gone."""
         staging = self.parts.staging
         if not staging.erasing:
             self.erase_condemned()
         staging.tidy()
 
     def mark_time(self) -> None:
-        """Write the present time, if no write did so for a minute."""
+        """Write the present time, if no transaction did so in the last minute."""
         since_ms = self.parts.clock() - self.generation.header.time_ms
         if self.broken is None and since_ms >= _TIME_MARKED_EVERY_MS:
             with contextlib.suppress(StorageError):
@@ -511,8 +510,8 @@ class Engine:
             OutcomeUnknown: The disk refused; purged content is hidden, and nothing more may be
                 written until the next start.
         """
-        # While a large store is being read at start, a view is open on this file, so the file
-        # cannot be replaced.
+        # While a large store is still being indexed after the start, a view is open on the file, so
+        # that the file cannot be replaced.
         self.parts.derived.wait()
         try:
             saved = self.parts.store.compact()

@@ -1,7 +1,7 @@
 """The decisions of people about a store as a whole: held candidates, rules, erasure.
 
-Writer thread only. Each decision adds a leaf; none moves the store's version, except a release that
-is admitted.
+Writer thread only. Each decision adds a leaf. None changes the store's version, except a release
+that is admitted.
 """
 
 from __future__ import annotations
@@ -33,13 +33,12 @@ from storage.write.engine import Engine
 from storage.write.held_queue import QueueChanges
 
 _EXPIRED_AT_ONCE: Final = 256
-# For how many seconds one transaction refuses candidates that a person chose: writes wait for its
-# end.
+# The time limit of one transaction that refuses held candidates; other writes wait for its end.
 _REFUSING_NS: Final = 2_000_000
 
 
 class EngineCommands:
-    """Commands of one engine. Writer thread only. Each raises as `Engine.transact` does."""
+    """Commands of one engine. Writer thread only. Each raises what `Engine.transact` raises."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -47,7 +46,7 @@ class EngineCommands:
     # ---- decisions on held candidates ------------------------------------------------------------
 
     def release(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
-        """Judge a held candidate again with a person's approval.
+        """Judge a held candidate again, with a person's approval; return the outcome.
 
         Raises:
             UnknownCandidate: No held candidate has that id.
@@ -70,9 +69,9 @@ class EngineCommands:
     ) -> dict[CandidateId, Outcome | None]:
         """Refuse as many of these held candidates as one short transaction can, at least one.
 
-        Returns the outcomes, None for a candidate that is not held; one that is left out is
-        undecided. Keys of refused ones are gone from memory; the caller erases the key files
-        (`Engine.erase_condemned`).
+        Returns a mapping of ids to outcomes, None for a candidate that is not held; an id that is
+        missing was not decided. The keys of refused candidates are deleted from memory, and the
+        caller erases the key files (`Engine.erase_condemned`).
         """
         engine = self._engine
         judge = engine.parts.judge
@@ -138,10 +137,10 @@ class EngineCommands:
         )
 
     def reconcile(self) -> tuple[str, ...]:
-        """Make staging and the table of held candidates agree after a crash; returns remarks.
+        """Make staging and the table of held candidates agree after a crash; return remarks.
 
-        A candidate that is staged but not held was never decided, and is destroyed. One that is
-        held but not staged is lost, and is refused with a leaf.
+        A candidate that is staged but not held was never decided, and is destroyed. A candidate
+        that is held but not staged is lost, and is refused with a leaf.
         """
         engine = self._engine
         staging = engine.parts.staging
@@ -160,7 +159,7 @@ class EngineCommands:
         return (f"{len(lost)} held candidates were lost and are refused",) if lost else ()
 
     def expire(self) -> None:
-        """Refuse candidates that nobody decided for thirty days, a limited number at a time."""
+        """Refuse candidates that no person decided within thirty days, a limited number at once."""
         engine = self._engine
         judge, now_ms = engine.parts.judge, engine.parts.clock()
         overdue = judge.waiting.overdue(now_ms)[:_EXPIRED_AT_ONCE]
@@ -171,31 +170,29 @@ class EngineCommands:
             for candidate_id in overdue:
                 judge.expire(change, candidate_id)
 
-        # An error is ignored here: a candidate that is still held is found again the next time.
+        # An error is ignored here, because a candidate that is still held is refused the next time.
         with contextlib.suppress(StorageError):
             engine.transact(work)
 
     def count_stood(self) -> None:
-        """Count releases that nobody took back within seven days, a limited number at a time."""
+        """Count releases that no one took back within seven days, a limited number at a time."""
         engine = self._engine
         intake = engine.parts.judge.intake
         with engine.parts.store.reading() as view:
             due = intake.is_due(view, engine.parts.clock())
         if not due:
             return
-        # An error is ignored here: a release that was not counted is found again the next time.
+        # An error is ignored here, because a release that was not counted is counted the next time.
         with contextlib.suppress(StorageError):
             engine.transact(intake.stood)
 
     # ---- decisions on rules and erasure ----------------------------------------------------------
 
     def adopt_ruleset(self, ruleset: Ruleset, by: PrincipalId) -> Ruleset:
-        """Put other rules in force; other rules have another epoch.
-
-        Returns the ruleset with its epoch.
+        """Put a ruleset in force; one that differs gets a new epoch. Return it with its epoch.
 
         Raises:
-            StorageError: The earlier rules stay in force.
+            StorageError: The earlier ruleset is still in force.
         """
         engine = self._engine
         header = engine.generation.header
@@ -215,7 +212,7 @@ class EngineCommands:
         return adopted
 
     def compact(self, by: PrincipalId) -> int:
-        """Rewrite the store without its free pages; returns the bytes saved."""
+        """Log the act and rewrite the store without free pages; return the bytes saved."""
 
         def work(change: Change) -> None:
             change.note("store.compact", "store", by, "")
@@ -236,7 +233,7 @@ class EngineCommands:
         self._engine.transact(work)
 
     def note(self, action: str, subject: str, detail: str, by: PrincipalId = THE_STORE) -> None:
-        """Append a leaf about an act that concerned the store as a whole."""
+        """Append a leaf about an act that concerns the store as a whole."""
 
         def work(change: Change) -> None:
             change.note(action, subject, by, detail)

@@ -31,7 +31,7 @@ _FLAGS_MAX: Final = 4_096
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
-    """What the store knew of the principal and the nonce before this candidate."""
+    """The store's facts about the principal and the nonce before this candidate."""
 
     nonce_state: NonceState
     trust: TrustState
@@ -39,7 +39,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Target(msgspec.Struct, frozen=True, kw_only=True):
-    """The stored memory that a change is aimed at, and the facts about it that the gate needs."""
+    """The stored memory at which a change is aimed, and the facts about it for the gate."""
 
     row: Row
     state: TargetState
@@ -52,7 +52,7 @@ class FactGatherer:
         self._names = names
         self._intake = intake
         self._usage = usage
-        # A cache of readings by the digest of the text: no text is kept here.
+        # A cache of readings, keyed by the digest of the text; it contains no text.
         self._flags = Bounded[bytes, Reading](_FLAGS_MAX)
 
     def nonce_state(
@@ -83,7 +83,7 @@ class FactGatherer:
         candidate: Candidate,
         known: Known,
     ) -> Facts:
-        """All facts for one candidate, as of this transaction."""
+        """All facts for the verdict on one candidate, as of this transaction."""
         submission = case.submission
         guarded_key = submission.guarded_key
         thing = NOTHING_THERE
@@ -95,8 +95,8 @@ class FactGatherer:
         reading = self._with_inherited(submission.reading, candidate, target)
         reading = _with_the_rest(reading, submission, candidate, thing.text)
         provenance = submission.provenance
-        # Fields that an update leaves out come from the stored row, which was read in this
-        # transaction.
+        # The fields that an update leaves out come from the stored row, and the shadow search saw
+        # them only if that row is unchanged.
         unmoved = candidate.change is not ChangeKind.UPDATE or _is_seen(submission, target)
         return Facts(
             candidate_id=submission.candidate_id,
@@ -126,15 +126,15 @@ class FactGatherer:
     def _token_state(
         self, change: Change, submission: Submission, target: _Target | None
     ) -> TokenState:
-        # (6) A token is for single use: it is spent in this store, in the same transaction as the
-        # commit that uses it.
+        # (6) A token can be used once: it is marked as used in this store, in the same transaction
+        # as the commit that uses it.
         if submission.token is TokenState.VALID and (
             submission.token_key is None
             or change.draft.has(TOKENS, self._names.token(submission.token_key))
         ):
             return TokenState.SPENT
-        # The token is for the memory as the operator saw it: the fields that an update leaves out
-        # get the token's class too.
+        # The token is for the memory as the operator saw it, because fields that an update leaves
+        # out get the token's class too.
         if submission.token is TokenState.VALID and not _is_seen(submission, target):
             return TokenState.EXPIRED
         return submission.token
@@ -144,7 +144,7 @@ class FactGatherer:
             return None
         known = read_id(change.draft, self._names.memory(candidate.tenant, candidate.memory_id))
         if known is None or known.status is MemoryStatus.DELETED:
-            # A deleted memory can still be purged: until then its text is in the history.
+            # A deleted memory can still be purged, because its text is in the history until then.
             if known is None or candidate.change is not ChangeKind.PURGE:
                 return None
             if read_row(change.draft, known.ordinal).erased:
@@ -163,10 +163,10 @@ class FactGatherer:
         return _Target(row=row, state=state)
 
     def _thing(self, change: Change, candidate: Candidate, key: str) -> KeyedText:
-        """The memory that another server keeps under this candidate's key, if one is known."""
+        """The memory that an upstream server has under the candidate's key, if one is known."""
         call = call_of(candidate) if candidate.change is ChangeKind.CREATE else None
         made_new = candidate.change is ChangeKind.CREATE and (call is None or call.effect is None)
-        # Memories without a key share the empty key, so a change without a key names none of them.
+        # Memories without a key all have the empty key, so a change without a key names none.
         if not key or made_new:
             return NOTHING_THERE
         return read_thing(
@@ -180,15 +180,15 @@ class FactGatherer:
     def _with_inherited(
         self, reading: Reading, candidate: Candidate, target: _Target | None
     ) -> Reading:
-        """The reading of a memory as it would be after the update, unchanged parts included.
+        """The reading of a memory as it would be after an update, unchanged parts included.
 
-        Otherwise a directive that was stored as policy could become everyday memory by a change
-        that names a class and nothing more.
+        Otherwise an update that names a class and no text could move a directive that was stored as
+        policy to a lower class.
         """
         if target is None or candidate.change is not ChangeKind.UPDATE:
             return reading
         if target.row.keyed:
-            # A call to another server contains all of its text, so nothing is inherited.
+            # A call to an upstream server contains its whole text, so no part is inherited.
             return reading
         text, metadata_json, _ = text_of(target.row)
         left_text = text if candidate.text is None else None
@@ -204,9 +204,9 @@ class FactGatherer:
         )
 
     def _left_reading(self, text: str | None, metadata_json: str | None) -> Reading:
-        """The reading of what an update leaves of a stored memory, without its skeleton.
+        """The reading of the parts of a memory that an update does not change, without skeleton.
 
-        The answer is cached, because one change after the other leaves the same text.
+        The reading is cached, because many updates in a row may leave the same text unchanged.
         """
         name = sha256(msgspec.json.encode((text, metadata_json))).digest()
         flags = self._flags.get(name)
@@ -219,8 +219,7 @@ class FactGatherer:
         lowest: SourceKind | None = None
         for memory_id in dict.fromkeys(candidate.derived_from):
             known = read_id(change.draft, self._names.memory(candidate.tenant, memory_id))
-            # A memory that is named as a source and cannot be found may have been purged: its trust
-            # is unknown.
+            # A parent that cannot be found may have been purged, so its trust is unknown.
             source = SourceKind.UNKNOWN
             if known is not None and known.status is MemoryStatus.LIVE:
                 row = read_row(change.draft, known.ordinal)
@@ -231,18 +230,18 @@ class FactGatherer:
 
 def _is_seen(submission: Submission, target: _Target | None) -> bool:
     """Whether the memory to change still has the version that the evidence is about."""
-    # In guard mode the memory is on another server, and its version is not known here.
+    # In guard mode the memory is on an upstream server, and its version is not known here.
     if submission.candidate.change is ChangeKind.CREATE or submission.guarded_key is not None:
         return True
     return (0 if target is None else target.row.version) == submission.seen_version
 
 
 def _guarded_target(candidate: Candidate, thing: KeyedText) -> _Target | None:
-    """The stored memory against which a change on a server behind is judged."""
+    """The stored memory on which a change at an upstream server is judged; None if new."""
     state, row = state_of(thing, candidate), thing.newest
     if state is None or row is None:
         return None
-    # Writing a file anew counts as a new memory, unless something is lost that is guarded.
+    # A creation over an existing file counts as new, unless it replaces a protected memory.
     met = state.memory_class
     raised = met is not None and met.power > candidate.memory_class.power
     guarded = raised or state.source.proven or (state.removes and state.unread)
@@ -252,9 +251,10 @@ def _guarded_target(candidate: Candidate, thing: KeyedText) -> _Target | None:
 
 
 def _stays(row: Row, candidate: Candidate) -> bool:
-    """Whether some words of this row stay visible to readers after the change.
+    """Whether some words of this row remain visible to readers after the change.
 
-    A name of one word only files a memory; a longer name could contain somebody else's words.
+    A role or actor of one alphanumeric word only files a memory; a longer one could contain
+    another principal's words.
     """
     if candidate.change is not ChangeKind.UPDATE or candidate.text is None:
         return True
@@ -269,9 +269,9 @@ def _stays(row: Row, candidate: Candidate) -> bool:
 
 
 def _removes(row: Row, candidate: Candidate) -> bool:
-    """Whether a change takes this memory away, or most of it, or ends it sooner.
+    """Whether a change removes this memory or most of its text, or makes it expire sooner.
 
-    A creation under the client's own key replaces what is filed there.
+    A creation under an id that the client chose replaces the memory with that id.
     """
     if candidate.change not in {ChangeKind.CREATE, ChangeKind.UPDATE}:
         return True
@@ -285,9 +285,9 @@ def _removes(row: Row, candidate: Candidate) -> bool:
 def _with_the_rest(
     reading: Reading, submission: Submission, candidate: Candidate, before: str | None
 ) -> Reading:
-    """The reading of the whole text on a server behind after an edit, where the text is known.
+    """The reading of the whole text on an upstream server after an edit, if the text is known.
 
-    Otherwise an order could be put together from harmless pieces.
+    Otherwise a directive could be put together from harmless edits.
     """
     call = None if before is None else call_of(candidate)
     after = None if call is None else text_after(before, call.pieces, call.effect)

@@ -1,4 +1,4 @@
-"""The candidates that wait for a person, by principal and origin, as of the last commit."""
+"""The queue of held candidates, by principal and origin, as of the last commit."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from storage.tables.codec import HeldRow
 from storage.values import HeldCandidate, Outcome, StagedContents, Submission
 
 HELD_PER_PRINCIPAL_MAX: Final = 256
-"""How many candidates of one principal may wait: staging is shared, and nobody reads more."""
+"""How many candidates of one principal may be held: all principals share one staging."""
 HELD_DAYS_MAX: Final = 30
 _DAY_MS: Final = 86_400_000
 
 
 class QueueChanges(msgspec.Struct):
-    """The candidates that one transaction judged, and those that came to wait or wait no more.
+    """The candidates that one transaction judged, and those that it held, decided or expired.
 
     The keys of the candidates in `gone` are destroyed with the commit.
     """
 
     judged: tuple[CandidateId, ...] = ()
-    # New held candidates, and the data of each to be kept.
+    # New held candidates: their rows, and the content of each for staging.
     came: dict[CandidateId, HeldRow] = {}
     kept: dict[CandidateId, StagedContents] = {}
     gone: set[CandidateId] = set()
-    # Whether the caller erases the key files of decided candidates, before anybody is answered.
+    # Whether the caller erases the key files of decided candidates before it is answered.
     asker_erases: bool = False
-    # Held candidates that are refused because no person decided in time, and their outcomes.
+    # Held candidates that are refused because no person decided in time, with their outcomes.
     expired: list[tuple[HeldCandidate, Outcome]] = []
 
 
 class _Waits(NamedTuple):
-    # The ordinal of the interception leaf, which gives the order in which candidates came.
+    # The index of the interception leaf, which gives the order in which candidates came.
     leaf_index: int
     since_ms: int
     origin: str
@@ -46,23 +46,23 @@ class _Waits(NamedTuple):
 
 
 class HeldQueue:
-    """The held candidates in memory. It prevents one origin from taking all places. Writer thread.
+    """The held candidates, in memory, so that one origin cannot take all places. Writer thread.
 
-    A method with a parameter `change` also counts the holds that came and went in that transaction.
+    A method with a parameter `change` also counts the holds that this transaction adds or ends.
     """
 
     def __init__(self) -> None:
         self._of: dict[PrincipalId, dict[CandidateId, _Waits]] = {}
         self._since_ms: OrderedDict[CandidateId, int] = OrderedDict()
         self._same: dict[tuple[bytes, ...], CandidateId] = {}
-        # Since when the oldest candidate waits, for other threads to read; None where none waits.
+        # Since when the oldest candidate waits (Unix ms), for other threads; None if none waits.
         self.oldest_ms: int | None = None
 
     def adopt(
         self, came: Iterable[tuple[CandidateId, HeldRow]], gone: Iterable[CandidateId]
     ) -> None:
-        """Take over the holds that a commit made durable, or that a start found."""
-        # The store's clock does not go back, so later holds stand behind earlier ones.
+        """Apply the holds that a commit, or a start, found durable, and remove the decided ones."""
+        # The store's clock never goes back, so later holds come after earlier ones.
         for candidate_id, row in sorted(came, key=lambda one: one[1].held_at_ms):
             self._since_ms[candidate_id] = row.held_at_ms
             waits = _Waits(row.intercepted_index, row.held_at_ms, origin_of_row(row), row.lines)
@@ -81,7 +81,7 @@ class HeldQueue:
         return next(came, self._same.get(lines))
 
     def is_full(self, change: Change, principal_id: PrincipalId) -> bool:
-        """Whether no further candidate of this principal may be held."""
+        """Whether the principal has as many held candidates as it may have."""
         came = sum(
             row.principal_id == principal_id for row in change.of(QueueChanges).came.values()
         )
@@ -90,11 +90,10 @@ class HeldQueue:
     def crowding(
         self, change: Change, principal_id: PrincipalId, origin: str
     ) -> CandidateId | None:
-        """The oldest hold of the origin with the most holds.
+        """The oldest hold of the origin with the most holds, to make room for a new candidate.
 
-        The candidate that asks for a place is counted for its own origin.
-
-        None where all of them came in this very transaction: their keys are not on disk yet.
+        The new candidate counts for its own origin. None if all holds came in this transaction,
+        because their keys are not on disk yet.
         """
         held = self._committed(change, principal_id)
         counts = {origin: 1}
@@ -108,7 +107,7 @@ class HeldQueue:
         return ranked[0] if ranked else None
 
     def overdue(self, now_ms: int) -> list[CandidateId]:
-        """Holds that nobody decided for thirty days, oldest first."""
+        """Holds that no person decided within thirty days, oldest first."""
         before_ms = now_ms - HELD_DAYS_MAX * _DAY_MS
         old = (
             (waits.leaf_index, candidate_id)
@@ -126,9 +125,9 @@ class HeldQueue:
 
 
 def origin_of(submission: Submission) -> str:
-    """A candidate's origin in the coarse form that its leaf shows: a label, a server, a tool.
+    """A candidate's origin in the coarse form that its leaf has: a label, or server and tool.
 
-    A page cannot invent many origins, and an origin contains no content.
+    A web page cannot invent many origins, and an origin contains no content.
     """
     provenance = submission.provenance
     culprit = culprit_of(provenance.culprits, submission.candidate)
@@ -138,5 +137,5 @@ def origin_of(submission: Submission) -> str:
 
 
 def origin_of_row(row: HeldRow) -> str:
-    """The origin of a held candidate; for one held before origins were stored, its label."""
+    """The origin of a held candidate, or its label if the row has no origin."""
     return row.origin or row.source.value

@@ -1,9 +1,9 @@
-"""The jobs of the writer: one command, its future, and whether the command can be taken back.
+"""The jobs of the writer: one command, its future, and whether the command can be withdrawn.
 
-A caller does not wait for ever: the writer may be blocked by a disk that hangs, or by a stopped
-process that holds LMDB's lock. A job that has not begun is then taken back, and nothing of it will
-be written. A job that has begun is never cancelled: its caller is told that the outcome is unknown,
-and learns it by asking again with the same nonce.
+A caller does not wait for ever, because the writer may be blocked by a disk that hangs, or by a
+stopped process that holds LMDB's lock. A job that has not begun is then withdrawn, and nothing of
+it will be written. A job that has begun is never cancelled: its caller gets `OutcomeUnknown`, and
+learns the outcome by asking again with the same nonce.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from storage.write.seam import Order
 
 
 class Job:
-    """One candidate or task for the writer. Made in the event loop that waits for it.
+    """One candidate, task or order for the writer. Made in the event loop that waits for it.
 
-    For a candidate the job holds the ids, and the ciphertext until that is staged; no plain text.
-    An `order` is carried out together with all others that wait.
+    For a candidate the job contains the ids, and the ciphertext until it is staged; no plain text.
+    An `order` is carried out in one transaction with all other orders that wait.
     """
 
     __slots__ = (
@@ -56,8 +56,8 @@ class Job:
         self.task = task
         self.order = order
         self.queued_ns = time.perf_counter_ns()
-        # The one claim on the job: either the writer that begins it or the caller that gives up
-        # takes it; `pop` is atomic.
+        # The one claim on the job. Either the writer takes it, to begin the job, or the caller
+        # does, to give up; `pop` is atomic.
         self._claim = [None]
 
     @property
@@ -66,7 +66,7 @@ class Job:
         return 0 if self.sealed is None else len(self.sealed.data)
 
     def claim(self) -> bool:
-        """Claim the job; True for the first caller of this method, writer or waiting request."""
+        """Claim the job; True for the first call alone, by the writer or the waiting caller."""
         try:
             self._claim.pop()
         except IndexError:
@@ -78,18 +78,18 @@ class Job:
 
         Raises:
             StoreUnavailable: The writer did not begin in time; nothing was written.
-            OutcomeUnknown: The job began in time, and did not end; it may be durable, or become so.
+            OutcomeUnknown: The job began but did not end in time; it may be, or become, durable.
             StorageError: The writer's own error.
         """
         line = patience.watch(self)
         try:
             return await self.future
         finally:
-            # Nobody waits for the candidate any more, so its encrypted text is dropped.
+            # The caller does not wait for the job any more, so its encrypted text is dropped.
             line.settle()
 
     def expire(self) -> None:
-        """Give up waiting for the job; called in its loop."""
+        """Give up waiting for the job; called in the job's event loop."""
         if self.future.done():
             return
         if self.claim():
@@ -101,10 +101,10 @@ class Job:
 
 
 class CallerDeadlines:
-    """The time limit of waiting callers. Each loop has one timer for all its jobs.
+    """The time limits of waiting callers. Each event loop has one timer for all its jobs.
 
     All callers wait equally long, so they expire in the order in which they came. Any number of
-    loops.
+    event loops.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -112,7 +112,7 @@ class CallerDeadlines:
         self._of: dict[asyncio.AbstractEventLoop, _Line] = {}
 
     def watch(self, job: Job) -> _Line:
-        """Start the job's time limit; called in its loop."""
+        """Start the job's time limit; called in the job's event loop."""
         line = self._of.get(job.loop)
         if line is None:
             open_ones = {loop: line for loop, line in self._of.items() if not loop.is_closed()}
@@ -139,7 +139,7 @@ class _Line:
             job.loop.call_at(until, self._look)
 
     def settle(self) -> None:
-        """Remove jobs that have an answer from those that wait."""
+        """Remove the jobs at the front of the queue that have an answer."""
         waiting = self._waiting
         while waiting and waiting[0][1].future.done():
             waiting.popleft()
@@ -158,10 +158,10 @@ class _Line:
 
 
 class JobBatch:
-    """The jobs of one turn of an event loop, which go to the writer together at its end.
+    """The jobs that one turn of an event loop makes; all are queued together when the turn ends.
 
-    Handed over one by one, the first job would wake the writer thread, which would then compete
-    with the loop for the interpreter while the rest of the batch is being made. Any number of
+    If they were queued one by one, the first job would wake the writer thread, which would then
+    compete with the loop for the interpreter while the other jobs are made. Any number of event
     loops.
     """
 
@@ -176,7 +176,7 @@ class JobBatch:
             return sum(map(len, self._of.values()))
 
     def add(self, job: Job) -> None:
-        """Queue a job, together with all others that come before the event loop's next turn.
+        """Add a job, to be queued together with all others of the event loop's present turn.
 
         Call it in the event loop that waits for the job.
         """
@@ -189,7 +189,7 @@ class JobBatch:
         job.loop.call_soon(self._hand_over, job.loop)
 
     def hurry(self) -> None:
-        """Queue the gathered jobs at once. Any thread."""
+        """Queue all added jobs at once. Any thread."""
         with self._lock:
             gathered, self._of = self._of, {}
             for jobs in gathered.values():
@@ -211,7 +211,7 @@ Answer = tuple[Job, Any]
 
 
 def deliver(answers: list[Answer]) -> None:
-    """Set the results of futures, with one call into each event loop. Any thread."""
+    """Set the results of jobs, with one call into each event loop. Any thread."""
     by_loop: dict[asyncio.AbstractEventLoop, list[Answer]] = {}
     for answer in answers:
         by_loop.setdefault(answer[0].loop, []).append(answer)
@@ -223,7 +223,7 @@ def deliver(answers: list[Answer]) -> None:
 def _resolve(answers: list[Answer]) -> None:
     for job, answer in answers:
         if job.future.done():
-            # The caller has given up; nobody waits for this result, and the commit counts all the
+            # The caller has given up, so no one waits for this result; the commit is valid all the
             # same.
             continue
         if isinstance(answer, StorageError):

@@ -1,4 +1,4 @@
-"""Asks the gate inside the write transaction, and puts its answer into the transaction."""
+"""Asks the gate inside the write transaction, and writes its verdict into the transaction."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _RULESET_DIGEST_LEN: Final = 16
 
 
 class _Docket(msgspec.Struct, kw_only=True):
-    """What is known of one candidate while it is being decided, inside the transaction."""
+    """The state of one candidate while it is being decided, inside the transaction."""
 
     case: CandidateCase
     candidate: Candidate
@@ -71,7 +71,7 @@ class _Docket(msgspec.Struct, kw_only=True):
     trust: TrustState
     # The version of the memory to change; 0 if there is none.
     target_version: int = 0
-    # Whether it alters what a session wrote that had read nothing.
+    # Whether the change alters a text of a session that had read no foreign text.
     alters_unread: bool = False
     # The anchors that a held candidate contradicts.
     contradicts: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ class _Docket(msgspec.Struct, kw_only=True):
 
 
 class Judge:
-    """Decides candidates inside a transaction. Writer thread only."""
+    """Decides on candidates inside a transaction. Writer thread only."""
 
     def __init__(
         self,
@@ -107,11 +107,11 @@ class Judge:
         self.gatherer = FactGatherer(names, usage, self.intake)
 
     def judge(self, change: Change, case: CandidateCase) -> Outcome:
-        """The outcome of one case; everything that the outcome changes is put into the transaction.
+        """Decide one case, write all that follows into the transaction, and return the outcome.
 
         Raises:
-            lmdb.Error: The transaction is lost.
-            StoreCorrupt: A value that is needed is damaged.
+            lmdb.Error: The transaction has failed and must be aborted.
+            StoreCorrupt: A record that the decision needs is damaged.
         """
         submission = case.submission
         intercepted = submission.candidate
@@ -140,7 +140,7 @@ class Judge:
         started = time.perf_counter_ns()
         said = self.lines.said(change, docket.candidate)
         if said.let_in and docket.case.approval is None:
-            # The released changes end before the facts are read: this call takes their place.
+            # This call replaces the released changes, so they end before the facts are read.
             for candidate_id in {one.candidate_id for one in said.let_in}:
                 self._overtake(change, candidate_id)
             seen = max(one.target_version for one in said.let_in)
@@ -174,15 +174,15 @@ class Judge:
 
     def _apply(self, change: Change, docket: _Docket, verdict: Verdict) -> Outcome:
         if docket.case.let_in is not None:
-            # Whatever the verdict: what was let in is let in once.
+            # A person's release is for one call: whatever the verdict is, the release is used up.
             self.lines.carried_out(change, docket.candidate)
         match verdict:
             case Admit():
                 try:
                     return self._admit(change, docket, verdict)
                 except StalePermit:
-                    # The permit does not fit, so nothing was written. That counts as a gate that
-                    # could not decide.
+                    # The permit does not fit, so nothing was written. The candidate is refused as
+                    # if the gate could not decide.
                     refusal = Reject(
                         reason=Reason.GATE_UNAVAILABLE,
                         step=0,
@@ -199,10 +199,10 @@ class Judge:
                 return self._reject(change, docket, verdict)
 
     def _has_place(self, change: Change, submission: Submission) -> bool:
-        """Whether there is a place for the candidate among those that wait for a person.
+        """Whether the candidate may be held, after room was made if necessary.
 
-        Where all places are taken, the oldest of the largest origin is dropped. Otherwise a sender
-        who fills an unread queue would turn all later holds into refusals.
+        If the principal has no room left, the oldest hold of the origin with the most holds is
+        refused. Otherwise a sender who fills the queue would turn all later holds into refusals.
         """
         principal_id = submission.candidate.principal_id
         if not self.waiting.is_full(change, principal_id):
@@ -214,15 +214,15 @@ class Judge:
         return True
 
     def expire(self, change: Change, candidate_id: CandidateId) -> None:
-        """End the wait of a candidate that nobody decided, with a leaf."""
+        """Refuse a held candidate that no person decided in time, with a leaf."""
         row = change.draft.read(HELD, bytes.fromhex(candidate_id))
         if row is None:
             raise InvariantBroken("a candidate waits that is not held")
         held = held_candidate_of(candidate_id, row)
         contents = self._staging.read_held(candidate_id)
         if contents is not None:
-            # Of the candidate only those fields are read that the record needs: its change, and the
-            # trace of its write.
+            # The record of the refusal needs no more than the candidate's change and the trace of
+            # its write.
             held = msgspec.structs.replace(
                 held,
                 candidate=decode_canonical(contents.canonical),
@@ -231,7 +231,7 @@ class Judge:
         outcome = self.deny(change, candidate_id, row, by=THE_STORE, reason=Reason.HOLD_EXPIRED)
         change.of(QueueChanges).expired.append((held, outcome))
 
-    # ---- putting the answer into the transaction -------------------------------------------------
+    # ---- writing the verdict into the transaction ------------------------------------------------
 
     def _log_intercepted(self, change: Change, docket: _Docket) -> int:
         submission = docket.case.submission
@@ -272,8 +272,8 @@ class Judge:
             approved_by=docket.by,
             objection=verdict.objection,
             guarded_key=submission.guarded_key,
-            # The waiting caller sends this call itself; a call that a person releases waits until
-            # some relay to that server fetches it.
+            # The waiting caller sends this call itself. A call that a person releases waits until a
+            # relay to that server fetches it.
             sent=docket.case.held is None,
             blob=submission.guarded_blob,
             is_there=submission.candidate.principal_id == ADOPTS,
@@ -295,7 +295,7 @@ class Judge:
                     submission.seen_version,
                 )
                 for before in self.lines.let_in(change, docket.candidate, record):
-                    # Two releases must not write one line twice.
+                    # Two released changes must not write the same line.
                     self._overtake(change, before)
         if submission.token is TokenState.VALID and submission.token_key is not None:
             change.draft.put(TOKENS, self._names.token(submission.token_key), b"")
@@ -366,7 +366,7 @@ class Judge:
         return None if found is None else change.draft.read(HELD, bytes.fromhex(found))
 
     def _waits_already(self, change: Change, docket: _Docket, same: HeldRow) -> Outcome:
-        """The answer that an equal candidate got, which still waits: it is not held twice."""
+        """The outcome of an equal candidate that is still held, because none is held twice."""
         spent = change.draft.read(NONCES, same.nonce_key)
         if spent is None:
             raise InvariantBroken("a held candidate has spent no nonce")
@@ -385,7 +385,7 @@ class Judge:
         verdict: Hold | Reject,
         decision: Decision,
     ) -> FirstOutcome:
-        """Log a verdict that does not admit the candidate; returns the outcome."""
+        """Log a verdict that does not admit the candidate; return the outcome to record."""
         submission = docket.case.submission
         structural = isinstance(verdict, Reject) and verdict.structural
         leaf_index = change.log(
@@ -400,8 +400,8 @@ class Judge:
                 source=submission.provenance.source,
                 basis=submission.provenance.basis,
                 version=change.version,
-                # No memory id is written: a client's own id could be any text, and the candidate
-                # becomes no memory.
+                # No memory id is written: a client could have chosen any text as the id, and the
+                # candidate does not become a memory.
                 memory_id=None,
                 approved_by=docket.by,
                 ruleset_epoch=change.around.ruleset.epoch,
@@ -437,11 +437,11 @@ class Judge:
         subject: str,
         cause: int,
     ) -> None:
-        """Report what the gate found out about a candidate, as an outcome that may change trust."""
+        """Count a finding of the gate about a candidate as an outcome that may change trust."""
         submission = docket.case.submission
         candidate = submission.candidate
         origin = None
-        # The sender's program did this; the text that a tool brought did not cause it.
+        # The program of the sender did this, and the text that a tool returned did not cause it.
         if kind is not OutcomeKind.STRUCTURAL_REFUSAL:
             origin = self.intake.origin_of(candidate, submission.provenance)
         event = OutcomeEvent(
@@ -458,7 +458,7 @@ class Judge:
     def _close(
         self, change: Change, docket: _Docket, first: FirstOutcome, landed: LandedRow | None
     ) -> Outcome:
-        """Spend the nonce, end the wait of a held candidate, and record the outcome."""
+        """Record the outcome with the nonce, and end the candidate's hold; return the outcome."""
         submission = docket.case.submission
         change.charges[submission.candidate.tenant] += VERDICT_BYTES
         if docket.nonce_state in {NonceState.FRESH, NonceState.OWN}:
@@ -483,9 +483,9 @@ class Judge:
         reason: Reason = Reason.DENIED_BY_PERSON,
         denial: Denial | None = None,
     ) -> Outcome:
-        """Refuse a held candidate without judging it: a person said so, or nobody decided.
+        """Refuse a held candidate without judging it: a person decided so, or no one did in time.
 
-        `denial` is what the person said of its lines; they are denied from now on.
+        `denial` is the person's decision on the candidate's lines, which are denied from now on.
         """
         contents = None if denial is None else self._staging.read_held(candidate_id)
         if denial is not None and contents is not None:

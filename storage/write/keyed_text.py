@@ -1,4 +1,4 @@
-"""What the gate's own verdicts tell about a memory that another server keeps under a key."""
+"""The text of a memory on an upstream server, as the gate's own verdicts determine it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _STANDING: Final = frozenset({MemoryStatus.LIVE, MemoryStatus.FORWARDING})
 
 
 class KeyedText(msgspec.Struct, frozen=True, kw_only=True):
-    """The live rows under one key of another server, oldest first, and the text that they make.
+    """The live rows under one key of an upstream server, oldest first, and the resulting text.
 
-    `text` is None where the verdicts do not tell it.
+    `text` is None if the verdicts do not determine it.
     """
 
     rows: tuple[GuardedRow, ...] = ()
@@ -36,7 +36,7 @@ class KeyedText(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def newest(self) -> Row | None:
-        """The newest row; None where no row is left."""
+        """The newest row; None if there is no row."""
         return self.rows[-1].row if self.rows else None
 
 
@@ -44,7 +44,7 @@ NOTHING_THERE: Final = KeyedText()
 
 
 def read_thing(view: View, names: KeyedNames, tenant: Tenant, target: str, key: str) -> KeyedText:
-    """What is known of the memory under a key of a server upstream.
+    """The live rows under a key of an upstream server, and their text, as far as it is known.
 
     Raises:
         StoreCorrupt: A row is damaged.
@@ -60,16 +60,16 @@ def read_thing(view: View, names: KeyedNames, tenant: Tenant, target: str, key: 
 
 
 def _text_after(text: str | None, edits: int, one: GuardedRow) -> tuple[str | None, int]:
-    """The text after the next row, in the order of admission, and the edits since it was set."""
+    """The text after the next row, in the order of admission, and the number of edits so far."""
     change, gone = one.sent.change, one.status is MemoryStatus.DELETED
-    # The text is known whole only if nobody changed or removed this memory here.
+    # The whole text is known only if this row was neither changed nor purged here.
     whole = one.row is one.sent
     if gone and whole and change is not ChangeKind.DELETE:
-        # This row does not change the text: the server refused the call, or the memory was deleted
+        # The row does not change the text: the server refused the call, or the memory was deleted
         # later.
         return text, edits
     if gone or not whole or change is ChangeKind.DELETE or one.status not in _STANDING:
-        # The row does not tell how much a deletion removed, or whether it was done.
+        # The row does not determine what a deletion removed, or whether it was carried out.
         return None, edits
     call = call_of(candidate_of(one.sent))
     if call is None:
@@ -79,18 +79,18 @@ def _text_after(text: str | None, edits: int, one: GuardedRow) -> tuple[str | No
 
 
 def state_of(thing: KeyedText, candidate: Candidate) -> TargetState | None:
-    """What a change meets under its key; None where no verdict let in what it would alter.
+    """The stored memory that a change alters under its key; None if no verdict admitted it.
 
-    A memory there is one row: a line, an observation, a value. The change is judged by those rows
-    that it alters; the whole key counts where it removes or replaces the whole, or where no one can
-    tell what it leaves.
+    Each row under the key counts as one memory: a line, an observation, a value. The change is
+    judged by the rows that it alters. All rows count if the change removes or replaces the whole
+    text, or if it is unknown what the change leaves.
     """
     call = call_of(candidate)
     lines = None if call is None else _lines(thing, candidate, call)
     if not _is_known(thing, lines):
         return None
-    # A server removes the observation that is named, and nothing longer; of a file a part of a line
-    # may go.
+    # A deletion removes the exact observation that it names, but a part of a line of a file may be
+    # removed too.
     exactly = candidate.change is ChangeKind.DELETE and call is not None and not call.place
     altered = [one for one in thing.rows if _is_altered(one, lines, exactly=exactly)]
     whole = call is not None and call.sets_all
@@ -122,9 +122,9 @@ def _lines(thing: KeyedText, candidate: Candidate, call: ForwardedCall) -> LineC
 
 
 def _is_known(thing: KeyedText, lines: LineChanges | None) -> bool:
-    """Whether what a change alters is there by verdicts of ours.
+    """Whether verdicts of this gate admitted all that a change alters.
 
-    While an answer is out, the server may keep another text than the one that was sent.
+    Until a sent change is settled, the server may have another text than the one that was sent.
     """
     stored = [one for one in thing.rows if one.status is MemoryStatus.LIVE]
     if lines is None or not stored:
@@ -137,24 +137,24 @@ def _is_known(thing: KeyedText, lines: LineChanges | None) -> bool:
 
 
 def _is_altered(one: GuardedRow, lines: LineChanges | None, *, exactly: bool) -> bool:
-    """Whether a change alters or removes what one row brought."""
+    """Whether a change alters or removes a line of one row."""
     own = _own_lines(one)
     if lines is None:
         return True
     if exactly:
         return not own or not own.isdisjoint(lines.gone)
-    # A part of a line that goes takes the line with it.
+    # If a part of a line is removed, the line counts as altered.
     return bool(lines.gone) and (
         not own or any(gone in line or line in gone for gone in lines.gone for line in own)
     )
 
 
 def _own_lines(one: GuardedRow) -> frozenset[str]:
-    """The lines that a row brought; none where no one can tell."""
+    """The lines that a row wrote; empty if they are not known."""
     call = call_of(candidate_of(one.sent))
     if call is None:
         return frozenset()
-    # An entry that has no name but its text is filed under its text.
+    # An entry that has no other name is filed under its own text.
     return _lines_in(call, call.said) or lines_of(NEWLINE.join(call.said))
 
 

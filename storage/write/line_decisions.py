@@ -1,6 +1,6 @@
-"""What persons decided on lines of a place (`policy.lines`): let in once, or denied for good.
+"""The decisions of people on lines of a place (`policy.lines`): released once, or denied for good.
 
-Kept are keyed hashes, ids and times, in the store itself: a decision is in every backup, and no
+The store records keyed hashes, ids and times, so that every backup contains the decisions and no
 text. Writer thread only.
 """
 
@@ -21,7 +21,7 @@ from storage.tables.rows import GROUP_LEN
 from storage.values import Denial
 
 LET_IN_DAYS_MAX: Final = 30
-"""What was let in and never asked for again is forgotten after so many days."""
+"""The days after which a released line that no call asked for again is forgotten."""
 _DAY_MS: Final = 86_400_000
 _LET_IN: Final = b"a"
 _DENIED: Final = b"d"
@@ -29,48 +29,48 @@ _ACTS: Final = b"n"
 
 
 class LineRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A person's decision on a line of a place: let in, until it is carried out once, or denied."""
+    """A person's decision on a line: released, until one call carries it out, or denied."""
 
     by: PrincipalId
     candidate_id: CandidateId
     at_ms: int
     restores: int  # how often the store had been restored
-    # Let in: the version of the memory to change that was shown; 0 where there was none.
+    # For a release: the version that the person was shown of the memory to change; 0 if none.
     target_version: int = 0
 
 
 class DeniedRecord(msgspec.Struct, frozen=True, array_like=True):
-    """How many acts of denial a group had on its latest day with one, and the latest of them."""
+    """The number of acts of denial in a group on the latest day with one, and the latest act."""
 
     day: int
     count: int
     act: str
 
 
-# One table: what a key is of tells which of the two records is under it.
+# Both records are in one table; the kind in a key (`_ACTS` or not) determines the record.
 LINES: Final = RecordTable(b"lines", LineRecord)
 _DENIALS: Final = RecordTable(b"lines", DeniedRecord)
 
 
 class PersonDecisions(NamedTuple):
-    """What persons decided that concerns one candidate."""
+    """The decisions of people that concern one candidate."""
 
     denied: bool = False
     denied_today: bool = False
-    # One record for each line, if a person let all of them in; else ().
+    # One record for each line, if a person released all of them; else ().
     let_in: tuple[LineRecord, ...] = ()
 
 
 class LineDecisions:
-    """Reads and records decisions on lines, inside a transaction."""
+    """Reads and records the decisions on lines, inside a transaction."""
 
     def __init__(self, names: KeyedNames) -> None:
         self._names = names
 
     def said(self, change: Change, candidate: Candidate) -> PersonDecisions:
-        """What persons decided on the lines of a candidate."""
+        """The decisions of people on the lines of a candidate."""
         group = self._group(candidate)
-        # Most groups have no decision, and then no text is read.
+        # Most groups have no decision, and then the candidate's text is not read.
         if not next(change.draft.keys(LINES, group), b"").startswith(group):
             return PersonDecisions()
         denied = any(change.draft.has(LINES, one) for one in self._keys(candidate, _DENIED))
@@ -82,14 +82,15 @@ class LineDecisions:
         oldest_ms = change.now_ms - LET_IN_DAYS_MAX * _DAY_MS
         found = [change.draft.read(LINES, key) for key in self.keys(candidate)]
         records = tuple(one for one in found if one is not None)
-        # After a backup was made, a line may have been carried out of which its copy tells nothing.
+        # A restored backup may lack the record that a line was carried out after the backup was
+        # made, so releases from before a restore are invalid.
         valid = all(
             one.at_ms >= oldest_ms and one.restores == change.header.restores for one in records
         )
         return records if valid and len(records) == len(found) else ()
 
     def is_let_in(self, change: Change, candidate: Candidate) -> bool:
-        """Whether no call had a line of a released candidate since its release."""
+        """Whether a released candidate may be sent: no other call has carried out a line of it."""
         return bool(self._let_in(change, candidate))
 
     def let_in(
@@ -99,9 +100,10 @@ class LineDecisions:
         record: LineRecord,
         without: Container[bytes] = (),
     ) -> set[CandidateId]:
-        """Let the lines of a candidate in once, and forgive them: this is the later decision.
+        """Release the lines of a candidate for one call, and delete earlier denials of them.
 
-        Returns the candidates that were to bring one of these lines before.
+        Lines with a key in `without` are left out. Returns the ids of the candidates whose earlier
+        release of one of these lines was replaced.
         """
         before: set[CandidateId] = set()
         denials = self._keys(candidate, _DENIED)
@@ -114,7 +116,7 @@ class LineDecisions:
         return before
 
     def carried_out(self, change: Change, candidate: Candidate) -> None:
-        """Note that the lines of a candidate are on their way: no other call may have them."""
+        """Delete the releases of a candidate's lines, so that no second call may carry them out."""
         for key in self.keys(candidate):
             change.draft.delete(LINES, key)
 
@@ -125,7 +127,7 @@ class LineDecisions:
         record: LineRecord,
         denial: Denial,
     ) -> None:
-        """Deny the lines of a candidate, as a person decided."""
+        """Record that a person denied the lines of a candidate, or (`struck`) some of them."""
         struck = denial.struck
         if struck is None:
             self._count(change, self._group(candidate), denial.act)
@@ -136,7 +138,7 @@ class LineDecisions:
                 change.draft.write(LINES, name, record)
 
     def _count(self, change: Change, group: bytes, act: str) -> None:
-        """Count an act of denial once, however many candidates it is about."""
+        """Count one act of denial in a group, once for all candidates of the act."""
         before, day = self._acts(change, group), change.now_ms // _DAY_MS
         if before.act != act:
             count = before.count + 1 if before.day == day else 1
@@ -144,7 +146,7 @@ class LineDecisions:
             change.draft.write(_DENIALS, key, DeniedRecord(day, count, act))
 
     def keys(self, candidate: Candidate) -> tuple[bytes, ...]:
-        """The keys under which the lines of a candidate are let in."""
+        """The keys under which the lines of a candidate are released."""
         return self._keys(candidate, _LET_IN)
 
     def _keys(self, candidate: Candidate, kind: bytes) -> tuple[bytes, ...]:
@@ -163,7 +165,7 @@ class LineDecisions:
 
 
 def denied_lines(view: View, candidate_id: CandidateId | None = None) -> dict[bytes, CandidateId]:
-    """Denied lines by key, each with its candidate; where one is given, only that candidate's."""
+    """Map the key of each denied line to its candidate, for one candidate or (None) for all."""
     found = {
         key: LINES.decoded(payload).candidate_id
         for key, payload in view.scan(LINES)

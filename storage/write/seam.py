@@ -1,4 +1,4 @@
-"""What the core offers the features of a store: orders as values, reads, and a way to follow it."""
+"""The interface of the core to the features: orders, reads, and followers of the core's changes."""
 
 from __future__ import annotations
 
@@ -21,41 +21,42 @@ Result_co = TypeVar("Result_co", covariant=True)
 
 
 class Order(Protocol[Result_co]):
-    """Something that is ordered of the store, as a value; the writer carries it out."""
+    """A change of the store, as a value; the writer carries it out in a transaction."""
 
     def carry_out(self, change: Change) -> Result_co:
         """Make the change, with its leaf, and return the answer. Writer thread only.
 
-        If an error is raised, nothing of the change is written.
+        If an error is raised, the writer aborts the transaction, so no part of the change is
+        written.
         """
         ...
 
 
 class TakesOrders(Protocol):
-    """The writer of a store, as features know it. Any event loop."""
+    """The writer of a store, as its features call it. Any event loop."""
 
     async def order(self, order: Order[Result]) -> Result:
-        """Carry out an order in one transaction; it is durable when this returns.
+        """Carry out an order in one transaction; return its answer when it is durable.
 
         Raises:
-            StorageError: The order's own error, or one of those of `MemoryWriter.submit`; nothing
-                was changed, unless the outcome is unknown.
+            StorageError: The order's own error, or an error of `MemoryWriter.submit`; the store was
+                not changed, unless the outcome is unknown.
         """
         ...
 
     async def order_together(self, order: Order[Result]) -> Result:
         """Carry out an order in one transaction with all others that wait now; else like `order`.
 
-        Without this, each of fifty callers would wait for the commits of all before it.
+        Without it, the last of fifty callers would wait for fifty commits, one after the other.
         """
         ...
 
 
 class StoreAccess(msgspec.Struct, frozen=True, kw_only=True):
-    """An open store as its features use it. `clock` tells Unix milliseconds.
+    """An open store as its features use it. `clock` returns Unix milliseconds.
 
-    `moves` counts, for each table or mark, the durable changes that were marked with it; it moves
-    before such a change is answered.
+    `moves` maps each table or mark (`Change.moved`) to the number of durable changes with the
+    mark. A number grows before the caller of the change is answered.
     """
 
     store: LmdbStore
@@ -68,7 +69,7 @@ class StoreAccess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Feature:
-    """The reads of one feature in an open store, and its way to order changes. Any thread."""
+    """The reads of one feature of an open store; `order` changes the store. Any thread."""
 
     def __init__(self, access: StoreAccess) -> None:
         self.order = access.writer.order
@@ -79,7 +80,7 @@ class Feature:
 
 
 class AdmittedCandidate(msgspec.Struct, frozen=True, kw_only=True):
-    """An admitted candidate, with everything that its row and its leaf will state."""
+    """An admitted candidate, with all values that its row and its leaf will contain."""
 
     candidate: Candidate
     canonical: bytes
@@ -89,16 +90,15 @@ class AdmittedCandidate(msgspec.Struct, frozen=True, kw_only=True):
     vector: bytes
     embedder_id: str
     approved_by: PrincipalId | None = None
-    # The objection of an enforcing gate, where a gate that only observes (observe mode) admitted
-    # the candidate.
+    # The objection that an enforcing gate would have made, if the gate only observes (observe
+    # mode).
     objection: Hold | Reject | None = None
-    # Guard mode (docs/mcp.md): the row is an intent until the server behind has
-    # answered.
+    # Guard mode (docs/mcp.md): the row is an intent until the upstream server has answered.
     guarded_key: str | None = None
     sent: bool = True
     blob: bytes = b""
-    # Whether the server behind had the memory before the gate was put in front of it: then nothing
-    # is ever sent.
+    # Whether the upstream server had the memory before the gate was installed, so that no call is
+    # ever sent.
     is_there: bool = False
     culprit: Culprit | None = None
     session: str | None = None
@@ -108,7 +108,7 @@ class AdmittedCandidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LandedRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an admitted candidate's memory is stored; `name` is its key in the table of ids."""
+    """The stored row of an admitted candidate; `name` is the memory's key in the table of ids."""
 
     name: bytes
     ordinal: int
@@ -118,22 +118,22 @@ class LandedRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Follower:
-    """A feature that follows what the core puts into a transaction; by default it does nothing."""
+    """A feature that is called for each change of the core; by default it does nothing."""
 
     def landed(self, change: Change, judged: AdmittedCandidate, landed: LandedRow) -> None:
-        """Follow an admitted change, whose row is stored by now."""
+        """Called after an admitted change has stored its row `landed`."""
 
     def ends(self, change: Change, known: IdRecord, step: int) -> None:
-        """Follow a deletion or a purge at the ordinal `step`; `known` is the memory's record."""
+        """Called when the change at ordinal `step` ends the memory with the id record `known`."""
 
     def erases(self, change: Change, ordinal: int, row: Row) -> None:
-        """Follow the purge of one row, which is still stored."""
+        """Called before the row at `ordinal` is purged."""
 
     def begins_anew(self, change: Change, name: bytes) -> None:
-        """Follow the end of an id's earlier memory: nothing of it concerns the next one."""
+        """Called when an id gets a new memory, to drop what is recorded of the earlier one."""
 
     def overtaken(self, change: Change, candidate_id: CandidateId) -> None:
-        """Follow the end of a released change that was not carried out: another takes its place."""
+        """Called when another change replaces a candidate's released change that was not sent."""
 
     def counts_apart(self, view: View, name: bytes) -> bool:  # noqa: ARG002 - for those who follow
         """Whether searches count a memory apart from its origin; a change marks `LABELS`."""

@@ -1,8 +1,8 @@
-"""The one place where outcomes change trust: in the same transaction as the act itself.
+"""The one module in which outcomes change trust, in the same transaction as the act itself.
 
-Every change of a soft score or a latch is made here, with a leaf; so a crash leaves either the act
-and its outcome, or neither. What an outcome is worth, and how often it counts, is the closed list
-of `policy.trust.score`.
+Every change of a score or a latch is made here, with a leaf. So a crash leaves either the act and
+its outcome, or neither. The closed list of `policy.trust.score` determines the weight of each
+outcome and how often it counts.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from storage.tables.rows import read_id
 from storage.values import ADOPTS, THE_STORE, Row, Submission, TrustEvent
 
 RESTORED: Final = "restored"
-"""The kind of an event that is no outcome: an operator restored trust."""
+"""The kind of an event that is no outcome: an operator restored the trust."""
 LATCHED: Final = "latched"
 UNLATCHED: Final = "unlatched"
 TRUST_OUTCOME: Final = "trust.outcome"
-"""The action of the leaf of an outcome; its detail ends with what became of the latch."""
+"""The action in the leaf of an outcome; its detail ends with any change of the latch."""
 
 
 class TrustRecord(msgspec.Struct, frozen=True, array_like=True):
-    """Trust of one channel principal; the fields are those of `TrustState`."""
+    """The stored trust of one principal or origin; the fields are those of `TrustState`."""
 
     principal_id: PrincipalId
     level: TrustLevel
@@ -68,9 +68,9 @@ class TrustRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OriginRecord(msgspec.Struct, frozen=True, array_like=True):
-    """The trust in what one tool of one server brings into the sessions of a tenant.
+    """The trust of a tenant in the results of one tool of one server.
 
-    `trust.principal_id` is empty. Server and tool have the names that leaves may show.
+    `trust.principal_id` is empty. Server and tool have the names that leaves may contain.
     """
 
     tenant: Tenant
@@ -80,14 +80,14 @@ class OriginRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StandingRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A released memory, which counts as a good outcome if it is still there in due time."""
+    """A released memory, which becomes a good outcome if it is unchanged after seven days."""
 
     tenant: Tenant
     name: bytes  # the key of the memory in the table of ids
     ordinal: int
     leaf_index: int
     principal_id: PrincipalId
-    origin: bytes = b""  # the key in the table of origins; empty where there is no origin
+    origin: bytes = b""  # the key in the table of origins; empty if the memory has no origin
     server: str = ""
     tool: str = ""
 
@@ -106,14 +106,14 @@ def trust_of(record: TrustRecord) -> TrustState:
 
 
 def trust_record(state: TrustState, principal_id: PrincipalId) -> TrustRecord:
-    """The stored record of a trust state; `principal_id` is empty if the state is an origin's."""
+    """The stored form of a trust state; `principal_id` is empty if the state is an origin's."""
     fields = {name: getattr(state, name) for name in TrustState.__struct_fields__}
     return TrustRecord(principal_id=principal_id, **fields)
 
 
 RECENT_MAX: Final = 64
 OUTCOME_BYTES: Final = 768
-"""How many bytes of a tenant's share one outcome takes, for its leaf, nodes and record."""
+"""The bytes of a tenant's share that are charged for one outcome: its leaf, nodes and record."""
 _STOOD_AT_ONCE: Final = 256
 _NAMED_OTHER: Final = "other"
 NOBODY: Final = PrincipalId("")
@@ -121,10 +121,10 @@ NO_TENANT: Final = Tenant("")
 
 
 class NamedOrigin(msgspec.Struct, frozen=True, kw_only=True):
-    """A server's tool: its key, made of its real names, and the names that a leaf may have.
+    """A server's tool: its key, made of its real names, and the names that a leaf may contain.
 
-    The key is made even where the candidate's text spells the name, so that no page can escape its
-    history by naming its own server.
+    The key is made of the real names even if the candidate's text contains them, so that no page
+    can escape its history by naming its own server.
     """
 
     key: bytes
@@ -133,10 +133,7 @@ class NamedOrigin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutcomeEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One outcome for trust inside a transaction.
-
-    `cause` is the index of the leaf of the act.
-    """
+    """One outcome that may change trust; `cause` is the index of the leaf of the act."""
 
     kind: OutcomeKind
     principal_id: PrincipalId
@@ -147,7 +144,7 @@ class OutcomeEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """The owner of a trust record: a principal or an origin."""
+    """The principal or origin to which a trust record belongs, and where the record is stored."""
 
     key: bytes
     table: bytes
@@ -159,9 +156,9 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrustIntake:
-    """Trust of principals and origins inside a transaction. Writer thread only.
+    """Reads and changes the trust of principals and origins in a transaction. Writer thread only.
 
-    `trust` and `origin_trust` take any view of the store.
+    `trust` and `origin_trust` accept any view of the store.
     """
 
     def __init__(self, names: KeyedNames) -> None:
@@ -170,19 +167,19 @@ class TrustIntake:
     # ---- reading trust ---------------------------------------------------------------------------
 
     def trust(self, view: View, principal_id: PrincipalId) -> TrustState:
-        """The trust of one principal."""
+        """The trust of one principal, which is a newcomer's if there is no record."""
         record = view.read(TRUST, self._names.principal(principal_id))
         return NEWCOMER if record is None else trust_of(record)
 
     def origin_trust(self, view: View, origin: NamedOrigin | None) -> TrustState | None:
-        """The trust of an origin; None for a candidate that has no origin."""
+        """The trust of an origin; None if `origin` is None."""
         if origin is None:
             return None
         record = view.read(ORIGINS, origin.key)
         return NEWCOMER if record is None else trust_of(record.trust)
 
     def origin_of(self, candidate: Candidate, provenance: Provenance | None) -> NamedOrigin | None:
-        """The tool that a candidate's text came from; None where none is known."""
+        """The tool from which a candidate's text came; None if no tool is known."""
         culprits = () if provenance is None else provenance.culprits
         named = next((one for one in culprits if one.server is not None), None)
         said = culprit_of(culprits, candidate)
@@ -192,7 +189,7 @@ class TrustIntake:
         return NamedOrigin(key=key, server=said.server, tool=said.tool)
 
     def origin_named(self, tenant: Tenant, server: str, tool: str) -> NamedOrigin | None:
-        """The origin that a leaf names; None where the leaf had to leave the name out."""
+        """The origin that a leaf names; None if the leaf had to leave out the name."""
         if _NAMED_OTHER in {server, tool}:
             return None
         return NamedOrigin(key=self._names.origin(tenant, server, tool), server=server, tool=tool)
@@ -200,7 +197,7 @@ class TrustIntake:
     # ---- counting outcomes for trust -------------------------------------------------------------
 
     def charge(self, change: Change, submission: Submission, trust: TrustState) -> TrustState:
-        """Count a structural violation on the trust ladder; each (nonce, digest) counts once."""
+        """Lower trust for a structural violation, once for each nonce and digest; return it."""
         key = self._names.charge(submission.candidate, submission.digest)
         if change.draft.has(CHARGES, key):
             return trust
@@ -212,7 +209,7 @@ class TrustIntake:
         return lowered
 
     def denied(self, change: Change, row: HeldRow, cause: int) -> None:
-        """Count against the principal and the origin that a person refused their held candidate."""
+        """Count an outcome against principal and origin: a person refused their held candidate."""
         event = OutcomeEvent(
             kind=OutcomeKind.DENIED_BY_PERSON,
             principal_id=row.principal_id,
@@ -224,10 +221,7 @@ class TrustIntake:
         self.take(change, event)
 
     def released(self, change: Change, submission: Submission, row: Row, ordinal: int) -> None:
-        """Note that a person released a candidate.
-
-        In seven days the release may count as a good outcome.
-        """
+        """Record that a person released a memory, to be counted as a good outcome in seven days."""
         if row.change not in {ChangeKind.CREATE, ChangeKind.UPDATE}:
             return
         origin = self.origin_of(submission.candidate, submission.provenance)
@@ -245,11 +239,11 @@ class TrustIntake:
         change.draft.write(STANDING, _due_key(due_ms, ordinal), standing)
 
     def quarantined(self, change: Change, row: Row, memory_id: MemoryId, cause: int) -> None:
-        """Count against the principal and the origin that an operator hid their memory."""
+        """Count an outcome against principal and origin: an operator hid their memory."""
         self._row_turned_out(change, row, OutcomeKind.QUARANTINED_BY_HAND, memory_id, cause=cause)
 
     def convicted(self, change: Change, row: Row, case_id: str, cause: int) -> None:
-        """Count against the principal and the origin that their memory caused a wrong answer.
+        """Count an outcome against principal and origin: their memory caused a wrong answer.
 
         Each case counts once.
         """
@@ -264,10 +258,7 @@ class TrustIntake:
         *,
         cause: int,
     ) -> None:
-        """Report one outcome of a stored row.
-
-        The row names its leaf, and the leaf names the tool.
-        """
+        """Count one outcome of a stored row, for its principal and for the origin in its leaf."""
         leaf = read_leaf(change.draft, row.leaf_index)
         culprit = leaf.culprit if isinstance(leaf, VerdictLeaf) else None
         origin = None
@@ -284,12 +275,12 @@ class TrustIntake:
         self.take(change, event)
 
     def is_due(self, view: View, now_ms: int) -> bool:
-        """Whether a release has lasted seven days, so that it can be counted."""
+        """Whether a release is seven days old, so that it can be counted."""
         first = next(view.keys(STANDING), None)
         return first is not None and first < _due_key(now_ms + 1, 0)
 
     def stood(self, change: Change) -> None:
-        """Count releases that lasted seven days, a limited number at a time."""
+        """Count releases that are seven days old, a limited number at a time."""
         end = _due_key(change.now_ms + 1, 0)
         due: list[tuple[bytes, StandingRecord]] = []
         for key, one in change.draft.records(STANDING):
@@ -298,7 +289,7 @@ class TrustIntake:
             due.append((key, one))
         for key, one in due:
             change.draft.delete(STANDING, key)
-            # A memory that was deleted, changed or hidden since did not last as it was released.
+            # A memory that was deleted, changed or hidden since then is not a good outcome.
             if read_id(change.draft, one.name) != IdRecord(one.ordinal, MemoryStatus.LIVE):
                 continue
             origin = NamedOrigin(key=one.origin, server=one.server, tool=one.tool)
@@ -313,10 +304,7 @@ class TrustIntake:
             self.take(change, event)
 
     def report(self, change: Change, reported: Reported) -> bool:
-        """Count an outcome that another package reports: a burst, an incident.
-
-        Returns whether it counted.
-        """
+        """Count an outcome that another package reports; return whether it counted."""
         origin = None
         if reported.server is not None:
             origin = self.origin_named(reported.tenant, reported.server, reported.tool or "")
@@ -332,10 +320,11 @@ class TrustIntake:
     def take(self, change: Change, event: OutcomeEvent) -> bool:
         """Apply an outcome to the trust of its principal, and separately to that of its origin.
 
-        Returns whether either trust changed.
+        Returns whether it changed the trust of either.
         """
-        # What the gate took in of a server's old memories was written by nobody whom it knows. Bad
-        # outcomes of the first of them would have the rest wait for a person, and stay in sight.
+        # The old memories that the gate adopted from a server have no known writer. Bad outcomes of
+        # some would latch that name, so that the others would wait for a person while they are
+        # shown.
         adopted = event.principal_id == ADOPTS
         holders = [] if adopted else [self.principal(event.principal_id)]
         if event.origin is not None:
@@ -346,7 +335,7 @@ class TrustIntake:
     # ---- restoring trust, by an operator ---------------------------------------------------------
 
     def restore(self, change: Change, holder: Holder, by: PrincipalId) -> TrustState:
-        """Reset the trust of a principal or an origin to that of a newcomer, with a leaf."""
+        """Reset the trust of a principal or origin to a newcomer's, with a leaf; return it."""
         before = self._state(change.draft, holder)
         after = restored(before)
         self._put(change, holder, after)
@@ -379,10 +368,7 @@ class TrustIntake:
         return True
 
     def _counts(self, change: Change, holder: Holder, event: OutcomeEvent) -> bool:
-        """Whether an outcome about this subject counts for this principal or origin.
-
-        If so it is noted.
-        """
+        """Whether an outcome about this subject counts (again); if so, note it for the holder."""
         key = self._names.counted(holder.key, event.kind.value, event.subject)
         if not counts_again(event.kind, change.draft.read(COUNTED, key), change.now_ms):
             return False
@@ -410,13 +396,13 @@ class TrustIntake:
         change.draft.write(RECENT, holder.key, (*before, event)[-RECENT_MAX:])
 
     def principal(self, principal_id: PrincipalId) -> Holder:
-        """The owner of a principal's trust."""
+        """The holder of a principal's trust."""
         key = self._names.principal(principal_id)
         return Holder(key=key, table=TRUST, subject=principal_id, principal_id=principal_id)
 
 
 def origin_holder(tenant: Tenant, origin: NamedOrigin) -> Holder:
-    """The owner of the record of an origin's trust."""
+    """The holder of an origin's trust."""
     return Holder(
         key=origin.key,
         table=ORIGINS,
@@ -428,7 +414,7 @@ def origin_holder(tenant: Tenant, origin: NamedOrigin) -> Holder:
 
 
 def _origin_of_row(row: HeldRow) -> NamedOrigin | None:
-    """The origin under which a held candidate is filed: a kind, a server, a tool."""
+    """The origin of a held candidate, from the kind, server and tool in its row; None if none."""
     if not row.origin_key:
         return None
     _, server, tool = row.origin.split(" ")

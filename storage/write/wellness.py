@@ -1,4 +1,4 @@
-"""Whether the store takes writes; if not, why, and how it notices that it can again."""
+"""Whether the store accepts writes, the reason if not, and the check whether it does again."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Final
 from storage.ground.errors import StorageError
 from storage.write.engine import Engine
 
-# How many bytes the largest batch may take while it is staged and committed, the pages that LMDB
-# copies for it included.
+# The bytes that the largest batch may need while it is staged and committed, with the pages that
+# LMDB copies for it.
 _ROOM_BYTES: Final = 4 * 1024 * 1024
 _FULL: Final = "the store has reached its quota"
 _OBSERVING: Final = "observe mode: nothing is refused"
 
 
 def writable(engine: Engine) -> bool:
-    """Whether a write that is requested now will probably be judged. Any thread."""
+    """Whether a write that is requested now can be expected to be judged. Any thread."""
     well = engine.broken is None and engine.refused is None
     return well and not _full(engine) and not engine.hanging()
 
@@ -27,7 +27,7 @@ def _full(engine: Engine) -> bool:
 
 
 def notice(engine: Engine) -> str | None:
-    """The message for a person: why no write is possible, or what is still to be done."""
+    """The message for an operator: why no write is possible, or which work is pending; or None."""
     if engine.broken is not None:
         return engine.broken
     notes = [] if engine.refused is None else [engine.refused]
@@ -46,12 +46,10 @@ def notice(engine: Engine) -> str | None:
 
 
 def try_again(engine: Engine) -> None:
-    """Find out whether the disk takes writes again, before a write is requested.
+    """Find out whether the disk accepts writes again, before a write is requested.
 
-    Writer thread only.
-
-    An empty write fits into free pages of the file, so it does not prove that there is room. Hence
-    free space on the disk is required as well.
+    Writer thread only. An empty write fits into free pages of the file, so it does not prove that
+    there is room. Hence free space on the disk is required as well.
     """
     if engine.refused is None or engine.broken is not None:
         return

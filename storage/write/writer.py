@@ -1,4 +1,4 @@
-"""The one writer thread: a bounded queue, one commit for many candidates, and true answers."""
+"""The one writer thread: a bounded queue, one commit for many candidates, answers when durable."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _RETRY_EVERY_NS: Final = 1_000_000_000
 _HOUSEKEEPING_EVERY_NS: Final = 60_000_000_000
 _SNAPSHOT_EVERY_NS: Final = 30_000_000_000
 _IDLE_S: Final = 0.2
-"""Texts with more characters are read on another thread, which costs more for shorter ones."""
+"""How long the writer thread waits for a job before it does other work."""
 
 
 class WriterOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class WriterOptions(msgspec.Struct, frozen=True, kw_only=True):
     queue_len_max: int = 4_096
     batch_len_max: int = 256
     batch_bytes_max: int = 4 * 1024 * 1024
-    # Seconds until a caller is told that the writer is busy, or that the outcome is unknown.
+    # Seconds until a caller gets an error: the writer is busy, or the outcome is unknown.
     answer_timeout_s: float = 10.0
     # Seconds allowed for rewriting the whole file, which takes as long as the disk needs.
     compact_timeout_s: float = 900.0
@@ -58,7 +58,7 @@ class WriterOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EmbeddedWriter:
-    """Implements `MemoryWriter`. Every coroutine may run on any event loop of this process."""
+    """Runs a store's one writer thread (`MemoryWriter`). Coroutines may run on any event loop."""
 
     def __init__(
         self,
@@ -73,8 +73,8 @@ class EmbeddedWriter:
         self._options = options
         self._patience = CallerDeadlines(options.answer_timeout_s)
         self._pid = os.getpid()
-        # A little less than a caller's limit: when the first caller gives up, no new caller is let
-        # in to wait as long.
+        # A little less than a caller's limit, so that no new caller is accepted once the first one
+        # has given up.
         engine.patience_s = 0.9 * options.answer_timeout_s
         self._embedder_id = engine.generation.header.embedder_id
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
@@ -82,7 +82,7 @@ class EmbeddedWriter:
         self._closing = False
         self._dead = False
         self._in_flight: list[Job] = []
-        # The number of batches and commands that were done, so that a shutdown notices a writer
+        # The number of batches and commands that were done, by which `stop` detects a writer
         # without progress.
         self._turns = 0
         self._checkpoint_due_ns = 0
@@ -92,7 +92,7 @@ class EmbeddedWriter:
         self._thread = threading.Thread(target=self._work, name="mnemogate-writer", daemon=True)
 
     def start(self) -> None:
-        """Start the writer thread; to be called once."""
+        """Start the writer thread; call it once."""
         now = time.monotonic_ns()
         self._checkpoint_due_ns = now
         self._housekeeping_due_ns = now + _HOUSEKEEPING_EVERY_NS
@@ -102,8 +102,8 @@ class EmbeddedWriter:
     def stop(self) -> bool:
         """Finish queued work, write the checkpoint copy, and end the thread. Blocks.
 
-        Returns False where the thread makes no progress. The thread may still write then, so
-        nothing that it uses may be closed, and the directory stays locked until the process ends.
+        Returns False if the thread makes no progress. The thread may then still write, so nothing
+        that it uses may be closed, and the directory stays locked until the process ends.
         """
         if not self._closing:
             self._closing = True
@@ -124,12 +124,12 @@ class EmbeddedWriter:
     # ---- methods that callers await --------------------------------------------------------------
 
     async def submit(self, submission: Submission) -> Outcome:
-        """Stage, judge and, if admitted, commit one candidate, exactly once."""
+        """Stage, judge and, if admitted, commit one candidate, exactly once; return the outcome."""
         if submission.vector and submission.embedder_id != self._embedder_id:
             raise StoreUnavailable("the vector is of another embedder than the store's")
         engine = self._engine
         candidate = submission.candidate
-        # (7) The interceptor's own record is kept apart from the staged bytes.
+        # (7) The interceptor's own record is stored apart from the staged bytes.
         record = InterceptRecord(
             candidate_id=submission.candidate_id,
             digest=submission.digest,
@@ -137,7 +137,7 @@ class EmbeddedWriter:
             tenant=candidate.tenant,
             target=candidate.target,
         )
-        # From here on the candidate's text is encrypted: no later code gets it in plain.
+        # From here on the candidate's text is encrypted, and no later step has it in plain text.
         job = Job(
             asyncio.get_running_loop(),
             arrived=ArrivedCandidate.of(submission, record, engine.parts.names),
@@ -152,7 +152,7 @@ class EmbeddedWriter:
         return await self.run(lambda: self._operating.release(candidate_id, by))
 
     async def deny(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
-        """Refuse a held candidate; its staging key is destroyed."""
+        """Refuse a held candidate, and destroy its staging key."""
         outcome = (await self.deny_many((candidate_id,), by))[candidate_id]
         if outcome is None:
             raise UnknownCandidate("no held candidate of that id")
@@ -164,19 +164,19 @@ class EmbeddedWriter:
         by: PrincipalId,
         denial: Denial | None = None,
     ) -> dict[CandidateId, Outcome | None]:
-        """Refuse as many of these held candidates as one short transaction can, with a leaf each.
+        """Refuse as many held candidates as one short transaction can, each with a leaf.
 
-        Returns the outcomes, None for a candidate that is not held (`MemoryWriter.deny_many`).
+        Returns a mapping of ids to outcomes (`MemoryWriter.deny_many`).
         """
         said = denial or Denial(act=random_bytes(8).hex())
         decided = await self.run(lambda: self._operating.deny_many(candidate_ids, by, said))
-        # Keys are not erased on the writer's thread: each file waits for the disk, and writes would
-        # wait too.
+        # Keys are not erased on the writer's thread, because each file waits for the disk and
+        # writes would wait too.
         await asyncio.to_thread(self._engine.erase_condemned)
         return decided
 
     async def order(self, order: Order[Result]) -> Result:
-        """Carry out an order in one transaction; it is durable when this returns."""
+        """Carry out an order in one transaction; return its answer when it is durable."""
         return await self.run(lambda: self._engine.transact(order.carry_out))
 
     async def order_together(self, order: Order[Result]) -> Result:
@@ -187,10 +187,7 @@ class EmbeddedWriter:
         return result
 
     async def adopt_ruleset(self, ruleset: Ruleset, by: PrincipalId) -> Ruleset:
-        """Put other rules in force for everything judged from here on.
-
-        Returns them with their epoch.
-        """
+        """Put a ruleset in force for every later verdict; return it with its epoch."""
         return await self.run(lambda: self._operating.adopt_ruleset(ruleset, by))
 
     async def compact(self, by: PrincipalId = THE_STORE) -> int:
@@ -204,10 +201,10 @@ class EmbeddedWriter:
     async def run(
         self, task: Callable[[], Result], patience: CallerDeadlines | None = None
     ) -> Result:
-        """Have the writer thread do one task of the engine, between two batches.
+        """Run one task of the engine on the writer thread, between two batches; return its result.
 
         Raises:
-            StorageError: The task's own error, or one of those of `submit`.
+            StorageError: The task's own error, or an error of `submit`.
         """
         job = Job(asyncio.get_running_loop(), task=task)
         self._put(job)
@@ -235,15 +232,15 @@ class EmbeddedWriter:
                 self._housekeep()
             self._last_orders()
         finally:
-            # However the thread ended, no caller may wait for ever. Each is told that the outcome
-            # is unknown where the write under way may be durable.
+            # However the thread ended, no caller may wait for ever. A caller whose write was under
+            # way gets `OutcomeUnknown`, because the write may be durable.
             self._dead = True
             if not self._closing and self._engine.broken is None:
                 self._engine.broken = "the writer thread ended; start again"
             self._abandon()
 
     def _turn(self) -> bool:
-        """Take one batch or one command; False when asked to stop."""
+        """Run one batch, or one command, from the queue; return False when asked to stop."""
         try:
             first = self._queue.get(timeout=_IDLE_S)
         except queue.Empty:
@@ -255,7 +252,7 @@ class EmbeddedWriter:
             self._run_task(first)
             return True
         batch, rest, stop = self._fill(first)
-        # Nobody may rely on the order of what waits at the same time, so all orders go first.
+        # Jobs that wait at the same time have no promised order, so all orders run first.
         ordered = [job for job in batch if job.order is not None and job.claim()]
         if ordered:
             self._run_orders(ordered)
@@ -267,9 +264,10 @@ class EmbeddedWriter:
         return not stop
 
     def _fill(self, first: Job) -> tuple[list[Job], Job | None, bool]:
-        """All waiting submissions and orders, up to the limits of a batch; no timer is needed.
+        """Take the waiting candidates and orders up to the limits of a batch, without waiting.
 
-        Also returns the command that ended the batch, and whether the queue is empty.
+        Returns the batch, the command that ended it, if any, and whether the writer was asked to
+        stop.
         """
         batch = [first]
         size = first.weight
@@ -384,7 +382,7 @@ class EmbeddedWriter:
             engine.parts.failpoint("checkpoint_written")
 
     def _last_orders(self) -> None:
-        """At shutdown, accept nothing new, and write what has to outlive the process."""
+        """At shutdown, write what has to be on disk when the process ends."""
         self._engine.mark_time()
         self._engine.tidy_held()
         self._copy_checkpoint()
