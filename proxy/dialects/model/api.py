@@ -23,9 +23,9 @@ class ReadsRequest(Protocol):
     """Parses a request; parts of earlier requests may come from a cache."""
 
     def __call__(self, body: dict[str, Json], readings: Readings = AFRESH, /) -> ModelRequest:
-        """Parse a request.
+        """Parse a request's body into texts, calls and tools.
 
-        Parts that are not understood count as unplaced, and are never refused.
+        Parts of an unknown form become texts of the voice `UNPLACED`, and are never refused.
         """
         ...
 
@@ -82,7 +82,7 @@ COMPLETIONS: Final = ModelApi(
 
 
 def of_program(api: ModelApi) -> ModelApi:
-    """The same API for agents whose user turns are written by a program: no person said them."""
+    """The same API for agents whose user turns are a program's: they become `Voice.UNPLACED`."""
 
     def read_request(body: dict[str, Json], readings: Readings = AFRESH, /) -> ModelRequest:
         read = api.read_request(body, readings)

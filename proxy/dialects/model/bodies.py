@@ -22,19 +22,19 @@ from proxy.seams.faults import MalformedRequest
 _ITEMS: Final = "data"
 _VECTOR: Final = "embedding"
 _LEN_MIN: Final = 64
-# The range that nearly all components of vectors lie in. The bytes of a text, read as numbers,
-# rarely fall into it.
+# The range in which nearly all components of vectors are. The bytes of a text, read as numbers,
+# rarely are in this range.
 _LARGEST: Final = 1e3
 _LEAST: Final = 1e-5
 _SHARE_MIN: Final = 0.95
 _NUMBERS: Final = ({float}, {float, int})
 
 
-# Searched as text, a few hundred vectors would block every other request for a second.
+# Vectors are not searched as text: a few hundred would block every other request for a second.
 def vectors_apart(body: Json) -> tuple[Json, dict[int, Json]]:
-    """An answer without its vectors, and the vectors by index.
+    """An answer without its vectors, and a mapping of each item's index to its vector.
 
-    The same object if it has none.
+    The same answer object if it has no vectors.
     """
     if not isinstance(body, dict):
         return body, {}
@@ -101,8 +101,8 @@ _FIELDS_MAX: Final = 10_000
 # The member in which an API repeats a text token by token, or as numbers.
 LOGPROBS: Final = "logprobs"
 
-# These headers always go on, because their values have no room for a text. Otherwise somebody could
-# have such a header removed, by proposing its value as a memory.
+# These headers are always forwarded, because their values have no room for a text. Otherwise an
+# attacker could have such a header removed, by proposing its value as a memory.
 _PROTOCOL: Final = frozenset(
     {
         *("accept", "accept-language", "content-type", "content-length", "date", "user-agent"),
@@ -117,10 +117,10 @@ _NAME_LEN_MAX: Final = 512
 
 
 class BodySieve(Protocol):
-    """Tells whether a text contains something withheld, and takes withheld texts out of JSON."""
+    """Reports whether a text contains a withheld text, and removes withheld texts from JSON."""
 
     def carries(self, text: str) -> bool:
-        """Whether a text contains something withheld."""
+        """Whether a text contains a withheld text."""
         ...
 
     def sieved(self, value: Json) -> Json:
@@ -129,19 +129,19 @@ class BodySieve(Protocol):
 
 
 class WithheldError(Exception):
-    """The error for a body that contains something withheld at a place that cannot be edited."""
+    """The error for a body that contains a withheld text at a place that cannot be edited."""
 
 
 class UnsearchedError(Exception):
-    """The error for a body that cannot be searched."""
+    """The error for a body that cannot be searched, because it is no text in UTF-8."""
 
 
 def sifted(raw: bytes, content_type: str, sieve: BodySieve) -> bytes:
-    """A body as it may go on: JSON and JSON Lines without withheld texts, other text unchanged.
+    """A body to forward: JSON and JSON Lines without withheld texts, other text unchanged.
 
     Raises:
-        Withheld: The body contains a withheld text, and is no JSON.
-        Unsearched: The body is no text, or in an encoding that hides its words.
+        WithheldError: The body contains a withheld text, and is no JSON.
+        UnsearchedError: The body is no text, or in an encoding that hides its words.
     """
     if not raw:
         return raw
@@ -246,9 +246,9 @@ def kept_headers(headers: dict[str, str], sieve: BodySieve) -> dict[str, str]:
 
 
 def target_carries(path: str, query: tuple[tuple[str, str], ...], sieve: BodySieve) -> bool:
-    """Whether a path or a query contains something withheld.
+    """Whether a path or a query contains a withheld text.
 
-    A plain version in the path, such as `v1`, does not count.
+    Query parameters of the API itself, such as `api-version` and `limit`, are not searched.
     """
     texts = [segment for segment in path.split("/") if segment]
     told = [pair for pair in query if not (pair[0] in _PROTOCOL_QUERY and _names(pair[1]))]

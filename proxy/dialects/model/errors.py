@@ -21,7 +21,7 @@ _FAULT: Final = 500
 
 
 def refused(refusal: Refusal, answering: EncodingContext, *, anthropic: bool) -> HttpReply:
-    """A refusal in one API's error format, without anything from the peer."""
+    """A refusal in one API's error format, which quotes nothing of the request."""
     status = refusal.status
     kind = _TYPES.get(status, "invalid_request_error" if status < _FAULT else "api_error")
     message = f"Mnemogate: {refusal.detail}"

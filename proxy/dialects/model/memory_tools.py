@@ -1,8 +1,8 @@
-"""Which of a model's tools write memory, and by which map.
+"""Recognises memory tools among the tools that a model may call, and finds each one's tool map.
 
 A tool is recognised by its API's own type, or by its name and argument names. Hosts join a server's
-name and a tool's in different ways and replace different letters, so names are compared without
-these differences. A tool that fits no map is no memory tool.
+name with a tool's name in different ways and replace different letters, so names are compared
+without these differences. A tool that fits no map is no memory tool.
 """
 
 from __future__ import annotations
@@ -33,12 +33,11 @@ _NAMESPACE: Final = "mcp__"
 _MARK: Final = "__"
 _PREFIXES: Final = ("mcp_", "functions_")
 _BEHIND: Final = "_mcp_"
-# A tool is recognised by its prefixed name alone only if this is in the name. A name such as
-# `browser_close_session` may belong to any server.
+# A tool is recognised by its prefixed name alone only if its name in the map contains this string.
+# A name such as `browser_close_session` may belong to any server.
 _OF_MEMORY: Final = "memor"
 _MANY: Final = 2
-# A tool of an API type that begins so is a memory tool, even if this version does not know the
-# type.
+# A tool whose API type begins with this prefix is a memory tool, even if no map names the type.
 _MEMORY_TYPE: Final = "memory_"
 _WRITES: Final = frozenset({ToolKind.WRITE, ToolKind.DELETE})
 _CHANGES: Final = _WRITES | {ToolKind.ADMIN}
@@ -46,9 +45,9 @@ _KEEPS: Final = _WRITES | {ToolKind.READ}
 
 
 class Maps(msgspec.Struct, frozen=True, kw_only=True):
-    """The maps by which tools are recognised.
+    """The tool maps by which tools are recognised.
 
-    `named`: an operator chose them, so that a tool's name alone is enough.
+    `named`: an operator chose the maps, so that a tool is recognised by its name alone.
     """
 
     maps: tuple[ToolMap, ...]
@@ -60,7 +59,8 @@ class Maps(msgspec.Struct, frozen=True, kw_only=True):
 class MemoryTool(msgspec.Struct, frozen=True, kw_only=True):
     """A memory tool: its map, its name in the map, and the name that the host gives its server.
 
-    Without `tool`, it belongs to a memory server, but no map describes it: its calls are refused.
+    If `tool` is None, no map describes the tool although it changes memory or belongs to a memory
+    server: its calls are refused.
     """
 
     tool_map: ToolMap | None
@@ -69,7 +69,7 @@ class MemoryTool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A file tool: its map, its name and rule there, and the host's name for its server."""
+    """A file tool: its map, its name and rule in the map, and the host's name for its server."""
 
     tool_map: ToolMap
     tool: str
@@ -78,10 +78,10 @@ class FileTool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def file_tool(maps: Maps, call: ModelCall) -> FileTool | None:
-    """The file tool that a call names, by its name and arguments; None if it names none.
+    """The file tool that a call uses, by the call's name and arguments; None if it uses none.
 
-    A tool that touches no file is recognised by its exact name alone: another server's tool of a
-    similar name may do anything.
+    A tool of a map that touches no file is recognised only under its own server, because another
+    server's tool of the same name may do anything.
     """
     named = DeclaredTool(name=call.name, server=call.server)
     for tool_map in maps.files:
@@ -101,8 +101,8 @@ def file_tool(maps: Maps, call: ModelCall) -> FileTool | None:
 class _Option(msgspec.Struct, frozen=True, kw_only=True):
     found: MemoryTool
     place: tuple[str, str]  # the names of the server and of the map
-    # The number of arguments that the tool has in common with the map. With 0, the tool counts as a
-    # memory tool only if other tools of its server are memory tools.
+    # The number of arguments that the tool has in common with the map; it decides between maps that
+    # fit equally many tools of a server.
     fitting: int
     # False if the tool counts as a memory tool only beside other memory tools of its server.
     likely: bool = True
@@ -128,7 +128,7 @@ class OfferedTools:
 
     @property
     def unmapped(self) -> tuple[DeclaredTool, ...]:
-        """Offered tools that seem to be about memory and fit no map: their calls pass unjudged."""
+        """Offered tools that look like memory tools and fit no map: their calls are not judged."""
         return tuple(
             tool
             for tool in self._tools or ()
@@ -141,17 +141,17 @@ class OfferedTools:
             return self._by_shape(call)
         if any((tool.server, tool.name) == (call.server, call.name) for tool in self._tools):
             return self._found.get((call.server, call.name))
-        # If a call names no offered tool, agents guess which was meant (Hermes: by case, suffix,
-        # likeness) and call that one.
+        # If a call names no offered tool, some agents guess the tool that was meant (Hermes: by
+        # case, suffix, likeness) and call it. So the call counts as one of an unknown memory tool.
         return MemoryTool(tool_map=None, tool=None) if self.writes else None
 
     def _look(self, tools: tuple[DeclaredTool, ...]) -> None:
         options = {(tool.server, tool.name): [*self._options(tool)] for tool in tools}
         every = [one for given in options.values() for one in given]
-        # Tools that only read do not make a server a memory server: other servers search and fetch
-        # under the same names.
+        # Tools that only read do not make a server a memory server, because other servers have
+        # tools for search and fetch with the same names.
         writing = {one.place for one in every if _changes(one.found, _WRITES)}
-        # If several maps fit, the one that fits most of a server's tools is taken for that server.
+        # If several maps fit, the map that fits most of a server's tools is taken for the server.
         score = Counter(
             place for given in options.values() for place in {one.place for one in given} & writing
         )
@@ -168,7 +168,7 @@ class OfferedTools:
         self._close(tools, score)
 
     def _close(self, tools: tuple[DeclaredTool, ...], score: Counter[tuple[str, str]]) -> None:
-        """If a map names most tools of a server, have the server's other tools refused."""
+        """Mark the other tools of a server as refused, if a map names most tools of the server."""
         for (server, name), count in score.items():
             mine = [tool for tool in tools if server and server in _servers(tool)]
             known = next(found for found in self._maps.maps if found.name == name)
@@ -200,7 +200,7 @@ class OfferedTools:
                         )
 
     def _by_shape(self, call: ModelCall) -> MemoryTool | None:
-        """Recognise a call by its arguments alone, if the offered tools are unknown."""
+        """The memory tool of a call by its name and arguments, if the offered tools are unknown."""
         for tool_map in self._maps.maps:
             typed = set(tool_map.model.types.values())
             for name in tool_map.tools:
@@ -233,7 +233,7 @@ def _changes(found: MemoryTool, kinds: frozenset[ToolKind]) -> bool:
 def keeps_memory(found: MemoryTool | None) -> bool:
     """Whether a tool only reads, writes or deletes memory, so that its answer is no foreign text.
 
-    A tool that can do anything else, or that fetches pages for its server, is none.
+    False if the tool can do anything else, or fetches pages for its server.
     """
     if found is None or found.tool_map is None or found.tool_map.posture is not Posture.MEMORY:
         return False
@@ -251,7 +251,7 @@ def folded(name: str) -> str:
 
 
 def _servers(tool: DeclaredTool) -> set[str]:
-    """Every server that a tool could belong to, by the server's name."""
+    """The names of all servers that a tool could belong to."""
     if tool.server is not None:
         return {folded(tool.server.removeprefix(_NAMESPACE))}
     if tool.name.startswith(_NAMESPACE):
@@ -294,7 +294,7 @@ def servers_by(tool: DeclaredTool, name: str) -> Iterator[str]:
 
 
 def _likely(tool: DeclaredTool, name: str) -> bool:
-    """Whether a tool's prefixed name almost surely means this memory tool and no other."""
+    """Whether a tool's name alone shows that it is this memory tool and no other server's tool."""
     if tool.server is not None or folded(tool.name).startswith("mcp_") or _MARK in tool.name:
         return True
     return _OF_MEMORY in name and "_" in folded(name)

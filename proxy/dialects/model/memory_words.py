@@ -1,7 +1,7 @@
-"""Tells whether a tool's name or arguments suggest memory. Pure.
+"""Reports whether a tool's name or arguments look like those of a memory tool. Pure.
 
-The gate judges only tools that a map describes. A person is warned of any other one that looks like
-memory; the words serve for that warning alone.
+The gate judges only tools that a map describes. The operator is warned of other tools that look
+like memory tools; the words here serve for that warning alone.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/@-]{1,128}")
 
 
 def words_of(name: str) -> frozenset[str]:
-    """The words of a name, however they are joined."""
+    """The words of a name, joined by camel case or by any character that is no letter."""
     return frozenset(word.casefold() for word in _WORDS.findall(name))
 
 
 def writes_by_name(name: str) -> bool:
-    """Whether a person would take a tool of that name for one that writes."""
+    """Whether a tool's name contains a word for writing, such as "save" or "run"."""
     return _PLAIN.fullmatch(name) is not None and not words_of(name).isdisjoint(_WRITES)
 
 
 def speaks_of_memory(tool: DeclaredTool) -> bool:
-    """Whether a person would take a tool of that name and arguments for a memory tool."""
+    """Whether a tool's name, or its name and arguments, contain words of memory tools."""
     said = words_of(tool.name)
     if said & _MEMORY:
         return True

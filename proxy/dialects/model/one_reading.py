@@ -1,7 +1,7 @@
-"""Rewrites replies in which another reader could find a different tool call than the judged one.
+"""Rewrites replies in which another parser could find a different tool call than the judged one.
 
-Some readers take the first of two equal keys, some ignore case, some read digits in a string as a
-number. A reply that they could read differently is rewritten.
+Some parsers take the first of two equal keys, some ignore case, some read digits in a string as a
+number. A reply that such a parser could read differently is rewritten.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ _KEYS: Final = (
 
 
 def straight(value: Json) -> Json:
-    """A reply's JSON in which no two names of an object differ in case alone.
+    """A reply's JSON without members that differ from the API's own only in case.
 
-    The same object if there were none.
+    Indexes become numbers, and a member that has to be a list and is none is removed. The same
+    object if nothing had to be changed.
     """
     if isinstance(value, list):
         parts = [straight(part) for part in value]
@@ -58,16 +59,16 @@ def straight(value: Json) -> Json:
 
 
 def straight_object(value: dict[str, Json]) -> dict[str, Json]:
-    """One object of a reply, without names that differ in case alone."""
+    """One object of a reply, without members that differ from the API's own only in case."""
     made = straight(value)
     return made if isinstance(made, dict) else value
 
 
 def straight_event(event: Event) -> Event:
-    """The event, rewritten if needed, so that every reader finds the call that was judged.
+    """The event, rewritten if needed, so that every parser finds the call that was judged.
 
     Raises:
-        Unread: Other readers may understand the event, but this code does not.
+        UnreadableEvent: Other parsers may understand the event, but this code does not.
     """
     body = payload(event)
     if body is None or event.data is None:

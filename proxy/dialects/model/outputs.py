@@ -1,7 +1,8 @@
-"""The answers of a memory backend's own model: found in a whole reply, and rewritten.
+"""Finds the outputs of a memory backend's own model in a whole reply, and replaces them.
 
-Only what a backend parses is kept: texts, joined as its client joins them, and arguments of calls.
-They are encoded anew, so that the backend reads exactly what was judged.
+Only the members that a backend parses are left in the reply: texts, joined as the backend's client
+joins them, and the arguments of calls. Both are encoded anew, so that the backend reads exactly
+what was judged.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from proxy.seams.faults import MalformedRequest
 
 _THOUGHT: Final = re.compile(r"<think>.*?</think>", re.DOTALL)
 _FENCED: Final = re.compile(r"```[A-Za-z0-9]*\s*\n(.*?)\n\s*```", re.DOTALL)
-# Only these members of a reply's message go on to a memory backend.
+# Only these members of a reply's message are forwarded to a memory backend.
 _MESSAGE: Final = frozenset({"role", "content", "tool_calls", "refusal"})
 
 
@@ -60,21 +61,21 @@ def with_outputs(
 
 
 def bare(text: str) -> str:
-    """A model's answer without marks (a code fence) that its backend strips before parsing."""
+    """A model's answer without `<think>` blocks, which its backend strips before parsing."""
     rest, found = text, 1
     while found:
-        # Removing one mark may join what is left into a new mark, so the removal is repeated.
+        # Removing one block may join the rest into a new block, so the removal is repeated.
         rest, found = _THOUGHT.subn("", rest)
     return rest.strip()
 
 
 def spells_object(text: str) -> bool:
-    """Whether some reader could find a JSON object in an answer."""
+    """Whether some parser could find a JSON object in an answer."""
     return "{" in text
 
 
 def object_in(text: str) -> dict[str, Json]:
-    """The one JSON object in a stripped answer, in any wrapping.
+    """The one JSON object in a stripped answer, inside a code fence or other text.
 
     Raises:
         MalformedRequest: There is no object, or two parsers could read it differently.
@@ -92,7 +93,7 @@ def object_in(text: str) -> dict[str, Json]:
 
 
 def spelled(value: dict[str, Json]) -> str:
-    """An object as JSON text, without marks that the backend would strip."""
+    """An object as JSON text, with escapes for `<` and `` ` ``, which the backend would strip."""
     text = json.dumps(value, ensure_ascii=False)
     return text.replace("<", "\\u003c").replace("`", "\\u0060")
 

@@ -1,4 +1,4 @@
-"""What the parsers of all model APIs share: strings with their places."""
+"""Functions that the parsers of all model APIs share; most yield strings with their places."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Readings(Protocol):
     def each(self, parts: list[Json], read: Callable[[dict[str, Json]], _R]) -> tuple[_R, ...]:
         """The value of `read` for each element of a list.
 
-        An element that is no object counts as empty. The values are `SharedList` ones if the list
-        begins as an earlier one did.
+        An element that is no object counts as an empty object. The result may be a `SharedList`
+        whose beginning is shared with the result for an earlier, shorter list.
         """
         ...
 
@@ -41,7 +41,7 @@ class _Afresh:
 
 
 AFRESH: Final[Readings] = _Afresh()
-"""Everything is read anew."""
+"""No cache: every part is parsed anew."""
 
 # The values of these keys name, sign or describe something. No model reads them as text, so they
 # are not searched.
@@ -54,13 +54,13 @@ STRUCTURE: Final = frozenset(
 )
 
 
-# Members of a tool's definition that the model API itself defines, or in which some APIs put the
-# rest of the definition. The author of a tool did not choose these names.
+# `_OWN`: members of a tool's definition whose values are no texts of the tool's author.
+# `_HOLD_TOOLS`: members in which some APIs put the rest of the definition.
 _OWN: Final = frozenset(
     {"type", "name", "cache_control", "defer_loading", "strict", "eager_input_streaming"}
 )
 _HOLD_TOOLS: Final = frozenset({"function", "custom"})
-# The values of these keys of a schema are words of the schema and no sentences, so they are not
+# The values of these keys of a schema are words of JSON Schema and no sentences, so they are not
 # read as texts.
 _STRUCTURAL: Final = frozenset({"type", "format", "$schema", "$ref", "$id"})
 # These names are keywords of JSON Schema: the author of a tool did not choose them, so they are not
@@ -103,7 +103,7 @@ def strings_in(value: Json, where: Where) -> Iterator[tuple[Where, str]]:
 
 
 def _parts_in(value: Json, where: Where) -> Iterator[tuple[Where, str | None]]:
-    """Every string as `strings_in` finds it, and None for content that cannot be read here."""
+    """Every string that `strings_in` yields, and None for each part that cannot be read here."""
     pending: list[tuple[Where, Json]] = [(where, value)]
     while pending:
         place, part = pending.pop()
@@ -167,16 +167,16 @@ def said_in(
 def result_in(value: Json, where: Where, call_id: str | None) -> tuple[ContextText, ...]:
     """The texts of a tool's result.
 
-    An empty result counts as one empty text, because the model saw it.
+    An empty result counts as one empty text, because the model read that the result is empty.
     """
     said = said_in(value, where, Voice.TOOL, call_id)
     return said or (ContextText(where=where, text="", voice=Voice.TOOL, call_id=call_id),)
 
 
 def unplaced_in(block: Json, where: Where) -> tuple[ContextText, ...]:
-    """Content of unknown origin.
+    """The texts of a block of unknown origin.
 
-    A block without strings, such as a picture, counts as content as well.
+    A block without strings, such as a picture, counts as one text that this code cannot read.
     """
     return said_in(block, where, Voice.UNPLACED) or sealed_in(where, Voice.UNPLACED)
 
@@ -187,7 +187,7 @@ def sealed_in(where: Where, voice: Voice, call_id: str | None = None) -> tuple[C
 
 
 def text_of(value: Json) -> str | None:
-    """The value if it is a string with characters in it; else ""."""
+    """The value if it is a string with characters in it, else None."""
     return value if isinstance(value, str) and value else None
 
 
@@ -207,10 +207,10 @@ def list_of(value: Json) -> list[Json]:
 
 
 def arguments_of(value: Json) -> dict[str, Json] | None:
-    """The arguments of a call, which are an object in one API and JSON text in another.
+    """The arguments of a call, given as an object or as JSON text; None if they are invalid.
 
-    JSON text reaches the agent unchanged, so text with a repeated name counts as invalid: the agent
-    might read the other value.
+    JSON text reaches the agent unchanged, so text with a repeated name counts as invalid, because
+    the agent might read the other value.
     """
     if isinstance(value, dict):
         return value
@@ -231,7 +231,7 @@ def _once(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 
 
 def repeats(text: str, value: Json) -> bool:
-    """Whether a key is repeated in JSON text."""
+    """Whether a key is repeated in an object of JSON text; `value` is the parsed text."""
     if write_body(value) == text.encode("utf-8", "surrogatepass"):
         return False
     try:
@@ -245,7 +245,7 @@ _UNIQUE: Final = json.JSONDecoder(object_pairs_hook=_once)
 
 
 def call_of(call_id: Json, name: Json, arguments: Json, server: Json = None) -> ModelCall:
-    """Make a tool call of its parts. A missing part is left empty, so that the call is not lost."""
+    """A tool call made of its parts. A missing part is left empty, so that the call is not lost."""
     read = arguments_of(arguments)
     return ModelCall(
         call_id=text_of(call_id) or "",

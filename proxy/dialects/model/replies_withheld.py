@@ -1,9 +1,9 @@
-"""Takes withheld texts out of a streamed reply on its way to the agent. Pure.
+"""Removes withheld texts from a streamed reply on its way to the agent. Pure.
 
-Texts pass word by word: only words that may begin a refused text wait. Tool calls are not searched
-here, because they are judged whole. Other strings pass at once, and are cut as soon as their pieces
-together contain a withheld text. While anything is withheld, every event is written anew, so that
-it has no fields beside its data.
+A text is forwarded word by word: only words that may begin a withheld text wait. Tool calls are not
+searched here, because they are judged whole. Any other string is forwarded at once, and cut as soon
+as it contains a withheld text together with the strings sent before at its place. While anything is
+withheld, every event is written anew, so that it has no fields but its name and data.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from proxy.dialects.strict_json.tolerant import Json
 _DELTAS: Final = {"text_delta": "text", "thinking_delta": "thinking"}
 _CALLS: Final = frozenset({"tool_use", "function_call", "custom_tool_call"})
 # These members are not filtered here, because a tool call is judged whole: `_DECIDED` are members
-# of a call, `_CHAT_CALLS` of a piece of a chat.
+# of a call, `_CHAT_CALLS` members of a chat's delta that contain calls.
 _DECIDED: Final = frozenset({"name", "arguments", "input"})
 _CHAT_CALLS: Final = frozenset({"tool_calls", "function_call"})
 _CHAT_TEXTS: Final = ("content", "refusal", "reasoning_content", "reasoning", "thinking")
@@ -35,14 +35,15 @@ _CALL_DELTAS: Final = ("response.function_call_arguments", "response.custom_tool
 _BESIDE: Final = "logprobs"
 _EVENT_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 _KEY: Final = re.compile(r"[A-Za-z0-9_.$-]*", re.ASCII)
-# Finds the words in a piece of JSON. Only they are removed: the punctuation stays, so that the
-# piece is still JSON.
+# Finds the words in a part of JSON text. Only words are removed: the punctuation stays, so that the
+# text is still JSON.
 _JSON_WORDS: Final = re.compile(r"\\.|\w")
 _TRAIL_LEN: Final = 512
 _ENDED_MAX: Final = 64
 _DONE: Final = "[DONE]"
 _ENDS: Final = frozenset({"message_delta", "message_stop", "error"})
-# Places of calls, by event type and indexes, that the judging of calls takes care of.
+# For each API, the keys that lead to a call which is judged whole, with the event type in front of
+# them where it matters.
 _PLACES: Final = {
     "anthropic": frozenset({("content_block_start", "content_block")}),
     "responses": frozenset({("item",), ("response", "output")}),
@@ -59,33 +60,33 @@ class Flows(Protocol):
         ...
 
     def feed(self, text: str) -> str:
-        """Take in the next part of the text; returns what may go out now."""
+        """Take the next part of the text; return the words to forward now."""
         ...
 
     def end(self) -> str:
-        """Return the rest of the text, at its end."""
+        """Return the words that still wait, at the end of the text."""
         ...
 
 
 class Withholds(Protocol):
-    """What the filter of a reply needs of withholding."""
+    """The withheld texts of a principal, as the filter of a reply uses them."""
 
     @property
     def active(self) -> bool:
-        """Whether anything is withheld at this moment."""
+        """Whether any text is withheld at this moment."""
         ...
 
     def flow(self) -> Flows:
-        """Make the filter for a text of the reply that begins now."""
+        """A new filter, for a text of the reply that begins now."""
         ...
 
     def carries(self, text: str) -> bool:
-        """Whether a text contains something withheld."""
+        """Whether a text contains a withheld text."""
         ...
 
 
 class _ReplyText:
-    """One text of the reply, with the last event that brought a part of it."""
+    """One text of the reply, with the last event that contained a part of the text."""
 
     def __init__(self, flow: Flows, event: Event, body: dict[str, Json]) -> None:
         self.flow = flow
@@ -97,7 +98,7 @@ _Key = tuple[str | int, ...]
 
 
 class ReplyFilter:
-    """The filter of one streamed reply; in an unknown API every string may be part of a text."""
+    """Removes withheld texts from one streamed reply; in an unknown API, from every string."""
 
     def __init__(self, api: str, withholds: Withholds) -> None:
         self._withholds = withholds
@@ -109,16 +110,16 @@ class ReplyFilter:
             "responses": self._responses,
         }.get(api, self._other)
         self._places = _PLACES.get(api, frozenset[tuple[str, ...]]())
-        # Filters of ended texts, oldest first: some readers append later strings to an ended text.
+        # Filters of ended texts, oldest first: some clients append later strings to an ended text.
         self._ended = Bounded[_Key, Flows](_ENDED_MAX)
         self._next: int | None = (
             None  # the `sequence_number` of the next event, once the reply had one
         )
-        self._trails: dict[_Key, str] = {}  # the last words that were shown, for each place
-        self._calls: set[int] = set()  # the indexes of calls, which are judged before they go on
+        self._trails: dict[_Key, str] = {}  # the last words that were forwarded, for each place
+        self._calls: set[int] = set()  # the indexes of calls, which are judged before forwarding
 
     def feed(self, event: Event) -> list[Event]:
-        """Take in the next event; returns the events that go on now."""
+        """Take the next event; return the events to forward now."""
         begun = self._texts or self._trails or self._next is not None
         if not self._withholds.active and not begun:
             return [event]
@@ -133,7 +134,7 @@ class ReplyFilter:
         return self._flush(())
 
     def _bare(self, event: Event) -> Event:
-        """Pass an event that has no JSON object, such as a comment or the mark of the end."""
+        """An event without a JSON object, such as a comment or `[DONE]`, without withheld texts."""
         if event.data is None:
             text = event.raw.decode("utf-8", "replace")
             kept = self._trailed((), text) == text
@@ -156,9 +157,9 @@ class ReplyFilter:
         return known.flow.feed(text)
 
     def _flush(self, prefix: _Key) -> list[Event]:
-        """Events that release the words still waiting in all texts whose key begins with `prefix`.
+        """End all texts whose key begins with `prefix`; return events with their waiting words.
 
-        Each event is like the last one of its text.
+        Each event is a copy of the last event of its text, with the waiting words as content.
         """
         out: list[Event] = []
         for key in [key for key in self._texts if key[: len(prefix)] == prefix]:
@@ -170,7 +171,10 @@ class ReplyFilter:
         return out
 
     def _trailed(self, at: _Key, text: str) -> str:
-        """A string that is sent at once, after a search together with the words shown before it."""
+        """A string to forward at once, cut if it completes a withheld text with earlier ones.
+
+        It is searched together with the last words that were forwarded for the place `at`.
+        """
         if self._withholds.carries(text):
             self._trails.pop(at, None)
             return self._cut(text)
@@ -186,7 +190,7 @@ class ReplyFilter:
         return text
 
     def _cut(self, text: str) -> str:
-        """A text that arrived whole, without its withheld words, as if it had come in pieces."""
+        """A text that arrived whole, without withheld words; "" if it still contains some."""
         flow = self._withholds.flow()
         cut = flow.feed(text) + flow.end()
         return "" if self._withholds.carries(cut) else cut
@@ -195,7 +199,7 @@ class ReplyFilter:
         return object_of(self._cleaned(body, at))
 
     def _cleaned(self, value: Json, at: _Key) -> Json:
-        """The rest of an event's JSON without withheld texts; calls are left to their judging."""
+        """JSON of an event without withheld texts; the members of judged calls stay unchanged."""
         if isinstance(value, str):
             return self._trailed(at, value)
         if isinstance(value, list):
@@ -233,7 +237,10 @@ class ReplyFilter:
         return {**self._fields(value, at, _HOLD_CALLS | left), **inside}
 
     def _in_json(self, at: _Key, piece: str) -> str:
-        """A piece of a call that nobody judges, without withheld words; it remains valid JSON."""
+        """A delta of JSON arguments that no verdict is about, without withheld words.
+
+        The arguments remain valid JSON.
+        """
         return piece if self._trailed(at, piece) == piece else _JSON_WORDS.sub("", piece)
 
     # ---- filtering events of each of the three APIs ----------------------------------------------
@@ -295,8 +302,8 @@ class ReplyFilter:
                 else:
                     said |= self._whole({field: given}, (at, "delta"))
             if choice.get("finish_reason") is not None:
-                # Words that still wait are released now, because in a later chunk they would come
-                # after the end.
+                # Words that still wait are forwarded now, because in a later chunk they would come
+                # after the end of the choice.
                 out += self._flush((at,))
             rest = self._whole(choice, (at, "choice"))
             rest |= {} if given_delta is None else {"delta": said}
@@ -329,7 +336,7 @@ class ReplyFilter:
         return [*out, *self._beside(event, body, (kind, *place))]
 
     def _beside(self, event: Event, body: dict[str, Json], at: _Key) -> list[Event]:
-        """Filter an event that repeats one or all texts, or that is unknown."""
+        """Filter an event that is no delta of a text: it repeats texts, or its type is unknown."""
         kind, index = str(at[0]), at[1]
         if kind.startswith(_CALL_DELTAS) and index in self._calls:
             lean = self._fields(body, at, frozenset({"delta", "arguments", "input"}))
@@ -342,7 +349,7 @@ class ReplyFilter:
     # ---- numbering the events anew ---------------------------------------------------------------
 
     def _numbered(self, event: Event, body: dict[str, Json]) -> list[Event]:
-        """The event with the next number: dropped and added events have changed the count."""
+        """The event with the next sequence number, because events were dropped and added."""
         self._count(body)
         if self._next is not None and "sequence_number" in body:
             body = {**body, "sequence_number": self._next}
@@ -358,9 +365,10 @@ class ReplyFilter:
 def sieved_reply(
     api: str, body: dict[str, Json], asks: Asks, spared: Callable[[str], str]
 ) -> dict[str, Json]:
-    """A whole reply without withheld texts; `spared` takes convicted sentences out of a text.
+    """A whole reply without withheld texts.
 
-    Its calls stay, because they are judged elsewhere.
+    `spared` removes sentences that made a memory count as false. The reply's calls stay, because
+    they are judged elsewhere.
     """
     lifted: list[tuple[_Key, Json]] = []
     left: Json = body
@@ -377,7 +385,7 @@ def sieved_reply(
 
 
 def _calls_in(api: str, body: dict[str, Json]) -> Iterator[_Key]:
-    """Places of whole calls in an event, which are left to the judging of calls."""
+    """The places of the calls in a whole reply."""
     if api == "chat":
         for at, choice in enumerate(list_of(body.get("choices"))):
             message: _Key = ("choices", at, "message")
@@ -402,7 +410,7 @@ def _at(value: Json, place: _Key) -> Json:
 
 
 def _put_at(value: Json, place: _Key, new: Json) -> Json:
-    """The value with another value at one place, if that place still exists."""
+    """A copy of the value with `new` at one place, if the place still exists."""
     if not place:
         return new
     part = place[0]
@@ -426,10 +434,10 @@ def _with_text(key: _Key, body: dict[str, Json], text: str) -> dict[str, Json]:
 
 
 def _behind(before: str, cut: str) -> str:
-    """The part of a cleaned text (`cut`) that the agent was not sent yet."""
+    """The part of a cleaned text (`cut`) that was not sent to the agent yet."""
     pairs = zip(before, cut, strict=False)
     same = next((at for at, (one, other) in enumerate(pairs) if one != other), len(before))
-    # A space stands between the replacement and the last word that was shown.
+    # A space separates the replacement from the last word that was sent.
     return cut[same:] if same == len(before) else f" {cut[same:]}"
 
 

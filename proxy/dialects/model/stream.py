@@ -1,7 +1,7 @@
-"""What the editors of all streams share: text passes at once, a call waits until it is complete.
+"""Defines editors of streamed replies: text is forwarded at once, a call waits for its verdict.
 
-An editor is fed events and returns what may go on now, and the calls that must be judged first.
-Sans I/O: the caller sends, waits and makes the second request.
+An editor is fed events, and returns the bytes to forward now and the complete calls that must be
+judged first. Sans I/O: the caller sends, waits and makes the second request.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from proxy.seams.faults import MalformedRequest
 
 
 class CompleteCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A complete call that waits for its verdict. `key` tells the editor which one it is."""
+    """A complete call that waits for its verdict. `key` identifies the call to the editor."""
 
     call: ModelCall
     key: int
@@ -31,25 +31,25 @@ class CallDecision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Editor(Protocol):
-    """Edits one reply; after `again()` it is fed the stream of the second request."""
+    """Edits one streamed reply; after `again()`, `feed` gets the stream of the second request."""
 
     def feed(self, event: Event) -> tuple[bytes, tuple[CompleteCall, ...]]:
-        """Take in an event: the bytes that go on now, and the complete calls that wait."""
+        """Take an event; return the bytes to forward now, and the complete calls that wait."""
         ...
 
     def decide(self, decided: CallDecision) -> bytes:
-        """The bytes that go on in place of a waiting call.
+        """Take the decision on a waiting call; return the bytes to forward in its place.
 
-        All waiting calls are decided at once.
+        The caller decides all waiting calls before it feeds the next event.
         """
         ...
 
     def refused_all(self) -> bool:
-        """Whether the reply has calls and all were refused: then make a second request."""
+        """Whether the reply has calls and all were refused, so that the model is asked again."""
         ...
 
     def again(self) -> list[Json]:
-        """The messages to append to the conversation for the second request."""
+        """Prepare for a second request; return the messages to append to its conversation."""
         ...
 
     def close(self) -> bytes:
@@ -57,12 +57,12 @@ class Editor(Protocol):
         ...
 
     def said(self) -> ModelReply:
-        """What the model said and called in this request, refused calls included."""
+        """The model's words and calls in reply to the latest request, refused calls included."""
         ...
 
     @property
     def over(self) -> bool:
-        """Whether the end of the reply has arrived at the editor."""
+        """Whether the editor has been fed the end of the reply."""
         ...
 
     @property
@@ -79,7 +79,7 @@ def payload(event: Event) -> dict[str, Json] | None:
     """The JSON object of an event; None if it has none.
 
     Raises:
-        Unread: Other readers may understand the event, but this code does not.
+        UnreadableEvent: Other parsers may understand the event, but this code does not.
     """
     if event.data is None:
         return None
@@ -92,7 +92,7 @@ def payload(event: Event) -> dict[str, Json] | None:
 
 
 def event_of(name: str, body: dict[str, Json]) -> bytes:
-    """Make an event that has the given JSON object as its data."""
+    """The bytes of an event that has the given JSON object as its data."""
     return event_bytes(name, write_body(body).decode("utf-8"))
 
 
@@ -103,7 +103,7 @@ def added(total: dict[str, int], usage: dict[str, Json]) -> dict[str, int]:
 
 
 def summed(usage: dict[str, Json], spent: dict[str, int]) -> dict[str, Json]:
-    """The usage of tokens, with the tokens of earlier requests included."""
+    """The usage of tokens that a reply reports, plus the tokens `spent` by earlier requests."""
     return {
         key: count + spent.get(key, 0) if type(count) is int else count
         for key, count in usage.items()

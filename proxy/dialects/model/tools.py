@@ -1,7 +1,7 @@
-"""The tools that a request offers its model, and the outcomes of their calls.
+"""Parses the tools that a request offers its model, and the outcomes of tool calls.
 
-One parser serves all three APIs, because their shapes do not collide. Parts that are not understood
-are left out.
+One parser serves all three APIs, because no shape of one API means something else in another. Parts
+of an unknown form are left out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from proxy.seams.faults import MalformedRequest
 # Items of these types in a Responses request offer tools to the model.
 _BRING_TOOLS: Final = frozenset({"tool_search_output", "additional_tools"})
 _RESULT_LEN_MAX: Final = 1024 * 1024
-# A tool's result that begins so says that nothing was done.
+# A tool's result that begins with one of these words reports that nothing was done.
 _FAILED: Final = ("error", "an error", "failed", "traceback", "exception", "toolexception")
 _FAILED_STATUS: Final = frozenset({"failed", "error", "failure"})
 
@@ -33,7 +33,7 @@ class DeclaredTool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tools_of(body: dict[str, Json]) -> tuple[DeclaredTool, ...] | None:
-    """The tools of a request; None if it lists none, as in a continued thread."""
+    """The tools that a request offers; None if it lists no tool, as in a continued thread."""
     given = [*list_of(body.get("tools")), *list_of(body.get("functions"))]
     for item in list_of(body.get("input")):
         if text_of(object_of(item).get("type")) in _BRING_TOOLS:
@@ -44,9 +44,9 @@ def tools_of(body: dict[str, Json]) -> tuple[DeclaredTool, ...] | None:
 
 
 def outcomes_of(body: dict[str, Json], call_ids: Collection[str]) -> dict[str, bool]:
-    """For each given call with a result in a request: whether it says that nothing was done.
+    """A mapping of each given call with a result in the request to whether the call failed.
 
-    If a call has two results, the later one counts.
+    Calls without a result are left out. If a call has two results, the later one counts.
     """
     found: dict[str, Json] = {}
     told: dict[str, Json] = {}

@@ -10,17 +10,17 @@ import msgspec
 from proxy.dialects.strict_json.tolerant import Json
 
 Where: TypeAlias = tuple[str | int, ...]
-"""Keys and indexes from the body down to one string."""
+"""The keys and indexes that lead from a body, or a message, to one string in it."""
 
 
 class Voice(enum.Enum):
-    """The part of the API in which a text came; a role alone does not prove a person."""
+    """The part of a request in which a text came; the role "user" does not prove a person."""
 
     SYSTEM = "system"  # the system prompt, and messages of the developer
     USER = "user"  # user turns, after texts that agents put into them were split off
     MODEL = "model"  # what the model said in earlier turns
     TOOL = "tool"  # results of tools
-    CATALOGUE = "catalogue"  # names and descriptions of tools, also inside a result
+    CATALOGUE = "catalogue"  # names and descriptions of tools, in the tool list or in a result
     UNPLACED = "unplaced"  # a block of a kind that this version does not know
 
 
@@ -35,20 +35,20 @@ class ContextText(msgspec.Struct, frozen=True, kw_only=True):
     voice: Voice
     # The id of the tool call that the text answers.
     call_id: str | None = None
-    # True for a picture, a PDF or a file by its id, which the model reads and this code cannot:
-    # then `text` is empty.
+    # True for a picture, a PDF or a file given by its id, which the model reads and this code
+    # cannot; `text` has no words then.
     sealed: bool = False
 
 
 class ModelCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool call of a model. `arguments` is None if they are no JSON object."""
+    """A tool call of a model. `arguments` is None if the arguments are no JSON object."""
 
     call_id: str
     name: str
     server: str | None = None  # the namespace under which a host groups MCP tools
     arguments: dict[str, Json] | None
-    # The arguments as they came, if they are no object: they cannot be judged, but an agent may
-    # still read them.
+    # The arguments as text, if they are no JSON object: such arguments cannot be judged, but an
+    # agent may still read them.
     unread: str = ""
 
 
@@ -64,38 +64,39 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One parsed request.
 
-    `turns` are in order; `prefix` is the path in the body at which they stand.
+    `turns` are in order; `prefix` is the place of their list in the body.
     """
 
     system: tuple[ContextText, ...]
     prefix: Where
     turns: tuple[Turn, ...]
     catalogue: tuple[tuple[str, tuple[ContextText, ...]], ...]
-    # The earlier reply that this request continues without repeating it.
+    # The id of the earlier reply that this request continues without repeating the conversation.
     continues: str | None = None
     streams: bool = False
     # The model that is asked, by the name that the client gives it.
     model: str = ""
-    # Whether the provider may run a search of its own without showing what it found.
+    # Whether the provider may run a search of its own without showing the results.
     searches: bool = False
-    # Whether the conversation has blocks that the provider signed, so that a change unbinds them.
+    # Whether the conversation has blocks that the provider signed together with the turns before
+    # them, so that a change of such a turn makes the blocks invalid.
     thinks: bool = False
 
 
 class ModelReply(msgspec.Struct, frozen=True, kw_only=True):
-    """One whole reply: its id, the text of the model, and the calls it makes."""
+    """One whole reply: its id, the model's texts, and the model's calls."""
 
     reply_id: str | None
     said: tuple[str, ...]
     calls: tuple[ModelCall, ...]
-    # Texts that the provider's own tools gave the model, which stand in the reply as well.
+    # Texts that the provider's own tools gave the model, and that the reply contains as well.
     heard: tuple[ContextText, ...] = ()
-    # Whether the provider ran tools of its own for the reply: asked again, it would run them again.
+    # Whether the provider ran tools of its own for the reply; a replay would run them again.
     ran_tools: bool = False
 
 
 def reply_of(reply_id: str | None, *turns: Turn, ran_tools: bool = False) -> ModelReply:
-    """Make one reply of the turns of its messages or output items."""
+    """One reply, made of the turns of its messages or output items."""
     said = [one for turn in turns for one in turn.said]
     return ModelReply(
         reply_id=reply_id,

@@ -1,6 +1,6 @@
-"""Whole replies, edited as the streams are: a refused call becomes a text.
+"""Editors of replies that come whole: as in a streamed reply, a refused call becomes a text.
 
-One interface for three APIs, which differ in where the parts of a reply stand.
+One interface serves three APIs, which put the parts of a reply at different places.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ _TOOL_USE = "tool_use"
 
 
 class WholeReply(Protocol):
-    """Edits one reply; after `again()` it is fed the body of the second request."""
+    """Edits one whole reply; after `again()`, `feed` gets the reply to the second request."""
 
     def feed(self, body: dict[str, Json]) -> tuple[CompleteCall, ...]:
-        """Take in a whole reply; returns the calls that must be judged."""
+        """Take a whole reply; return the calls that must be judged."""
         ...
 
     def decide(self, decided: CallDecision) -> None:
-        """Apply the decisions; all waiting calls are decided at once."""
+        """Apply the decision on one call; the caller decides each call before `edited`."""
         ...
 
     def refused_all(self) -> bool:
-        """Whether the reply has calls and all were refused: then make a second request."""
+        """Whether the reply has calls and all were refused, so that the model is asked again."""
         ...
 
     def again(self) -> list[Json]:
-        """The messages to append to the conversation for the second request."""
+        """Prepare for a second request; return the messages to append to its conversation."""
         ...
 
     def edited(self) -> dict[str, Json]:
@@ -44,18 +44,18 @@ class WholeReply(Protocol):
         ...
 
     def said(self) -> ModelReply:
-        """What the model said and called in this request, refused calls included."""
+        """The model's words and calls in reply to the latest request, refused calls included."""
         ...
 
 
 class _Edited:
-    """What the editors of whole replies share for the three APIs."""
+    """The code that the editors of whole replies share for the three APIs."""
 
     def __init__(self) -> None:
         self._body: dict[str, Json] = {}
         self._parts: list[dict[str, Json]] = []
-        # the parts of the model's first replies that the agent gets as well, where the model was
-        # asked again
+        # The parts of the model's earlier replies, which the agent gets as well, if the model was
+        # asked again.
         self._before: list[Json] = []
         self._refused: dict[int, str] = {}
         self._calls: set[int] = set()
@@ -64,12 +64,12 @@ class _Edited:
         self._ended = False  # whether `again` was called and no reply has come since
 
     def decide(self, decided: CallDecision) -> None:
-        """Apply the decisions; all waiting calls are decided at once."""
+        """Apply the decision on one call; the caller decides each call before `edited`."""
         if decided.refusal is not None:
             self._refused[decided.key] = decided.refusal
 
     def refused_all(self) -> bool:
-        """Whether the reply has calls and all were refused: then make a second request."""
+        """Whether the reply has calls and all were refused, so that the model is asked again."""
         return bool(self._calls) and self._calls <= self._refused.keys()
 
     def _fed(self, body: dict[str, Json], parts: list[Json], waiting: list[CompleteCall]) -> None:
@@ -84,7 +84,7 @@ class _Edited:
     def _end(self, shown: list[Json], parts: list[dict[str, Json]]) -> None:
         """Close this reply before the model is asked again.
 
-        Without another reply the agent gets this one.
+        If no further reply comes, the agent gets the parts `shown` of this one.
         """
         self._spent = added(self._spent, object_of(self._body.get("usage")))
         self._before, self._parts = shown, parts
@@ -92,7 +92,7 @@ class _Edited:
         self._ended = True
 
     def _with(self, more: dict[str, Json]) -> dict[str, Json]:
-        """The reply to the agent: these fields, the first reply's id, the tokens of all replies."""
+        """The agent's reply: the fields `more`, the first reply's id, the tokens of all replies."""
         if not self._before and not self._refused:
             return self._body
         body = {**self._body, **more}
@@ -104,10 +104,10 @@ class _Edited:
 
 
 class AnthropicReply(_Edited):
-    """Implements `WholeReply` for the Messages API."""
+    """Edits a whole reply of the Messages API (`WholeReply`)."""
 
     def feed(self, body: dict[str, Json]) -> tuple[CompleteCall, ...]:
-        """Take in a whole reply; returns the calls that must be judged."""
+        """Take a whole reply; return the calls that must be judged."""
         parts = list_of(body.get("content"))
         waiting = [
             CompleteCall(key=key, call=anthropic.read_reply({"content": [part]}).calls[0])
@@ -118,7 +118,7 @@ class AnthropicReply(_Edited):
         return tuple(waiting)
 
     def again(self) -> list[Json]:
-        """The messages to append to the conversation for the second request."""
+        """Prepare for a second request; return the messages to append to its conversation."""
         results: list[Json] = [
             {
                 "type": "tool_result",
@@ -133,13 +133,13 @@ class AnthropicReply(_Edited):
         return [{"role": "assistant", "content": said}, {"role": "user", "content": results}]
 
     def edited(self) -> dict[str, Json]:
-        """Implements `WholeReply.edited`: the reply as the agent gets it, after all decisions."""
+        """The reply as the agent gets it, after all decisions."""
         ended = self._ended or self.refused_all()
         reason = "end_turn" if ended else self._body.get("stop_reason")
         return self._with({"content": self._shown(), "stop_reason": reason})
 
     def said(self) -> ModelReply:
-        """What the model said and called in this request, refused calls included."""
+        """The model's words and calls in reply to the latest request, refused calls included."""
         return anthropic.read_reply(self._body)
 
     def _shown(self) -> list[Json]:
@@ -152,10 +152,10 @@ class AnthropicReply(_Edited):
 
 
 class ResponsesReply(_Edited):
-    """Implements `WholeReply` for the Responses API."""
+    """Edits a whole reply of the Responses API (`WholeReply`)."""
 
     def feed(self, body: dict[str, Json]) -> tuple[CompleteCall, ...]:
-        """Take in a whole reply; returns the calls that must be judged."""
+        """Take a whole reply; return the calls that must be judged."""
         parts = list_of(body.get("output"))
         found = [
             CompleteCall(key=key, call=call_item(part))
@@ -166,7 +166,7 @@ class ResponsesReply(_Edited):
         return tuple(found)
 
     def again(self) -> list[Json]:
-        """The messages to append to the conversation for the second request."""
+        """Prepare for a second request; return the items to append to its input."""
         outputs = [
             refusal_item(
                 text_of(self._parts[key].get("call_id")) or "",
@@ -180,11 +180,11 @@ class ResponsesReply(_Edited):
         return [*said, *outputs]
 
     def edited(self) -> dict[str, Json]:
-        """Implements `WholeReply.edited`: the reply as the agent gets it, after all decisions."""
+        """The reply as the agent gets it, after all decisions."""
         return self._with({"output": self._shown()})
 
     def said(self) -> ModelReply:
-        """What the model said and called in this request, refused calls included."""
+        """The model's words and calls in reply to the latest request, refused calls included."""
         return responses.read_reply(self._body)
 
     def _shown(self) -> list[Json]:
@@ -196,16 +196,16 @@ class ResponsesReply(_Edited):
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """The place of a call in a chat reply; `at` is None for the call under `function_call`."""
+    """The choice and index of a call in a chat reply; `at` is None for one in `function_call`."""
 
     choice: int
     at: int | None
 
 
 class ChatReply(_Edited):
-    """Implements `WholeReply` for the Chat Completions API.
+    """Edits a whole reply of the Chat Completions API (`WholeReply`).
 
-    The model is asked again only for a reply of one choice.
+    The model is asked again only if the reply has exactly one choice.
     """
 
     def __init__(self) -> None:
@@ -213,7 +213,7 @@ class ChatReply(_Edited):
         self._places: list[_Place] = []
 
     def feed(self, body: dict[str, Json]) -> tuple[CompleteCall, ...]:
-        """Take in a whole reply; returns the calls that must be judged."""
+        """Take a whole reply; return the calls that must be judged."""
         choices = list_of(body.get("choices"))
         self._places = []
         waiting: list[CompleteCall] = []
@@ -228,11 +228,11 @@ class ChatReply(_Edited):
         return tuple(waiting)
 
     def refused_all(self) -> bool:
-        """Whether the reply has calls and all were refused: then make a second request."""
+        """Whether the only choice has calls and all were refused: then the model is asked again."""
         return len(self._parts) == 1 and super().refused_all()
 
     def again(self) -> list[Json]:
-        """The messages to append to the conversation for the second request."""
+        """Prepare for a second request; return the messages to append to its conversation."""
         message = object_of(self._parts[0].get("message"))
         calls = list_of(message.get("tool_calls"))
         results: list[Json] = []
@@ -251,14 +251,14 @@ class ChatReply(_Edited):
         return [message, *results]
 
     def edited(self) -> dict[str, Json]:
-        """Implements `WholeReply.edited`: the reply as the agent gets it, after all decisions."""
+        """The reply as the agent gets it, after all decisions."""
         choices: list[Json] = [
             self._choice(index, choice) for index, choice in enumerate(self._parts)
         ]
         return self._with({"choices": choices})
 
     def said(self) -> ModelReply:
-        """What the model said and called in this request, refused calls included."""
+        """The model's words and calls in reply to the latest request, refused calls included."""
         return chat.read_reply(self._body)
 
     def _refusals(self, index: int) -> dict[int | None, str]:
@@ -268,7 +268,7 @@ class ChatReply(_Edited):
         }
 
     def _text_of(self, index: int) -> str:
-        """The text of a choice for the agent: earlier requests, the model's text, the refusals."""
+        """The agent's text of a choice: texts of earlier replies, the model's own, the refusals."""
         refused = self._refusals(index)
         content = object_of(self._parts[index].get("message")).get("content")
         own = content if isinstance(content, str) else ""

@@ -1,8 +1,8 @@
-"""Takes withheld texts out of a model request, as far as all APIs are alike. Pure.
+"""Removes withheld texts from a model request: the code that all APIs share. Pure.
 
-`Asks` is the search: it says which text contains something refused, and what to put in its place.
-Tool results and calls lose lines, other texts lose sentences; a result that may not be shown at all
-is replaced whole. Text that a person typed stays, and so does a trusted system prompt or tool list.
+`Asks` is the search: it finds refused texts, and gives the text to put in their place. Tool results
+and calls lose lines, other texts lose sentences; a result that may not be shown at all is replaced
+whole. Text that a person typed stays, and so does a trusted system prompt or tool list.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ SEALED: Final = frozenset(
         *("image_url", "file_data", "input_audio"),
     }
 )
-# The values of these keys are ids and names by which the API finds something. They are not searched
-# if they have no blanks.
+# The values of these keys are ids and names by which the API looks something up. They are not
+# searched if they contain no white space.
 NAMES: Final = frozenset(
     {
         "type",
@@ -63,15 +63,15 @@ _BASE64: Final = ";base64,"
 THOUGHTS: Final = frozenset({"thinking", "redacted_thinking", "reasoning"})
 SIGNED: Final = frozenset({"thinking", "data", "summary", "content", "text"})
 _INSTEAD_KEY: Final = "withheld"
-# A mark that stands in place of a text that stays, so that the texts before and after it are not
-# read as one.
+# A mark in place of a text that is not searched, so that the texts before and after it are not
+# searched as one text.
 _APART: Final = "\n\u2014mnemogate0apart\u2014\n"
 
 
 class Asks(Protocol):
-    """Tells for each text whether it contains something refused: the replacement text, or None.
+    """Searches texts for refused texts: gives the replacement of each text, or None if it may stay.
 
-    The same text gets the same answer until something new is refused.
+    The same text gets the same answer until a further text is refused.
     """
 
     def of_the(self, noun: str, *, by_model: bool = False) -> Asks:
@@ -86,14 +86,14 @@ class Asks(Protocol):
         ...
 
     def spared(self, text: str) -> str:
-        """The text with a notice in place of each sentence that convicted a memory."""
+        """The text with a notice in place of each sentence that made a memory count as false."""
         ...
 
     def of_result(self, call_id: str, text: str) -> str | None:
-        """The replacement for a result that may not be shown, whose id is withheld as well.
+        """The replacement for a result that may not be shown at all, else None.
 
-        A refused text too short or plain to be searched for elsewhere is found here, if it is the
-        whole result.
+        A result stays withheld under its call id, also with another text. A refused text that is
+        too short or too common to be searched for elsewhere is found if it is the whole result.
         """
         ...
 
@@ -106,53 +106,53 @@ class Asks(Protocol):
         ...
 
     def waits(self, text: str) -> bool:
-        """Whether a result says that a memory waits for a person, and a memory does wait."""
+        """Whether a result reports that a memory waits for a person, and a memory does wait."""
         ...
 
     def bears(self, text: str) -> bool:
-        """Whether words were taken out of this text when the model's reply went to the agent."""
+        """Whether words were removed from this text in the model's reply to the agent."""
         ...
 
     def unbinds(self, name: str) -> bool:
-        """Whether a signed block with this name was left out before, or must be from now on."""
+        """Whether a signed block, named by its JSON text, is left out of all requests."""
         ...
 
     def unbind(self, name: str) -> None:
-        """Remember that a signed block is left out of this and all later requests."""
+        """Leave a signed block, named by its JSON text, out of this and all later requests."""
         ...
 
     @property
     def fresh_count(self) -> int:
-        """How many texts were withheld for the first time."""
+        """The number of texts that were withheld for the first time."""
         ...
 
 
 class LeftUnchanged(msgspec.Struct, frozen=True, kw_only=True):
-    """What withholding leaves unchanged, by its place in the body: typed and trusted texts."""
+    """The places in a body that withholding leaves unchanged: typed and trusted texts."""
 
     typed: dict[Where, tuple[tuple[int, int], ...]] = {}
     trusted: frozenset[Where] = frozenset()
-    # The trusted texts themselves, whose words may also stand elsewhere.
+    # The trusted texts themselves, whose words may also be at other places.
     stands: tuple[str, ...] = ()
-    # Indexes of turns that were searched before without a finding, and need no second search
-    # because nothing was refused since.
+    # Indexes of turns in which an earlier search found nothing, and that need no second search
+    # because no text was refused since.
     clean: frozenset[int] = frozenset()
 
 
 def cut(text: str, asks: Asks) -> str:
-    """The text without sentences that contain something refused."""
+    """The text without sentences that contain a refused text."""
     return _cut(text, asks, _SENTENCE_END, asks.of_sentences)
 
 
 def cut_lines(text: str, asks: Asks) -> str:
-    """The text without those lines that contain something refused."""
+    """The text without lines that contain a refused text."""
     return _cut(text, asks, _LINE_END, asks.of_lines)
 
 
 def cut_result(text: str, asks: Asks) -> str:
     """The text of a tool's result without refused lines; of JSON, without refused strings.
 
-    A read brings many memories in one line of JSON, and those beside a refused one stay.
+    A read returns many memories in one line of JSON, so the memories beside a refused one stay.
     """
     if not text.startswith(("{", "[")) or asks.of(text) is None:
         return cut_lines(text, asks)
@@ -214,9 +214,9 @@ def _trimmed(text: str, asks: Asks) -> str:
 def changed(
     value: Json, change: Callable[[str], str], instead: Callable[[str], str | None]
 ) -> Json:
-    """JSON with every string replaced by `cut`'s result.
+    """JSON with every string replaced by the result of `change`.
 
-    An object whose keys contain something refused is replaced whole.
+    An object whose keys contain a refused text (`instead` is not None) is replaced whole.
     """
     if isinstance(value, str):
         return change(value)
@@ -236,9 +236,9 @@ def changed(
 
 
 def seals(key: str, value: Json) -> bool:
-    """Whether a value is sealed by a provider, or a picture.
+    """Whether a value is sealed by a provider, or is a picture.
 
-    Any other value under the same key is a text.
+    A value under the same key that has white space or an address is a text.
     """
     return (
         key in SEALED
@@ -249,7 +249,7 @@ def seals(key: str, value: Json) -> bool:
 
 
 def names(key: str, value: Json) -> bool:
-    """Whether a value is only a name: under a key for names, and without white space."""
+    """Whether a value is no text but a name: under a key for names, and without white space."""
     return key in NAMES and isinstance(value, str) and _SPACE.search(value) is None
 
 
@@ -261,7 +261,7 @@ def passes(key: str, asks: Asks) -> bool:
 def swept(value: Json, where: Where, leave: LeftUnchanged, asks: Asks) -> Json:
     """Replace refused texts anywhere below a place: in unknown fields, in keys, in an address.
 
-    This runs after the API's own editing, which has replaced the texts that it knows.
+    `swept` runs after the code for the API, which has replaced refused texts in known fields.
     """
     if isinstance(value, str):
         return _swept(value, where, leave, asks)
@@ -291,9 +291,9 @@ def _swept(text: str, where: Where, leave: LeftUnchanged, asks: Asks) -> str:
 
 
 def _unsealed(text: str, asks: Asks) -> str:
-    """The text of a data URL or file in a string.
+    """A sealed string with its refused text replaced, if it is a data URL of a text or has words.
 
-    A provider's own data is no text: it has no white space.
+    A provider's own data has no words: it has no white space.
     """
     if _ADDRESS in text or _SPACE.search(text) is not None:
         return asks.of(text) or text
@@ -316,14 +316,14 @@ def _sieved(value: Json, asks: Asks, less: Callable[[str, Asks], str]) -> Json:
     said = asks.of(joined(new))
     if said is None or isinstance(new, str):
         return new
-    # The refused text spans several strings, so all of these are replaced.
+    # The refused text spans several strings, so every string of the value is replaced.
     return changed(new, lambda text: said if text else text, lambda _: said)
 
 
 def result(call_id: str, value: Json, asks: Asks) -> tuple[Json, bool]:
-    """The part of a tool's result that may be sent, and whether the whole was replaced.
+    """The part of a tool's result that may be sent, and whether the whole result was replaced.
 
-    A result that says that a memory waits is searched for that memory's text as well.
+    A result that reports a waiting memory is searched for texts that wait for a person as well.
     """
     text = joined(value)
     asks = asks.of_the("result", by_model=asks.waits(text))
@@ -334,9 +334,9 @@ def result(call_id: str, value: Json, asks: Asks) -> tuple[Json, bool]:
 
 
 class HeldCallIds:
-    """Ids of calls whose results say that a memory waits for a person.
+    """The ids of calls whose results report that a memory waits for a person.
 
-    The results are read when an id is first asked for, which few requests need.
+    The results are searched only when an id is first looked up, which few requests need.
     """
 
     def __init__(self, results: Iterable[tuple[Json, Json]], asks: Asks) -> None:
@@ -345,7 +345,7 @@ class HeldCallIds:
         self._found: frozenset[str] | None = None
 
     def __contains__(self, call_id: str | None) -> bool:
-        """Whether the result of the call with this id says that a memory waits."""
+        """Whether the result of the call with this id reports that a memory waits."""
         if self._found is None:
             self._found = frozenset(
                 call_id
@@ -356,14 +356,14 @@ class HeldCallIds:
 
 
 def sieved_body(body: dict[str, Json], leave: LeftUnchanged, asks: Asks) -> dict[str, Json]:
-    """A request of an unknown API, in which every string is without refused texts."""
+    """A request of an unknown API, with refused texts removed from every string."""
     made = sieved(body, asks)
     made = swept(made, (), leave, asks)
     return made if isinstance(made, dict) else body
 
 
 def arguments(value: Json, asks: Asks) -> Json:
-    """A call's arguments, an object or JSON text, without lines that contain something refused."""
+    """A call's arguments, an object or JSON text, without lines that contain a refused text."""
     if isinstance(value, str):
         said = asks.of(value)
         if said is None:
@@ -382,12 +382,12 @@ def arguments(value: Json, asks: Asks) -> Json:
 
 
 def written(value: Json) -> str:
-    """A JSON value as one text in which keys stand beside their values, as a model reads it."""
+    """A JSON value as compact JSON text, in which a model reads each key beside its value."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def strings(value: Json) -> Iterator[str]:
-    """Every string in a JSON value, in order, except sealed ones."""
+    """Every string in a JSON value, in order, except sealed strings and names."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
@@ -400,14 +400,14 @@ def strings(value: Json) -> Iterator[str]:
 
 
 def joined(value: Json) -> str:
-    """All strings of a JSON value as one text."""
+    """All strings of a JSON value as one text, except sealed strings and names."""
     return "\n".join(strings(value))
 
 
 def apart(texts: list[str | None]) -> str:
-    """Several texts joined to one.
+    """Several texts joined to one text that is searched.
 
-    None stands for a text that is not searched, so that its neighbours do not join.
+    None is a text that is not searched: a mark takes its place, so that no match spans the gap.
     """
     return "\n".join(_APART if text is None else text for text in texts)
 
@@ -425,7 +425,7 @@ def around(text: str, typed: Sequence[tuple[int, int]]) -> list[str | None]:
 def beside(value: Json, where: Where, leave: LeftUnchanged, asks: Asks) -> Json:
     """A value outside the messages (system prompt, tool list, settings), without refused texts.
 
-    Trusted parts stay.
+    Trusted texts stay.
     """
     if isinstance(value, str):
         named = names(str(where[-1]), value)

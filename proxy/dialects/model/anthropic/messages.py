@@ -38,8 +38,8 @@ _CALLS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 # Blocks of these types are signed by the provider: they may not be changed, and have no text to
 # read.
 _SIGNED: Final = frozenset({"thinking", "redacted_thinking"})
-# Blocks of a reply for which the provider ran nothing. Any other is a call or result of its own
-# tools, or counts as one.
+# Types of blocks in a reply for which the provider ran nothing. A block of any other type counts as
+# a call or result of the provider's own tools.
 _ASKED_ONLY: Final = _SIGNED | {"text", "tool_use", "compaction"}
 
 _REFERENCE: Final = frozenset({"type", "tool_name", "cache_control"})
@@ -49,9 +49,9 @@ _VOICES: Final = {"assistant": Voice.MODEL, "user": Voice.USER, "system": Voice.
 
 
 def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelRequest:
-    """Parse a request: which texts it has, and who said each.
+    """Parse a request into its texts, each with its voice, and its calls and tools.
 
-    Parts that are not understood count as unplaced, and are never refused.
+    Parts of an unknown form become texts of the voice `UNPLACED`, and are never refused.
     """
     thread, messages = object_of(body.get("thread")), list_of(body.get("messages"))
     return ModelRequest(
@@ -90,7 +90,7 @@ def read_turn(message: dict[str, Json]) -> Turn:
 
 
 def read_reply(body: dict[str, Json]) -> ModelReply:
-    """Read a whole reply (not a stream)."""
+    """Parse a whole reply (not a stream)."""
     turn = read_turn({"role": "assistant", "content": body.get("content")})
     kinds = [object_of(one).get("type") for one in list_of(body.get("content"))]
     ran_tools = any(kind not in _ASKED_ONLY for kind in kinds)
@@ -101,7 +101,7 @@ def _block(
     block: dict[str, Json], kind: str, where: Where, voice: Voice
 ) -> tuple[ContextText, ...]:
     if kind == "text":
-        # Citations quote documents, so they do not count as words of the speaker.
+        # Citations quote documents, so they do not count as words of the message's speaker.
         by = Voice.TOOL if voice is Voice.MODEL else Voice.UNPLACED
         quoted = said_in(block.get("citations"), (*where, "citations"), by)
         return said_in(block.get("text"), (*where, "text"), voice) + quoted
@@ -112,8 +112,8 @@ def _block(
     if kind.endswith("tool_result"):
         return _result(block.get("content"), (*where, "content"), block.get("tool_use_id"))
     if kind == "compaction":
-        # This block is the provider's summary of turns that are not sent again. It counts as the
-        # model's words if the reply that made it was seen.
+        # This block is the provider's summary of turns that are not sent again. It counts as words
+        # of the model.
         return said_in(block.get("content"), (*where, "content"), Voice.MODEL)
     # The block is a document or search result that was handed to the model. Its author is not
     # named, so it counts as unknown.
@@ -127,7 +127,7 @@ def _result(content: Json, where: Where, call_id: Json) -> tuple[ContextText, ..
 
 
 def _refers_to_tools(content: Json) -> bool:
-    """Whether a result has nothing but names of tools, whose descriptions the provider inserts."""
+    """Whether a result contains only names of tools, whose descriptions the provider inserts."""
     blocks = [object_of(one) for one in list_of(content)]
     return bool(blocks) and all(
         one.keys() <= _REFERENCE

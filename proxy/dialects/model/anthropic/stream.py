@@ -1,8 +1,8 @@
-"""The stream of Anthropic's Messages API, edited: tool calls wait, everything else passes.
+"""Edits streams of Anthropic's Messages API: tool calls wait, everything else is forwarded.
 
 A refused call does not reach the agent, which gets a text in its place. If no other call is
 forwarded, the model is asked again with the refusal as the call's result, and its new words
-continue the same message. The agent sees one reply, and continues to work.
+continue the same message. So the agent gets one reply, and can continue its work.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Block:
         self.done = False
         self.events: list[tuple[Event, dict[str, Json]]] = []
         self.added: dict[str, list[str]] = {}
-        # whether other readers might make another call of the block's pieces
+        # Whether other parsers might build a different call from the block's deltas.
         self.odd = False
         self.citations: list[Json] = []
 
@@ -71,12 +71,12 @@ class _Block:
             self.added.setdefault(field, []).append(value)
 
     def arguments(self) -> dict[str, Json] | None:
-        """The input of a call; None if the pieces that arrived are no JSON object."""
+        """The input of a call; None if the deltas that arrived are no JSON object."""
         given = self.given()
         return arguments_of({} if given is None else given)
 
     def given(self) -> Json:
-        """The input of a call as it arrived: its pieces, or its initial input."""
+        """The input of a call as it arrived: its deltas joined, or else its initial input."""
         return "".join(self.added.get("partial_json", ())) or self.start.get("input")
 
     def waiting(self, whole: dict[str, Json], key: int) -> CompleteCall:
@@ -86,7 +86,7 @@ class _Block:
         return CompleteCall(key=key, call=call)
 
     def whole(self) -> dict[str, Json]:
-        """The block in the form of a whole reply."""
+        """The block in the form that it has in a whole reply."""
         block = dict(self.start)
         for field, parts in self.added.items():
             if field == "partial_json":
@@ -100,49 +100,52 @@ class _Block:
 
 
 class AnthropicEditor:
-    """Implements `Editor` for streams of the Messages API."""
+    """Edits one streamed reply of the Messages API (`Editor`)."""
 
     def __init__(self) -> None:
         self._blocks: dict[int, _Block] = {}
-        # what the model said in this request, refused calls included
+        # The blocks of the model's reply to the latest request, refused calls included.
         self._content: list[Json] = []
         self._refusals: list[tuple[str, str]] = []
         self._going_on = 0
-        # the number of blocks that earlier requests to the model put into the reply
+        # The number of blocks that the agent got from earlier requests to the model.
         self._shift = 0
         self._sent = 0
         self._reply_id: str | None = None
         self._over = False
         self._spent: dict[str, int] = {}  # tokens that earlier requests to the model have spent
-        # the latest end-of-message event that was kept back from the agent
+        # The latest `message_delta` event that was not sent to the agent.
         self._last: dict[str, Json] = {}
 
     @property
     def over(self) -> bool:
-        """Implements `Editor.over`: whether the end of the reply has arrived at the editor."""
+        """Whether the editor has been fed the end of the reply."""
         return self._over
 
     @property
     def holds(self) -> bool:
-        """Implements `Editor.holds`: whether any event waits for a decision."""
+        """Whether any event waits for a decision."""
         return any(block.waits for block in self._blocks.values())
 
     def said(self) -> ModelReply:
-        """Implements `Editor.said`. Incomplete blocks count as far as they arrived."""
+        """The model's words and calls in reply to the latest request, refused calls included.
+
+        Incomplete blocks count as far as they arrived.
+        """
         content: list[Json] = [*self._content]
         content += [block.whole() for block in self._blocks.values() if not block.done]
         return read_reply({"id": self._reply_id, "content": content})
 
     def feed(self, event: Event) -> tuple[bytes, tuple[CompleteCall, ...]]:
-        """Take in an event: the bytes that go on now, and the complete calls that wait."""
+        """Take an event; return the bytes to forward now, and the complete calls that wait."""
         body = payload(event)
         kind = text_of(body.get("type")) if body is not None else None
         if body is None or kind is None:
             called = body is not None and ("content_block" in body or _JSON_PIECE in str(body))
             return (b"" if called else event.raw), ()
         if event.name not in {"", kind} or ("content_block" in body and kind != _BEGIN):
-            # Some readers go by the event's name, others by the type in its content, so both are
-            # made equal.
+            # Some parsers go by the event's name, others by the type in its data, so both are made
+            # equal.
             lean: dict[str, Json] = {key: body[key] for key in body if key != "content_block"}
             body = body if kind == _BEGIN else lean
             raw = event_of(kind, body)
@@ -162,13 +165,13 @@ class AnthropicEditor:
         return event.raw, ()
 
     def decide(self, decided: CallDecision) -> bytes:
-        """Implements `Editor.decide`: the bytes that go on in place of a waiting call."""
+        """Take the decision on a waiting call; return the bytes to forward in its place."""
         block = self._blocks.pop(decided.key)
         self._sent += 1
         if decided.refusal is None:
             self._going_on += 1
-            # `place` is the index of the call's block as the agent counts blocks. If its pieces
-            # have another index, or could be read as another call, the call is written anew.
+            # `place` is the index of the call's block as the agent counts blocks. If the call's
+            # deltas have another index, or could be read as another call, it is written anew.
             place = self._sent - 1
             given = "".join(block.added.get(_JSON_PIECE, ()))
             if (
@@ -182,11 +185,14 @@ class AnthropicEditor:
         return _text_block(decided.key + self._shift, decided.refusal)
 
     def refused_all(self) -> bool:
-        """Whether the reply has calls and all were refused: then make a second request."""
+        """Whether the reply has calls and all were refused, so that the model is asked again."""
         return bool(self._refusals) and not self._going_on and not self.holds
 
     def again(self) -> list[Json]:
-        """The messages to append: what the model said, and the results of its refused calls."""
+        """Prepare for a second request; return the messages to append to its conversation.
+
+        They are the model's reply, and the refusals as results of the reply's calls.
+        """
         said, refusals = self._content, self._refusals
         results: list[Json] = [
             {"type": "tool_result", "tool_use_id": call_id, "content": text, "is_error": True}
@@ -209,8 +215,8 @@ class AnthropicEditor:
     def _delta(self, event: Event, body: dict[str, Json]) -> bytes:
         usage = object_of(body.get("usage"))
         if self.refused_all():
-            # The message is not over for the agent. Its end is kept back until after the second
-            # request to the model.
+            # The message is not over for the agent, so its end is not forwarded before the second
+            # reply of the model.
             self._spent = added(self._spent, usage)
             self._last = body
             return b""
@@ -229,13 +235,13 @@ class AnthropicEditor:
             start = object_of(body.get("content_block"))
             calls = start.get("type") == _CALL
             if any(block.waits or calls for block in self._blocks.values()):
-                # While two blocks are open at once, other readers might mix up their pieces.
+                # While two blocks are open at once, other parsers might mix up the blocks' deltas.
                 raise UnreadableEvent
             self._blocks[index] = _Block(start, waits=calls)
         block = self._blocks.get(index)
         if block is None:
-            # This piece of JSON arguments belongs to no open block: its call has ended or never
-            # began. The piece is dropped.
+            # A delta of JSON arguments that belongs to no open block is dropped: its call has
+            # ended, or never began.
             return (b"" if _JSON_PIECE in object_of(body.get("delta")) else event.raw), ()
         if kind == "content_block_delta":
             block.add(object_of(body.get("delta")))
@@ -259,7 +265,10 @@ class AnthropicEditor:
 
 
 def _begun(event: Event, body: dict[str, Json]) -> bytes:
-    """An event that begins a message, without calls: calls come as blocks of their own."""
+    """The event that begins a message, without content if it contains a call.
+
+    Calls come as blocks of their own.
+    """
     message = object_of(body.get("message"))
     if not any(object_of(block).get("type") == _CALL for block in list_of(message.get("content"))):
         return event.raw
@@ -267,7 +276,7 @@ def _begun(event: Event, body: dict[str, Json]) -> bytes:
 
 
 def _as_judged(index: int, block: _Block) -> bytes:
-    """A judged call, written again as one piece, so that every reader finds just this call."""
+    """The events of a judged call, written anew with one delta, so that all parsers agree on it."""
     given = block.given()
     piece = "{}" if given is None else spelled(given)
     begun: dict[str, Json] = {**block.start, "input": {}}

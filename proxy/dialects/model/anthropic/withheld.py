@@ -1,11 +1,11 @@
-"""Takes withheld texts out of a request of Anthropic's Messages API.
+"""Removes withheld texts from a request of Anthropic's Messages API.
 
-Thinking blocks are signed. A block that contains withheld words is left out. Newer models also
-refuse a block whose prefix was changed after it was made, so blocks made after a text that is
-withheld now are left out as well. A removed block stays out, because the blocks that follow were
-made without it. In the older, manual mode blocks are not bound to their prefix, but a turn that
-continues after a tool's result has to begin with one: where that block is left out, thinking is
-switched off for this request.
+Thinking blocks are signed, so a block that contains withheld words is left out. Newer models also
+refuse a thinking block whose prefix was changed after the block was made. So blocks after a text
+that is withheld for the first time are left out as well, and a block that was left out once is left
+out of all later requests. In the older, manual mode blocks are not bound to their prefix, but a
+turn that continues after a tool's result has to begin with a thinking block: if that block is left
+out, thinking is switched off for the request.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TURNS: Final = "messages"
 
 
 def withhold(body: dict[str, Json], leave: LeftUnchanged, asks: Asks) -> dict[str, Json]:
-    """The request's body as it may go to the model API; the same object if nothing is withheld."""
+    """The request's body without withheld texts; the same object if it contains none."""
     before = asks.fresh_count
     made: dict[str, Json] = {
         key: value
@@ -89,9 +89,9 @@ def _results_in(messages: list[Json]) -> Iterator[tuple[Json, Json]]:
 def _message(
     message: dict[str, Json], where: Where, leave: LeftUnchanged, asks: Asks, waiting: HeldCallIds
 ) -> dict[str, Json]:
-    """A message as it may be sent on.
+    """A message without withheld texts.
 
-    `waiting` are the calls that proposed texts which wait for a person.
+    `waiting` are the ids of calls that proposed a text which waits for a person.
     """
     content = message.get("content")
     plain, by_model = asks, message.get("role") == "assistant"
@@ -105,16 +105,16 @@ def _message(
         heard += _heard(block, leave.typed.get((*where, "content", at, "text"), ()))
     told = asks.of(apart(heard))
     new = [
-        # A tool's result is looked at even if no text of this message is withheld: a result that
-        # was withheld before stays so under its id, also with another text.
+        # A tool's result is searched even if no text of this message is withheld, because a result
+        # that was withheld before stays withheld under its call id, also with another text.
         _block(block, (*where, "content", at), leave, asks, waiting)
         if told or _is_result(block)
         else block
         for at, block in enumerate(blocks)
     ]
     if told is not None:
-        # A text that only waits for a person may stand in calls other than the one that proposed
-        # it, so other blocks are not searched for it.
+        # A text that only waits for a person may be in calls other than the one that proposed the
+        # text, so this search of all blocks together leaves such texts out.
         asks = plain
         heard = []
         for at, block in enumerate(new):
@@ -186,8 +186,8 @@ def _without_thinking(
 ) -> dict[str, Json]:
     """The message without thinking blocks that contain withheld words or are no longer valid.
 
-    Thoughts that follow a replaced call or text in the same message were made after the original.
-    So those blocks are left out too.
+    A thinking block after a replaced call or text of the same message was made after the original
+    call or text, so it is left out too.
     """
     kept: list[Json] = []
     said: str | None = None
@@ -202,7 +202,7 @@ def _without_thinking(
         thinks = asks.of_the("text", by_model=True)
         thought = joined({key: block.get(key) for key in sorted(SIGNED - {"data"})})
         heard = thinks.of(thought)
-        # Words were removed from the thought on its way to the agent, so its signature no longer
+        # If words were removed from the thought on its way to the agent, its signature no longer
         # fits.
         if heard is not None or asks.bears(thought) or (loosened and not asks.unbinds(name)):
             asks.unbind(name)
@@ -212,14 +212,14 @@ def _without_thinking(
     if len(kept) == len(blocks):
         return turn
     if not kept:
-        # A message must not be empty, so a text takes the place of its only blocks.
+        # A message must not be empty, so a text replaces thinking blocks that were its only blocks.
         note: dict[str, Json] = {"type": "text", "text": said or "[withheld]"}
         kept.append(note)
     return {**turn, "content": kept}
 
 
 def _may_go_on(given: list[Json], turns: list[Json]) -> bool:
-    """Whether manual thinking may stay on: the last model turn still begins with thinking."""
+    """Whether manual thinking may stay on, because the last model turn lost no first thought."""
     for old, new in zip(reversed(given), reversed(turns), strict=True):
         if object_of(old).get("role") == "assistant":
             return not (_thinks(old) and not _thinks(new))

@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions API: `POST /v1/chat/completions`, and the APIs that imitate it."""
+"""Parses OpenAI's Chat Completions API (`POST /v1/chat/completions`) and its imitations."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _VOICES: Final = {
 }
 _TEXTS: Final = frozenset({"text", "refusal"})
 _SEALED: Final = frozenset({"image_url", "input_audio"})
-# With these members a request asks the provider to search. What it finds shows only in the model's
+# With these members a request asks the provider to search. The results appear only in the model's
 # words.
 _SEARCHES: Final = frozenset(
     {
@@ -53,9 +53,9 @@ _OWN_TOOLS: Final = frozenset({"function", "custom", ""})
 
 
 def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelRequest:
-    """Parse a request: which texts it has, and who said each.
+    """Parse a request into its texts, each with its voice, and its calls and tools.
 
-    Parts that are not understood count as unplaced, and are never refused.
+    Parts of an unknown form become texts of the voice `UNPLACED`, and are never refused.
     """
     tools = enumerate(list_of(body.get("tools")))
     functions = enumerate(list_of(body.get("functions")))
@@ -107,7 +107,7 @@ def read_turn(message: dict[str, Json]) -> Turn:
 
 
 def read_reply(body: dict[str, Json]) -> ModelReply:
-    """Read a whole reply (not a stream), with all of its choices."""
+    """Parse a whole reply (not a stream), with all of its choices."""
     turns: list[Turn] = []
     for choice in map(object_of, list_of(body.get("choices"))):
         message = object_of(choice.get("message"))

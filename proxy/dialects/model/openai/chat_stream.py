@@ -1,7 +1,7 @@
-"""The stream of OpenAI's Chat Completions API, edited: tool calls wait, all else passes.
+"""Edits streams of OpenAI's Chat Completions API: tool calls wait, everything else is forwarded.
 
-A call is known to be complete only when its choice ends. So from the first piece of a call on, the
-chunks of that choice wait; if nothing is refused, they go on unchanged.
+A call is complete only when its choice ends. So from the first piece of a call on, the chunks of
+the choice wait; if no call is refused, the chunks are forwarded unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from proxy.dialects.sse import Event
 from proxy.dialects.strict_json.tolerant import Json
 
 DONE: Final = "[DONE]"
-_LEGACY: Final = -1  # the name under which the one call of the older `function_call` member is kept
+_LEGACY: Final = -1  # the index given here to the one call of the older `function_call` member
 _OF_ONE_REPLY: Final = ("id", "created", "model")
 
 
@@ -38,7 +38,7 @@ class _Call:
         self.kind = "function"
         self.name = ""
         self.given: list[str] = []
-        self.odd = False  # whether other readers might make another call of the pieces
+        self.odd = False  # whether other parsers might build a different call from the pieces
 
     def add(self, piece: dict[str, Json]) -> None:
         custom = object_of(piece.get("custom"))
@@ -71,7 +71,7 @@ class _Call:
 class _WaitingChoice(msgspec.Struct):
     """The part of a waiting chunk that belongs to one choice of the reply.
 
-    `raw` holds the whole chunk if nothing else is in it.
+    `raw` is the whole chunk if it contains only this choice and no text, else None.
     """
 
     name: str
@@ -81,7 +81,7 @@ class _WaitingChoice(msgspec.Struct):
 
 
 class _Choice:
-    """One choice of the reply, with its calls and the chunks that wait."""
+    """One choice of the reply, with the choice's calls and waiting chunks."""
 
     def __init__(self) -> None:
         self.calls: dict[int, _Call] = {}
@@ -91,13 +91,13 @@ class _Choice:
         self.undecided: set[int] = set()
         self.ended = False
         self.odd = False
-        self.latest: dict[int, int] = {}  # the last call under each index
+        self.latest: dict[int, int] = {}  # index in the stream -> index of the latest call under it
         self.refused: dict[int, str] = {}
 
     def place(self, at: int, piece: dict[str, Json]) -> int:
-        """The index of the call that a piece belongs to.
+        """The index of the call that a piece belongs to, as calls are counted here.
 
-        Some servers give every call the same number.
+        Some servers give every call the same index, so a new call id or name begins a new call.
         """
         if at == _LEGACY:
             return at
@@ -118,14 +118,14 @@ class _Choice:
 
 
 class ChatEditor:
-    """Implements `Editor` for chat streams.
+    """Edits one streamed reply of the Chat Completions API (`Editor`).
 
-    The model is asked again only for a reply of one choice.
+    The model is asked again only if the reply has exactly one choice.
     """
 
     def __init__(self) -> None:
         self._choices: dict[int, _Choice] = {}
-        # for each `key` of `CompleteCall` and `CallDecision`: numbers of choice and call
+        # The index of choice and call for each `key` of `CompleteCall` and `CallDecision`.
         self._order: list[tuple[int, int]] = []
         self._chunk: dict[str, Json] = {}
         self._first: dict[str, Json] = {}
@@ -135,16 +135,16 @@ class ChatEditor:
 
     @property
     def over(self) -> bool:
-        """Implements `Editor.over`: whether the end of the reply has arrived at the editor."""
+        """Whether the editor has been fed the end of the reply."""
         return self._over
 
     @property
     def holds(self) -> bool:
-        """Implements `Editor.holds`: whether any event waits for a decision."""
+        """Whether any event waits for a decision."""
         return any(choice.kept for choice in self._choices.values()) and not self.refused_all()
 
     def said(self) -> ModelReply:
-        """What the model said and called in this request, refused calls included."""
+        """The model's words and calls in reply to the latest request, refused calls included."""
         texts = ("".join(choice.text) for choice in self._choices.values())
         calls = (call for choice in self._choices.values() for call in choice.calls.values())
         quoted: list[Json] = []
@@ -158,7 +158,7 @@ class ChatEditor:
         )
 
     def feed(self, event: Event) -> tuple[bytes, tuple[CompleteCall, ...]]:
-        """The bytes that go on now; at the end of a choice, all of its calls to be judged."""
+        """Take an event; return the bytes to forward now, and the calls of a choice that ends."""
         body = payload(event)
         if body is None:
             if event.data != DONE:
@@ -172,7 +172,7 @@ class ChatEditor:
         if not choices:
             return self._usage(event, body), ()
         if self._askings:
-            # In a second request the agent has already been told the message's role.
+            # In the reply to a second request, the role is removed, because the agent has it.
             choices = [_without_role(choice) for choice in choices]
             body = {**body, "choices": [*choices]}
         passing: list[Json] = []
@@ -188,10 +188,9 @@ class ChatEditor:
         return out, tuple(waiting)
 
     def decide(self, decided: CallDecision) -> bytes:
-        """The bytes that go on after a decision.
+        """Take the decision on a waiting call; return the bytes to forward now.
 
-        None go on until the last call of a choice is decided; then the choice's chunks and its end
-        do.
+        The chunks of a choice wait until its last call is decided; a refusal's text does not.
         """
         index, at = self._order[decided.key]
         choice = self._choices[index]
@@ -209,14 +208,17 @@ class ChatEditor:
         return note + b"".join(self._let_go(choice, one) for one in kept)
 
     def refused_all(self) -> bool:
-        """Whether the reply has calls and all were refused: then make a second request."""
+        """Whether the only choice has calls and all were refused: then the model is asked again."""
         if len(self._choices) != 1:
             return False
         (choice,) = self._choices.values()
         return bool(choice.calls) and not choice.undecided and not choice.going_on()
 
     def again(self) -> list[Json]:
-        """The messages to append: what the model said, and the results of its refused calls."""
+        """Prepare for a second request; return the messages to append to its conversation.
+
+        They are the model's reply, and the refusals as results of the reply's calls.
+        """
         (choice,) = self._choices.values()
         said: dict[str, Json] = {"role": "assistant", "content": "".join(choice.text) or None}
         results: list[dict[str, Json]]
@@ -247,7 +249,10 @@ class ChatEditor:
     def _choice(
         self, event: Event, body: dict[str, Json], choice: dict[str, Json], *, alone: bool
     ) -> Json:
-        """A choice's part of a chunk, as it is forwarded now; the same object if all of it does."""
+        """The part of a choice to forward now; None if all of it waits.
+
+        The same object if nothing of it waits.
+        """
         state = self._choices.setdefault(_index(choice), _Choice())
         delta = object_of(choice.get("delta"))
         text = text_of(delta.get("content")) or text_of(choice.get("text")) or ""
@@ -255,8 +260,8 @@ class ChatEditor:
         state.annotations += list_of(delta.get("annotations"))
         pieces = _pieces(delta)
         if pieces and state.ended:
-            # Pieces of a call may come after the end of its choice; other readers may add them to a
-            # judged call.
+            # Pieces of a call after the end of its choice are refused, because other parsers may
+            # add them to a judged call.
             raise UnreadableEvent
         state.odd = state.odd or not _placed(delta)
         for at, piece in pieces:
@@ -278,7 +283,7 @@ class ChatEditor:
         return None
 
     def _whole(self, choice: dict[str, Json]) -> list[CompleteCall]:
-        """The calls of a choice that has ended, to be judged."""
+        """The calls of a choice that ends with this chunk, to be judged; else none."""
         index = _index(choice)
         state = self._choices[index]
         if choice.get("finish_reason") is None or state.ended:
@@ -295,7 +300,7 @@ class ChatEditor:
         return len(self._order) - 1
 
     def _let_go(self, choice: _Choice, kept: _WaitingChoice) -> bytes:
-        """A chunk that was kept back, as it is sent on without the refused calls."""
+        """The bytes of a chunk that waited, without the refused calls."""
         if not choice.refused and kept.raw is not None:
             return self._renamed(kept.name, kept.body, kept.raw)
         part = _without(kept.choice, choice)
@@ -304,7 +309,7 @@ class ChatEditor:
         return self._renamed(kept.name, {**kept.body, "choices": [part]})
 
     def _as_judged(self, index: int, choice: _Choice) -> bytes:
-        """The admitted calls, each written anew as one piece that all readers understand alike."""
+        """The admitted calls, each written anew as one piece that all parsers read alike."""
         going_on = choice.going_on()
         pieces: list[Json] = [
             {"index": number, **choice.calls[at].whole()}
@@ -317,7 +322,7 @@ class ChatEditor:
         return self._renamed("", {**self._chunk, "choices": [part]}) if delta else b""
 
     def _renamed(self, name: str, body: dict[str, Json], raw: bytes | None = None) -> bytes:
-        """A chunk as the agent gets it: in a second request, with the id of the first reply."""
+        """A chunk as the agent gets it: after a second request, with the id of the first reply."""
         if not self._askings and raw is not None:
             return raw
         return event_of(name, {**body, **self._first} if self._askings else body)
@@ -337,7 +342,7 @@ class ChatEditor:
 
 
 def _streamed(choice: dict[str, Json]) -> dict[str, Json]:
-    """One choice of a chunk whose whole calls were turned into the pieces that streams send."""
+    """One choice of a chunk; calls in a whole `message` are moved to `delta`, as in a stream."""
     message = object_of(choice.get("message"))
     if not _calls_of(message):
         return choice
@@ -362,7 +367,7 @@ def _index(choice: dict[str, Json]) -> int:
 
 
 def _pieces(delta: dict[str, Json]) -> list[tuple[int, dict[str, Json]]]:
-    """The pieces of calls in one delta (an added piece of the reply), each with its index."""
+    """The pieces of calls in one delta (an increment of the reply), each with its index."""
     found: list[tuple[int, dict[str, Json]]] = []
     for part in list_of(delta.get("tool_calls")):
         piece = object_of(part)
@@ -375,14 +380,14 @@ def _pieces(delta: dict[str, Json]) -> list[tuple[int, dict[str, Json]]]:
 
 
 def _placed(delta: dict[str, Json]) -> bool:
-    """Whether each piece of a call gives an index that names its call."""
+    """Whether each piece of a call in a delta has a valid index."""
     calls = delta.get("tool_calls")
     places = [object_of(part).get("index") for part in list_of(calls)]
     return isinstance(calls, list | None) and all(type(at) is int and at >= 0 for at in places)
 
 
 def _bare(kept: _WaitingChoice) -> _WaitingChoice:
-    """A chunk that was kept back, as it is sent on without any of its calls."""
+    """A chunk that waited, without any of its calls."""
     delta = object_of(kept.choice.get("delta"))
     called = _calls_of(delta)
     rest: dict[str, Json] = {key: part for key, part in delta.items() if key not in called}
@@ -396,7 +401,7 @@ def _calls_of(delta: dict[str, Json]) -> dict[str, Json]:
 def _without(part: dict[str, Json], choice: _Choice) -> dict[str, Json] | None:
     """The part of a chunk that belongs to one choice, without the refused calls.
 
-    None if nothing is left of it.
+    None if the part has neither content nor an end then.
     """
     delta = dict(object_of(part.get("delta")))
     places = {at: number for number, at in enumerate(choice.going_on())}

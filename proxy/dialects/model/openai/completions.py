@@ -1,7 +1,7 @@
-"""The older API that completes a text: `POST /v1/completions`, and its imitations.
+"""Parses the older API that completes a text (`POST /v1/completions`) and its imitations.
 
-The authors of a prompt's parts are unknown, so all of it is unplaced. If a request has a
-conversation instead of a prompt, it is read as a conversation.
+The authors of a prompt's parts are unknown, so the whole prompt has the voice `UNPLACED`. A request
+with a conversation instead of a prompt is parsed as one of the Chat Completions API.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PROMPTS: Final = ("prompt", "suffix")
 
 
 def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelRequest:
-    """Parse a request: the texts that it puts before its model."""
+    """Parse a request into the texts of its prompt, or of its conversation."""
     if "messages" in body:
         return chat.read_request(body, readings)
     said = [one for key in _PROMPTS for one in said_in(body.get(key), (key,), Voice.UNPLACED)]

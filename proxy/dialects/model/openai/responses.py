@@ -1,4 +1,4 @@
-"""OpenAI's Responses API: `POST /v1/responses`."""
+"""Parses requests and whole replies of OpenAI's Responses API: `POST /v1/responses`."""
 
 from __future__ import annotations
 
@@ -37,18 +37,19 @@ _VOICES: Final = {
     "assistant": Voice.MODEL,
 }
 _CALLS: Final = frozenset({"function_call", "custom_tool_call", "mcp_call"})
-# Items whose content the provider keeps or encrypts: the type, and the one member that can be read.
+# Items whose content the provider stores or encrypts: a mapping of the item's type to the member
+# that names the content.
 _ELSEWHERE: Final = {"item_reference": "id", "compaction": "encrypted_content"}
 _TEXTS: Final = frozenset({"input_text", "output_text", "text", "refusal"})
-# The provider runs these tools itself, and mostly does not show what they returned.
+# Calls of tools that the provider runs itself, mostly without showing what the tools returned.
 _PROVIDED: Final = frozenset(
     {
         *("web_search_call", "file_search_call", "code_interpreter_call"),
         "image_generation_call",
     }
 )
-# Output items for which the provider ran nothing: the client executes these calls. Any other item
-# is a call or result of the provider's own tools, or counts as one.
+# Types of output items for which the provider ran nothing: the client executes these calls. An item
+# of any other type counts as a call or result of the provider's own tools.
 _ASKED_ONLY: Final = frozenset(
     {
         *("message", "reasoning", "compaction", "function_call", "custom_tool_call"),
@@ -59,9 +60,9 @@ _ASKED_ONLY: Final = frozenset(
 
 
 def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelRequest:
-    """Parse a request: which texts it has, and who said each.
+    """Parse a request into its texts, each with its voice, and its calls and tools.
 
-    Parts that are not understood are never refused.
+    Parts of an unknown form become texts of the voice `UNPLACED`, and are never refused.
     """
     given = body.get("input")
     whole = isinstance(given, str)
@@ -119,7 +120,7 @@ def read_turn(item: dict[str, Json]) -> Turn:
 
 
 def read_reply(body: dict[str, Json]) -> ModelReply:
-    """Read a whole reply, or the object at the end of a stream."""
+    """Parse a whole reply, or the response object at the end of a stream."""
     items = [item for item in map(object_of, list_of(body.get("output"))) if item]
     turns = [read_turn({**item, "role": "assistant"}) for item in items]
     ran_tools = any((kind_of(item) or "message") not in _ASKED_ONLY for item in items)
@@ -127,13 +128,13 @@ def read_reply(body: dict[str, Json]) -> ModelReply:
 
 
 def _without_result(item: dict[str, Json]) -> dict[str, Json]:
-    """An item without the generated picture, which is base64 and no text."""
+    """The item; without its result, if that is a generated picture, which is no text."""
     picture = item.get("type") == "image_generation_call"
     return {key: part for key, part in item.items() if not (picture and key == "result")}
 
 
 def _elsewhere(item: dict[str, Json], kind: str) -> tuple[ContextText, ...]:
-    """The readable rest of an item whose content the provider keeps or encrypts; else ()."""
+    """The texts of an item whose content the provider stores or encrypts; () for other items."""
     if kind in _PROVIDED:
         call_id = text_of(item.get("id"))
         return (
@@ -159,7 +160,7 @@ def _call(item: dict[str, Json], kind: str) -> ModelCall:
 
 
 def _outcome(item: dict[str, Json], kind: str) -> tuple[ContextText, ...]:
-    """The result of a tool that the provider ran: it comes inside the call itself."""
+    """The result of a tool that the provider ran, which the item of the call contains."""
     if kind != "mcp_call":
         return ()
     call_id = text_of(item.get("id"))
@@ -172,8 +173,8 @@ def _catalogue(
     for at, part in enumerate(list_of(body.get("tools"))):
         tool = object_of(part)
         if tool.get("type") == "namespace":
-            # Codex groups the tools of one MCP server under a namespace, whose name goes before the
-            # tool's.
+            # Codex groups the tools of one MCP server under a namespace, whose name it puts before
+            # the tool's name.
             for index, inner in enumerate(list_of(tool.get("tools"))):
                 named = object_of(inner)
                 place = ("tools", at, "tools", index)
@@ -184,6 +185,6 @@ def _catalogue(
 
 
 def _tool(tool: dict[str, Json], at: int) -> tuple[str, tuple[ContextText, ...]]:
-    # A tool that the provider runs has no name, so its server or type stands for it.
+    # A tool that the provider runs has no name, so its server or type is used as its name.
     names = map(text_of, (tool.get("name"), tool.get("server_label"), tool.get("type")))
     return next((one for one in names if one), ""), tool_in(tool, ("tools", at))

@@ -1,7 +1,7 @@
-"""The stream of OpenAI's Responses API, edited: items that are calls wait, all else passes.
+"""Edits streams of OpenAI's Responses API: items that are calls wait, all else is forwarded.
 
-The final object repeats the whole output, and every event has a number. So once anything was left
-out of the stream, the final object and the numbers are rewritten.
+The final object repeats the whole output, and every event has a sequence number. So once an event
+was left out of the stream, the final object and the numbers are rewritten.
 """
 
 from __future__ import annotations
@@ -24,44 +24,47 @@ _NOTE_ID: Final = "msg_mnemogate_"
 
 
 class ResponsesEditor:
-    """Implements `Editor` for streams of the Responses API."""
+    """Edits one streamed reply of the Responses API (`Editor`)."""
 
     def __init__(self) -> None:
         self._held: dict[int, list[tuple[Event, dict[str, Json]]]] = {}
         self._items: dict[int, dict[str, Json]] = {}
-        self._output: list[Json] = []  # the output as the agent sees it, over all requests
-        self._said: list[Json] = []  # the output as the model gave it, in this request
+        self._output: list[Json] = []  # the output items as the agent gets them, of all requests
+        self._said: list[Json] = []  # the model's output items in reply to the latest request
         self._refusals: list[tuple[str, str, str]] = []
         self._going_on = 0
         self._next = 0  # the number that the next event gets
-        self._shift = 0  # the number of items that earlier requests to the model put into the reply
+        self._shift = 0  # the number of items that the agent got from earlier requests
         self._edited = False
-        # The response as it was first announced: the agent knows its id.
+        # The response object of the first event, whose id the agent knows.
         self._response: dict[str, Json] = {}
         self._spent: dict[str, int] = {}
         self._over = False
 
     @property
     def over(self) -> bool:
-        """Implements `Editor.over`: whether the end of the reply has arrived at the editor."""
+        """Whether the editor has been fed the end of the reply."""
         return self._over
 
     @property
     def holds(self) -> bool:
-        """Implements `Editor.holds`: whether any event waits for a decision."""
+        """Whether any event waits for a decision."""
         return bool(self._held)
 
     @property
     def output(self) -> tuple[Json, ...]:
-        """The items of the reply as the agent sees them."""
+        """The output items of the reply as the agent gets them."""
         return tuple(self._output)
 
     def said(self) -> ModelReply:
-        """Implements `Editor.said`. An incomplete item is left out."""
+        """The model's words and calls in reply to the latest request, refused calls included.
+
+        An incomplete item is left out.
+        """
         return read_reply({"id": self._response.get("id"), "output": [*self._said]})
 
     def feed(self, event: Event) -> tuple[bytes, tuple[CompleteCall, ...]]:
-        """Take in an event: the bytes that go on now, and the complete calls that wait."""
+        """Take an event; return the bytes to forward now, and the complete calls that wait."""
         body = payload(event)
         kind = text_of(body.get("type")) if body is not None else None
         if body is None or kind is None:
@@ -84,12 +87,12 @@ class ResponsesEditor:
             return self._item(event, body, kind, index)
         called = text_of(object_of(body.get("item")).get("type")) in CALLS
         if called or kind.startswith(_CALL_DELTAS):
-            # A piece of a call that belongs to no known item cannot be judged, so it is dropped.
+            # A part of a call that belongs to no known item cannot be judged, so it is dropped.
             return b"", ()
         return self._numbered(event, body), ()
 
     def decide(self, decided: CallDecision) -> bytes:
-        """Implements `Editor.decide`: the bytes that go on in place of a waiting call."""
+        """Take the decision on a waiting call; return the bytes to forward in its place."""
         events = self._held.pop(decided.key)
         item = self._items[decided.key]
         kind = text_of(item.get("type")) or ""
@@ -106,11 +109,14 @@ class ResponsesEditor:
         return self._note(decided.key, decided.refusal)
 
     def refused_all(self) -> bool:
-        """Whether the reply has calls and all were refused: then make a second request."""
+        """Whether the reply has calls and all were refused, so that the model is asked again."""
         return bool(self._refusals) and not self._going_on and not self._held
 
     def again(self) -> list[Json]:
-        """The input items to append: what the model said, and the outputs of its refused calls."""
+        """Prepare for a second request; return the items to append to its input.
+
+        They are the model's output items, and the refusals as outputs of the calls.
+        """
         said = self._said
         outputs = [refusal_item(*one) for one in self._refusals]
         self._said, self._refusals, self._going_on = [], [], 0
@@ -137,7 +143,8 @@ class ResponsesEditor:
         done = kind == "response.output_item.done"
         if kind.startswith(_CALL_DELTAS):
             if index in self._items:
-                # The item of this event has ended and was judged: nothing may be added to it.
+                # The item of this event has ended and may be judged already, so nothing may be
+                # added to the item.
                 return b"", ()
             self._held.setdefault(index, [])
         if text_of(item.get("type")) in CALLS:
@@ -156,12 +163,12 @@ class ResponsesEditor:
         return b"", (CompleteCall(key=index, call=call_item(item)),) if done else ()
 
     def _numbered(self, event: Event, body: dict[str, Json]) -> bytes:
-        """The event unchanged, or with its numbers shifted."""
+        """The bytes of an event, unchanged or, after an edit, with its numbers rewritten."""
         given = body.get("sequence_number")
         if not self._edited:
             if isinstance(given, int):
                 self._next = given + 1
-            # Numbers go on from the last event that passed, so they never go back.
+            # After an edit, numbers continue from the last forwarded event, so they never decrease.
             return event.raw
         moved = dict(body)
         if isinstance(given, int):
@@ -178,8 +185,8 @@ class ResponsesEditor:
     def _end(self, event: Event, body: dict[str, Json]) -> bytes:
         response = object_of(body.get("response"))
         if self.refused_all():
-            # The reply is not over for the agent. Its end is kept back until after the second
-            # request to the model.
+            # The reply is not over for the agent, so its end is not forwarded before the second
+            # reply of the model.
             self._spent = added(self._spent, object_of(response.get("usage")))
             return b""
         if not self._edited and not self._brings_more(response):
@@ -196,12 +203,12 @@ class ResponsesEditor:
         return event_of(event.name, ended)
 
     def _brings_more(self, response: dict[str, Json]) -> bool:
-        """Whether the final object names calls that came in no event, so nobody judged them."""
+        """Whether a response object contains calls that came in no event, and were not judged."""
         seen = read_reply({"output": [*self._output]}).calls
         return any(call not in seen for call in read_reply(response).calls)
 
     def _as_judged(self, index: int, item: dict[str, Json]) -> bytes:
-        """A judged call, written anew as one piece, so that every reader finds this call."""
+        """The events of a judged call, written anew without deltas, so that all parsers agree."""
         place: dict[str, Json] = {"output_index": index + self._shift}
         events = tuple(
             (f"response.output_item.{kind}", {**place, "item": item}) for kind in ("added", "done")
@@ -212,7 +219,7 @@ class ResponsesEditor:
         )
 
     def _note(self, index: int, text: str) -> bytes:
-        """The events of a message item with one text, as the API itself would send them."""
+        """The events of a message item that contains one text, as the API itself sends them."""
         place = index + self._shift
         item = note_item(place, text)
         part: dict[str, Json] = {"type": "output_text", "text": text, "annotations": []}
@@ -241,7 +248,7 @@ class ResponsesEditor:
 def _tell(events: list[tuple[Event, dict[str, Json]]], item: dict[str, Json]) -> bool:
     """Whether the events of a call describe exactly the call that was judged.
 
-    Then they may be sent on as they are.
+    Only then are the events forwarded unchanged.
     """
     field = "input" if item.get("type") == "custom_tool_call" else "arguments"
     given = item.get(field)
@@ -261,7 +268,7 @@ def _tell(events: list[tuple[Event, dict[str, Json]]], item: dict[str, Json]) ->
 
 
 def note_item(place: int, text: str) -> dict[str, Json]:
-    """A text of the sidecar, in the form of a message among the output items."""
+    """A text of the sidecar as an output item: a message of the assistant."""
     part: dict[str, Json] = {"type": "output_text", "text": text, "annotations": []}
     return {
         "id": f"{_NOTE_ID}{place}",
@@ -273,14 +280,14 @@ def note_item(place: int, text: str) -> dict[str, Json]:
 
 
 def refusal_item(call_id: str, kind: str, text: str) -> dict[str, Json]:
-    """The result of a refused call, in the form of an input item."""
+    """The refusal of a call as an input item: the call's output."""
     return {"type": f"{kind}_output", "call_id": call_id, "output": text}
 
 
 def call_item(item: dict[str, Json]) -> ModelCall:
     """The call in a complete item.
 
-    An item may begin as a call and end as another type; it counts as a call as well.
+    An item that began as a call and ends as another type counts as a call as well.
     """
     calls = read_turn(item).calls
     given = item.get("arguments")

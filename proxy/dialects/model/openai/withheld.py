@@ -1,7 +1,8 @@
-"""Takes withheld texts out of requests of OpenAI's two APIs.
+"""Removes withheld texts from requests of OpenAI's two APIs.
 
-A readable reasoning item that contains withheld words is left out. The API ties later items to it
-by their ids, so these ids are removed, and the API takes the items as new.
+A readable reasoning item that contains withheld words is left out. The API ties later items of the
+same reply to the reasoning by the items' ids, so these ids are removed, and the API accepts the
+items as new ones.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ _THOUGHT: Final = "reasoning"
 
 
 def withhold_chat(body: dict[str, Json], leave: LeftUnchanged, asks: Asks) -> dict[str, Json]:
-    """A Chat Completions body as it may go upstream; the same object if nothing is withheld."""
+    """A Chat Completions body without withheld texts; the same object if it contains none."""
     return _withhold(body, "messages", leave, asks, _chat_message)
 
 
 def withhold_responses(body: dict[str, Json], leave: LeftUnchanged, asks: Asks) -> dict[str, Json]:
-    """A Responses body as it may go upstream; the same object if nothing is withheld."""
+    """A Responses body without withheld texts; the same object if it contains none."""
     made = _withhold(body, "input", leave, asks, _item)
     given = made.get("input")
     items = list_of(given)
@@ -125,7 +126,7 @@ def _turn(
 def _chat_message(
     message: dict[str, Json], where: Where, leave: LeftUnchanged, asks: Asks, waiting: HeldCallIds
 ) -> dict[str, Json]:
-    """A message as it may go on; `waiting` are the calls that proposed held texts."""
+    """A message without withheld texts; `waiting` are the ids of calls that proposed held texts."""
     role = text_of(message.get("role"))
     if role in {"tool", "function"}:
         content = message.get("content")
@@ -219,9 +220,9 @@ def _item(
 
 
 def _heard(content: Json, where: Where, leave: LeftUnchanged) -> list[str | None]:
-    """The texts of a message that are searched.
+    """The texts of a message that are searched, with None in place of each text that stays.
 
-    None stands in place of a text that is never removed.
+    A text stays if it is trusted or a person typed it.
     """
     if isinstance(content, str):
         return _said(content, where, leave)
@@ -260,7 +261,10 @@ def _content(content: Json, where: Where, leave: LeftUnchanged, asks: Asks) -> J
 
 
 def _emptied(content: Json, where: Where, leave: LeftUnchanged, said: str) -> Json:
-    """A content with all parts replaced, because a withheld text spans several of them."""
+    """A content with all its texts replaced, because a withheld text spans several parts.
+
+    Trusted and typed texts stay.
+    """
     if isinstance(content, str):
         return content
     made: list[Json] = []
