@@ -1,4 +1,4 @@
-"""Filters over memories, as a small closed tree; dialects build it, stores evaluate it."""
+"""Filters over memories, as small closed trees; dialects build filters, stores evaluate them."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def matches(where: Filter, memory: Memory) -> bool:
 
 
 class _Columns:
-    """One memory as a filter sees it; its metadata is decoded at most once."""
+    """The fields of one memory that a filter compares; the metadata is decoded at most once."""
 
     __slots__ = ("_memory", "_metadata")
 

@@ -58,14 +58,14 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class TrustRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The soft score that step 3 asks for, per class, and how the score is kept."""
+    """The least soft score that step 3 requires for each class, and how the score is computed."""
 
     soft_score_min: dict[MemoryClass, Share]
     scoring: SoftScoring
 
 
 class AnchorRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """By how much a cosine similarity must exceed the anchor's to outrank the anchor (step 8)."""
+    """How much more similar than an anchor (cosine) a candidate must be to outrank it (step 8)."""
 
     outrank_margin: Annotated[float, Meta(ge=-2.0, le=2.0)]
 
@@ -74,10 +74,10 @@ Days = Annotated[int, Meta(ge=1, le=36_500)]
 
 
 class RetentionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long memories of one class are kept; where nothing is said, for ever.
+    """How long memories of one class are kept: for ever, unless one of the limits is set.
 
-    `per_principal_max` and `per_scope_max` keep the newest: of one principal in a tenant, and of
-    one set of ids (user, agent, run, app) in a tenant.
+    `per_principal_max` and `per_scope_max` are how many memories are kept, the newest, of one
+    principal in a tenant and of one set of ids (user, agent, run, app) in a tenant.
     """
 
     age_days_max: Days | None = None
@@ -86,7 +86,7 @@ class RetentionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which memories are erased without being asked for, by class and after their own expiry.
+    """Which memories are erased automatically: by the rule of their class, or after their expiry.
 
     `expired_grace_days` counts from the memory's own expiry.
     """
@@ -96,7 +96,7 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class ReadRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a search does against harmless-looking texts that add up.
+    """Caps on the results of one origin in a search, against harmless-looking texts that add up.
 
     `shown_of_ten`: of each ten results of a search, at most so many come from one origin that had
     read foreign text and has a label below `user_input`; 10 sets no cap. `shown_on_probation` is
@@ -115,17 +115,17 @@ class ClassChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClassMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which memory class each word of one dialect stands for."""
+    """The memory classes that the words of one dialect name."""
 
     default: MemoryClass
     metadata_keys: Annotated[tuple[Word, ...], Meta(max_length=16)]
     names: dict[Word, MemoryClass]
 
     def choose(self, metadata: dict[str, object] | None = None) -> ClassChoice:
-        """The class a write is aimed at.
+        """The class that a write's metadata names, or the dialect's default class.
 
-        Of several words the most powerful class counts: a client cannot hide one word behind
-        another. A metadata value that names no class is ordinary metadata.
+        Of several named classes the most powerful counts, so that a client cannot hide one word
+        with another. A metadata value that names no class is ordinary metadata.
         """
         given = metadata or {}
         words = [self.named(given[key]) for key in self.metadata_keys if key in given]
@@ -171,7 +171,7 @@ class Ruleset(msgspec.Struct, frozen=True, kw_only=True):
     reads: ReadRules = ReadRules()
 
     def cell(self, source: SourceKind, memory_class: MemoryClass) -> Cell:
-        """What the matrix says to a pair of source and class; an absent pair is refused."""
+        """The matrix's answer for a pair of source and class; `REFUSE` for an absent pair."""
         row = self.matrix.get(source)
         return Cell.REFUSE if row is None else row.get(memory_class, Cell.REFUSE)
 
@@ -254,7 +254,7 @@ def _explained(text: str, message: str) -> str:
 
 
 def _line_of(text: str, keys: list[str], word: str | None = None) -> int:
-    """The line where a key stands, or the best guess: the parser keeps no positions."""
+    """The line of a key in the TOML text, or the best guess: the parser reports no positions."""
     best, best_rank = 1, 0
     table: list[str] = []
     for number, line in enumerate(text.splitlines(), start=1):

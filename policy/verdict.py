@@ -64,11 +64,11 @@ class Reason(enum.Enum):
     # A person refused a held candidate, or the candidate was dropped before its verdict.
     DENIED_BY_PERSON = "denied_by_person"
     # A person denied this principal three times on one day in this place, and the session had read
-    # foreign text: nobody is asked again on that day.
+    # foreign text: no person is asked again on that day.
     DENIED_TODAY = "denied_today"
-    # Nobody decided on a held candidate in time.
+    # No person decided on a held candidate in time.
     HOLD_EXPIRED = "hold_expired"
-    # Refused before the gate: a call that no server behind the gate may ever get.
+    # Refused before the gate: a call that is never forwarded to an upstream server.
     UNKNOWN_TOOL = "unknown_tool"
     ADMIN_TOOL = "admin_tool"
     TOOLS_CHANGED = "tools_changed"

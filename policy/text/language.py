@@ -1,8 +1,8 @@
 """Whether a text is plain, gives orders to an agent, attacks it, or says where money goes.
 
 The check works on the skeleton and ignores how an order is wrapped: an order in quotation marks, in
-a report or in an example counts as the order, because a model that recalls it reads it so. This
-check is never the only protection: the matrix binds an order that is not found here.
+a report or in an example counts as the order, because a model that recalls it may follow it. This
+check is never the only protection: the matrix also limits texts whose orders are not found here.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from policy.text.phrases import Group, Language, Lexicon
 from policy.text.skeleton import skeleton
 
 # A model reads "from=now=on", "from, now, on, always", "1. from 2. now" and "f/r/o/m" as the words
-# that they spell. Such marks are known by their regularity: the same between all of the words.
+# that they spell. Such marks are recognised by regularity: they are the same between all words.
 _LETTER: Final = r"[^\W\d_]"
 _WORD: Final = rf"{_LETTER}++(?:'{_LETTER}++)?+"
 _MARKS: Final = r"[\W\d_]{1,8}+"
 _NUMBER: Final = re.compile(r"[0-9]+")
 _TRAILING: Final = re.compile(r"_+(?![^\W_])")
-# Four letters or more with the same marks between all of them; between two words the marks stand
-# twice.
+# Four letters or more with the same marks between all of them; between two words the marks are
+# doubled.
 _LETTERS: Final = re.compile(
     r"(?<![^\W_])[^\W_]([\W_]{1,4}+)[^\W_](?:\1(?:\s?\1)?[^\W_](?![^\W_])){2,}+"
 )
-# Four words or more with the same between all of them: marks and numbers, or a word between marks.
+# Four words or more with the same separator: marks and numbers, or a word between marks.
 _WORDS: Final = re.compile(
     rf"(?<![^\W\d_]){_WORD}({_MARKS}{_LETTER}{{1,16}}+{_MARKS}|(?! {_LETTER}){_MARKS})"
     rf"(?={_LETTER})(?:{_WORD}\1(?={_LETTER})){{2,}}+{_WORD}"
 )
 # A cheap search for what the two patterns above may match in ASCII: marks, a single word, marks, a
-# single word, marks. It begins where marks begin: from inside a run of them each would walk it.
+# single word, marks. A match begins only at the first of several marks, or each would be tried.
 _REGULAR: Final = re.compile(r"(?<![^a-z])[ ']*+[^a-z '](?:[^a-z]*+[a-z]++ ?[^a-z ']){2}")
 # Marks between two letters, and marks that end no clause.
 _GLUE: Final = re.compile(
@@ -48,8 +48,8 @@ _SPACES: Final = re.compile(" {2,}")
 def set_together(shape: str) -> str:
     """The text with one space for each separator between its words; `shape` is its skeleton.
 
-    Separators are marks without white space beside them, and what recurs regularly. A sentence of
-    ordinary prose stays as it is, with the marks that end its clauses.
+    Separators are marks without white space beside them, and marks that recur regularly. A sentence
+    of ordinary prose stays as it is, with the marks that end its clauses.
     """
     if not shape.isascii() or _REGULAR.search(shape):
         shape = _NUMBER.sub("0", _TRAILING.sub("", shape))
@@ -82,8 +82,8 @@ _TO_SPACES: Final = str.maketrans(
 # A word between blanks, without marks around it: "_always" is emphasis, not a name.
 _BARE_WORD: Final = re.compile(r"[^\s\-_'](?:\S*[^\s\-_'])?")
 _JOINED_LEN_MIN: Final = 12
-# Quotation marks, and marks that make words bold or code: they may stand around an order, or in
-# one.
+# Quotation marks, and marks that make words bold or code: such marks may be around an order, or
+# inside it.
 _MARKED: Final = re.compile("[\"'`*~\u00ab\u00bb\u2039\u203a\u300c\u300d\u300e\u300f]")
 _MARK: Final = re.compile(
     r"[\"`*~\u00ab\u00bb\u2039\u203a\u300c\u300d\u300e\u300f]|(?<!\w)'|'(?!\w)"
@@ -99,8 +99,8 @@ _LEET_WORD: Final = re.compile(
     r"(?<![\w@$!])(?=[\w@$!]*[a-z])(?=[\w@$]*[013457@$!][a-z])[\w@$!]{3,}"
 )
 _LEET_SIGN: Final = re.compile(r"[013457@$!][a-z]")
-# A long text is looked at in parts, each up to the end of a sentence or line, for the groups whose
-# words it has.
+# A long text is searched in parts, each up to the end of a sentence or line, and in each part only
+# for the groups of phrases whose words the part has.
 _PART: Final = re.compile(r"[\s\S]{128,}?(?:[.!?]\s|\n)|[\s\S]++")
 
 
@@ -116,7 +116,7 @@ def language_of(shape: str) -> Language:
 
 
 def _unleeted(shape: str, letters: dict[int, str]) -> Iterator[str]:
-    """The parts of a text with words that have digits and signs for letters, spelled with these."""
+    """The parts of a text that have digits or signs for letters, with the letters put back."""
     plain = _LEET_WORD.sub(lambda word: word[0].translate(letters), shape)
     parts = _parts_of(plain)
     spelled = [at for at, (start, end) in enumerate(parts) if plain[start:end] != shape[start:end]]
@@ -127,8 +127,8 @@ def _spoken(shape: str) -> Language:
     words = shape.translate(_TO_SPACES).split()
     found = _joined(words)
     readings = [shape]
-    # A quotation or emphasis mark may stand inside a sentence or begin one, so the text is read
-    # both ways.
+    # A quotation or emphasis mark may be inside a sentence or begin one, so the text is read both
+    # ways.
     if _MARKED.search(shape) and (bare := _MARK.sub("", shape)) != shape:
         readings += (bare, _MARK.sub("\n", shape))
     # "from-now-on" is three words, "never-ending" is one: so words with marks between them are read
@@ -136,8 +136,8 @@ def _spoken(shape: str) -> Language:
     if (together := set_together(shape)) != shape:
         found |= _joined(together.translate(_TO_SPACES).split())
         readings.append(together)
-    # A line end may also stand inside a sentence, with the mark that begins the next line of a
-    # quotation, list or table.
+    # A line end may also be inside a sentence, together with the mark that begins the next line of
+    # a quotation, list or table.
     if "\n" in shape:
         lines = _LINE_START.sub("\n", shape)
         readings += (_LINE_START.sub(" ", shape).lstrip(), lines, *_two_by_two(lines))
@@ -150,7 +150,7 @@ def _spoken(shape: str) -> Language:
 
 
 def _two_by_two(lines: str) -> Iterator[str]:
-    """The text with every other line end as a blank: an order may be cut below any other line."""
+    """Two copies of a text, each with every other line end a blank: an order may span two lines."""
     each = lines.split("\n")
     for first in (0, 1):
         pairs = [" ".join(each[at : at + 2]) for at in range(first, len(each), 2)]
@@ -177,7 +177,7 @@ def _speaks(shape: str, lexicon: Lexicon, group: Group, places: list[tuple[int, 
 
 
 def _asked(reading: str) -> dict[int, list[tuple[int, int]]]:
-    """The groups of phrases of which a needed word occurs, each with the places to look at."""
+    """The numbers of the groups whose needed words occur, each with the places to search."""
     spaced, parts = reading.translate(_TO_SPACES), _parts_of(reading)
     having: dict[int, list[int]] = {}
     for at, (start, end) in enumerate(parts):
@@ -200,7 +200,7 @@ def _parts_of(text: str) -> list[tuple[int, int]]:
 
 
 def _with_neighbours(parts: list[tuple[int, int]], chosen: list[int]) -> Iterator[tuple[int, int]]:
-    """The places of chosen parts with the part on each side, since a phrase may cross an end."""
+    """The places of chosen parts, with the neighbours of each: a phrase may cross a part's end."""
     last = len(parts) - 1
     for _, run in groupby(enumerate(chosen), lambda one: one[1] - one[0]):
         near = [at for _, at in run]
@@ -223,11 +223,10 @@ _SPACED_WORD: Final = re.compile(r"\S+\s*")
 
 
 def words_that_fired(text: str) -> str | None:
-    """A shortest stretch of the text that is flagged as the whole text is; None for a plain text.
+    """A short stretch of a flagged text that is flagged by itself; None for a plain text.
 
     The stretch is found with the same check that the gate uses: words are left out at the end and
-    at the beginning, many and then few, for as long as what remains is flagged. So no list of
-    phrases has to be explained, and the stretch would always be flagged alone.
+    at the beginning, many and then few, for as long as the remaining words are flagged.
     """
     whole = language_of(skeleton(text))
     if whole is Language.PLAIN:

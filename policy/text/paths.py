@@ -1,9 +1,9 @@
 """Paths and patterns of paths, however a path is spelled.
 
-Of a tool call only the path's string is known: case, `..`, `~`, separators, invisible characters
-and the streams of NTFS are folded before it is compared, because a file system may fold them as
-well. What the string does not show (a link, a short name of Windows, a second name of one file),
-`proxy.files.here` looks for if the file is on this machine; otherwise it is not seen.
+Of a tool call only the path's string is known. Case, `..`, `~`, separators, invisible characters
+and the streams of NTFS are folded before paths are compared, because a file system may fold them as
+well. The string does not show a link, a short name of Windows or a second name of one file;
+`proxy.files.here` resolves these if the file is on this machine, and otherwise they go undetected.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class PathPattern:
     """A pattern of paths.
 
     A pattern without a slash is a name in any folder. `*` is a part of one name, `**` any names. A
-    pattern that begins with a slash starts at the root; any other fits in any folder.
+    pattern that begins with a slash starts at the root; any other pattern may start in any folder.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -41,17 +41,17 @@ class PathPattern:
             raise BadPattern(f"{pattern!r}: `**` stands for whole names")
         root = "/" if pattern.startswith("/") else ""
         self.names = sum("*" not in step for step in steps)
-        """How many steps the pattern names whole: of two patterns, more names are more specific."""
+        """The number of steps without `*`; of two patterns, more such steps are more specific."""
         self._path = _compiled(root, steps)
         above = (_compiled(root, steps[:end]).pattern for end in range(1, len(steps)))
         self._folder = re.compile("|".join((self._path.pattern, *above)))
 
     def fits(self, reading: str) -> bool:
-        """Whether the reading of a path (`readings_of_path`) is such a path."""
+        """Whether the pattern matches this reading of a path (`readings_of_path`)."""
         return self._path.search(reading) is not None
 
     def fits_folder(self, reading: str) -> bool:
-        """Whether the reading of a path is such a path, or that of a folder above one."""
+        """Whether the pattern matches this reading of a path, or may match a path inside it."""
         return self._folder.search(reading) is not None
 
 
@@ -78,10 +78,10 @@ def plain_path(path: str) -> str:
 
 
 def readings_of_path(path: str) -> frozenset[str]:
-    """The files that one path may name, depending on who reads it.
+    """The readings of a path: one for each way in which a file system or a tool may resolve it.
 
-    Some file systems take look-alike characters for the same (they fold names), others do not. So
-    the steps of the path (`..` and the like) are taken once before folding and once after.
+    Some file systems treat look-alike characters as equal (they fold names), others do not. So
+    steps such as `..` are resolved once before folding and once after.
     """
     # A path may be read in two more ways: a tool that takes addresses of files decodes them, and a
     # tool in C ends a path at a zero byte.

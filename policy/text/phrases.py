@@ -24,7 +24,7 @@ _BREAK: Final = re.compile(r"[!?\n]|\.(?!\S)")
 class Reach(msgspec.Struct, frozen=True):
     """A pattern `whole` that begins with `head`, and ends with `tail` within `length` characters.
 
-    Neither `head` nor the free text behind it may cross the end of a sentence. A plain regular
+    Neither `head` nor the free text after it may cross the end of a sentence. A plain regular
     expression would walk the whole stretch from every head, so a text of nothing but heads would
     cost its length times the stretch: here only a head with a tail near enough is tried.
     """
@@ -40,7 +40,7 @@ class Reach(msgspec.Struct, frozen=True):
         return any(self.whole.match(text, begin, end) for begin in tries)
 
     def tries(self, text: str, start: int = 0, end: int = sys.maxsize) -> Iterator[int]:
-        """The positions where a match may begin: heads with a tail near enough behind them."""
+        """The positions where a match may begin: heads with a tail near enough after them."""
         heads = [place.start() for place in self.head.finditer(text, start, end)]
         if not heads:
             return
@@ -111,7 +111,7 @@ class Lexicon(msgspec.Struct, frozen=True, kw_only=True):
 START: Final = "<start>"
 CLAUSE: Final = "<clause>"
 REST: Final = r"(?:[^.!?\n]|[.](?=\S))"
-"""The rest of a sentence, letter by letter; a dot inside a name ends none."""
+"""One character of the rest of a sentence; a dot inside a name does not end the sentence."""
 _HEAD_LEN_MAX: Final = 80
 
 
@@ -126,7 +126,7 @@ def either(words: tuple[str, ...]) -> str:
 
 
 def compiled(*sources: str, reaching: tuple[Reach, ...] = ()) -> Shapes:
-    """The patterns by where in a sentence they may match, compiled into one for each place."""
+    """The sources compiled into one pattern for each place in a sentence where they may match."""
     by_place: dict[str, list[str]] = {"": [], START: [], CLAUSE: []}
     for source in sources:
         place = next((mark for mark in (START, CLAUSE) if source.startswith(mark)), "")
@@ -140,7 +140,8 @@ def compiled(*sources: str, reaching: tuple[Reach, ...] = ()) -> Shapes:
 def reach(head: str, rest: str, stretch_len: int, tail: str) -> Reach:
     """A pattern for orders such as "when X, do Y".
 
-    It is made of a condition, at most so many characters, a joint such as a comma, and an order.
+    The pattern has a condition, at most `stretch_len` characters, and a tail: a joint such as a
+    comma, and an order.
     """
     return Reach(
         re.compile(head),

@@ -1,7 +1,7 @@
-"""All readings of a text: itself, and what it says to somebody who decodes it.
+"""All readings of a text: the text itself, and its decoded forms.
 
 A model understands escapes, percent signs, entities, tags, words divided at a line end, base64 and
-hexadecimal. So a search for a refused text looks in every reading.
+hexadecimal. So a refused text is searched for in every reading.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import unquote
 
 _MARKS_MAX: Final = 4
-# Numbers of lines, with the file's name or without, and marks of quotations, changes and comments.
+# Line numbers, with the file's name or without, and marks of quotations, changes and comments.
 _MARK: Final = re.compile(
     r"\s*(?:[0-9]{1,7}(?:\s*[\u2192|:]|\t)|[^\s:]{1,200}:[0-9]{1,7}[:\-]"
     r"|[>+|#*/;!\-]{1,8}(?=\s)|>+)"
@@ -55,17 +55,14 @@ def _alone(line: str) -> str:
     item = _ITEM.match(line)
     if item is not None:
         line = line[item.end() :]
-    # A field that is only a number has no words and is dropped. The marks behind other fields stay:
-    # the words behind a mark may be quoted alone.
+    # A field that is only a number has no words and is dropped. The marks after other fields stay,
+    # because the words after a mark may be quoted alone.
     fields = _FIELDS.findall(line)
     return "".join([f"{cell}{mark}" for cell, mark in fields if not _NUMBER.fullmatch(cell)])
 
 
 def repeated(text: str) -> Iterator[str]:
-    """The other forms in which this text may be quoted.
-
-    None if the text is plain words already.
-    """
+    """The other forms in which a text may be quoted; no form of a text that is plain words."""
     bare = _INLINE.sub("", text) if "<" in text else text
     lines = [_without_marks(line) for line in bare.split("\n")]
     cells: list[str] = []
@@ -192,10 +189,7 @@ def blobs_in(text: str, *, depth: int = 2) -> Iterator[str]:
 
 
 def texts_in_blob(blob: str) -> Iterator[str]:
-    """The readable texts in a base64 string, in any of its spellings.
-
-    Where there are none, the string itself is returned.
-    """
+    """The readable texts in a base64 string, in any spelling; another string is yielded itself."""
     letters = "".join(blob.split()).rstrip("=").translate(_URL_SAFE)
     if len(letters) % _QUANTUM == 1:
         letters = letters[:-1]

@@ -1,6 +1,6 @@
-"""The sentences of a text, used to find it again; a match decides no label.
+"""The sentences of a text, by which copies of them are found; a match decides no label.
 
-A text is cut freely, into sentences and lines, and each becomes a skeleton.
+The skeleton of a text is cut at line ends, and wherever a sentence certainly ends.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ITEM: Final = re.compile(
     r" ?(?:[-*\u2022\u00b7\u2023+]|\(?([0-9]{1,3})[.)]|\(?([a-z])[.)])[ \n](?=\S)"
 )
 _AROUND: Final = "\"'`*_> "
-# Marks behind which a part of a sentence may be quoted alone, and marks at which that quotation may
+# Marks after which a part of a sentence may be quoted alone, and marks at which that quotation may
 # end.
 _CUT: Final = re.compile(
     r"[-:,;\"`()\[\]|]+ ?(?=\S)|(?<!\w)'(?=\w)"
@@ -70,16 +70,16 @@ def sentences_of(text: str) -> tuple[str, ...]:
 
 
 def sentences_between(text: str) -> tuple[str, ...]:
-    """The sentences of a text; tags end a sentence."""
+    """The sentences of a text as skeletons; unlike in `sentences_of`, a tag ends a sentence."""
     return sentences_of(_TAG.sub("\n", text) if "<" in text else text)
 
 
 def tails_of(sentence: str) -> Iterator[str]:
-    """The parts of a sentence that may be quoted alone: those behind a mark in it.
+    """The parts of a sentence that may be quoted alone: those that begin after a mark.
 
-    Marks are a colon, a dash, a comma, a quotation mark, a bracket, a word that leads in. A part
-    reaches to the end, or to where a quotation closes. The part before the first bracket counts
-    too.
+    Marks are a colon, a dash, a comma, a quotation mark, a bracket, and words such as "that" and
+    "write". A part reaches to the sentence's end, or to where a quotation closes. The part before
+    the first bracket counts too.
     """
     before = _CLOSING.search(sentence[:_TOLD_LEN_MAX])
     if before is not None and before.start():
@@ -100,7 +100,7 @@ def _normal(sentence: str) -> str:
 
 
 def ends_of(text: str) -> Iterator[int]:
-    """The places in a paragraph at which a sentence certainly ends, but for its own end."""
+    """The places in a paragraph at which a sentence certainly ends, except the paragraph's end."""
     start = 0
     for mark in _TERMINAL.finditer(text):
         if _is_end(text, start, mark):

@@ -71,7 +71,7 @@ _SPACED_OUT = re.compile(r"(?<![^\W_])[^\W_](?:([ .\-_*|/,:+~])[^\W_])(?:\1[^\W_
 
 
 def illegal_code_point(text: str) -> int | None:
-    """The first kind of code point in the text that no field may hold, or None.
+    """A code point in the text that no field may hold; None for a text without such code points.
 
     Refused: lone surrogates, tag characters, bidi controls, C0 and C1 controls other than tab, line
     feed and carriage return, noncharacters, and unassigned code points outside emoji blocks.
@@ -225,5 +225,5 @@ def is_plain(char: str) -> bool:
 
 
 def escaped(char: str) -> str:
-    """A character by its number, as it is displayed where it is not plain."""
+    """The escape by which a character that is not plain is displayed: its hexadecimal number."""
     return f"\\u{{{ord(char):x}}}"

@@ -27,12 +27,12 @@ _UNSPACED_RANK: Final = 1
 
 _WORD: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 NOBODYS_WORDS_MAX: Final = 3
-# Words this short occur in every text, and so do single marks between words.
+# A sentence with more characters or blanks than this is not common, and its words are not read.
 _NOBODYS_LEN_MAX: Final = 96
 _NOBODYS_GAPS_MAX: Final = 8
 _COMMON_RANK_MAX: Final = 1
 RARE: Final = 3
-"""The rank of a word that is in no list; 0 is in every text and says nothing."""
+"""The rank of the rarest words; words of rank 0 are in every text and distinguish none."""
 
 
 def stem_of(word: str) -> str:
@@ -54,10 +54,9 @@ def stem_of(word: str) -> str:
 
 
 def is_nobodys(sentence: str) -> bool:
-    """Whether a sentence is too short and too common to belong to anybody, as "Thanks!" is.
+    """Whether a sentence is too short and common to identify who said it, as "Thanks!" is.
 
-    Who said such a sentence first proves nothing about its origin, so it lowers nobody else's
-    label.
+    A text that repeats such a sentence need not come from the one who said the sentence first.
     """
     if len(sentence) > _NOBODYS_LEN_MAX or sentence.count(" ") > _NOBODYS_GAPS_MAX:
         return False
@@ -83,7 +82,8 @@ def ranked(word: str) -> tuple[str, int]:
 @lru_cache(maxsize=_KEPT_MAX)
 def _ranked(word: str) -> tuple[str, int]:
     if len(word) == 1:
-        # A single letter says nothing, and in a script without spaces it is only a part of a word.
+        # A single letter distinguishes no text, and in a script without spaces it is a part of a
+        # word.
         return word, 0 if word.isascii() else _UNSPACED_RANK
     stem = stem_of(word)
     rank = _RANKS.get(stem)

@@ -3,9 +3,9 @@
 An entry is a literal, or `re:` and a pattern of a strict subset that is compiled to the standard
 library's `re`. An agent writes the searched text, and `re` backtracks. So the number of steps that
 a pattern may take at one place of a text is counted when the entry is read (`_STEPS_MAX`), and the
-time grows with the text's length and with nothing else
-(docs/decisions/041-patterns-with-counted-steps.md). `re` holds the interpreter while it searches,
-so a text is searched piece by piece, and other threads run between two pieces.
+time of a search grows only with the text's length
+(docs/decisions/041-patterns-with-counted-steps.md). `re` holds the interpreter's lock while it
+searches, so a text is searched piece by piece, and other threads run between two pieces.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ENTRY_LEN_MAX: Final = 256
 PATTERN_PREFIX: Final = "re:"
 
 REPEATS_MAX: Final = 64
-"""What `*`, `+` and `{2,}` stand for at most: nothing repeats without an end."""
+"""How often `*`, `+` and `{2,}` repeat at most: no repeat is unbounded."""
 
 # How often a pattern may test one character, at one place of a text, in the worst case. `.*` with
 # twenty letters behind it needs 1,364 tests; two `.*` in one alternative need 4,224.
@@ -73,8 +73,8 @@ class WholeWords:
         """The first match in the skeleton, piece by piece: other threads run in between."""
         piece = max(_PIECE_LEN, self._len_max)
         for begun in range(0, len(text_skeleton), piece):
-            # A piece ends where every match that begins in it was seen, with the characters behind
-            # it. A match that begins later may be cut off here, and belongs to the next piece.
+            # The search reaches so far beyond the piece that each match which begins in the piece
+            # is seen whole. A match that begins later may be cut off; the next piece has it.
             seen = begun + piece + self._len_max + _BEHIND_LEN
             found = self._pattern.search(text_skeleton, begun, seen)
             if found is not None and (found.start() < begun + piece or seen >= len(text_skeleton)):
@@ -87,7 +87,7 @@ class WholeWords:
 
 
 def compiled(entry: str) -> WholeWords:
-    """What finds the entry in a skeleton, in time linear in the skeleton's length.
+    """The search for an entry in skeletons, which takes time linear in a skeleton's length.
 
     Raises:
         EntryError: The entry is empty, is too long, or could take more than linear time.
@@ -105,10 +105,7 @@ def compiled(entry: str) -> WholeWords:
 
 
 def key_word(entry: str) -> str:
-    """The longest word of a literal entry, which a skeleton must have to match.
-
-    "" for a pattern.
-    """
+    """The longest word of a literal entry, which a matching text must have; "" for a pattern."""
     if entry.startswith(PATTERN_PREFIX):
         return ""
     return max(_WORD.findall(skeleton(entry)), key=len, default="")
@@ -259,7 +256,7 @@ class _Reader:
             raise EntryError("only plain letters between brackets", at)
         lowered = re.sub(r"(?<!\\)[A-Z]", lambda one: one[0].lower(), given)
         # Python warns that later versions may read these characters as an operation on sets, so
-        # they are escaped.
+        # they are refused.
         if "[" in lowered[1:] or any(twice in lowered for twice in ("--", "&&", "~~", "||")):
             raise EntryError("a set in a set is not taken", at)
         try:

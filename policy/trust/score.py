@@ -5,8 +5,8 @@ itself, because no page can make a model do them. Only the ladder leads to refus
 hold writes for a person, and never permit anything.
 
 The score forgets, so it measures how a principal behaves now. The latch adds up evidence (CUSUM,
-Page 1954: the log-likelihood of one bad outcome in five against one in twenty), so a row of good
-outcomes buys no row of bad ones. A latched principal is released by an operator, or by a probation.
+Page 1954: the log-likelihood of one bad outcome in five against one in twenty), so good outcomes in
+advance do not make up for bad ones later. An operator or a probation releases a latched principal.
 
 The list of outcomes is closed: a hold for a label, one rate limit and a text that is too long
 happen to honest agents, and move nothing. Nothing here is taken from a request: the gate, a person,
@@ -63,7 +63,7 @@ RULES: Final[dict[OutcomeKind, OutcomeRule]] = {
 }
 
 STANDS_AFTER_MS: Final = 7 * 86_400_000
-"""A release that nobody takes back for so long counts as a good outcome."""
+"""A release that is not taken back for so long counts as a good outcome."""
 BURST_WINDOWS: Final = 10
 """A burst of writes counts as a bad outcome if it fills so many rate windows in a row."""
 
@@ -71,9 +71,9 @@ BURST_WINDOWS: Final = 10
 class Reported(msgspec.Struct, frozen=True, kw_only=True):
     """One outcome, as it is reported to the store.
 
-    `subject` is the memory, anchor or incident that the outcome is about; the cap counts by it. It
-    is kept only as a keyed hash. `server` and `tool` name the origin, where there is one; these
-    names may be logged.
+    `subject` is the memory, anchor or incident that the outcome is about; the cap limits how often
+    one subject counts. The subject is stored only as a keyed hash. `server` and `tool` name the
+    origin, where there is one; these names may be logged.
     """
 
     kind: OutcomeKind
@@ -251,10 +251,10 @@ def soft_score(state: TrustState) -> float:
 
 
 def known_score(state: TrustState, scoring: SoftScoring = SOFT_SCORING) -> float:
-    """The soft score that the gate goes by: a newcomer's, until enough outcomes make a rate.
+    """The soft score that the gate compares: a newcomer's, until there are enough outcomes.
 
-    One or two denials say little of a principal of whom nothing else is known. If they held all
-    that it writes, a page that provokes denials could stop an agent's memory.
+    One or two denials prove little about a principal of whom nothing else is known. If they held
+    all that it writes, a page that provokes denials could stop an agent's memory.
     """
     bad_count = state.bad / scoring.bad_weight if scoring.bad_weight else 0.0
     return soft_score(state if state.good + bad_count >= RATE_OUTCOMES_MIN else NEWCOMER)

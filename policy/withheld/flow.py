@@ -1,7 +1,7 @@
 """Withholding refused texts in a text that is still being written, such as a streamed reply.
 
-Words are sent on at once, except from the first word on that may begin a refused run. The output
-does not depend on how the text is cut into pieces.
+Words are forwarded at once, up to the first word that may begin a refused run. The output does not
+depend on how the text is cut into pieces.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from policy.withheld.refused_texts import PlaceSearch, Span
 from policy.withheld.words import RUN, UNSPACED, WordHasher
 
 _ATOM_LEN_MAX: Final = 1_024
-# The text is cut into atoms. An atom is a word with the one white space behind it, a letter of a
+# The text is cut into atoms. An atom is a word with the one white space after it, a letter of a
 # script without spaces, or a white space. An atom is complete before the next one begins, so the
 # same text has the same atoms however it arrives.
 _ATOM: Final = re.compile(
@@ -50,9 +50,9 @@ class Flow:
         self._singles = ""  # Single letters in a row: together they may spell a word.
         self._held: list[_Atom] = []
         # How many of the first held words are already left out: they belong to a refused stretch
-        # that continues behind them.
+        # that continues after them.
         self._gone = 0
-        # The last words that were shown, so far as they came after something was left out.
+        # The last words that were shown since a stretch was left out, fewer than a run.
         self._shown: list[int] = []
 
     @property
@@ -61,7 +61,7 @@ class Flow:
         return bool(self._rest or self._singles or any(atom.raw for atom in self._held))
 
     def feed(self, text: str) -> str:
-        """Add a piece of text; returns the part of the text that may be shown now."""
+        """Add a piece of text; return the part of the text that may be shown now."""
         rest = self._rest + text
         out: list[str] = []
         end = 0
@@ -74,7 +74,7 @@ class Flow:
         return "".join(out)
 
     def end(self) -> str:
-        """Note that the text has ended; returns the part of it that may still be shown."""
+        """End the text; return the rest of it that may be shown."""
         rest, self._rest = self._rest, ""
         out = self._take(rest) if rest else ""
         out += self._spell() + self._settle(over=True)
@@ -100,8 +100,7 @@ class Flow:
         atom = _Atom(raw, self._printer.numbers(raw))
         waits = bool(self._held)
         self._held.append(atom)
-        # White space and marks behind a held word are held with it; they have no part in the
-        # comparison.
+        # White space and marks after a held word are held with it; they are not compared.
         return "" if waits and not atom.numbers else self._settle(over=False)
 
     def _settle(self, *, over: bool) -> str:
@@ -113,8 +112,8 @@ class Flow:
         for span in self._looking.stretches(numbers):
             goes_on = not over and begun <= span.end
             if self._may_be_shown(span, numbers):
-                # Until the text ends, nobody knows whether this stretch belongs to a longer refused
-                # one.
+                # Until the text ends, it is not known whether this stretch belongs to a longer
+                # refused one.
                 cut = min(cut, span.start) if goes_on else cut
             else:
                 left_out.append(span)

@@ -1,7 +1,7 @@
-"""The pieces of memories: their lines and sentences, each known by a digest of all of its words.
+"""The pieces of memories: lines and sentences, each identified by a digest of all of its words.
 
-Two pieces are equal if their words are: letter case, marks and white space make no other piece. A
-piece inside a longer sentence is another text. One word is no piece: it is a name or a kind.
+Pieces with the same words are equal, whatever their letter case, marks and white space. A piece is
+not found inside a longer sentence. A single word is no piece, because it is a name or a kind.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PIECE_LEN: Final = 16
 DIGEST_LEN: Final = 16
 WORDS_MIN: Final = 2
 ATOMS_MAX: Final = 16
-"""Lines or sentences over which one piece of an answer is looked for."""
+"""How many lines or sentences of an answer are joined at most in the search for one piece."""
 EVER: Final = 1 << 63
 """An age that no memory reaches: a memory's age is the ordinal of its row."""
 _COUNT_LEN: Final = 2
@@ -32,7 +32,7 @@ _PARAGRAPH: Final = re.compile(r"\n[^\S\n]*\n")
 _BREAK: Final = re.compile(r"[\n\r\t\v\f\x85\u2028\u2029]+")
 # The number or the name that a list or a record gives to a line.
 _LEAD: Final = re.compile(r"^[^\S\n]*(?:[-*+\u2022]|[0-9]{1,4}[.):]|\w+:)(?=\s)")
-# Also a tag, quotation marks, and the escape of a line's end in a string.
+# Where a piece may begin or end: also at a tag, a quotation mark, or an escaped line end.
 _CUT: Final = re.compile(
     rf"{_BREAK.pattern}|{_LEAD.pattern}|<[^<>\n]{{1,256}}>"
     r"""|\\+["nrt]|["\u201c\u201d\u201e\u00ab\u00bb]|(?<!\w)'|'(?!\w)""",
@@ -47,7 +47,7 @@ def shape_of(text: str) -> str:
 
 
 def digest_of(shape: str) -> bytes:
-    """A digest by which equal shapes are known."""
+    """A digest of a shape, equal for equal shapes."""
     return blake2b(shape.encode("utf-8", "surrogatepass"), digest_size=DIGEST_LEN).digest()
 
 
@@ -67,18 +67,20 @@ def pieces_of(texts: Iterable[str]) -> frozenset[Piece]:
 
 
 def hidden_pieces(texts: Iterable[str], key: str, age: int) -> dict[Piece, int]:
-    """The pieces of a hidden memory, each with the age below which another memory shows it.
+    """The pieces of a hidden memory, each with the age below which another memory exempts it.
 
-    Whoever writes of the same thing shows its name, which is the memory's key, also later.
+    The memory's key is the name of what the memory is about, and others may write about the same
+    thing: a memory of any age exempts a piece that is the key.
     """
     names = pieces_of((key,))
     return {one: EVER if one in names else age for one in pieces_of(texts)}
 
 
 def pieces_in(text: str, counts: Collection[int]) -> Iterator[Piece]:
-    """The pieces of these numbers of words that a shown text may repeat, in its order.
+    """The pieces in a shown text that have one of the given counts of words, in the text's order.
 
-    A server may break the lines of a text anew, and give line numbers, list marks and tags to it.
+    A server may break the lines of a text anew, and add line numbers, list marks and tags, so
+    neighbouring lines and sentences are also tried together.
     """
     words: list[str] = []
     bounds = [0]
@@ -96,9 +98,9 @@ def pieces_in(text: str, counts: Collection[int]) -> Iterator[Piece]:
 
 
 def runs_of(text: str) -> Iterator[dict[str, list[tuple[int, int]]]]:
-    """The parts of a text that may be a piece, the shortest first: each with where it begins, ends.
+    """The parts of a text that may be a piece, the shortest parts first, each with its places.
 
-    All parts of as many lines or sentences come together; the bound is `ATOMS_MAX` of these.
+    One mapping has all parts of one length in lines or sentences, which is at most `ATOMS_MAX`.
     """
     at, spans = 0, list[tuple[int, int]]()
     for atom in _atoms_of(text):

@@ -1,12 +1,12 @@
-"""Whether a text carries another one that was refused (docs/glossary.md#decisions).
+"""The search for refused texts inside other texts (docs/glossary.md#decisions).
 
-A refused text is stored as keyed hashes of its words and never as words: an index of refused texts
-would be one more place to find them in. Any eight words in a row that a text shares with a refused
-one are a *run*; a shorter text is one run. The words are those of `policy.withheld.words`.
+A refused text is stored as keyed hashes of its words and never as words: an index of readable texts
+would be one more place to read refused ones. Any eight words in a row that a text shares with a
+refused one are a *run*; a shorter text is one run. The words are those of `policy.withheld.words`.
 
-Three kinds of text exempt a stretch that they contain whole: what the agent's program says itself
-(otherwise a steered model could blank a system prompt by proposing it), a memory whose label is
-proven, and a memory that was there before the refusal.
+Three kinds of text exempt a stretch that they contain whole: what the agent's program itself writes
+(otherwise a steered model could have a system prompt withheld by proposing it as a memory), a
+memory whose label is proven, and a memory that was there before the refusal.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from policy.withheld.words import NUMBER_LEN, RUN, WordPrint, packed, unpacked
 
 Applies = Callable[[int], bool]
 WORDS_MAX: Final = 200_000
-"""Words kept of one principal's refused texts; beyond it the longest text goes, as in a flood."""
+"""The most words that are stored of one principal's refused texts; the longest texts go first."""
 SHOWN_WORDS_MAX: Final = 100_000
 OPEN_MAX: Final = 4_096
 _REST: Final = RUN // 2
-"""So many words in a row beside a removed stretch count as another piece of its text."""
+"""So many words in a row beside a removed stretch count as a further piece of its text."""
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
@@ -49,7 +49,7 @@ class Terms(NamedTuple):
     # Whether the text waits for a person: until the decision only the model's own words are
     # searched for it.
     held: bool = False
-    # Whether a memory under quarantine says the text: then it takes no room from refused texts.
+    # Whether the text is one of a quarantined memory: then it takes no room from refused texts.
     withdrawn: bool = False
 
     @property
@@ -59,10 +59,7 @@ class Terms(NamedTuple):
 
 
 class Sight(NamedTuple):
-    """The place of a searched text.
-
-    The same refused texts are withheld at two places that are equal.
-    """
+    """The place of a searched text, so far as the place decides which texts are withheld there."""
 
     # The ids of the conversation that the searched text is part of; some refused texts are withheld
     # in one conversation alone.
@@ -78,8 +75,8 @@ class StoredText(NamedTuple):
     memory_id: str
     # The version of the store when the memory was written.
     version: int
-    # Whether a proof stands behind the memory's label: then it also exempts texts that were refused
-    # before it was written.
+    # Whether the memory's label is proven: then the memory also exempts texts that were refused
+    # before the memory was written.
     proven: bool
 
 
@@ -209,7 +206,7 @@ class WholeTexts:
             self._of.setdefault(begin, []).append((len(numbers), hash(numbers), key))
 
     def find(self, numbers: Sequence[int], applies: Applies) -> Iterator[Span]:
-        """The places in a text where one of the added texts or sentences stands, whole."""
+        """The places in a text where one of the added texts or sentences occurs whole."""
         if not self._of:
             return
         for start in range(len(numbers)):
@@ -222,10 +219,10 @@ class WholeTexts:
 
 
 class PlaceSearch:
-    """What is withheld at one place of a conversation.
+    """The search for refused texts at one place of a conversation.
 
     `typed` are the words that a person typed there: they exempt refused texts that still wait for a
-    person. `own` are refused stretches that the agent's program says there itself.
+    person. `own` are refused stretches that the agent's program itself wrote there.
     """
 
     def __init__(
@@ -278,7 +275,7 @@ class RefusedTexts:
         self._anew()
         self._words = 0
         self._next = 0
-        # A counter that moves whenever a search in the same text may have another result.
+        # A counter that rises whenever a search in the same text may have another result.
         self.generation = 0
         # How many refused texts were dropped for lack of room: such a text may be shown again.
         self.lost_count = 0
@@ -368,7 +365,7 @@ class RefusedTexts:
                 self._orders.add(key, order)
 
     def forgive(self, keys: Iterable[int]) -> None:
-        """Withhold the refused texts of these keys no longer."""
+        """Stop withholding the refused texts that have these keys."""
         gone = [(key, self._texts.pop(key)) for key in keys if key in self._texts]
         if not gone:
             return
@@ -432,7 +429,7 @@ class RefusedTexts:
 
     @property
     def opening(self) -> frozenset[str]:
-        """The ids of stored memories whose texts have refused words: these exempt such words."""
+        """The ids of the stored memories that contain refused words, and so exempt these words."""
         ids = (stored.memory_id for _, stored in self._stored_open)
         return frozenset(one for one in ids if one)
 
@@ -447,7 +444,7 @@ class RefusedTexts:
             self.generation += 1
 
     def open(self, numbers: Sequence[int]) -> None:
-        """Note a trusted text: a refused text that stands in it may be shown from now on."""
+        """Add a trusted text: refused stretches in it may be shown from now on."""
         for span in self.anywhere(numbers):
             words = packed(numbers[span.start : span.end])
             if words not in self._open:
@@ -459,7 +456,7 @@ class RefusedTexts:
     def is_open(
         self, stretch: Sequence[int], sight: Sight, typed: Callable[[], Iterable[bytes]] = tuple
     ) -> bool:
-        """Whether some text that exempts contains these words; `typed` exempts those that wait."""
+        """Whether an exempting text has these words; `typed` exempts only texts that are held."""
         words = packed(stretch)
         if any(_contains(shown, words) for shown in self._open):
             return True
@@ -493,7 +490,7 @@ class RefusedTexts:
         return self._index.find(numbers, self._applying(sight))
 
     def anywhere(self, numbers: Sequence[int]) -> list[Span]:
-        """The stretches of a text that any refused text has, at whatever place it is withheld."""
+        """The stretches of a text that are in a refused text, wherever that text is withheld."""
         return self._index.find(numbers, _any)
 
     def whole(self, numbers: Sequence[int], looking: PlaceSearch) -> int | None:
@@ -512,14 +509,14 @@ class RefusedTexts:
         return self._first((self._said, self._orders), numbers, looking)
 
     def mostly_in(self, numbers: Sequence[int], looking: PlaceSearch) -> int | None:
-        """The key of a refused text of which these words have over half, or one directive."""
+        """The key of a refused text of which the words contain over half or a whole directive."""
         ordered = self._first((self._orders,), numbers, looking)
         if ordered is not None:
             return ordered
         stretches = [numbers[span.start : span.end] for span in looking.spans(numbers)]
         applies = self._applying(looking.sight)
         keys = {key for one in stretches for key in self._index.keys(one, applies)}
-        # The read may have brought honest memories with the withdrawn one.
+        # A withdrawn memory does not count, because the read may show honest memories beside it.
         keys = {key for key in keys if not self._texts[key][1].withdrawn}
         there = {tuple(one[at : at + RUN]) for one in stretches for at in range(len(one) - RUN + 1)}
         return min((key for key in keys if self._is_mostly(key, there)), default=None)
@@ -560,7 +557,7 @@ class RefusedTexts:
         return any(_contains(text, packed(numbers[end - _REST : end])) for end in ends)
 
     def knows(self, key: int) -> bool:
-        """Whether the refused text that this index filed under a key is still withheld."""
+        """Whether the refused text with this key is still withheld."""
         return key in self._texts
 
     def terms(self, key: int) -> Terms:

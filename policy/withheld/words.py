@@ -27,7 +27,7 @@ RUN: Final = 8
 ORDER_MIN: Final = 5
 """A sentence of fewer words, as “never do that”, is too common to recognise a text by."""
 SHORT_LEN_MIN: Final = 8
-"""A text of fewer words is looked for inside others from this length on, else only as a whole."""
+"""A text shorter than a run is searched for inside others only from this many characters on."""
 
 # Scripts that are written without spaces between words: each letter counts as a word.
 UNSPACED: Final = (
@@ -58,7 +58,7 @@ def words_of(text: str) -> list[str]:
 
 
 class WordHasher:
-    """Makes keyed hashes of words. They are the same in every process that has the key."""
+    """Makes keyed hashes of words. The hashes are the same in every process that has the key."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -127,7 +127,7 @@ class WordHasher:
         return int.from_bytes(digest, "little") & ~1 | letter
 
     def digest(self, *parts: str) -> bytes:
-        """A keyed digest of a text exactly as it is, unlike the numbers of its words."""
+        """A keyed digest of strings exactly as they are, with case and marks, unlike `numbers`."""
         hasher = blake2b(key=self._key, digest_size=16)
         for part in parts:
             data = part.encode("utf-8", "surrogatepass")

@@ -1,4 +1,4 @@
-"""English: orders to an agent, and attacks on its instructions. Patterns see skeletons."""
+"""English: orders to an agent, and attacks on its instructions. Patterns match skeletons."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WEAK_WORDS = word_list("english", "weak")
 _STRONG = either(_STRONG_WORDS)
 _ANY = either(_STRONG_WORDS + _WEAK_WORDS)
 _WEAK = either(_WEAK_WORDS)
-# Advice between people, as "Always trust your gut" or "never say never": known by its object.
+# Advice between people, as "Always trust your gut" or "never say never": recognised by its object.
 _NOT_ADVICE = (
     r"(?! (?:your|yourself|yourselves|you|never|yes|thanks?|sorry|goodbye|hello|hi|help|for help|"
     r"questions|it|that|this|up|down|away|back|over|around|on|out|go|i|the best|someone you|a lie|"

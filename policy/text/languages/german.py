@@ -1,6 +1,6 @@
 """German: orders to an agent, and attacks on its instructions.
 
-Patterns see skeletons: no capitals, no dots on letters, `ss` for the sharp one; `ue` for an umlaut
+Patterns match skeletons: no capitals, no dots on letters, `ss` for the sharp s; `ue` for an umlaut
 is another way to write it. An order is an imperative ("antworte"), an infinitive at the end of its
 clause ("immer pnpm verwenden"), or what one must do ("du musst immer ... verwenden").
 """
@@ -24,7 +24,7 @@ from policy.text.phrases import (
 )
 from policy.text.word_lists import word_list
 
-# Verbs of orders to agents: imperatives, then infinitives. Hardly anybody says these to a friend.
+# Verbs of orders to agents: imperatives, then infinitives. People hardly use these to each other.
 _STRONG_ORDERS = word_list("german", "strong_orders")
 _STRONG_VERBS = word_list("german", "strong_verbs")
 # Verbs that people also use for advice to each other.
@@ -34,7 +34,7 @@ _STRONG_ORDER = either(_STRONG_ORDERS)
 _ORDER = either(_STRONG_ORDERS + _WEAK_ORDERS)
 _STRONG_VERB = either(_STRONG_VERBS)
 _VERB = either(_STRONG_VERBS + _WEAK_VERBS)
-# In "Antworten Sie" the infinitive comes first, and the addressee behind it.
+# In "Antworten Sie" the infinitive comes first, and the addressee after it.
 _FORMAL = rf"{_VERB} sie\b"
 _DO = rf"(?:{_ORDER}\b|{_FORMAL})"
 _DO_STRONG = rf"(?:{_STRONG_ORDER}\b|{_STRONG_VERB} sie\b)"
@@ -61,7 +61,7 @@ _MAY_TURN = (
     r"ihm |ihr |ihnen |dich |nicht )*"
 )
 _NOT_MINE = r"(?!(?:ich|wir|er|es|man|ihr|bin|habe|werde|werden|wird|war|ist)\b)"
-# The rest of a clause in which nobody is spoken of, neither the speaker nor others, word by word.
+# The rest of a clause, word by word, without a pronoun such as "I" or "he", or a form of "be".
 _WORDS = rf"(?:(?: |, ){_NOT_MINE}[\w'/.+#-]+){{0,14}}?"
 _ORDER_WORDS = frozenset(_STRONG_ORDERS + _WEAK_ORDERS + _STRONG_VERBS + _WEAK_VERBS)
 
