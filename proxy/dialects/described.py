@@ -1,4 +1,4 @@
-"""What a routing table contains about one route, and the query that it takes, as structs."""
+"""The rows of routing tables, and the conversion of a request's query to a route's struct."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ class RouteRow(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     template: str
     summary: str
-    # The structs of query, body and answer, which the route's handler also uses.
+    # The structs of the query, of the body (None: no body) and of the answer, which the route's
+    # handler also uses.
     takes: type[msgspec.Struct] = NoQuery
     asks: type[msgspec.Struct] | None = None
     answers: type[msgspec.Struct]
     status: int = 200
-    # Members of the request's struct (`asks`) that are given in the path, not in the body.
+    # Members of the body's struct (`asks`) that a request has in the path, not in the body.
     in_path: tuple[str, ...] = ()
-    # The statuses of answers to a write that was not admitted; they carry problem details.
+    # The struct and the statuses of the answers to a write that is not admitted (problem details).
     refuses: type[msgspec.Struct] | None = None
     refused: tuple[int, ...] = ()
 
@@ -63,7 +64,7 @@ _DIGITS: Final = re.compile(r"[0-9]{1,15}")
 
 
 def query_as(given: Iterable[tuple[str, str]], shape: type[_Shape]) -> _Shape:
-    """The query as this struct: each parameter must be known, and given once.
+    """Convert a query to a struct; each parameter must be a field of the struct, and given once.
 
     Raises:
         MalformedRequest: A parameter is not known, given twice, or of the wrong type.
@@ -90,7 +91,7 @@ def _number(name: str, text: str, low: int, high: int) -> int:
 
 @cache
 def _numbers(shape: type[msgspec.Struct]) -> dict[str, tuple[int, int] | None]:
-    """The names of parameters that are numbers, with their bounds."""
+    """A mapping of parameters to the bounds of their numbers; None for one that is no number."""
     return {field.encode_name: _bounds(field.type) for field in msgspec.structs.fields(shape)}
 
 

@@ -1,7 +1,7 @@
-"""How every dialect reads an expiry date.
+"""The checks of expiry dates, which all dialects share.
 
-All accept the same spellings, so a date that was stored through one API can be returned by any
-other.
+All dialects accept the same spellings, so that a date that was stored through one API can be
+returned by any other.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _MOMENT: Final = re.compile(RFC3339_PATTERN, re.ASCII)
 
 
 def expiry(text: str, where: str) -> str:
-    """Check an RFC 3339 date or date-time, and return it as it came.
+    """Check an RFC 3339 date or date-time, and return the text unchanged.
 
-    A date lasts until its end. That works only with one spelling per date, so the basic form
-    (20300131) and week dates are refused, though Python reads them.
+    A date expires at the end of its day. That works only with one spelling per date, so the basic
+    form (20300131) and week dates are refused, though Python reads them.
 
     Raises:
         MalformedRequest: The text is not of this form, or names no real day or time (such as 30
@@ -41,9 +41,9 @@ def expiry(text: str, where: str) -> str:
 
 
 def expiry_or_utc(text: str, where: str) -> str:
-    """Check a date like `expiry`; a date-time without an offset counts as UTC and gets that offset.
+    """Check a date like `expiry`; a date-time without an offset counts as UTC and gets a `Z`.
 
     Raises:
-        MalformedRequest: The date is none that `expiry` takes.
+        MalformedRequest: `expiry` refuses the date.
     """
     return expiry(f"{text}Z" if _MOMENT.fullmatch(f"{text}Z") else text, where)

@@ -47,7 +47,7 @@ class _Operation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @cache
 def document(title: str, root: str, routes: Sequence[RouteRow]) -> bytes:
-    """OpenAPI 3.1, as JSON. `root` stands before each template. Computed once per table."""
+    """The OpenAPI 3.1 document (JSON) of a routing table; each path begins with `root`. Cached."""
     shapes: set[type[msgspec.Struct]] = {Problem}
     for route in routes:
         shapes |= {route.takes, route.answers}
@@ -78,7 +78,7 @@ def document(title: str, root: str, routes: Sequence[RouteRow]) -> bytes:
 
 
 class _Schemas:
-    """The schemas of structs in an OpenAPI document, by name, with their descriptions."""
+    """The schemas of the structs in an OpenAPI document, and what routes say about them."""
 
     def __init__(
         self,
@@ -89,13 +89,13 @@ class _Schemas:
         self._components = components
 
     def ref(self, shape: type[msgspec.Struct], status: str, media: str = _JSON) -> _Told:
-        """A reference to the schema of a route's answer."""
+        """The description of an answer, with a reference to the schema of the answer's struct."""
         return _Told(description=status, content={media: _Media(schema=self._refs[shape])})
 
     def body(self, route: RouteRow) -> _RequestBody | None:
-        """The schema of a request's body.
+        """The description of a request's body; None if the route has no body.
 
-        Members that the path holds are optional in the body.
+        Members in the path are not in the body's schema; a struct's tag is optional there.
         """
         if route.asks is None:
             return None
@@ -112,7 +112,7 @@ class _Schemas:
         return _RequestBody(content={_JSON: _Media(schema=schema)})
 
     def parameters(self, route: RouteRow) -> tuple[Schema, ...]:
-        """The parameters that a request has in its path, query and head."""
+        """The descriptions of the parameters that a request has in its path, query and head."""
         found: list[Schema] = [
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
             for name in ARGUMENT.findall(route.template)

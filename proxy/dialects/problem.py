@@ -1,4 +1,4 @@
-"""RFC 9457 problem details, for answers that no client's own format governs. Pure."""
+"""RFC 9457 problem details, for failures of requests whose API has no error format of its own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def problem(refusal: Refusal, answering: EncodingContext) -> HttpReply:
-    """A failure as problem details, with the headers its status asks for."""
+    """The reply that reports a failure as problem details, with `refusal_headers`."""
     code = refusal.title.lower().replace(" ", "_")
     body = msgspec.json.encode(
         Problem(
@@ -40,7 +40,7 @@ def problem(refusal: Refusal, answering: EncodingContext) -> HttpReply:
 
 
 def refusal_headers(refusal: Refusal) -> tuple[tuple[str, str], ...]:
-    """The headers that the status of a failure asks for."""
+    """The headers that HTTP defines for a failure: `Retry-After`, `Allow`, `WWW-Authenticate`."""
     headers: tuple[tuple[str, str], ...] = ()
     if refusal.retry_after_s is not None:
         headers += (("Retry-After", str(refusal.retry_after_s)),)

@@ -1,8 +1,8 @@
 """Server-sent events (WHATWG HTML, section 9.2): a byte stream to events, and back.
 
 A line ends with CR LF, LF or CR, an empty line ends an event, a colon begins a comment. For MCP the
-fields of an event are parsed. An event of a model's stream keeps its original bytes as well, so
-that it can go on unchanged.
+fields of an event are parsed. For a model's stream an event has its original bytes as well, so that
+the event can be forwarded unchanged.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 _RETRY: Final = re.compile(r"[0-9]{1,9}")
 _BOM: Final = b"\xef\xbb\xbf"
 _FIELDS: Final = frozenset({b"", b"data", b"event", b"id", b"retry"})
-# Characters at which some readers end a line, although the standard does not. JSON never has them
-# unescaped, so they become blanks.
+# Control characters at which some readers end a line, although the standard does not. JSON never
+# has them unescaped, so they are replaced by blanks.
 _BREAKS: Final = bytes.maketrans(b"\x0b\x0c\x1c\x1d\x1e", b"     ")
-# The same for three longer ones (next line, line separator, paragraph separator), which become
-# escapes.
+# Longer characters (next line, line separator, paragraph separator) at which some readers end a
+# line. JSON may have them unescaped, so they are replaced by JSON escapes.
 _MARKS: Final = {
     b"\xc2\x85": b"\\u0085",
     b"\xe2\x80\xa8": b"\\u2028",
@@ -36,12 +36,12 @@ _MARKS: Final = {
 class BrokenStream(Exception):  # noqa: N818 - says what came, not what we did
     """The error for a stream that is not valid: an event is too long, or not UTF-8.
 
-    Its text is fixed.
+    Its message never quotes the stream.
     """
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One event as it came. `data` is None for a comment or a keep-alive."""
+    """One event, with the bytes to forward. `data` is None for a comment or a keep-alive."""
 
     raw: bytes
     name: str
@@ -49,7 +49,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventFields(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of one event. A comment or a lone `retry` is an event without data as well."""
+    """The fields of one event. A comment or a lone `retry` counts as an event without data."""
 
     data: bytes | None = None
     event: str = MESSAGE
@@ -58,7 +58,7 @@ class EventFields(msgspec.Struct, frozen=True, kw_only=True):
     retry: int | None = None
 
     def encode(self) -> bytes:
-        """The event as it is sent; its data is one line."""
+        """Encode the event; the data must be a single line."""
         lines: list[bytes] = []
         if self.event != MESSAGE or self.data is not None:
             lines.append(b"event: " + self.event.encode())
@@ -75,7 +75,7 @@ _Found = TypeVar("_Found", Event, EventFields)
 
 
 class EventReader(Generic[_Found]):
-    """Collects events out of a stream's pieces, wherever they are cut. One reader per stream."""
+    """Assembles events from a stream's chunks, wherever the chunks begin. One reader per stream."""
 
     def __init__(self, bytes_max: int = EVENT_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
@@ -85,7 +85,7 @@ class EventReader(Generic[_Found]):
         self._searched = 0
 
     def feed(self, piece: bytes) -> list[_Found]:
-        """The events that are complete now.
+        """Read the next chunk of the stream; return the events that the chunk completes.
 
         Raises:
             BrokenStream: An event is too long, or is not UTF-8 where its fields are read; the
@@ -108,22 +108,22 @@ class EventReader(Generic[_Found]):
         return events
 
     def _line(self, line: bytes, end: bytes) -> _Found | None:
-        """The event that is complete with this line; None if no event is."""
+        """Read one line; return the event that the line completes, or None."""
         raise NotImplementedError
 
 
 class FieldReader(EventReader[EventFields]):
-    """Reads events as their fields. A complete event that is too long breaks the stream as well."""
+    """Reads the fields of events. The size limit covers both complete and unfinished events."""
 
     def __init__(self, bytes_max: int = EVENT_BYTES_MAX) -> None:
         super().__init__(bytes_max)
-        # A byte order mark, which may stand only at the beginning of the stream's first line.
+        # A byte order mark, which is allowed only at the beginning of the stream's first line.
         self._mark = _BOM
         self._fields: EventFields | None = None
         self._data: list[bytes] = []
 
     def _line(self, line: bytes, end: bytes) -> EventFields | None:
-        del end  # a line end counts as one byte towards the limit, whichever form it has
+        del end  # towards the limit, each line end counts as one byte, even CR LF
         line, self._mark = line.removeprefix(self._mark), b""
         fields, data = self._fields, self._data
         if not line:
@@ -168,16 +168,16 @@ class RawReader(EventReader[Event]):
         self._raw = bytearray()
 
     def _line(self, line: bytes, end: bytes) -> Event | None:
-        # Empty lines before an event are kept with it.
+        # An empty line ends the event, unless it is the event's first line.
         ended = not line and bool(self._raw)
         self._raw += line + end
         self._size = len(self._raw)
         return self._taken() if ended else None
 
     def last(self) -> list[Event]:
-        """The unfinished event at the stream's end.
+        """Return the unfinished event at the stream's end, or no event.
 
-        By the standard it is no event, but some clients take it for one.
+        The standard discards an unfinished event, but some clients read it.
         """
         self._raw += self._held
         self._held.clear()
@@ -192,15 +192,15 @@ class RawReader(EventReader[Event]):
 def _event(raw: bytes) -> Event:
     name = ""
     data: list[str] = []
-    # The byte order mark is left out: a reader that does not expect it here would miss the next
-    # line.
+    # The byte order mark is removed, because a reader that does not expect the mark would not
+    # recognise the field after it.
     raw = raw.removeprefix(_BOM)
     odd = False
     for line in _LINE_END.split(raw):
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
-        # A field's name has blanks or capitals. Some readers trim it or ignore case, so the event
-        # is written anew.
+        # For an unknown field, the event is encoded anew: the field's name may be a known one with
+        # blanks or capitals, and some readers trim names or ignore case.
         odd = odd or field not in _FIELDS
         if field == b"data":
             data.append(value.decode("utf-8", "replace"))
@@ -208,14 +208,14 @@ def _event(raw: bytes) -> Event:
             name = value.decode("utf-8", "replace")
     told = "\n".join(data) if data else None
     if odd or len(data) > 1:
-        # Some readers take each data line as an event, so the lines are joined to one.
+        # Some readers take each line of data as an event, so the lines are joined to one line.
         one = None if told is None else told.replace("\n", " ")
         raw = b":\n\n" if one is None else event_bytes(name, one)
     return Event(raw=_one_line(raw.translate(_BREAKS)), name=name, data=told)
 
 
 def event_bytes(name: str, data: str) -> bytes:
-    """Encode a new event."""
+    """Encode an event of this name and data; without a name if `name` is empty."""
     head = f"event: {name}\n" if name else ""
     lines = "".join(f"data: {line}\n" for line in data.split("\n"))
     return _one_line(f"{head}{lines}\n".encode("utf-8", "surrogatepass"))
@@ -224,8 +224,8 @@ def event_bytes(name: str, data: str) -> bytes:
 def _one_line(raw: bytes) -> bytes:
     """The event with line separators (U+2028, U+0085, ...) escaped as in JSON.
 
-    Unescaped ones would let a model write a line of its own into its text: an event that was never
-    judged.
+    With an unescaped separator in its text, a model could begin a new line, and so an event that
+    was never judged.
     """
     for mark, escape in _MARKS.items():
         if mark in raw:

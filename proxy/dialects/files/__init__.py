@@ -1,1 +1,1 @@
-"""Memory files: which paths lead to them, what is known of their text, and what an edit changes."""
+"""Memory files: the paths that name them, the known texts of files, and the changes of an edit."""

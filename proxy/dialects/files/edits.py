@@ -1,9 +1,8 @@
-"""A file tool's call on a place, as an item that is judged like any other write.
+"""Turns a file tool's call on a place into an item that is judged like any other write.
 
-Lines that come are judged, lines that only go are a removal, and a line that is replaced is a
-change of that line. Of a file whose text is not known, the new strings of the call count. A move,
-and a call without its new strings, change something that the gate has never seen, so a person
-decides.
+Added lines are judged. Lines that are only removed are a deletion; added and removed lines together
+are a replacement. If the text of the file is unknown, the call's new strings are judged. A move, or
+a call without new strings, changes text that the gate has never seen, so a person decides.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ from proxy.seams.guard import ITEMS_MAX, Item
 
 _PATH_LEN_MAX: Final = 512
 _DIGEST_LEN: Final = 32
-# The name under which an item's arguments hold the whole call, packed. The call is packed because
-# it repeats text that the file had before, which must not be read as words of this call.
+# The member of an item's arguments that contains the whole call, compressed, because the call
+# repeats text that the file had before, which must not be read as words of this call.
 _CALL: Final = "call"
-# Matches what `String.replace` of JavaScript, with which some servers edit, takes for a part of the
-# file: they write another text than the call says.
+# Matches what JavaScript's `String.replace` substitutes by a part of the file. Servers that edit
+# with this function write another text than the one in the call.
 _EXPANDED: Final = re.compile(r"\$[$&`']")
 
 
 class FileCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One call of a file tool, as its rule reads it. `to` is the second path of a move."""
+    """One call of a file tool, read by the tool's rule. A move moves the file `path` to `to`."""
 
     rule: FileRule
     path: str
@@ -51,7 +50,7 @@ class FileCall(msgspec.Struct, frozen=True, kw_only=True):
     idle: bool = False
 
     def after(self, before: str | None) -> str | None:
-        """The text of the file after the call; None if it cannot be told."""
+        """The text of the file after the call; None if that text is unknown."""
         if self.text is not None:
             return self.text
         if self.edits is None or before is None:
@@ -67,10 +66,11 @@ class FileCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_file_call(rule: FileRule, arguments: Mapping[str, JsonValue] | None) -> FileCall:
-    """A file tool's call, as the tool's rule reads it.
+    """Read a file tool's call by the rule that names the tool's arguments.
 
     Raises:
-        MalformedRequest: An argument is missing or of another type; the detail names it alone.
+        MalformedRequest: An argument is missing, too long or of another type; the detail has the
+            argument's name and no value.
     """
     if arguments is None:
         raise MalformedRequest("arguments: must be an object, with each name once")
@@ -91,17 +91,18 @@ def read_file_call(rule: FileRule, arguments: Mapping[str, JsonValue] | None) ->
 def item_of(
     call: FileCall, arguments: Mapping[str, JsonValue], before: str | None, place: Place
 ) -> Item | None:
-    """The item for a call on a place whose text is `before`; None if the call changes no line.
+    """The item for a call on a place; None if the call changes no line.
 
-    `arguments` are those of the call, kept in the item so that a released call can be sent.
+    `before` is the text of the place's file, None if unknown. The item contains the call's
+    `arguments`, so that a released call can be sent.
     """
     made = partial(_made, call, arguments, place)
     hunks = _hunks(call, before, place)
     if hunks is None:
         old = {old for old, _, _ in call.edits or ()} | {call.to}
         texts = _strings(call) or (call.path,)
-        # The old texts of replacements are in the file already, so they only tell where the new
-        # text goes.
+        # The old texts of replacements are labels, because they are in the file already and only
+        # show where a new text is inserted.
         named = tuple(at for at, one in enumerate(texts) if one in old)
         # An unknown change counts as an update of a memory that the gate has never seen, under a
         # key of its own: a person decides.
@@ -110,27 +111,29 @@ def item_of(
     went = NEWLINE.join(line for one in hunks for line in one.went)
     reads = tuple(one.reads for one in hunks if one.came)
     replaces_unknown = before is None and call.text is not None
-    # In a file that nobody saw, strings may be parts of lines, and what goes is not known.
+    # In a file of unknown text, the call's strings may be parts of lines, so that the added lines
+    # are unknown.
     known = NOTHING if before is None else 1
     if came and went:
-        # Lines that go are in the file already: a read that shows them shows nothing of this item.
+        # The removed lines are a label: the file has them already, so a read that shows them does
+        # not show this item.
         part = Effect(how=EffectKind.REPLACE, text=0, old=1)
         return made(ChangeKind.UPDATE, (came, went), (1,), effect=part, reads=reads, came=known)
     if came:
         whole = Effect(how=EffectKind.SET, text=0) if replaces_unknown else None
         return made(ChangeKind.CREATE, (came,), effect=whole, reads=reads, came=known)
     if went or replaces_unknown:
-        # Where no line is named, all that is known of the file goes.
+        # If the call names no line, the item deletes everything that is known of the file.
         gone = 0 if went and known != NOTHING else NOTHING
         return made(ChangeKind.DELETE, (went or folded_path(call.path),), came=gone)
     return None
 
 
 def _hunks(call: FileCall, before: str | None, place: Place) -> tuple[Hunk, ...] | None:
-    """What a call changes, line by line; None if its new strings do not tell.
+    """The changes of a call, line by line; None if the call does not show them.
 
-    For an instructions file that nobody saw, strings that differ in blanks or marks alone do not:
-    they may join two lines to another rule.
+    In an instructions file of unknown text, old and new strings that differ only in blanks or marks
+    do not show the change, because the new string may join two lines into another rule.
     """
     after = call.after(before)
     if call.to is not None or any(_EXPANDED.search(new) for _, new, _ in call.edits or ()):
@@ -187,7 +190,7 @@ def call_in(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """The arguments of the call from which an item of a place was made.
 
     Raises:
-        MalformedRequest: These arguments were not made by `item_of`.
+        MalformedRequest: `item_of` did not make these arguments.
     """
     try:
         packed = zlib.decompress(base64.b64decode(str(arguments.get(_CALL))))

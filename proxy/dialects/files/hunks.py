@@ -1,4 +1,4 @@
-"""What an edit changes, line by line, and how each new line reads together with its neighbours."""
+"""The changes of an edit, line by line, and each changed part with its neighbouring lines."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import msgspec
 from policy.labels.derive import read_text
 
 CELLS_MAX: Final = 250_000
-"""Lines that were there, times lines that are there afterwards, between what both share."""
+"""The most old lines times new lines, between the beginning and the end that two texts share."""
 HUNKS_MAX: Final = 100
 _NEIGHBOUR_LEN_MAX: Final = 1_000
-# Matches the beginning of a line that is a block of its own: an entry of a list, a heading, a
-# quotation, a row of a table, a fence.
+# Matches the beginning of a line that is a Markdown block of its own: an entry of a list, a
+# heading, a quotation, a row of a table, a fence.
 _OWN_BLOCK: Final = re.compile(r"\s*(?:[-*+\u2022]\s|\d{1,4}[.)]\s|#|>|\||```|~~~)")
 _MARK: Final = re.compile(r"\s*(?:[-*+\u2022]\s+|\d{1,4}[.)]\s+|#+\s+|>\s*)*")
-# `_ENDED` matches a line whose sentence is over, `_GOES_ON` one whose sentence continues below.
+# `_ENDED` matches a line that ends a sentence, `_GOES_ON` a line that the next one continues.
 _ENDED: Final = re.compile(r"[.!?\u2026\u3002\uff01\uff1f][\"'\u201d\u2019)\]*_`]*\s*$")
 _GOES_ON: Final = re.compile(r"[,:;\u2013\u2014-][*_`]*\s*$")
 _QUOTES: Final = " \t*_\"'([\u201c\u2018\u2026"
 
 
 class Hunk(msgspec.Struct, frozen=True, kw_only=True):
-    """Adjacent lines that were added and removed, without blank ones and marks of lists alone.
+    """Adjacent added and removed lines, without those that are blank or only the mark of a list.
 
-    `reads` is the added text together with the lines around it, as one text.
+    `reads` is one text: the added lines, joined with the line before them and the line after.
     """
 
     came: tuple[str, ...]
@@ -36,7 +36,7 @@ class Hunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def hunks_of(before: str, after: str) -> tuple[Hunk, ...] | None:
-    """The changes between two texts; None if there are too many to be told apart."""
+    """The changes between two texts; None if the texts differ in too many lines."""
     old, new = _lines(before), _lines(after)
     start = 0
     while start < min(len(old), len(new)) and old[start] == new[start]:
@@ -73,8 +73,8 @@ def _said(lines: Sequence[str]) -> tuple[str, ...]:
 def _runs(old: Sequence[str], new: Sequence[str]) -> list[tuple[list[str], int, int]]:
     """Compare two texts line by line (longest common subsequence).
 
-    Returns each run of removed lines, with the indexes of the first and past the last new line that
-    stand in its place.
+    Returns each run of removed lines, with the range of new lines that replace it: the index of the
+    first, and the index past the last.
     """
     rows = [[0] * (len(new) + 1)]
     for one in reversed(old):
@@ -107,10 +107,10 @@ def _runs(old: Sequence[str], new: Sequence[str]) -> list[tuple[list[str], int, 
 def _beside(lines: list[str], first: int, last: int) -> str:
     """The new lines of an edit as one text, joined with the line before them and the line after.
 
-    Next to a neighbour that is an order, every line would read as an order. So such a neighbour is
-    left out if it or the new line begins a block of its own, or if a blank line stands behind its
-    last sentence and the new line begins no sentence in lower case; otherwise the order may go on
-    in the new line.
+    Beside a neighbour that is a directive, every new line would read as a directive. So such a
+    neighbour is left out, unless a sentence may continue from it into the new lines or from them
+    into it. No sentence continues into a block of its own, such as an entry of a list; of other
+    lines, `_is_over` decides.
     """
     above = next((at for at in range(first - 1, -1, -1) if lines[at].strip()), None)
     below = next((at for at in range(last, len(lines)) if lines[at].strip()), None)
@@ -131,14 +131,14 @@ def _beside(lines: list[str], first: int, last: int) -> str:
 
 
 def _is_over(line: str, following: str, *, blank: bool) -> bool:
-    """Whether what a line says ends before the line that follows it."""
+    """Whether a line's sentence ends before `following`; `blank`: blank lines are between both."""
     if _GOES_ON.search(line) is not None:
         return False
     if _OWN_BLOCK.match(following) is not None:
         return True
-    # A paragraph that begins in lower case continues the one before it, however that one ended.
+    # A paragraph that begins in lower case continues the paragraph before it, whatever its end.
     if following.lstrip(_QUOTES)[:1].islower():
         return False
-    # A paragraph that is indented belongs to the entry of the list before it.
+    # An indented paragraph belongs to the entry of a list before it.
     block = _OWN_BLOCK.match(line) is not None and not following[:1].isspace()
     return blank and (block or _ENDED.search(line) is not None)

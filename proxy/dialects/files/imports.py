@@ -1,4 +1,4 @@
-"""Files that an instructions file imports (`@path`): a host reads their text in its place."""
+"""Files that an instructions file imports: a host replaces `@path` by the text of that file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BEHIND: Final = ".,;:!?)]}\"'`*_"
 
 
 def imports_of(path: str, text: str) -> Iterator[str]:
-    """The paths of the files that this text of a file imports; one below `~` is relative."""
+    """Yield the paths that the text of the file at `path` imports; `~/a` is yielded as `a`."""
     folder = path.replace("\\", "/").rpartition("/")[0]
     for found in _IMPORT.findall(text):
         for name in {found, found.partition("#")[0].rstrip(_BEHIND)}:

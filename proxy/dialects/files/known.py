@@ -1,9 +1,9 @@
-"""Files whose whole text a conversation has shown: by a read, and by writes since.
+"""The files whose whole text is known from a conversation: from a read, and from later writes.
 
-A file is known from the answer of a read in which nothing was cut or withheld. Any tool that no map
+A file is known from the answer of a read in which nothing was cut or withheld. A tool that no map
 of file tools lists (a shell, another server) may have written any file, so after its call no file
 is known. Changes from outside of the conversation, such as by a shell in the background, are not
-seen.
+noticed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SAID_BEHIND: Final = re.compile(r"\s*(?:<system-reminder>.*</system-reminder>\s
 
 
 class KnownFiles:
-    """The texts of files, by server and path as they are spelled. One caller at a time.
+    """The known texts of files, keyed by server and path. Not for concurrent use.
 
     Each server has a table of its own: two servers may have different files under one path, and a
     hostile one may claim any path.
@@ -46,7 +46,7 @@ class KnownFiles:
             del self._texts[one]
 
     def was_read(self, server: str, call: FileCall, answer: str | None) -> None:
-        """Note what the answer of a read shows; `answer` is None if a part was withheld."""
+        """Store the text of a file from a read's answer, which is None if a part was withheld."""
         text = None if answer is None else text_of(call.rule, answer)
         if text is not None:
             self._texts[server, plain_path(call.path)] = text
@@ -54,11 +54,11 @@ class KnownFiles:
             self.forget(call)
 
     def is_missing(self, server: str, call: FileCall) -> None:
-        """Note that a read found no such file, so that all text written there is new."""
+        """Store an empty text for a file that a read reported as missing: any later text is new."""
         self._texts[server, plain_path(call.path)] = ""
 
     def was_written(self, server: str, call: FileCall) -> None:
-        """Note that a call which changes a file was carried out."""
+        """Store the text that a file has after a call that was carried out, or forget the file."""
         after = None if call.to is not None else call.after(self.text(server, call.path))
         self.forget(call)
         if after is not None:
@@ -75,7 +75,7 @@ def _may_be_one(some: frozenset[str], others: frozenset[str]) -> bool:
 
 
 def text_of(rule: FileRule, answer: str) -> str | None:
-    """The whole text that the answer of a read shows; None if that may be only a part."""
+    """The text of a file from the answer of a read; None if the answer may show only a part."""
     lines = _unnumbered(answer) if rule.numbered else answer.split("\n")
     if lines is None:
         return None
@@ -87,7 +87,7 @@ def text_of(rule: FileRule, answer: str) -> str | None:
 
 
 def _unnumbered(answer: str) -> list[str] | None:
-    """The lines of a file from an answer that numbers them; None if it does not number them."""
+    """The lines of a file from an answer with numbered lines; None if the numbers do not fit."""
     found: list[str] = []
     given = answer.split("\n")
     for at, line in enumerate(given):

@@ -10,7 +10,7 @@ from policy.places import Patterns, Places, parse_hosts
 
 @functools.lru_cache(maxsize=256)
 def places_with(instructions: Patterns = (), facts: Patterns = ()) -> Places:
-    """The shipped places and those of an operator's two lists.
+    """The shipped places, and the places of an operator's lists of instructions and of facts.
 
     Raises:
         BadPattern: An entry of a list is no path.

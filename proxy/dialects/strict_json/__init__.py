@@ -1,1 +1,1 @@
-"""JSON text to values, in the three degrees of strictness that dialects need."""
+"""Readers of JSON text in three degrees of strictness: for peers, for models, inside strings."""

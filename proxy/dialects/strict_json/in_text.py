@@ -1,4 +1,4 @@
-"""JSON inside strings: read as leniently as a server might, written in the style it came in."""
+"""JSON inside strings: read as leniently as a server might, and encoded in its original format."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Pairs(list[tuple[str, object]]):
 
 
 class Style(msgspec.Struct, frozen=True, kw_only=True):
-    """How a server formats the JSON inside a text."""
+    """The format of JSON inside a text; `before` and `after` are the white space around it."""
 
     indent: int | None
     item_separator: str
@@ -52,15 +52,15 @@ def read_container(text: str) -> JsonValue:
 
 
 def write_container(value: JsonValue, text: str, before: JsonValue) -> str:
-    """`value` as JSON text, formatted as the JSON `before` is in `text`."""
+    """`value` as JSON in the format of `text`, which is the JSON of the earlier value `before`."""
     style = _style(text, before)
     return style.before + _write(value, style) + style.after
 
 
 def strings_inside(text: str) -> Iterator[str]:
-    """Every string and key that some reader would find by parsing a text as JSON.
+    """Yield every string and key that a reader may find by parsing a text as JSON.
 
-    For a repeated name, all of its values are taken.
+    If a name is repeated in an object, the values of each repetition are yielded.
 
     Raises:
         MalformedRequest: The JSON is nested too deeply to be searched.

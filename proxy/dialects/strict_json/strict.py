@@ -1,8 +1,8 @@
-"""JSON from a peer, read so that no two readers can understand it differently.
+"""JSON from a peer, read so that no two readers can understand the JSON differently.
 
-Python's own reader keeps the last of two equal keys, accepts `NaN` and `1e999`, guesses UTF-16 and
-lets lone surrogates through; with each of these, two readers can see different content (a class
-that reads `L4` here and `L1` there). The functions below raise `MalformedRequest` and nothing else.
+Python's own reader takes the last of two equal keys, accepts `NaN` and `1e999`, guesses UTF-16 and
+accepts lone surrogates. With each of these, two readers can see different content, such as class
+`L4` here and `L1` elsewhere. The functions below raise `MalformedRequest` and nothing else.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ _T = TypeVar("_T")
 def decode_object(
     body: bytes, *, bytes_max: int = BODY_BYTES_MAX, any_text: bool = False
 ) -> JsonValue:
-    """The JSON value of `body`.
+    """Decode `body` as JSON.
 
-    Promises: keys are unique in every object, numbers are finite and exactly representable (RFC
-    7493), depth is at most 32, no string or key holds an illegal code point. With `any_text`, for
-    text that is passed on and not stored, only lone surrogates are illegal.
+    In the value, keys are unique in every object, numbers are finite and exactly representable (RFC
+    7493), depth is at most 32, no string or key has an illegal code point. With `any_text`, for
+    text that is forwarded and not stored, only lone surrogates are illegal.
 
     Raises:
-        MalformedRequest: The body breaks one of these rules; the detail names the rule, never what
-            was sent.
+        MalformedRequest: The body breaks one of these rules; the detail names the rule, and never
+            quotes the body.
     """
     if len(body) > bytes_max:
         raise MalformedRequest("body: too large", status=413)
@@ -73,7 +73,7 @@ def decode_object(
 
 
 def decode_as(body: bytes, shape: type[_T]) -> _T:
-    """The body as `decode_object` reads it, converted to a struct.
+    """Decode a body by the rules of `decode_object`, and convert the value to a struct.
 
     Raises:
         MalformedRequest: The body is not JSON by these rules, or does not fit the struct.
@@ -94,7 +94,7 @@ def convert(value: JsonValue, shape: type[_T]) -> _T:
 
 
 def canonical_json(value: JsonValue) -> str:
-    """RFC 8785 text of a value.
+    """The canonical JSON text (RFC 8785) of a value.
 
     Raises:
         MalformedRequest: The value has no canonical form.
@@ -128,9 +128,9 @@ def check_encodable(text: str, where: str) -> None:
 
 
 def known_names(shape: object) -> str:
-    """The names that would have been valid, in our own words, as ": it may have a, b".
+    """The names of a struct's fields, in the form ": it may have a, b", for an error's message.
 
-    "" if nobody can tell them.
+    "" if `shape` is no struct.
     """
     if not isinstance(shape, type) or not issubclass(shape, msgspec.Struct):
         return ""
@@ -142,7 +142,7 @@ def _describe(message: str, shape: object) -> str:
     """Turn msgspec's message into one that cannot contain the peer's words.
 
     msgspec quotes unknown keys and enum values; a refused text that was sent as a key would reach
-    the model again. So the names that are known are told instead of the one that is not.
+    the model again. So the message lists the known names, and not the unknown one.
     """
     rule, separator, place = message.partition(" - at `")
     where = place.rstrip("`") if separator else "$"
@@ -195,8 +195,8 @@ _DECODER = json.JSONDecoder(
 def _plainly_fine(text: str) -> bool:
     """Whether the raw JSON text alone shows that `_inspect` would accept it.
 
-    Then the slow check is left out. Without escapes every string consists of the characters seen
-    here, depth is at most the number of brackets, and there are fewer values than characters.
+    If so, the slow check is not needed. Without escapes, every string consists of characters of the
+    raw text, depth is at most the number of brackets, and there are fewer values than characters.
     """
     return (
         text.isascii()

@@ -1,9 +1,9 @@
-"""A model request's JSON, read tolerantly and written anew.
+"""The JSON of a model's requests and replies, read tolerantly and encoded anew.
 
 An agent's history has anything that its tools printed: control characters, halves of surrogate
-pairs, numbers that no double can hold. A refusal would end the agent's work, so nothing is refused
-for its content. The rewritten bytes go on, so a repeated key cannot mean one thing here and another
-to the model.
+pairs, numbers that no double can represent. A refusal would end the agent's work, so no body is
+refused for its content. The new encoding is forwarded, so that a repeated key cannot mean one thing
+here and another to the model.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _no_constant(_name: str) -> float:
 
 
 def _nearest(digits: str) -> float:
-    """A number; if no double holds it, the nearest one, because JSON has no infinity."""
+    """The number, or the nearest double if the number is too large: JSON has no infinity."""
     return max(-_LARGEST, min(_LARGEST, float(digits)))
 
 
@@ -37,7 +37,7 @@ _LENIENT: Final = json.JSONDecoder(parse_constant=_no_constant, parse_float=_nea
 
 
 def read_body(raw: bytes) -> dict[str, Json]:
-    """The object of a request or reply.
+    """Decode the body of a request or reply, which must be a JSON object.
 
     Raises:
         MalformedRequest: The body is no JSON object in UTF-8, or is nested too deep.
@@ -49,7 +49,7 @@ def read_body(raw: bytes) -> dict[str, Json]:
 
 
 def read_json(raw: bytes) -> Json:
-    """The one value of a body that may be any JSON.
+    """Decode a body that may be any JSON value.
 
     Raises:
         MalformedRequest: The body is not JSON in UTF-8, or is nested too deep.
@@ -68,13 +68,13 @@ def check_depth(value: Json, raw: bytes) -> None:
     Raises:
         MalformedRequest: The value is nested deeper than any client nests.
     """
-    # With fewer brackets than the limit the depth need not be counted.
+    # With no more brackets than the limit, no value can be nested too deep.
     if raw.count(b"[") + raw.count(b"{") > DEPTH_MAX and _deeper_than(value, DEPTH_MAX):
         raise MalformedRequest("body: nested too deeply", status=400)
 
 
 def write_body(body: Json) -> bytes:
-    """The bytes of a value; halves of surrogate pairs stay escapes."""
+    """Encode a value as JSON; halves of surrogate pairs are written as escapes."""
     try:
         return _ENCODER.encode(body)
     except (UnicodeEncodeError, OverflowError):
@@ -82,7 +82,7 @@ def write_body(body: Json) -> bytes:
 
 
 def _slowly(raw: bytes) -> Json:
-    """Parse with a slower parser what the fast one refuses and a lenient server would accept."""
+    """Parse, with a slower parser, JSON that the fast one refuses but a lenient server accepts."""
     try:
         return cast("Json", _LENIENT.decode(raw.decode("utf-8")))
     except (ValueError, RecursionError):

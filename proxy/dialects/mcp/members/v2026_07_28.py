@@ -1,9 +1,9 @@
-"""Members of the messages of MCP 2026-07-28, as data: made from the types of the `mcp` package.
+"""The table of the members of MCP 2026-07-28's messages, generated from the types of package `mcp`.
 
-A line is the shape of a method's params or result, a shape with its members, or the words of a
-member's closed list. `name:Shape` is a member that is one or a list of that shape, `name:{Shape}`
-an object with any names whose values have that shape; a plain `name` may be anything.
-`tests/integration/clients/mcp_members.py` prints this table.
+Each line of the table has the shape of a method's params or result, the members of a shape, or the
+closed list of a member's values (`words`). A member `name:Shape` is one value of that shape or a
+list of such values, `name:{Shape}` an object with any names whose values have that shape; a plain
+`name` may be any value. `tests/integration/clients/mcp_members.py` prints this table.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Store mode, the program's own memory server over MCP: from tool calls to operations."""
+"""Store mode, the sidecar as a memory server over MCP: from tool calls to operations."""

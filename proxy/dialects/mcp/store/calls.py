@@ -1,7 +1,7 @@
-"""Store mode: a tool call as a plan of operations on the gate's own store, and its answer.
+"""Store mode: plans that carry out a tool call as operations on the sidecar's own store.
 
-A plan yields an operation, is sent its result, and returns the tool's result. It decides nothing:
-each entity, observation, relation and delete is a candidate of its own.
+A plan is a generator: it yields operations, is sent the result of each, and returns the result of
+the tool. A plan decides nothing: each entity, observation, relation and delete is a candidate.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _Additions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoreTools:
-    """Plans calls of the tools of store mode; `tool_map` says which arguments each takes."""
+    """Makes a plan for each tool call of store mode; `tool_map` lists the tools' arguments."""
 
     def __init__(self, tool_map: ToolMap) -> None:
         self._map = tool_map
@@ -78,11 +78,11 @@ class StoreTools:
         }
 
     def plan(self, params: Object) -> Plan:
-        """The plan for a `tools/call`.
+        """Make the plan for a `tools/call`.
 
         Raises:
-            MalformedRequest: There is no such tool, or it does not take such arguments. The plan
-                itself may raise this as well.
+            MalformedRequest: There is no such tool, or the arguments are no object. The plan, once
+                it runs, raises the same error for arguments that the tool does not take.
         """
         name, arguments = params.get("name"), params.get("arguments")
         found = self._plans.get(name) if isinstance(name, str) else None
@@ -102,8 +102,8 @@ class StoreTools:
         given = convert(arguments, _Entities).entities
         names = tuple(dict.fromkeys(entity.name for entity in given))
         found = yield from find_in_graph(FindInGraph(names=names))
-        # If only observations whose entity is gone have the name, the name is free: a new entity
-        # may get it.
+        # A new entity may have the name of a deleted one, even if observations of the deleted one
+        # are left.
         made_before = {one.name for one in found.entities if one.memory_ids}
         new: dict[str, _NewEntity] = {}
         for entity in given:
@@ -234,7 +234,7 @@ def _observed(asked: Sequence[_Observation]) -> Step[tuple[WrittenItem, ...]]:
 def _landed(
     asked: Sequence[_Observation], written: Sequence[WrittenItem]
 ) -> frozenset[tuple[str, str]]:
-    """The entity's name and the text, for each observation that was admitted."""
+    """The pairs of entity name and text of those observations that were admitted."""
     return frozenset(
         (one.entity_name, one.text)
         for one, item in zip(asked, written, strict=True)

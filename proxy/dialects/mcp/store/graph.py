@@ -1,7 +1,8 @@
-"""The knowledge graph of store mode, kept as memories: entities, observations, relations, one each.
+"""The knowledge graph of store mode: each entity, observation and relation is one memory.
 
-An observation is tied to its entity's memory. If that memory is gone, the observation is shown
-under the entity's name: a person's words stay visible although somebody removed the entity.
+An observation contains the id of its entity's memory. If that memory is gone, the observation is
+still shown under the entity's name, so that no one can hide a person's words by removing the
+entity.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ WHOLE_GRAPH: Final = Test(
     field=Field.TARGET, compare=Compare.IN, values=(ENTITIES, OBSERVATIONS, RELATIONS)
 )
 UNKNOWN_TYPE: Final = "unknown"
-"""The type that is shown of an entity of which only what was said of it is left."""
+"""The type that is shown for an entity whose memory is gone, of which observations are left."""
 
 
 class EntityMark(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +45,7 @@ class EntityMark(msgspec.Struct, frozen=True, kw_only=True):
 class ObservationMark(msgspec.Struct, frozen=True, kw_only=True):
     """The metadata of an observation's memory.
 
-    // The entity's name in it is used if the entity's memory is gone.
+    `entity_name` is used if the entity's memory is gone.
     """
 
     entity_id: str = msgspec.field(name="entityId")
@@ -54,7 +55,7 @@ class ObservationMark(msgspec.Struct, frozen=True, kw_only=True):
 class RelationMark(msgspec.Struct, frozen=True, kw_only=True):
     """The metadata of a relation's memory.
 
-    It is also the form in which the tools write a relation.
+    Relations in the arguments and results of the tools have the same form.
     """
 
     start: str = msgspec.field(name="from")
@@ -66,7 +67,7 @@ class RelationMark(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.start} {self.relation_type} {self.end}"
 
     def plain(self) -> Relation:
-        """The relation in the form in which operations pass relations."""
+        """The relation in the form that operations contain: start, end, type."""
         return (self.start, self.end, self.relation_type)
 
 
@@ -74,7 +75,7 @@ Mark = EntityMark | ObservationMark | RelationMark
 
 
 def marked(mark: Mark) -> str:
-    """A mark (what the graph knows of a memory) as canonical JSON; it is the memory's metadata."""
+    """A mark as canonical JSON, in which form it is the metadata of a memory of the graph."""
     return canonical_json(msgspec.to_builtins(mark))
 
 
@@ -86,28 +87,28 @@ class Orphan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GraphAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a read, and the memories that it shows."""
+    """The answer to a read of the graph, and the memories that the answer shows."""
 
     answer: ShownGraph
     memories: tuple[Memory, ...]
 
 
-# Memories by the store's ordinal; one text, relation or name may have several memories.
+# Memories keyed by ordinal. There may be several, because memories may share a text or a name.
 _Memories = dict[int, "Memory"]
 
 
 class GraphIndex:
-    """The live memories of one graph, by entity; an update costs what changed, not the whole graph.
+    """An index of one graph's live memories; the cost of an update does not grow with the graph.
 
-    One user at a time. An ordinal is the store's number for one version of a memory. Each is added
-    once, and dropped when that version is no longer shown.
+    Not for concurrent use. An ordinal is the store's number for one version of a memory. Each
+    version is added once, and dropped when the version is no longer live.
     """
 
     def __init__(self) -> None:
         self._marks: dict[int, tuple[Mark, Memory]] = {}
         self._made: defaultdict[str, _Memories] = defaultdict(dict)
         self._name_of: dict[str, str] = {}
-        # Observations by the entity id and name that they contain, then by text.
+        # Observations keyed by the entity id and name that they contain, and then by text.
         self._said: defaultdict[tuple[str, str], dict[str, _Memories]] = defaultdict(dict)
         self._names_said: defaultdict[str, set[str]] = defaultdict(set)
         self._ids_said: defaultdict[str, set[str]] = defaultdict(set)
@@ -120,7 +121,7 @@ class GraphIndex:
     # ---- index updates, in step with the store ---------------------------------------------------
 
     def take(self, ordinal: int, memory: Memory) -> None:
-        """Add a live memory. A memory whose metadata has no mark of the graph is no part of it."""
+        """Add a live memory, unless its metadata has no mark: such a memory is not of the graph."""
         mark = _mark(memory)
         if mark is None:
             return
@@ -170,10 +171,10 @@ class GraphIndex:
     # ---- reads of the graph ----------------------------------------------------------------------
 
     def read(self, names: Iterable[str] | None, query: str | None) -> GraphAnswer:
-        """The entities of these names, or those whose name, type or observations contain the query.
+        """The entities with these names, or those whose name, type or observations contain `query`.
 
-        The relations that touch one of the entities found are included. Without names and query,
-        the whole graph.
+        Relations that begin or end at one of these entities are included. Without names and query,
+        the answer is the whole graph.
         """
         if names is not None:
             return self._shown({name for name in names if self._is_there(name)})
@@ -184,7 +185,7 @@ class GraphIndex:
         return self._shown({name for name in everything if self._says(name, wanted)})
 
     def find(self, asked: FindInGraph) -> GraphLookupResult:
-        """Which of the entities, texts and relations asked for exist; see `FindInGraph`."""
+        """Look up entities, texts and relations; return the memory ids of those that exist."""
         names = dict.fromkeys(asked.names)
         names.update((self._name_of[one], None) for one in asked.memory_ids if one in self._name_of)
         entities = [self._known(name, hanging=asked.hanging) for name in names]
@@ -200,7 +201,7 @@ class GraphIndex:
         )
 
     def orphans(self) -> Iterator[Orphan]:
-        """Every observation whose entity's memory is gone."""
+        """Yield every observation whose entity's memory is gone."""
         for (entity_id, name), said in self._said.items():
             if entity_id not in self._name_of:
                 for memories in said.values():
@@ -208,7 +209,7 @@ class GraphIndex:
                         yield Orphan(memory_id=memory.memory_id, entity_name=name)
 
     def _groups(self, name: str) -> Iterator[dict[str, _Memories]]:
-        """The observations of an entity, under its memories and under its names."""
+        """The observations of an entity: those of its live memories, and those of gone memories."""
         for memory in self._made.get(name, {}).values():
             for called in self._names_said.get(memory.memory_id, ()):
                 yield self._said[memory.memory_id, called]
@@ -225,7 +226,7 @@ class GraphIndex:
         return any(wanted in text.lower() for said in self._groups(name) for text in said)
 
     def _type_of(self, name: str) -> str:
-        # If two entities' memories share a name, the type of the first counts.
+        # If two memories are of entities with this name, the type of the older memory is shown.
         made = self._made.get(name)
         mark = self._marks[min(made)][0] if made else None
         return mark.entity_type if isinstance(mark, EntityMark) else UNKNOWN_TYPE
@@ -255,8 +256,8 @@ class GraphIndex:
         for name in names:
             made = [*self._made.get(name, {}).values()]
             said = [one for group in self._groups(name) for one in group.items()]
-            # Observations are shown in the order in which they were made. A repeated text stands
-            # where it came first.
+            # Observations are shown in the order in which they were made, a repeated text at its
+            # first place.
             first = sorted((min(found), text) for text, found in said)
             memories += made
             memories += (one for _, found in said for one in found.values())
@@ -292,7 +293,7 @@ _Value = TypeVar("_Value")
 
 
 def _forget(kept: dict[_Key, _Memories], key: _Key, ordinal: int) -> bool:
-    """Remove one memory from a table; True if the table is empty afterwards."""
+    """Remove one memory of a key; return True if the key has no other memory and is removed."""
     memories = kept[key]
     memories.pop(ordinal, None)
     if memories:

@@ -1,4 +1,4 @@
-"""Store mode's tool calls that read, search or delete, each as a plan of store operations."""
+"""Store mode: the plans of the tools that read, search and delete, and of `create_memory`."""
 
 from __future__ import annotations
 
@@ -85,9 +85,9 @@ def _delete_entities(arguments: Object) -> Plan:
 def _entities_taken_away(entities: Sequence[KnownEntity]) -> Step[tuple[WrittenItem, ...]]:
     """Delete entities with their observations and relations; the entity last, or not at all.
 
-    Observations and relations are deleted first, the hardest to delete before the others. If one of
-    them has to stay, so does the entity, and nothing that is easier to delete was touched. If an
-    entity could go alone, an agent could remove an entity that a person spoke of, and make it again
+    First the observation or relation is deleted that the fewest principals may delete. If that is
+    refused, nothing else is deleted; if any later one is refused, the entity is not deleted.
+    Otherwise an agent could remove an entity that a person described, and create the entity again
     without the person's words.
     """
     written: dict[MemoryId, WrittenItem] = {}

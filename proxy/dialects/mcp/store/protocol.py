@@ -1,4 +1,4 @@
-"""Store mode: the MCP messages of a memory server apart from its tools' results, in both eras."""
+"""Store mode: answers to the requests of MCP clients, in both eras; plans make tools' results."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _RESOURCE: Final[dict[str, JsonValue]] = {
     "description": "The full knowledge graph with all entities and relations",
     "mimeType": "application/json",
 }
-# Methods whose answers tell a client of the stateless era not to cache them: what is shown may
-# change.
+# Methods whose answers, in the stateless era, forbid a client to cache them, because what the
+# client may see can change.
 _CACHED: Final = frozenset(
     {"tools/list", "resources/list", "resources/templates/list", "resources/read"}
     | {"server/discover"}
@@ -46,7 +46,7 @@ _CACHED: Final = frozenset(
 
 
 class RpcError(msgspec.Struct, frozen=True, kw_only=True):
-    """A JSON-RPC error; its text never contains what was sent."""
+    """A JSON-RPC error; its text never quotes the request."""
 
     code: int
     text: str
@@ -54,23 +54,23 @@ class RpcError(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):
-    """A client's request to be notified of changes of the graph, or to end that."""
+    """A client's request for notices of changes of the graph, or (`wanted` is false) for none."""
 
     wanted: bool
 
 
 class StoreProtocol:
-    """Answers one request at a time; keeps no state of any connection."""
+    """Answers the requests of MCP clients; holds no state of a connection."""
 
     def __init__(self, tools: StoreTools, version: str) -> None:
         self._tools = tools
         self._info: Object = {"name": NAME, "version": version}
 
     def answer(self, message: Message) -> Object | RpcError | Subscription | Plan:
-        """A result, an error, or the plan for a tool's or resource's result.
+        """Answer a request: return a result, an error, a subscription, or the plan for a result.
 
         Raises:
-            MalformedRequest: There is no such tool, or it does not take such arguments.
+            MalformedRequest: A call names no tool of store mode, or its arguments are no object.
         """
         if message.era is Era.STATELESS and message.meta.get(META_VERSION) not in STATELESS:
             return RpcError(
@@ -92,7 +92,7 @@ class StoreProtocol:
                 return _resource(message.method, params)
 
     def finished(self, message: Message, result: Object) -> Object:
-        """The result in the form of the message's era."""
+        """The result with the members that a response in the era of `message` must have."""
         if message.era is Era.HANDSHAKE:
             return result
         fresh: Object = {}

@@ -41,7 +41,7 @@ _ANOTHER: Final = "the store gave another answer than was asked for"
 
 
 def read_graph(names: tuple[str, ...] | None = None, query: str | None = None) -> Step[ShownGraph]:
-    """A step that reads the graph: all of it, or the part that names or a query select.
+    """A step that reads the graph: the whole graph, or the part that names or a query select.
 
     Raises:
         MalformedRequest: The graph is larger than any answer may be.
@@ -69,7 +69,7 @@ def shown_graph(graph: ShownGraph) -> Object:
 
 
 def shown_entity(entity: GraphEntity) -> Object:
-    """An entity in the form that the tools' results have for one."""
+    """An entity in the form of the tools' results."""
     return {
         "name": entity.name,
         "entityType": entity.entity_type,
@@ -78,7 +78,7 @@ def shown_entity(entity: GraphEntity) -> Object:
 
 
 def shown_relation(relation: Relation) -> Object:
-    """A relation in the form that the tools' results have for one."""
+    """A relation in the form of the tools' results: an object with `from`, `to`, `relationType`."""
     start, end, relation_type = relation
     return {"from": start, "to": end, "relationType": relation_type}
 
@@ -113,9 +113,10 @@ def _notes(written: Iterable[WrittenItem]) -> list[str]:
 def answered(
     structured: Object, told: JsonValue, written: Sequence[WrittenItem], dropped: int = 0
 ) -> Object:
-    """A result that also reports what was not written; a refusal if nothing was written.
+    """A tool's result, with a note on refused items; a refusal if all items were refused.
 
-    `dropped` counts parts that were not even proposed, because their entity was refused.
+    `dropped` is the number of observations that were not proposed, because their entity was
+    refused.
     """
     notes = [*_notes(written), *[NOT_WITHOUT] * dropped]
     number = len(written) + dropped
@@ -129,7 +130,7 @@ def answered(
 
 
 def deletion(done: str, written: Sequence[WrittenItem]) -> Object:
-    """The result of a delete: success, or the list of memories that have to stay."""
+    """The result of a delete: success, or a refusal with a note on each memory that is left."""
     notes = [item.observation for item in written if not is_gone(item)]
     if not notes:
         return {
