@@ -1,1 +1,1 @@
-"""From a decoded operation to a candidate with its evidence, and from its verdict to an answer."""
+"""Makes candidates with their evidence of decoded operations, and answers of their verdicts."""

@@ -1,7 +1,7 @@
-"""How much one principal has asked for lately: the evidence for the gate's check against floods.
+"""Counts what each principal has written lately, as evidence for the gate's check against floods.
 
-Counters live in memory, so a restart forgets them. They can only throttle or hold, never admit.
-Event loop only.
+The counters are in memory only, so a restart resets them. They can make the gate hold or refuse a
+write, never admit one. Event loop only.
 """
 
 from __future__ import annotations
@@ -24,18 +24,17 @@ CELLS_PER_PRINCIPAL_MAX = 4_096
 PRINCIPALS_MAX = 4_096
 CELL_BITS = 16
 BYTES_PER_WRITE: Final = 1_024
-"""A write counts once more in its window for each of as many bytes."""
+"""A write counts as one more write for each this many bytes of it."""
 _ID_BYTES: Final = 36
 _LITTLE: Final = np.dtype("<f4")
 _DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
 
 
 class Topics:
-    """The topic of a text: the cell of the embedding space that it falls in.
+    """Maps embeddings to topics: cells of the embedding space, bounded by fixed hyperplanes.
 
-    A cell is the signs of fixed hyperplanes. Near-duplicates share a cell, and a flood on one topic
-    consists of them. The planes come from a fixed seed, so that a cell means the same after a
-    restart.
+    Near-duplicates, of which a flood on one topic consists, fall into the same cell. The planes are
+    made from a fixed seed, so that the cells are the same after a restart.
     """
 
     def __init__(self, dimension: int) -> None:
@@ -45,12 +44,12 @@ class Topics:
     def cell(self, vector: bytes) -> int:
         """The topic cell that one vector falls in, in [0, 2**16)."""
         side = self._planes.dot(np.frombuffer(vector, dtype=_LITTLE)) > 0
-        # A sign is one byte, 0 or 1; the bytes together are the digits of a binary number.
+        # Each side of a plane is one byte, 0 or 1; the bytes are the digits of a binary number.
         return int(side.tobytes().translate(_DIGITS), 2)
 
 
 def utf8_len(text: str) -> int:
-    """The length of a text in bytes."""
+    """The length of a text in bytes of UTF-8; ASCII is not encoded for it."""
     return len(text) if text.isascii() else len(text.encode())
 
 
@@ -68,8 +67,7 @@ class _Account:
 
     def __init__(self) -> None:
         self.kept_count = 0
-        # The number of the last window that was full, and how many full ones in a row ended with
-        # it.
+        # The number of the last full window, and the number of full windows in a row up to it.
         self.full_at = -1
         self.full_count = 0
         self.window: deque[int] = deque()
@@ -93,7 +91,7 @@ class WriteCounts:
         self._accounts = Bounded[PrincipalId, _Account](PRINCIPALS_MAX)
 
     def require_room(self, principal_id: PrincipalId, count: int, limit: int, now_ms: int) -> None:
-        """Check that the window has room for so many writes.
+        """Check that the principal's window has room for `count` more writes.
 
         Raises:
             RateLimited: The window has no room for them.
@@ -101,23 +99,23 @@ class WriteCounts:
         window_ms = self._window_ms()
         account = self._account(principal_id)
         window = _current(account, now_ms - window_ms)
-        # The room is reserved at once. Otherwise two requests that are checked at the same time
-        # could both count on the same room.
+        # Room that `keep_room` has reserved counts as used. Otherwise two requests that are checked
+        # at the same time could both use the same room.
         if len(window) + account.kept_count + count > limit:
             raise RateLimited(retry_after_s=max(1, window_ms // 1_000))
 
     def is_full(self, principal_id: PrincipalId, limit: int, now_ms: int) -> bool:
-        """Whether the window has no room for another write.
+        """Whether the principal's window has no room for another write.
 
-        With `over_rate = "hold"` the write continues, and is held.
+        With `over_rate = "hold"` a write beyond the window is still judged, and held.
         """
         window = _current(self._account(principal_id), now_ms - self._window_ms())
         return len(window) >= limit
 
     def sustained(self, principal_id: PrincipalId, now_ms: int) -> bool:
-        """Note that this window was full; True if that ends a long row of full windows.
+        """Note that the window was full; return whether it ends a long row of full windows.
 
-        A long row is no accident: True once for each window from the tenth in a row on.
+        True once per window, from the `BURST_WINDOWS`th full window in a row on.
         """
         window = now_ms // self._window_ms()
         account = self._account(principal_id)
@@ -128,10 +126,10 @@ class WriteCounts:
         return account.full_count >= BURST_WINDOWS
 
     def keep_room(self, principal_id: PrincipalId, count: int, limit: int, now_ms: int) -> None:
-        """Reserve room for so many writes, or refuse the whole request, with nothing in the log.
+        """Reserve room for `count` writes, or refuse the whole request without an audit leaf.
 
-        The gate would refuse a flood too, but with two leaves for each write: the flood would then
-        fill the log.
+        The gate would refuse a flood too, but with two leaves for each write, which would fill the
+        audit log.
 
         The room is reserved until the writes are measured, or until `give_back`.
 
@@ -142,12 +140,12 @@ class WriteCounts:
         self._account(principal_id).kept_count += count
 
     def spend(self, principal_id: PrincipalId, count: int, now_ms: int) -> None:
-        """Count work that is not a write: expensive reads use the same window."""
+        """Count an expensive read as `count` writes in the same window."""
         window = self._account(principal_id).window
         window.extend(itertools.repeat(now_ms, count))
 
     def give_back(self, principal_id: PrincipalId, count: int) -> None:
-        """Give back reserved room for writes that will not be measured."""
+        """Release the reserved room of `count` writes that will not be measured."""
         # With `over_rate = "hold"` no room was reserved, so there is none to give back.
         if count > 0:
             account = self._account(principal_id)
@@ -156,7 +154,7 @@ class WriteCounts:
     def measure(
         self, candidate: Candidate, vector: bytes, now_ms: int, weight: int = 1
     ) -> BudgetState:
-        """Count this candidate as `weight` writes; returns the budgets as they stood before it."""
+        """Count a candidate as `weight` writes; return the principal's budgets before it."""
         account = self._account(candidate.principal_id)
         window_ms = self._window_ms()
         window = _current(account, now_ms - window_ms)

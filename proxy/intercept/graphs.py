@@ -1,6 +1,6 @@
-"""Each tenant's graph (store mode), kept by entity in memory.
+"""Indexes in memory of each tenant's graph (store mode), keyed by entity.
 
-The work of a call grows with what it asks and shows, not with the graph.
+The work of a call grows with the memories that it reads, not with the size of the graph.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from proxy.seams.recalls import ScreensRead
 from storage.interfaces import MemoryReader
 
 GRAPH_MEMORIES_MAX: Final = 100_000
-"""Of one graph, and of all that are kept at once; the one that was asked last stays."""
+"""The most memories of one graph, and of all indexes together; the least used are dropped."""
 GRAPH_BYTES_MAX: Final = 16 * 1024 * 1024
 TOO_LARGE: Final = "The knowledge graph is too large to be read at once. Search memories instead."
 _EACH_BYTES: Final = 64
@@ -32,9 +32,9 @@ class _Kept:
 
 
 class Graphs:
-    """The graphs of all tenants; a call brings the graph that it reads up to date first.
+    """The graphs of all tenants; each call first applies the store's changes to the graph it reads.
 
-    Any thread, one call at a time.
+    Any thread; a lock allows one call at a time.
     """
 
     def __init__(self, reader: MemoryReader) -> None:
@@ -49,7 +49,7 @@ class Graphs:
         screen: ScreensRead | None = None,
         reads: Reads = Reads.ALL,
     ) -> GraphAnswer:
-        """The part of a tenant's graph that a call asks to be shown, as screen and floor let it.
+        """The part of a tenant's graph that a call asks for and `screen` and `reads` may show.
 
         Raises:
             MalformedRequest: The part is larger than any answer may be.
@@ -64,7 +64,7 @@ class Graphs:
     def find(
         self, tenant: Tenant, asked: FindInGraph, reads: Reads = Reads.ALL
     ) -> GraphLookupResult:
-        """The existing parts of a tenant's graph, for a call that changes it.
+        """The parts of a tenant's graph that a call would change and that exist.
 
         Raises what `read` raises.
         """
@@ -72,7 +72,7 @@ class Graphs:
             return self._current(tenant, reads).find(asked)
 
     def orphans(self, tenant: Tenant) -> tuple[Orphan, ...]:
-        """Observations whose entity is gone, so that only the entity's name is left.
+        """Observations of entities that exist no more, each with the entity's name.
 
         Raises what `read` raises.
         """
@@ -99,9 +99,9 @@ class Graphs:
 
 
 def _screened(index: GraphIndex, asked: ReadGraph, screen: ScreensRead | None) -> GraphAnswer:
-    """The part of a graph that is asked for, as if what the screen leaves out did not exist.
+    """The part of a graph that is asked for, as if memories that the screen hides did not exist.
 
-    Writes go on finding it: they have to name every memory that hangs on an entity.
+    They are put back into the index, because writes have to name every memory of an entity.
     """
     shown = index.read(asked.names, asked.query)
     left_out: dict[int, Memory] = {}

@@ -1,8 +1,8 @@
 """Makes a candidate of each proposal, gathers its evidence, and waits for its verdict.
 
 This is the interceptor (docs/architecture.md#the-life-of-a-write): it mints the candidate id and
-the nonce, computes the digest over all fields, derives the true source, and hands the whole to the
-one writer. Between that moment and the verdict nothing of the candidate is sent anywhere.
+the nonce, computes the digest over all fields, derives the true source, and submits the candidate
+to the one writer. No byte of the candidate is sent anywhere before its verdict.
 """
 
 from __future__ import annotations
@@ -72,9 +72,10 @@ from telemetry.events import TraceContext
 from telemetry.propagation import recorded_id
 
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Of the memories that one answer repeats; a change of one that is beyond is told without it."""
+"""The most characters of memories in one answer; a change beyond is reported without its memory."""
 _TOO_LARGE: Final = 2**62
-# Each string of the metadata is read by itself, and once more joined to the one before it.
+# A factor for the cost of reading metadata: each string is read by itself, and once more joined to
+# the one before it.
 _METADATA_TIMES: Final = 4
 # The most texts embedded in one call: embedding many short ones takes long as well.
 _EMBEDDED_LEN: Final = 16
@@ -85,7 +86,7 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Submits(Protocol):
-    """The writer, as the interceptor needs it."""
+    """The part of the writer that the interceptor uses."""
 
     async def submit(self, submission: Submission) -> Outcome:
         """Submit candidates as `MemoryWriter.submit` does."""
@@ -100,9 +101,9 @@ class _Intercepted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Prepared(NamedTuple):
-    """A proposal that can become a candidate.
+    """A proposal that can become a candidate, with the evidence gathered so far.
 
-    `lineage` is the lowest label of its parent memories.
+    `lineage` is the lowest label of the proposal's parent memories; None if it has none.
     """
 
     proposal: Proposal
@@ -133,10 +134,10 @@ class Interceptor:
         convictions: Convictions,
         surroundings: Environment,
     ) -> None:
-        """`sessions` is the ledger, which knows what entered each context.
+        """`sessions` is the ledger, which records what entered each context.
 
-        `watches` is withholding, which hears of each candidate before its verdict. Both are None
-        where no model front is configured: no one sees what enters a context.
+        `watches` is withholding, which is called with each candidate before its verdict. Both are
+        None where no model front is configured, because no one sees then what enters a context.
         """
         self._writer = writer
         self._reader = reader
@@ -159,7 +160,7 @@ class Interceptor:
         dialect: str,
         trace: TraceContext,
     ) -> tuple[WrittenItem, ...]:
-        """Turn proposals into verdicts: one item per proposal, in order.
+        """Judge proposals; return one item with its verdict per proposal, in order.
 
         Each item of a batch is judged by itself, so a bad one does not stop the others.
 
@@ -183,8 +184,8 @@ class Interceptor:
         alone = len(proposals) == 1
         items: list[WrittenItem | StorageError] = []
         try:
-            # A malformed change has to show before the first change is judged, because the writes
-            # of a judged chunk cannot be taken back.
+            # A malformed proposal has to be found before the first proposal is judged, because
+            # admitted writes cannot be undone.
             prepared = await self._prepared(principal, proposals, weights)
             for start in range(0, len(prepared), CHUNK_LEN):
                 chunk: list[_Intercepted | WrittenItem] = []
@@ -205,19 +206,19 @@ class Interceptor:
         )
 
     async def _full_or_not(self, principal: Principal, now_ms: int) -> None:
-        """If a principal has used up its window of writes, note that.
+        """Note a full window if the principal has used up its window of writes.
 
-        Called only where the ruleset holds writes beyond the window; otherwise they are refused.
+        Called only where the ruleset holds writes beyond the window instead of refusing them.
         """
         most = self._ruleset().budgets.writes_per_window_max
         if self._budgets.is_full(principal.principal_id, most, now_ms):
             await self._full(principal, now_ms)
 
     async def _full(self, principal: Principal, now_ms: int) -> None:
-        """Report a burst if it has filled many windows in a row; one full window is an accident."""
+        """Report a burst if the principal has filled many windows in a row."""
         if not self._budgets.sustained(principal.principal_id, now_ms):
             return
-        # A report that cannot be recorded now is made again with the next full window.
+        # A report that cannot be recorded now is made again after the next full window.
         with contextlib.suppress(StorageError):
             burst = Reported(
                 kind=OutcomeKind.SUSTAINED_BURST,
@@ -227,17 +228,14 @@ class Interceptor:
             await self._outcomes.order(RecordOutcome(burst))
 
     async def _paced(self, owner: PrincipalId, *, alone: bool) -> None:
-        """Yield to other requests between two proposals of a batch.
-
-        A single proposal does not wait.
-        """
+        """Let other requests run between two proposals of a batch; do nothing if `alone`."""
         if not alone:
             await self._out.pace.step(owner)
 
     async def _prepared(
         self, principal: Principal, proposals: tuple[Proposal, ...], weights: list[int]
     ) -> list[_Prepared]:
-        """The proposals, with the evidence that must be there before any of them is judged."""
+        """The proposals, with the evidence that is gathered before the first one is judged."""
         owner, limits = principal.principal_id, self._ruleset().budgets
         if any(one.guarded_key is None and one.target.startswith(PREFIXES) for one in proposals):
             raise MalformedRequest("target: names a server behind, which only its relay may do")
@@ -247,7 +245,7 @@ class Interceptor:
             for one in proposals
         ]
         vectors = await self._vectors(owner, proposals)
-        # A batch names the same parents again and again: each is looked up once.
+        # The labels of the parents found so far, because a batch names the same ones repeatedly.
         known: dict[MemoryId, SourceKind] = {}
         prepared: list[_Prepared] = []
         alone = len(proposals) == 1
@@ -275,7 +273,7 @@ class Interceptor:
     async def _watched(
         self, chunk: list[_Intercepted | WrittenItem]
     ) -> list[_Intercepted | WrittenItem]:
-        """The same candidates, after withholding was told of them."""
+        """Report the candidates to withholding; return them, as withholding may change them."""
         found = [one.submission for one in chunk if isinstance(one, _Intercepted)]
         dated = found if self._watches is None else await self._watches.begun(found)
         if dated is found:
@@ -293,7 +291,7 @@ class Interceptor:
         if takes_client_vectors(embedder):
             return [
                 # A tool of another memory server sends no vector. If this store takes only clients'
-                # vectors, a memory of such a server is listed and never found by a search.
+                # vectors, a memory of such a server is in listings, but no search finds it.
                 b"" if proposal.guarded_key is not None else _client_vector(proposal, dimension)
                 for dimension, proposal in ((embedder.dimension, one) for one in proposals)
             ]
@@ -335,7 +333,7 @@ class Interceptor:
         if rules.budgets.over_rate is not OverBudget.REJECT:
             await self._full_or_not(principal, now_ms)
         # The stored memory is read once. The gate gets the version that was read, and checks that
-        # the memory still has it.
+        # this is still the memory's version.
         stored = stored_of(self._reader, candidate)
         token = self._tokens.verify(proposal.promotion_token, candidate, stored, now_ms)
         seen = seen_of(self._sessions, candidate, proposal)
@@ -380,24 +378,24 @@ class Interceptor:
     def _measured(
         self, prepared: _Prepared, candidate: Candidate, stored: Memory | None, now_ms: int
     ) -> BudgetState:
-        # An update also writes the unchanged text of the memory once more, so the size of that text
-        # counts too.
+        # An update without a text writes the memory's stored text once more, so the size of the
+        # stored text counts too.
         left = None if stored is None or candidate.text is not None else stored.text
         weight = prepared.weight + weight_of(left) - 1
         budget = self._budgets.measure(candidate, prepared.vector, now_ms, weight)
         if prepared.fits:
             return budget
-        # The text was not read, because it is too long. It counts as too large, whichever rules are
-        # in force at the verdict.
+        # The text was not read, because it is too long. It counts as too large even if a reload has
+        # raised the limit before the verdict.
         return msgspec.structs.replace(budget, text_bytes=_TOO_LARGE)
 
     def _absent(self, principal: Principal, proposal: Proposal) -> bool:
         """Whether the memory that the proposal would change does not exist.
 
-        If the client sent a nonce, the gate answers instead: a retried delete must get its first
-        verdict again, and not hear that the memory is gone.
+        False if the client sent a nonce, so that the gate answers: a repeated delete must get its
+        first verdict again, and not the answer that the memory is gone.
         """
-        # A purge continues for a deleted memory, whose bytes may still have to be erased.
+        # A deleted memory can still be purged, because its bytes may still have to be erased.
         elsewhere = proposal.change in {ChangeKind.CREATE, ChangeKind.PURGE}
         if elsewhere or proposal.nonce is not None or proposal.guarded_key is not None:
             return False
@@ -407,7 +405,7 @@ class Interceptor:
     def nonce(self, name: str) -> str:
         """A nonce for this store, made of a name that the caller chooses.
 
-        A write under the same name again gets the first verdict again.
+        A second write under the same name gets the first write's verdict.
         """
         return f"{self._incarnation}:{name}"
 
@@ -437,7 +435,7 @@ class Interceptor:
     def _lineage(
         self, tenant: Tenant, proposal: Proposal, known: dict[MemoryId, SourceKind]
     ) -> SourceKind | None:
-        """The lowest label among the memories that this one says it derives from."""
+        """The lowest label among the memories in `derived_from`; None if it is empty."""
         lowest: SourceKind | None = None
         for memory_id in dict.fromkeys(map(MemoryId, proposal.derived_from)):
             source = known.get(memory_id) or self._reader.source(tenant, memory_id)
@@ -483,16 +481,16 @@ class Interceptor:
         if self._sessions is not None and intercepted.seen is not None:
             principal_id = submission.candidate.principal_id
             self._sessions.wrote(principal_id, intercepted.seen, result)
-        # The batch pauses after each verdict: all its items are decided at one moment, and building
-        # their answers takes time.
+        # Other requests may run after each answer is built: all items of a batch are decided at
+        # about the same time, and building their answers in one go would block the loop.
         await self._paced(submission.candidate.principal_id, alone=alone)
         return written
 
     def _shown(self, candidate: Candidate, outcome: Outcome) -> MemoryId | None:
-        """The id that an answer may repeat: only an id that the store itself gave out.
+        """The id that an answer may contain: only an id that the store itself assigned.
 
-        Any other id is the client's own text. In a refusal it would go back to the model, and
-        sixteen bytes in hex have room for a password.
+        Any other id is the client's own text. A refusal that repeats it would return it to the
+        model, and sixteen bytes in hex have room for a password.
         """
         if outcome.memory is not None:
             return outcome.memory.memory_id
@@ -506,7 +504,7 @@ class Interceptor:
 def _read(candidate: Candidate, text_after: str | None) -> Reading:
     """The text of a candidate in the form that the gate matches.
 
-    For an edit, the text that the edit makes is read as well.
+    It includes `text_after`, the whole text that results from an edit.
     """
     reading = read_candidate(candidate)
     return reading if text_after is None else read_beside(reading, text_after)
@@ -521,8 +519,8 @@ def _weight(proposal: Proposal) -> int:
 def _bounded(items: Iterable[WrittenItem]) -> tuple[WrittenItem, ...]:
     """The items, with only as many memories as fit into one answer.
 
-    The first item always keeps its memory. A change of a label or of metadata returns the whole
-    text, so a thousand of them in one body would ask for a thousand times that text.
+    The first memory is always in the answer. A change of metadata alone returns the whole text,
+    so a thousand such changes in one request would return a thousand times that text.
     """
     told: list[WrittenItem] = []
     left = ANSWER_BYTES_MAX
@@ -569,7 +567,7 @@ def _written(
         version=outcome.version,
         leaf_index=outcome.leaf_index,
         replayed=outcome.replayed,
-        # A delete has no memory left to show, and a refused candidate is never shown.
+        # After a delete there is no memory to show, and a refused candidate is never shown.
         memory=memory if outcome.decision is Decision.ADMIT else None,
         class_lowered=lowered,
     )

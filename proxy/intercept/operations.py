@@ -1,7 +1,7 @@
-"""Carries out one operation of one principal, and withholds everything until the verdict.
+"""Carries out one operation of one principal; no write has an effect before its verdict.
 
 Writes become candidates here and wait for the writer; reads pass the store's filters. Nothing in
-this file decides: the gate does, on the writer's thread, inside the transaction that would commit.
+this file decides: the gate decides, on the writer's thread, inside the transaction that commits.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ from telemetry.events import ReadServed, TraceContext
 
 DELETE_WHERE_MAX = 100_000
 SHOWN_PER_UNIT = 100
-"""So many memories of a graph take as much of the principal's window as one write."""
-# Leaves room for "/" and the memory id, which together make one nonce per deleted memory.
+"""The number of a graph's memories in an answer that counts as one write in the window."""
+# Leaves room for "/" and a memory id, which are added to make one nonce per deleted memory.
 BULK_NONCE_LEN_MAX = NONCE_LEN_MAX - 37
 
 _T = TypeVar("_T")
@@ -77,9 +77,7 @@ _Args = TypeVarTuple("_Args")
 
 
 class Window:
-    """The window in which a principal's writes are counted.
-
-    Reads that cost as much as a write count too.
+    """Counts expensive reads in the window in which a principal's writes are counted.
 
     Event loop only.
     """
@@ -102,7 +100,7 @@ class Window:
         self.spend(principal_id, 1)
 
     def spend(self, principal_id: PrincipalId, count: int) -> None:
-        """Count the further cost of a read, once it is known."""
+        """Count a read as `count` more writes, once its size is known."""
         self._budgets.spend(principal_id, count, self._now_ms())
 
 
@@ -123,7 +121,7 @@ class Operations:
         feedback: TakesFeedback,
         screen: Callable[[Principal], ScreensRead | None] | None,
     ) -> None:
-        """`screen` tells what one read may show of the memories that it finds; None: everything."""
+        """`screen` makes the filter of one read's memories; None: every memory may be shown."""
         self._feedback = feedback
         self._screen = screen
         self._reader = reader
@@ -138,10 +136,10 @@ class Operations:
     async def perform(
         self, principal: Principal, operation: Operation, *, dialect: str, trace: TraceContext
     ) -> Result:
-        """The result of one decoded operation, for this principal's tenant alone.
+        """Carry out one decoded operation on the principal's tenant; return its result.
 
-        Only an operator's result has leaf indexes and versions: they count the writes of all
-        tenants.
+        Only an operator's result contains leaf indexes and versions, because they reveal the number
+        of writes of all tenants.
 
         Raises:
             MalformedRequest: The operation cannot be carried out as asked; nothing was staged.
@@ -179,9 +177,9 @@ class Operations:
     async def graph(
         self, principal: Principal, operation: GraphOperation, *, dialect: str, trace: TraceContext
     ) -> GraphResult:
-        """The answer to a store mode question about the tenant's graph.
+        """Carry out a store mode operation on the tenant's graph; return its result.
 
-        The question counts in the principal's window.
+        The operation counts in the principal's window.
 
         Raises:
             MalformedRequest: The graph is larger than anything that could be shown.
@@ -190,8 +188,8 @@ class Operations:
         """
         self._window.take(principal.principal_id)
         if isinstance(operation, FindInGraph):
-            # The answer only tells which parts exist and shows no text, so it is not noted as seen
-            # by the agent.
+            # The answer reports only which parts exist and contains no text, so it is not noted as
+            # a recall.
             find = self._graphs.find
             return await self._in_thread(find, principal.tenant, operation, principal.reads)
         started_ns = self._out.clock_ns()
@@ -219,9 +217,9 @@ class Operations:
         trace: TraceContext,
         started_ns: int,
     ) -> str:
-        """Report a read to the recall ledger and to telemetry, before its answer is sent.
+        """Report a read to recall ledger and telemetry before it is answered; return the recall id.
 
-        Returns the recall's id, "" where none is kept.
+        The id is "" if no recall is recorded.
         """
         recall_id = self._recalls.served(principal, answered, dialect=dialect)
         self._out.record(
@@ -245,9 +243,10 @@ class Operations:
         proposals: tuple[Proposal, ...],
         items: tuple[WrittenItem, ...],
     ) -> tuple[WrittenItem, ...]:
-        """The items of a write's answer, without texts that a read may not show.
+        """The items of a write's answer, without memories that a read may not show.
 
-        A change that brings no text is answered with the text that was there before.
+        A change without a text is answered with the stored text, which the principal may not be
+        allowed to read.
         """
         screen = self._screen(principal) if self._screen else None
         if all(one.text is not None for one in proposals):
@@ -262,11 +261,10 @@ class Operations:
         return tuple(told)
 
     def _settled(self, principal: Principal, proposal: Proposal) -> Proposal:
-        """A proposal with the ids that the gate knows, and the end of a time to live.
+        """The proposal with the gate's memory ids, and with its expiry computed from `ttl_ms`.
 
-        The id of a client's own key follows from the key alone, so nothing is looked up that
-        another write could change before this one is judged: of two creations under one key the
-        writer's thread lets the second replace the first.
+        The id of a client's own key is computed from the key alone, so no other write can change it
+        before the verdict: of two creations under one key the second replaces the first.
         """
         tenant, reader = principal.tenant, self._reader.at(principal.reads)
         memory_id = proposal.memory_id
@@ -287,7 +285,8 @@ class Operations:
         """One delete for each live memory that matches; each of them is judged by itself."""
         if operation.nonce is not None and len(operation.nonce) > BULK_NONCE_LEN_MAX:
             raise MalformedRequest(f"nonce: at most {BULK_NONCE_LEN_MAX} characters for a bulk")
-        # Only ids are read: the texts of so many memories would not fit into memory.
+        # Only ids are read: the texts of up to `DELETE_WHERE_MAX` memories would need too much
+        # memory.
         reader = self._reader.at(principal.reads)
         found = await self._in_thread(
             reader.ids, principal.tenant, operation.where, DELETE_WHERE_MAX
@@ -297,7 +296,7 @@ class Operations:
                 change=ChangeKind.DELETE,
                 memory_id=memory_id,
                 target=operation.target,
-                # A client's nonce can be spent by one candidate only, so each gets its own suffix.
+                # A nonce can be spent by one candidate only, so each has its memory's id as suffix.
                 nonce=f"{operation.nonce}/{memory_id}" if operation.nonce else None,
             )
             for memory_id in found
@@ -409,8 +408,8 @@ def _listed(
     if screen is None:
         return ListResult(total=page.total, memories=page.memories)
     memories = tuple(filter(screen.shows, page.memories))
-    # A client counts on the total to ask for the next page, so only a list that is whole has
-    # another one.
+    # A client asks for the next page because of the total, so memories that the screen left out are
+    # subtracted only if this page is the whole list.
     whole = len(page.memories) == page.total
     return ListResult(total=len(memories) if whole else page.total, memories=memories)
 
@@ -420,7 +419,7 @@ def _named(entities: tuple[Entity, ...], screen: ScreensRead) -> tuple[Entity, .
 
 
 def _without(answered: ReadAnswer, screen: ScreensRead | None) -> ReadAnswer:
-    """The answer, with the memories that the screen left out of it."""
+    """The answer with `left_out` set: the memories that the screen removed from it."""
     return answered if screen is None else replace(answered, left_out=screen.left_out)
 
 

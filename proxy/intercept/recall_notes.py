@@ -1,4 +1,4 @@
-"""Tells the recall ledger of each read, and the model front of what will enter a context."""
+"""Reports each read to the recall ledger, and to the model front what enters a context."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _LEFT_OUT: Final = "left out"
 
 
 class RecallNotes:
-    """Hears of every read of memories, through every front. Event loop only; it never waits.
+    """Records every read of memories, through every front. Event loop only; it never waits.
 
-    Without `contexts` no one sees what enters a context.
+    `contexts` is None where no model front is configured.
     """
 
     def __init__(
@@ -30,9 +30,9 @@ class RecallNotes:
         now_ms: Callable[[], int],
         seen: Callable[[Tenant, str, tuple[Memory, ...]], None] | None = None,
     ) -> None:
-        """`seen` hears, and never waits, which memories a recall shows or leaves out.
+        """`seen` is called with the memories that a recall shows or leaves out; it never waits.
 
-        `version` gives the store's version, for answers that do not name the one they read.
+        `version` returns the store's version, for answers without the version that they read.
         """
         self._ledger = ledger
         self._contexts = contexts
@@ -41,13 +41,13 @@ class RecallNotes:
         self._seen = seen
 
     def served(self, principal: Principal, answered: ReadAnswer, *, dialect: str) -> str:
-        """Note an answer that is about to be served: who is shown which memories.
+        """Note that an answer is about to show memories to a principal; return the recall's id.
 
-        Returns the recall's id, "" if none is kept.
+        The id is "" if no recall is recorded.
         """
         shown, recall_id = answered.shown, ""
-        # A search without results is recorded too: an answer may be wrong because a memory was not
-        # found.
+        # A search without results is recorded too: an agent's answer may be wrong because a memory
+        # was not found.
         if answered.count or isinstance(answered.read, Search):
             recall_id = self._noted(principal, answered, _hits(shown), dialect)
         if self._contexts is not None:
@@ -58,10 +58,10 @@ class RecallNotes:
         return recall_id
 
     def _leave_out(self, principal: Principal, answered: ReadAnswer) -> None:
-        """Note what was left out of an answer as a read of the rules, which alone saw it.
+        """Note the memories that rules left out of an answer, as a read by the principal `RULES`.
 
-        The search for a cause makes the same search again, and so finds the copies too. What was
-        shown stands beside it: by a newer truth among that the search tells what was true once.
+        The search for a cause repeats the read, and so finds copies of these memories too. The note
+        also has the shown memories: a newer truth among them shows what was true only once.
         """
         found = answered.left_out
         if found:

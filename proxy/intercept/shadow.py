@@ -1,11 +1,11 @@
 """Evidence about a candidate, gathered before the gate: anchors' probes, and promotion tokens.
 
 An anchor is a statement that an operator wants to stay retrievable, with questions that lead to it.
-Cognitive staging (MWP 3.2, check 8): the candidate is put in a shadow of the retrieval, never in
-the real index, and each anchor's questions are asked of that shadow.
+Cognitive staging (MWP 3.2, check 8): the candidate is compared with each anchor's questions in a
+trial search, and is never put into the real index.
 
-A promotion token is minted for an operator, and verified for the gate (MWP 3.2, check 6). Its
-content and its signed bytes are in `policy.tokens`; the key and the store are here.
+A promotion token is minted for an operator, and verified for the gate (MWP 3.2, check 6). The
+token's content and its signed bytes are in `policy.tokens`; the keys are used here.
 """
 
 from __future__ import annotations
@@ -47,61 +47,57 @@ from storage.values import Anchor, Outcome, Submission
 
 
 class Watches(Protocol):
-    """Hears of every candidate before and after its verdict.
-
-    `Withholding`, in `proxy.withhold`, implements it.
-    """
+    """Is called with every candidate before and after its verdict (`proxy.withhold`)."""
 
     async def begun(self, submissions: list[Submission]) -> list[Submission]:
-        """Note candidates before their verdict.
+        """Note candidates before their verdict; return the candidates to judge.
 
-        Returns the list to be judged, perhaps a changed one.
+        The returned candidates may be changed ones.
 
         Raises:
-            StoreUnavailable: None of them may be judged.
+            StoreUnavailable: None of the candidates may be judged.
         """
         ...
 
     def ended(self, submission: Submission, result: Outcome | StorageError | None) -> None:
         """Note that a candidate was decided, or could not be decided.
 
-        `result` is None if nobody waits for the answer any more.
+        `result` is None if no one waits for the answer any more.
         """
         ...
 
 
 class _Asked:
-    """The anchors of a tenant, embedded for comparison.
-
-    They are embedded once for each set of anchors.
-    """
+    """A tenant's set of anchors, with the embeddings that candidates are compared with."""
 
     __slots__ = ("_places", "_questions", "_scores", "anchors", "statements")
 
     def __init__(self, anchors: tuple[Anchor, ...], embedder: Embedder) -> None:
         self.anchors = anchors
         self.statements = Statements([skeleton(anchor.statement) for anchor in anchors])
-        # For each question of all anchors the place of its anchor, and how similar the two are.
+        # For each question of all anchors, in order: the index of its anchor. `_scores` has the
+        # similarity of the question and the anchor's statement.
         self._places = [at for at, one in enumerate(anchors) for _ in one.questions]
         texts = [one.statement for one in anchors]
         texts += [question for one in anchors for question in one.questions]
         rows = np.stack([np.frombuffer(vector, "<f4") for vector in embedder.embed(texts)])
         self._questions: NDArray[np.float32] = rows[len(anchors) :]
-        # Computed as those of a text are, so that a text that is the statement does not differ.
+        # Computed as `outranked_by` computes the scores of a text, so that a text equal to the
+        # statement has the same scores to the last bit.
         stated = [self._questions @ row for row in rows[: len(anchors)]]
         self._scores = [float(stated[place][at]) for at, place in enumerate(self._places)]
 
     def outranked_by(self, vector: bytes, margin: float) -> set[int]:
-        """The places of the anchors that a text outranks for one of their questions."""
+        """The indexes of the anchors that a text outranks in the results for a question."""
         scores: list[float] = (self._questions @ np.frombuffer(vector, "<f4")).tolist()
         compared = zip(self._places, self._scores, scores, strict=True)
         return {place for place, own, other in compared if outranks(own, other, margin)}
 
 
 class Recallable(msgspec.Struct, frozen=True, kw_only=True):
-    """What a recall would show once the candidate is stored, unchanged parts included.
+    """The strings that a recall would show once a candidate is stored, unchanged ones included.
 
-    `vector` is the text's embedding; b"" where it has none yet.
+    `vector` is the embedding of `text`; b"" if it was not computed yet.
     """
 
     text: str | None
@@ -112,7 +108,7 @@ class Recallable(msgspec.Struct, frozen=True, kw_only=True):
 def shown_of(candidate: Candidate, vector: bytes, stored: Memory | None) -> Recallable:
     """The strings that a recall of the candidate would show.
 
-    An update inherits what it leaves out.
+    An update without a text or without metadata has that of the stored memory.
     """
     text, metadata_json = candidate.text, candidate.metadata_json
     if candidate.change is ChangeKind.UPDATE and stored is not None:
@@ -122,9 +118,9 @@ def shown_of(candidate: Candidate, vector: bytes, stored: Memory | None) -> Reca
 
 
 class Shadow:
-    """Puts a tenant's anchors' questions to a trial search. Event loop only.
+    """Compares candidates with a tenant's anchors in a trial search. Event loop only.
 
-    What it computes for a set of anchors is cached.
+    The embeddings of the anchors are computed once for each set of anchors.
     """
 
     def __init__(self, reader: MemoryReader, embedder: Embedder) -> None:
@@ -135,12 +131,10 @@ class Shadow:
     def probe(
         self, tenant: Tenant, shown: Recallable, margin: float
     ) -> tuple[AnchorProbe, ...] | None:
-        """One probe per anchor of the tenant.
+        """One probe per anchor of the tenant: whether the candidate outranks or contradicts it.
 
-        () without anchors, or if the candidate shows no text.
-
-        None if the anchors cannot be asked: a store of client vectors has no model to embed the
-        questions.
+        () if there are no anchors, or the candidate shows no text. None if the store takes clients'
+        vectors, because then no model can embed the anchors' questions.
         """
         anchors = self._reader.anchors(tenant)
         if not anchors or not (shown.text or shown.metadata_json):
@@ -175,9 +169,9 @@ class Shadow:
 
 
 class VerifiedToken(msgspec.Struct, frozen=True, kw_only=True):
-    """What a token is worth for a candidate, and the key under which the store records it as spent.
+    """The state of a candidate's token, and the key under which the store records it as spent.
 
-    The key is None without a token.
+    The key is None if there is no token, or an invalid one.
     """
 
     state: TokenState
@@ -189,7 +183,7 @@ _INVALID = VerifiedToken(state=TokenState.INVALID)
 
 
 class TokenSigner:
-    """Mints tokens. Keeps the private key to itself."""
+    """Mints promotion tokens; the private key cannot be read from it."""
 
     def __init__(self, seed: bytes) -> None:
         """`seed` is the 32-byte Ed25519 seed of the state directory."""
@@ -203,10 +197,10 @@ class TokenSigner:
     def mint(
         self, candidate: Candidate, stored: Memory | None, expires_at_ms: int
     ) -> PromotionGrant:
-        """A token that lets exactly this candidate land in a class closed to its source.
+        """Mint a token with which this candidate alone may land in a class closed to its source.
 
-        `stored` is the memory that the candidate changes, in its present version; the token holds
-        for no other version.
+        `stored` is the memory that the candidate changes; the token is valid only while the memory
+        has its present version.
         """
         from_class = None if stored is None else stored.memory_class
         serial = secrets.token_hex(16)
@@ -226,14 +220,14 @@ class TokenSigner:
 
 
 class PromotionGrant(msgspec.Struct, frozen=True, kw_only=True):
-    """A minted token, and the class it lets the candidate land in."""
+    """A minted token, and the class in which the candidate may land with it."""
 
     token: str
     to_class: MemoryClass
 
 
 class TokenVerifier:
-    """Tells what a token is worth for one candidate. Event loop or writer thread."""
+    """Checks whether a promotion token is valid for a candidate. Event loop or writer thread."""
 
     def __init__(self, public_key: Ed25519PublicKey) -> None:
         self._public_key = public_key
@@ -241,11 +235,11 @@ class TokenVerifier:
     def verify(
         self, text: str | None, candidate: Candidate, stored: Memory | None, now_ms: int
     ) -> VerifiedToken:
-        """The state of the token: valid, invalid, expired or absent.
+        """The state of the token for a candidate: valid, invalid, expired or absent.
 
-        Whether the token was spent, the store checks. `stored` is the memory that the candidate
-        would change; the store also checks whether it still is that version. An unreadable token
-        counts as forged: an honest client passes on what it was given.
+        `stored` is the memory that the candidate would change. The store checks whether the memory
+        still has that version, and whether the token was spent. A token that cannot be decoded
+        counts as forged, because an honest client sends the token unchanged.
         """
         if text is None:
             return ABSENT
@@ -269,10 +263,10 @@ class TokenVerifier:
 
 
 def landing_class(candidate: Candidate, stored: MemoryClass | None) -> MemoryClass:
-    """The class the candidate would land in, floor included: a token is bound to it.
+    """The class the candidate would land in, at least its class floor; a token is bound to it.
 
-    If a token were bound to the class that the client named, a token for a harmless class would
-    carry a directive into the policy class.
+    If a token were bound to the class that the client named, a token for a harmless class would let
+    a directive land in the policy class.
     """
     return effective_class(candidate, read_candidate(candidate), stored)
 
@@ -285,7 +279,7 @@ def stored_of(reader: MemoryReader, candidate: Candidate) -> Memory | None:
 
 
 class Sees(Protocol):
-    """Gives evidence about candidates, and notes verdicts.
+    """The part of the session ledger that the interceptor uses.
 
     Event loop only; neither method waits.
     """
@@ -296,11 +290,11 @@ class Sees(Protocol):
         texts: tuple[str, ...],
         join: Join | None,
     ) -> Seen | None:
-        """The evidence about a candidate; None where there is none."""
+        """The sessions' evidence about a candidate with these texts; None if there is none."""
         ...
 
     def wrote(self, principal_id: PrincipalId, seen: Seen, outcome: Outcome) -> None:
-        """Note the verdict on a candidate, to show it with its session."""
+        """Note the verdict on a candidate, which the operator's view of its session shows."""
         ...
 
 
@@ -313,6 +307,6 @@ def seen_of(sessions: Sees | None, candidate: Candidate, proposal: Proposal) -> 
     if call is not None:
         texts = call.pieces
     else:
-        # A removal has no text of its own: the ledger looks for the id of the memory that it names.
+        # A deletion has no text, so the ledger is asked about the id of the memory instead.
         texts = tuple(text for text in (candidate.text, candidate.memory_id) if text)
     return sessions.seen(candidate.principal_id, texts, proposal.join)

@@ -1,4 +1,4 @@
-"""The telemetry record of one verdict: every check's outcome, and not a byte of the candidate."""
+"""Makes the telemetry event of a verdict: each check's outcome, and no text of the candidate."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OPERATION = {
 
 
 class VerdictPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """Where and when a candidate was judged, for its telemetry record."""
+    """The dialect, trace, times and epoch of one verdict, for its telemetry event."""
 
     context: TraceContext
     dialect: str
@@ -36,7 +36,7 @@ class VerdictPlace(msgspec.Struct, frozen=True, kw_only=True):
 def undecided_event(
     submission: Submission, failure: StorageError, span: VerdictPlace
 ) -> VerdictRecorded:
-    """The event of a gate that could not decide: decision "error", and the failure's name."""
+    """The event of a candidate without a verdict: decision "error", and the failure's name."""
     candidate = submission.candidate
     claimed = candidate.claimed_source
     return VerdictRecorded(
@@ -70,7 +70,7 @@ def undecided_event(
 
 
 def verdict_event(submission: Submission, outcome: Outcome, span: VerdictPlace) -> VerdictRecorded:
-    """Make the telemetry event of one verdict."""
+    """The event of one verdict; in observe mode with the objection that would have refused it."""
     candidate = submission.candidate
     claimed = candidate.claimed_source
     memory_id = outcome.memory.memory_id if outcome.memory else candidate.memory_id
@@ -95,8 +95,7 @@ def verdict_event(submission: Submission, outcome: Outcome, span: VerdictPlace) 
         session=submission.provenance.session or "",
         principal=candidate.principal_id,
         tenant=candidate.tenant,
-        # The id is that of the candidate whose verdict is returned: for a retry, the first
-        # candidate.
+        # The candidate whose verdict is returned: for a repeated write, the first write's.
         candidate_id=outcome.candidate_id,
         memory_id=memory_id or "",
         version=outcome.version,
@@ -117,7 +116,7 @@ def verdict_event(submission: Submission, outcome: Outcome, span: VerdictPlace) 
 
 
 def decided_event(held: HeldCandidate, outcome: Outcome, span: VerdictPlace) -> VerdictRecorded:
-    """The event of a person's verdict on a held candidate; the dialect names the way it came in."""
+    """The event of a person's verdict on a held candidate."""
     candidate = held.candidate
     memory_id = outcome.memory.memory_id if outcome.memory else None
     if memory_id is None and candidate is not None:
