@@ -1,1 +1,1 @@
-"""Sockets, heads of requests, credentials, and the client side to one server."""
+"""Listening sockets, heads of requests, credentials, and the HTTP client for upstream servers."""

@@ -1,8 +1,8 @@
-"""Decides to which addresses the sidecar may send a request on behalf of an operator.
+"""Decides to which addresses the sidecar may send a request that an operator configured.
 
-A host name is looked up once for each connection, all its addresses are judged, and the connection
-goes to a judged address. A second look-up could lead to another address (DNS rebinding): a cloud's
-metadata service, or a database that trusts every caller in its network.
+A host name is looked up once for each connection, all its addresses are checked, and the connection
+is made to a checked address. A second look-up could return another address (DNS rebinding): a
+cloud's metadata service, or a database that trusts every caller in its network.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from proxy.seams.faults import UpstreamError
 
 Network: TypeAlias = IPv4Network | IPv6Network
 LookUp: TypeAlias = Callable[[str, int], Awaitable[tuple[str, ...]]]
-"""From a host and a port to its addresses, as text."""
+"""A function of a host and a port that returns the host's addresses, as text."""
 
 # Addresses that are not public: IANA's special-purpose ones, multicast, and one at which a cloud
-# serves its own machines.
+# (Azure) serves its own machines.
 _NOT_PUBLIC: Final[tuple[Network, ...]] = tuple(
     ip_network(one)
     for one in (
@@ -39,10 +39,10 @@ _GLOBAL_UNICAST: Final = ip_network("2000::/3")
 
 
 def refused(address: str, allowed: Iterable[Network], *, only_allowed: bool = False) -> bool:
-    """Whether this address must not be connected to: it is neither public nor in `allowed`.
+    """Whether an address must not be connected to: it is neither public nor in `allowed`.
 
-    With `only_allowed` a public address is refused as well. So is any text that is no address in
-    its usual spelling: a system may still read it as one (`2130706433`, `127.1`).
+    With `only_allowed` a public address is refused as well. A text that is no address in its usual
+    spelling is always refused, because a system may parse it as one (`2130706433`, `127.1`).
     """
     try:
         found = ip_address(address.partition("%")[0])
@@ -56,15 +56,15 @@ def refused(address: str, allowed: Iterable[Network], *, only_allowed: bool = Fa
 
 
 def is_address(host: str) -> bool:
-    """Whether a connector takes a host for an address, in whatever spelling.
+    """Whether a host is an address, in whatever spelling, so that a connector does not resolve it.
 
-    A connector asks no resolver about an address.
+    The address of such a host has to be checked without a resolver (`JudgedResolver.check`).
     """
     return ":" in host or host.replace(".", "").isdigit()
 
 
 async def look_up(host: str, port: int) -> tuple[str, ...]:
-    """Every address of a host, as the system's resolver knows it.
+    """Every address that the system's resolver returns for a host.
 
     Raises:
         OSError: The host has no address.
@@ -92,7 +92,7 @@ class JudgedResolver:
         self._look_up = look_up
 
     def check(self, address: str) -> None:
-        """Refuse an address that must not be connected to.
+        """Refuse an address that is neither public nor allowed (`refused`).
 
         Raises:
             UpstreamError: The address is refused.
@@ -106,13 +106,13 @@ class JudgedResolver:
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """The addresses of a host, all of them judged.
+        """Look up a host and check its addresses; return all of them.
 
         Raises:
-            UpstreamError: One of them is refused.
+            UpstreamError: One of the addresses is refused.
             OSError: The host has no address.
         """
-        # This field is not used: the address family is read from the address's text further below.
+        # The parameter is not used: the family of each address is read from its text below.
         del family
         found = await self._look_up(host, port)
         for address in found:
@@ -130,4 +130,4 @@ class JudgedResolver:
         ]
 
     async def close(self) -> None:
-        """Do nothing: the resolver keeps nothing open."""
+        """Do nothing, because the resolver has no open resource."""

@@ -1,4 +1,4 @@
-"""Who is on the other end of a connection: API key, Unix-socket peer uid, or mTLS subject."""
+"""Authentication of a connection's peer: by API key, Unix-socket peer uid, or mTLS subject."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ _PEERS_MAX = 1_024
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
-    """What the kernel and the TLS layer attest about a connection; nothing the peer merely says."""
+    """What the kernel and the TLS layer attest about a connection; nothing that the peer claims."""
 
     address: str
     # Peer uid of a Unix socket (SO_PEERCRED), None on TCP.
     uid: int | None = None
-    # "CN:...", "DNS:...", "URI:..." of a verified client certificate.
+    # The names in a verified client certificate: "CN:...", "DNS:...", "URI:...".
     subjects: tuple[str, ...] = ()
 
 
 class Visit(Protocol):
-    """A request, as far as its credential is concerned: it ends when the credential ends."""
+    """The part of a request that the authenticator uses: its peer, and its tie to a credential."""
 
     @property
     def peer(self) -> Peer:
@@ -82,7 +82,7 @@ def hash_key(plain: str) -> bytes:
 
 
 def mint_key(principal: Principal, now_ms: int) -> NewKey:
-    """A fresh random key `mg_<id>_<43 base64url characters>` for a principal."""
+    """Make a random key `mg_<id>_<43 base64url characters>` for a principal; it is not stored."""
     key_id = base64.b32encode(secrets.token_bytes(_KEY_ID_BYTES)).decode().lower()
     secret = base64.urlsafe_b64encode(secrets.token_bytes(_KEY_BYTES)).decode().rstrip("=")
     plain = f"{KEY_PREFIX}{key_id}_{secret}"
@@ -105,11 +105,11 @@ def first_keys(
     operator_key: Secret | None,
     now_ms: int,
 ) -> FirstKeys:
-    """The keys a start has to add.
+    """The keys that a start of the sidecar has to add.
 
-    A key given by the operator replaces the one stored under its role; without one, the very first
-    start makes a random key per role. A later start adds nothing. A revoked key stays revoked even
-    if the environment still has it.
+    A key that the operator gives replaces the one stored under its role. Without given keys, the
+    first start makes a random key for each role, and a later start adds nothing. A revoked key
+    stays revoked even if the environment still contains it.
     """
     records: list[KeyRecord] = []
     shown: list[NewKey] = []
@@ -121,8 +121,8 @@ def first_keys(
         if given is not None:
             digest = hash_key(given.reveal())
             stored = by_id.get(role)
-            # The given key may be one that a first start made and a shell variable kept. Then it is
-            # stored under its own id.
+            # The given key may be one that a first start made and the operator exported. Such a key
+            # is stored already, under an id of its own.
             known_so = any(
                 one.key_sha256 == digest and one.principal.principal_id == role for one in known
             )
@@ -142,11 +142,11 @@ def first_keys(
 class Authenticator:
     """Maps a credential and a peer to a principal. Event loop only.
 
-    A wrong key is refused, even with a known uid or certificate. A right key is always served; only
-    failures are throttled, or one process on the same host could lock the agent out.
+    A wrong key is refused, even with a known uid or certificate. A right key is never throttled,
+    because another process on the same host could then lock the agent out with wrong keys.
 
-    It keeps one `Access` per credential in use: when a key ends, so do all requests open on it, on
-    every front.
+    Each credential in use has one `Access`: when a key ends, so do all requests that are open on
+    it, on every front.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class Authenticator:
         }
         self._accesses: dict[bytes, Access] = {}
         self._timers: dict[bytes, asyncio.TimerHandle] = {}
-        # Keys that this process ended; their stored records may not say so yet.
+        # Hashes of keys that this process ended; their stored records may not have the end yet.
         self._ended: set[bytes] = set()
         self._failures = Bounded[str, tuple[float, int]](_PEERS_MAX)
 
@@ -181,18 +181,16 @@ class Authenticator:
         return any(one.principal_id == principal_id for one in made)
 
     def invalidate(self) -> None:
-        """Have the key records read again at the next request.
-
-        Call it after every change of keys.
-        """
+        """Drop the cached key records after a change of keys; the next request reads them again."""
         self._by_digest = None
 
     @contextmanager
     def ending(self, record: KeyRecord) -> Generator[None]:
-        """End a key at once, around a block that records its end on disk.
+        """End a key at once, around a block that records the key's end on disk.
 
-        From its start nobody is let in by the key, and requests open on it end: their uncommitted
-        writes are refused. If the disk refuses inside the block, the key is valid again.
+        When the block begins, the key is refused, and requests that are open on it end: their
+        uncommitted writes are refused. If the block fails with `StoreUnavailable`, the key is valid
+        again.
         """
         digest = record.key_sha256
         self._ended.add(digest)
@@ -207,13 +205,13 @@ class Authenticator:
             self.invalidate()
 
     def ends_later(self, record: KeyRecord) -> None:
-        """Note that a key was given an end in the future: its open requests end then."""
+        """Start a timer for a key with an end in the future, which ends its open requests then."""
         self.invalidate()
         if record.key_sha256 in self._accesses:
             self._end_in_time(record)
 
     def authenticate(self, credential: str | None, peer: Peer) -> Authenticated | None:
-        """The principal behind a credential, or None. No failure is counted against the peer."""
+        """The principal of a credential or peer, or None; a failure is not counted."""
         return self._known(credential, self._record_of(credential), peer)
 
     def _known(
@@ -232,11 +230,11 @@ class Authenticator:
         return named[0] if named else None
 
     def require(self, credential: str | None, visit: Visit) -> Authenticated:
-        """The principal behind a request, which from now on ends with its credential.
+        """Authenticate a request, and tie it to its credential; return its principal.
 
         Raises:
-            Unauthenticated: There is no principal; `throttled` if this peer failed too often
-                lately.
+            Unauthenticated: There is no principal; `throttled` if the peer's address failed too
+                often in the last minute.
         """
         record = self._record_of(credential)
         principal = self._known(credential, record, visit.peer)
@@ -252,7 +250,7 @@ class Authenticator:
         return principal
 
     def is_ours(self, text: str) -> bool:
-        """Whether a text is a key of this sidecar, even a revoked one: no upstream may see it."""
+        """Whether a text is a key of this sidecar, even a revoked one; no upstream may see one."""
         if not SECRET_LEN_MIN <= len(text) <= CREDENTIAL_LEN_MAX:
             return False
         return text.startswith(KEY_PREFIX) or hash_key(text) in self._records()
@@ -260,8 +258,8 @@ class Authenticator:
     def names_a_key(self, text: str) -> bool:
         """Whether a text contains a key of this sidecar: between other words, encoded or quoted.
 
-        A key that an operator chose is known by its hash alone: it is found only as a whole word,
-        between characters that no key contains.
+        Of a key that an operator chose only the hash is stored, so it is found only as a whole
+        word, between characters that no key contains.
         """
         if len(text) < SECRET_LEN_MIN:
             return False
@@ -272,7 +270,7 @@ class Authenticator:
         """Refuse a request that would send one of this sidecar's keys upstream.
 
         Raises:
-            MalformedRequest: One of the texts contains a key; `place` says where.
+            MalformedRequest: One of the texts contains a key; the detail names `place`.
         """
         if any(map(self.names_a_key, texts)):
             raise MalformedRequest(
@@ -289,7 +287,7 @@ class Authenticator:
         return self._accesses.get(digest) or self._accesses.setdefault(digest, Access())
 
     def _end_in_time(self, record: KeyRecord) -> None:
-        """End a key's open requests when its time comes, by the clock that admission uses too."""
+        """End a key's open requests at its end time, by the clock that authentication uses too."""
         digest = record.key_sha256
         timer = self._timers.pop(digest, None)
         if timer is not None:
@@ -308,7 +306,7 @@ class Authenticator:
             return None
         digest = hash_key(credential)
         # Key records are looked up by SHA-256. A peer cannot steer its digest towards a stored one,
-        # so the time that the look-up takes tells nothing.
+        # so the duration of the look-up reveals nothing about stored keys.
         record = self._records().get(digest)
         if record is None or not hmac.compare_digest(record.key_sha256, digest):
             return None
@@ -327,11 +325,9 @@ class Authenticator:
 
 @lru_cache(maxsize=1_024)
 def _keys_in(text: str) -> frozenset[bytes] | None:
-    """Hashes of possible keys in a text.
+    """Hashes of possible keys in a text; None if a part of it has the form of a minted key.
 
-    None if a part of the text has the form of a minted key.
-
-    Cached: a client's headers are mostly the same in each request.
+    The result is cached, because most headers of a client are the same in each request.
     """
     spellings = {text, unquote_plus(text)}
     spellings |= {_opened(word) for one in tuple(spellings) for word in _BREAKS.split(one)}
@@ -346,7 +342,7 @@ def _keys_in(text: str) -> frozenset[bytes] | None:
 
 
 def _opened(word: str) -> str:
-    """The text in a base64 word, as in HTTP's Basic scheme; "" if there is none."""
+    """The decoded text of a base64 word, as in HTTP's Basic scheme; "" if it is not base64."""
     try:
         return base64.b64decode(word + "=" * (-len(word) % 4), validate=True).decode()
     except ValueError:

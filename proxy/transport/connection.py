@@ -1,10 +1,10 @@
-"""Bounds on what an unauthenticated peer may take of a listener: time, memory, connections.
+"""Bounds on what an unauthenticated peer may use of a listener: time, memory, connections.
 
-aiohttp parses and answers. A protocol in front of it counts the bytes and hands over one request at
-a time. So heads, waiting bytes and the framing of bodies are bounded, and each wait for the peer
-has a deadline. aiohttp's own error texts, which quote the request, are replaced by fixed ones. No
-header is parsed here: a head ends with an empty line, a body by the length that aiohttp read, and
-chunks where both readings agree.
+aiohttp parses and answers. The protocol of this module receives the bytes first, and passes one
+request at a time to aiohttp. It bounds heads, buffered bytes and the framing of bodies, and each
+wait for the peer has a deadline. aiohttp's own error texts, which quote the request, are replaced
+by fixed ones. No header is parsed here: a head ends with an empty line, and a body with the length
+that aiohttp parsed, or with the last chunk if aiohttp finds the same end.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from proxy.transport.head import Chunks, Unframed
 from proxy.transport.peers import peer_of
 from proxy.transport.request import ReceivedRequest, ResponseWriter
 
-# Answers one request. A None as answer says that the request failed and nothing was sent.
+# Answers one request; returns None if the request failed and nothing was sent.
 Answers = Callable[[ReceivedRequest], Awaitable[web.StreamResponse | None]]
 
 
 AIOHTTP_FROM: Final = "3.14.4"
 AIOHTTP_BELOW: Final = "3.15"
 HEAD_BYTES_MAX: Final = 32 * 1024
-"""Of a request line and its headers, as they came."""
+"""The most bytes of a request line with its headers, as they were received."""
 HELD_BYTES_MAX: Final = 16 * 1024
-"""Of what came and nobody has asked for; also what is read at once of who has no credential."""
+"""The most received bytes that a connection without a credential buffers, or reads at once."""
 READ_BYTES_MAX: Final = 128 * 1024
-"""The same for whoever has one."""
+"""The most received bytes that a connection with a credential buffers, or reads at once."""
 FRAMING_BYTES_MAX: Final = 64 * 1024
 FRAMING_PER_BYTE: Final = 8
-"""A body of chunks may be this much longer than what is in it: sizes, extensions, trailers."""
+"""A chunked body may have `FRAMING_BYTES_MAX` bytes, and this many per byte of its limit."""
 HEADER_LINE_BYTES_MAX: Final = 8_190
 HEADERS_MAX: Final = 64
 LINGER_S: Final = 1.0
@@ -69,11 +69,11 @@ _SILENT: Final = _nowhere()
 def check_aiohttp(installed: str = aiohttp.__version__) -> None:
     """Refuse an aiohttp version that was not tested with the options that this module sets.
 
-    A version that does not know one of the options drops all of them, the bounds and the silent
-    logger included.
+    A version that does not know one of the options ignores all of them, including the bounds and
+    the silent logger.
 
     Raises:
-        SettingsError: Another version than the project's metadata ask for is installed.
+        SettingsError: The installed version is not one that the project's metadata requires.
     """
     if not _numbers(AIOHTTP_FROM) <= _numbers(installed) < _numbers(AIOHTTP_BELOW):
         raise SettingsError(
@@ -87,7 +87,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def may_begin(data: bytes) -> bool:
-    """Whether the bytes can be the beginning of a request."""
+    """Whether the bytes can be the beginning of an HTTP/1 request, by method and request line."""
     line, ended, _ = data.lstrip(b"\r\n").partition(b"\r\n")
     if ended:
         return _REQUEST_LINE.fullmatch(line) is not None
@@ -96,7 +96,7 @@ def may_begin(data: bytes) -> bool:
 
 
 class ConnectionTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """What all connections of one listener share: what answers, the limits, and the crowd."""
+    """What all connections of a listener share: request handler, limits, crowd and read buffer."""
 
     answers: Answers
     limits: Limits
@@ -119,17 +119,16 @@ class _At(Enum):
 class Connection(asyncio.BufferedProtocol):
     """One connection. Event loop only.
 
-    It knows its `peer` from the beginning, and its `principal` once a front has checked the
-    credential; `departure` reports its end, and `end` ends it.
+    `peer` is set from the beginning, and `principal` once a front has checked the credential.
+    `departure` happens when the connection ends, and `end` closes it.
     """
 
     def __init__(self, terms: ConnectionTerms, welcome: Callable[[Peer], bool]) -> None:
-        """`welcome` decides whether the peer is served at all."""
+        """`welcome` returns whether the peer is served at all."""
         self.peer = Peer(address="")
         self.principal: str | None = None
         self.departure = Departure()
-        # This event happens when a body turns out to be broken: wrongly framed, or with too much
-        # framing.
+        # This event happens when a body turns out to have invalid framing, or too much of it.
         self.breakage = Departure()
         self.broken = False
         self._terms = terms
@@ -151,18 +150,17 @@ class Connection(asyncio.BufferedProtocol):
         # Whether the peer has closed its side, and will send nothing more.
         self._said_all = False
         self._raw = 0  # number of bytes of this head, or of this body
-        # whether the deadline was extended once, because a whole head had to wait
+        # whether the deadline was extended once, because the loop was too busy for a whole head
         self._excused = False
         self._chunks = Chunks()
         self._deadline: asyncio.TimerHandle | None = None
-        # This timer runs while an answer waits for its peer to read. An answer that is read at once
-        # needs no timer.
+        # This timer runs while a peer does not read its answer; None while no answer waits so.
         self._unread: asyncio.TimerHandle | None = None
 
     # ---- methods that the socket calls -----------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start the deadline, or turn the peer away."""
+        """Start the deadline for the first head, or close the connection of an unwanted peer."""
         if not isinstance(transport, asyncio.Transport):
             transport.close()
             return
@@ -187,25 +185,25 @@ class Connection(asyncio.BufferedProtocol):
             self._inner.connection_lost(exc)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """The buffer for the next bytes, at most as many as may be held."""
+        """The buffer for the next bytes, not larger than what may still be buffered."""
         del sizehint
         return self._terms.window[: max(1, self._held_max - len(self._held))]
 
     @property
     def _held_max(self) -> int:
-        """How many unprocessed bytes the connection may hold.
+        """The most unprocessed bytes that may be buffered.
 
-        With a credential, enough to read a usual request at once.
+        With a credential, it is enough to read a usual request at once.
         """
         return HELD_BYTES_MAX if self.principal is None else READ_BYTES_MAX
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Hold the bytes that arrived, and hand on as many of them as aiohttp wants."""
+        """Buffer the bytes that arrived, and pass on as many of them as aiohttp can take."""
         self._held += self._terms.window[:nbytes]
         self._pump()
 
     def eof_received(self) -> bool:
-        """Note that the peer sends no more. Its requests are still answered.
+        """Record that the peer sends no more; the requests that it has sent are still answered.
 
         Over TLS the connection ends, because asyncio has no half-closed TLS connection.
         """
@@ -242,16 +240,16 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def speaking(self) -> bool:
-        """Whether what aiohttp writes now is an answer of a front, not its own error."""
+        """Whether the bytes that aiohttp writes now are an answer of a front, not its own error."""
         return self._speaking
 
     def refuse_malformed(self) -> None:
-        """Answer that the bytes are no request, without quoting them, and close the connection."""
+        """Answer with a fixed 400, which does not quote the request, and close the connection."""
         self.say(MALFORMED)
         self.end()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request with aiohttp.
+        """Answer a request that aiohttp has parsed, and return the response that was sent.
 
         When this returns, the answer was sent, or the connection is closing.
         """
@@ -272,13 +270,12 @@ class Connection(asyncio.BufferedProtocol):
         if sent is None:
             self.say(INTERNAL)
             self.end()
-            # None says that nothing was written and the connection is closing, so this answer is
-            # sent to nobody.
+            # aiohttp needs a return value. The connection is closing, so this is never sent.
             return web.Response(status=500)
         return sent
 
     def _settle(self, sent: web.StreamResponse | None) -> None:
-        """After an answer, go on to the next request, or skip the rest of an unwanted body."""
+        """After an answer, wait for the next request, or drop the rest of an unread body."""
         request = self._request
         whole = self._at is _At.FED and request is not None and request.content.is_eof()
         if sent is not None and sent.keep_alive and whole:
@@ -286,8 +283,8 @@ class Connection(asyncio.BufferedProtocol):
             self._raw, self._last = 0, b""
             self._at = _At.HEAD
         elif self._at is _At.HELD and request is not None:
-            # aiohttp continues to read for a moment, because the answer could be lost if it closed
-            # at once.
+            # aiohttp reads the body for a moment more, because the peer could lose the answer if
+            # the connection closed at once.
             request.body_bytes_max = self._limits.body_bytes_max
             self._at = _At.BODY
         self._pump()
@@ -297,7 +294,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def waits(self) -> bool:
-        """Whether the connection waits for its peer, because no request is being answered."""
+        """Whether the connection waits for its peer, to send bytes or to read an answer."""
         return self._at in {_At.HEAD, _At.BODY} or self._unread is not None
 
     @property
@@ -307,10 +304,10 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def garbled(self) -> bool:
-        """Whether the bytes behind a complete request cannot begin another request.
+        """Whether the bytes after a complete request cannot begin another request.
 
-        Bytes that arrived together are judged together: if the bytes behind a request show that its
-        sender ends the request elsewhere, the request is not run.
+        If so, the sender may have ended the request at another byte (request smuggling), and the
+        request is not carried out.
         """
         behind = bytes(self._held).lstrip(b"\r\n")
         if self._at is not _At.FED or self._request is None or not behind:
@@ -319,32 +316,32 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def unread_bytes(self) -> int:
-        """Bytes of answers that the peer has not read."""
+        """The number of bytes of answers that the peer has not read."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def enter(self, principal: str) -> None:
         """Count the connection for this principal, whose credential was checked.
 
         Raises:
-            Busy: Too many connections with a credential are busy.
+            Busy: Requests are being answered on all connections with a credential.
         """
         self._terms.crowd.recognise(self, principal)
         self.principal = principal
 
     def open_body(self) -> None:
-        """Accept the body of the request that is being answered."""
+        """Begin to pass the body of the current request to aiohttp."""
         if self._at is _At.HELD:
             self._at = _At.BODY
             self._pump()
             self._hear_out()
 
     def say(self, raw: bytes) -> None:
-        """Write bytes that are no answer of a front, such as a fixed refusal."""
+        """Write bytes that do not come from a front, such as a fixed refusal."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(raw)
 
     def end(self) -> None:
-        """Close the connection after what is already written."""
+        """Close the connection after the bytes that are already written were sent."""
         if self._transport is not None:
             self._transport.close()
 
@@ -354,7 +351,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     async def shutdown(self, drain_s: float) -> None:
-        """Let the current request finish within this time, then end."""
+        """Let the current request finish within this time, then close the connection."""
         if self._at in {_At.HEAD, _At.PARSED}:
             self.end()
         if self._server is not None:
@@ -364,7 +361,7 @@ class Connection(asyncio.BufferedProtocol):
     # ---- passing bytes between the socket and aiohttp --------------------------------------------
 
     def _pump(self) -> None:
-        """Hand the held bytes to aiohttp as far as it wants them, and keep the rest."""
+        """Pass the buffered bytes to aiohttp as far as it can take them, and keep the rest."""
         while self._held and not self._inner_paused:
             if self._at is _At.HEAD:
                 self._feed_head()
@@ -392,8 +389,8 @@ class Connection(asyncio.BufferedProtocol):
         if not self._raw or b"\r\n" not in self._line:
             self._line = self._line + part if self._raw else part
         self._raw += len(part)
-        # aiohttp's parser accepts other protocols of this form (RTSP, ICE); after the preface of
-        # HTTP/2 it waits without notice.
+        # aiohttp's parser accepts other protocols of this form (RTSP, ICE), and waits silently
+        # after the preface of HTTP/2.
         if self._raw > HEAD_BYTES_MAX or not may_begin(self._line):
             self._at = _At.PAST
             self.refuse_malformed()
@@ -438,8 +435,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _feed(self, part: bytes) -> None:
         if self._inner is None and self._transport is not None:
-            # aiohttp's parser and task are made only with the first bytes, so a peer that connects
-            # and stays silent costs neither.
+            # aiohttp's parser and task are created with the first bytes, so that a peer that
+            # connects and sends nothing costs neither.
             self._server = _server(self._handle, self._limits)
             self._inner = self._server()
             self._inner.connection_made(ResponseWriter(self._transport, self))
@@ -447,9 +444,9 @@ class Connection(asyncio.BufferedProtocol):
             self._inner.data_received(part)
 
     def _hear_out(self) -> None:
-        """Answer the requests that a peer has sent, if it will send no more.
+        """Close the connection of a peer that sends no more, once its requests are answered.
 
-        Background work for the peer ends as if the peer had left, which looks the same from here.
+        A peer that left looks the same from here, so `departure` happens, which ends a stream.
         """
         if not self._said_all or self._at is _At.PARSED or (self._inner_paused and self._held):
             return
@@ -461,7 +458,7 @@ class Connection(asyncio.BufferedProtocol):
             self.end()
 
     def _regulate(self) -> None:
-        """Stop reading from the socket while more bytes are held than are wanted."""
+        """Pause reading from the socket while the buffer is full or aiohttp takes no bytes."""
         ahead = self._inner_paused or (bool(self._held) and len(self._held) >= self._held_max)
         transport = self._transport
         if ahead is self._stopped or transport is None or transport.is_closing() or self._said_all:

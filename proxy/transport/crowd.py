@@ -1,8 +1,8 @@
-"""Decides which connection of a full listener must go, and whose request is next.
+"""Decides which connection of a full listener is closed, and which requests are answered.
 
-A connection without a credential costs a peer nothing, so such connections may never stand in the
-way of one with a credential, nor of each other's first request. A principal may take all places
-that are free, except those that the next principal needs.
+A connection without a credential costs a peer nothing, so such connections may never block one with
+a credential, nor the first request of another one. A principal may use all free places, except
+those that the next principal needs.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from proxy.seams.faults import Busy
 from proxy.transport.auth import Peer
 
 STRANGERS_SHARE: Final = 8
-"""One place more for each so many: whoever is new always finds one."""
+"""For each so many connections with a credential, there is one place for one without."""
 BURST: Final = 4
-"""How many times what is still free one principal may have in flight."""
+"""One principal may have in flight at most this many times the places that are still free."""
 
 
 class Guest(Protocol):
-    """What the crowd (all connections of a listener) has to know about one connection."""
+    """One connection, as the crowd (all connections of a listener) uses it."""
 
     @property
     def peer(self) -> Peer:
@@ -29,7 +29,7 @@ class Guest(Protocol):
 
     @property
     def waits(self) -> bool:
-        """Whether the connection waits for its peer, because no request is being answered."""
+        """Whether the connection waits for its peer, to send bytes or to read an answer."""
         ...
 
     @property
@@ -39,15 +39,15 @@ class Guest(Protocol):
 
     @property
     def unread_bytes(self) -> int:
-        """Bytes of answers that the peer has not read."""
+        """The number of bytes of answers that the peer has not read."""
         ...
 
     def end(self) -> None:
-        """Close the connection after what is already written."""
+        """Close the connection after the bytes that are already written were sent."""
         ...
 
     def abort(self) -> None:
-        """Close the connection at once."""
+        """Close the connection at once; unsent bytes are lost."""
         ...
 
     async def shutdown(self, drain_s: float) -> None:
@@ -58,10 +58,11 @@ class Guest(Protocol):
 class Crowd:
     """The connections of one listener. Event loop only.
 
-    There are `connections_max` places with a credential, and an eighth as many without. A new
-    connection replaces the oldest one without a credential, of the address that has the most of
-    them. If places with a credential are full, it replaces one of the principal that has the most:
-    an idle one, else one whose body is still arriving.
+    There are `connections_max` places for connections with a credential, and an eighth as many for
+    those without. When all are taken, a new connection replaces the oldest waiting one without a
+    credential, of the address with the most of them. When the places with a credential are taken, a
+    recognised connection replaces one of the principal with the most: an idle one if there is one,
+    else one that waits for its peer.
     """
 
     def __init__(self, connections_max: int) -> None:
@@ -69,7 +70,8 @@ class Crowd:
         self._known_max = connections_max
         self._all_max = connections_max + max(1, connections_max // STRANGERS_SHARE)
         self._known_count = 0
-        # Connections, oldest first: without a credential grouped by address, with one by principal.
+        # Connections, oldest first: `_strangers`, without a credential, are grouped by address, and
+        # `_known`, with a credential, by principal.
         self._strangers: dict[str, dict[Guest, None]] = {}
         self._known: dict[str, dict[Guest, None]] = {}
         self._groups: dict[Guest, tuple[bool, str]] = {}
@@ -83,11 +85,11 @@ class Crowd:
         return len(self._groups)
 
     def unread_of(self, principal: str | None) -> int:
-        """The number of bytes in answers that this principal's connections have not read."""
+        """The number of bytes of answers that the peers of this principal have not read."""
         return sum(one.unread_bytes for one in self._known.get(principal or "", ()))
 
     def enter(self, guest: Guest) -> bool:
-        """Accept a connection without a credential, if room can be made."""
+        """Count a new connection without a credential; return False if no place can be freed."""
         if len(self._groups) >= self._all_max:
             leaving = _first(self._strangers, lambda one: one.waits)
             if leaving is None:
@@ -101,7 +103,7 @@ class Crowd:
         """Count a connection for this principal, whose credential was checked.
 
         Raises:
-            Busy: All places with a credential are taken, and each request there is being answered.
+            Busy: All places with a credential are taken, and none of the connections waits.
         """
         group = self._groups.get(guest)
         if group is None or group == (True, principal):
@@ -136,9 +138,9 @@ class Crowd:
 
 
 def _first(groups: dict[str, dict[Guest, None]], *may_go: Callable[[Guest], bool]) -> Guest | None:
-    """The oldest connection that may be closed, of the largest group.
+    """The oldest connection that may be closed, of the largest group that has one.
 
-    The conditions are tried in order; the first that some connection fits decides.
+    Within a group the conditions are tried in order; the first that a connection meets decides.
     """
     for group in sorted(groups.values(), key=len, reverse=True):
         for fits in may_go:
@@ -149,11 +151,11 @@ def _first(groups: dict[str, dict[Guest, None]], *may_go: Callable[[Guest], bool
 
 
 class Turns:
-    """Requests that are being answered, counted by principal. Event loop only.
+    """Counts of the requests that are being answered, keyed by principal. Event loop only.
 
     One principal may have `BURST` times as many requests as places are still free: alone it gets
-    most places, beside others it leaves them theirs (dynamic thresholds, Choudhury and Hahne 1998).
-    Requests without a credential have places of their own, so that a health probe waits for nobody.
+    most places, and beside others it leaves places free (dynamic thresholds, Choudhury and Hahne
+    1998). Requests without a credential have their own places, so that a health probe never waits.
     """
 
     def __init__(self, requests_max: int) -> None:
@@ -164,10 +166,10 @@ class Turns:
         self._of: dict[str, int] = {}
 
     def begin(self, principal: str | None) -> None:
-        """Count one more request.
+        """Count one more request of a principal; None: of a peer without a credential.
 
         Raises:
-            Busy: There is no room for it.
+            Busy: There is no place for the request.
         """
         if principal is None:
             if self._strangers >= self._most:
@@ -181,7 +183,7 @@ class Turns:
         self._known += 1
 
     def finish(self, principal: str | None) -> None:
-        """Note that a counted request was answered."""
+        """Stop counting a request, which was answered."""
         if principal is None:
             self._strangers -= 1
             return
@@ -197,26 +199,26 @@ class RequestTurn:
     __slots__ = ("_counts", "_principal", "_turns")
 
     def __init__(self, turns: Turns) -> None:
-        """Make the place of a request that is not counted yet."""
+        """The request is not counted until it is `whole`."""
         self._turns = turns
         self._principal: str | None = None
         self._counts = False
 
     def whole(self) -> None:
-        """Count the request, which is complete now.
+        """Count the request, which has arrived completely now.
 
         Raises:
-            Busy: There is no room for it.
+            Busy: There is no place for the request.
         """
         if not self._counts:
             self._turns.begin(self._principal)
             self._counts = True
 
     def enter(self, principal: str) -> None:
-        """Count the request for this principal, whose it turned out to be.
+        """Count the request for this principal, whose credential was checked.
 
         Raises:
-            Busy: There is no room for one more request of this principal.
+            Busy: There is no place for one more request of this principal.
         """
         counted = self._counts
         self.end()

@@ -1,4 +1,4 @@
-"""One request and its answer, as a front sees them: no sockets, no framing."""
+"""One request and its answer, as a front uses them: without sockets and framing."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ REFUSED_ROUTE: Final = "refused"
 
 
 class Departure:
-    """Tells whoever registered that a connection's peer has left. Event loop only."""
+    """An event, such as that a peer has left, that calls registered callbacks. Event loop only."""
 
     def __init__(self) -> None:
         self._told: list[Callable[[], None]] = []
         self._happened = False
 
     def tell(self, told: Callable[[], None]) -> None:
-        """Call `told` when the peer leaves, at once if it did; it must not raise."""
+        """Register `told`, to be called when the event happens, or at once if it has happened.
+
+        `told` must not raise.
+        """
         if self._happened:
             told()
         else:
             self._told.append(told)
 
     def forget(self, told: Callable[[], None]) -> None:
-        """Take back a registration: that function is not called any more."""
+        """Remove a function that `tell` registered, so that it is not called any more."""
         if told in self._told:
             self._told.remove(told)
 
     def happen(self) -> None:
-        """Tell all registered callbacks that the peer left.
-
-        The connection calls this once.
-        """
+        """Call all registered functions, each once; later ones are called as they register."""
         self._happened = True
         told, self._told = self._told, []
         for one in told:
@@ -50,9 +50,9 @@ class Departure:
 
 
 class AnswerDeadline:
-    """Tells how long a request's answer is wanted: until its peer leaves or its credential ends.
+    """Reports when a request's answer is no longer wanted: its peer left, or its credential ended.
 
-    Used as a context around the whole request, up to the last piece of the answer. Event loop only.
+    It is a context around the whole request, up to the last piece of the answer. Event loop only.
     """
 
     __slots__ = ("_accesses", "_departure", "gone")
@@ -86,7 +86,7 @@ class AnswerDeadline:
 
     @property
     def over(self) -> bool:
-        """Whether a credential of the request has ended."""
+        """Whether a credential of the request has ended, so that its answer may not be sent."""
         return not all(map(Access.stands, self._accesses))
 
     def check(self) -> None:
@@ -100,16 +100,17 @@ class AnswerDeadline:
 
 
 class RequestHead(msgspec.Struct, frozen=True, kw_only=True):
-    """A request whose head is checked and whose body waits to be asked for.
+    """A request whose head is checked and whose body was not read yet.
 
-    A front authenticates on the head first: nobody without a key can make the sidecar hold a body.
+    A front authenticates by the head first, so that no one without a credential can make the
+    sidecar store a body.
     """
 
     head: HttpRequest
     peer: Peer
     trace: TraceContext
     answering: EncodingContext
-    # Returns the body, of at most so many bytes, if the sender's credential is still valid.
+    # Reads and returns the body, of at most so many bytes, while the credential is valid.
     read_up_to: Callable[[int], Awaitable[bytes]]
     body_bytes_max: int
     welcome: AnswerDeadline
@@ -128,18 +129,18 @@ class RequestHead(msgspec.Struct, frozen=True, kw_only=True):
         self.welcome.stands_on(access)
 
     async def complete(self, bytes_max: int | None = None) -> HttpRequest:
-        """The request with its body, of so many bytes at most or of as many as its listener takes.
+        """Read the body, of at most `bytes_max` or the listener's limit; return the whole request.
 
         Raises:
             MalformedRequest: The body is too large or too slow.
-            Unauthenticated: Its credential ended before the body was whole.
+            Unauthenticated: The credential ended before the whole body had arrived.
         """
         most = self.body_bytes_max if bytes_max is None else bytes_max
         return msgspec.structs.replace(self.head, body=await self.read_up_to(most))
 
 
 class Pieces(Protocol):
-    """A body that comes in pieces. One reader; `aclose` is called once, read to the end or not."""
+    """A body that is streamed in pieces to one reader, which always calls `aclose`, once."""
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield the pieces of the body, none of them empty."""
@@ -163,9 +164,9 @@ class AnsweredReply(msgspec.Struct, frozen=True, kw_only=True):
     # Whether the reply reports a change that was made. Such a reply is sent even if the caller's
     # credential was revoked or expired meanwhile.
     done: bool = False
-    # The body in pieces, if the reply has no body of its own. It is closed if the peer leaves or
-    # the listener ends first. If reading it raises, the connection is cut, so that an incomplete
-    # body does not look complete.
+    # The streamed body, if the reply has no body of its own. It is closed early if the peer leaves
+    # or the listener ends. If reading it raises, the connection is cut, so that an incomplete body
+    # does not look complete.
     pieces: Pieces | None = None
 
 

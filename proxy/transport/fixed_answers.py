@@ -1,6 +1,6 @@
 """Fixed answers for requests that were not read, or are too large.
 
-aiohttp's own answers would quote the request, and show its version to everybody.
+aiohttp's own answers would quote the request, and reveal aiohttp's version to any peer.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""From the parsed request to the one `HttpRequest` that all later code sees.
+"""Checks a request that aiohttp parsed, and makes the `HttpRequest` that all later code uses.
 
-A request that two readers could understand differently (a path decoded twice, a repeated header, an
+A request that two parsers could interpret differently (a path decoded twice, a repeated header, an
 encoded body) is refused here.
 """
 
@@ -26,7 +26,7 @@ TARGET_LEN_MAX: Final = 4_096
 QUERY_FIELDS_MAX: Final = 64
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
-# Headers that must not be repeated: one reader could take the first value, another the last.
+# Headers that must not be repeated: one parser could take the first value, another the last.
 _SINGLE: Final = frozenset(
     {
         "authorization",
@@ -50,10 +50,10 @@ _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?
 
 
 class HostRules(msgspec.Struct, frozen=True, kw_only=True):
-    """Which names a request may be addressed to, and which pages may send one.
+    """The host names that a request may be addressed to, and the origins that may send one.
 
-    A page that the victim's browser shows can send requests to a loopback port, or make its own
-    name resolve to one (DNS rebinding). Then `Host` has the page's name, and `Origin` the page.
+    A web page in a victim's browser can send requests to a loopback port, or make its own host name
+    resolve to loopback (DNS rebinding). In such a request `Host` or `Origin` names the page's host.
     """
 
     hosts: frozenset[str]
@@ -63,7 +63,7 @@ class HostRules(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, hosts: tuple[str, ...], origins: tuple[str, ...], listen: str) -> HostRules:
-        """Loopback names, the configured ones, and the address the listener is bound to."""
+        """The rules that allow loopback, the configured names, and the listener's own address."""
         own = f"[{listen}]" if ":" in listen else listen
         named = {host.lower() for host in (*hosts, own)}
         return cls(
@@ -90,10 +90,10 @@ class HostRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def head_of(request: ReceivedRequest) -> HttpRequest:
-    """Method, path, query and headers of a request, its body still unread.
+    """The checked method, path, query and headers of a request, whose body was not read yet.
 
     Raises:
-        MalformedRequest: Any of them is ambiguous or not allowed.
+        MalformedRequest: One of these parts, or the framing, is ambiguous or not allowed.
     """
     if not request.framed:
         raise MalformedRequest(
@@ -109,13 +109,13 @@ def head_of(request: ReceivedRequest) -> HttpRequest:
 def ask_for_body(
     request: ReceivedRequest, head: HttpRequest, bytes_max: int, continue_: Callable[[], None]
 ) -> None:
-    """Begin to accept the body; a small one has arrived with the head, and is there at once.
+    """Begin to accept a body of at most `bytes_max` bytes.
 
-    `continue_` is called where the peer waits to be told that its body is wanted; by then its
-    headers and its credential were found good.
+    `continue_` is called to send `100 Continue` where the request expects it; call this only after
+    headers and credential were checked.
 
     Raises:
-        MalformedRequest: 413: the body is declared larger than it may be.
+        MalformedRequest: 413: the declared length is above `bytes_max`.
     """
     declared = head.headers.get("content-length", "0")
     if not declared.isascii() or not declared.isdigit() or int(declared) > bytes_max:
@@ -127,10 +127,10 @@ def ask_for_body(
 
 
 async def body_of(request: ReceivedRequest, bytes_max: int, seconds: float) -> bytes:
-    """The whole body that was asked for, within size and time.
+    """Read the whole body after `ask_for_body`, within a size and a time; return it.
 
     Raises:
-        MalformedRequest: 400, 413 or 408; the connection closes behind the answer.
+        MalformedRequest: 400, 413 or 408; the connection is closed after the answer.
     """
     try:
         if request.content.is_eof():
@@ -139,8 +139,7 @@ async def body_of(request: ReceivedRequest, bytes_max: int, seconds: float) -> b
         else:
             received = await _arriving(request, bytes_max, seconds)
     except (web.RequestPayloadError, ConnectionError):
-        # A body that breaks off is the peer's fault: it must not be counted as a failure of the
-        # sidecar.
+        # An incomplete body is the peer's fault, and must not count as a failure of the sidecar.
         raise MalformedRequest("body: did not arrive whole", status=400) from None
     if len(received) > bytes_max:
         raise MalformedRequest("body: too large", status=413)
@@ -176,7 +175,7 @@ def check_behind(request: ReceivedRequest) -> None:
     """Refuse a request whose following bytes cannot be another request.
 
     Raises:
-        MalformedRequest: The connection closes behind the answer.
+        MalformedRequest: They cannot (`Connects.garbled`); the connection closes after the answer.
     """
     if request.connection.garbled:
         raise MalformedRequest("framing: what came behind it is no request", status=400)
@@ -195,14 +194,14 @@ def _headers(sent: CIMultiDictProxy[str]) -> dict[str, str]:
             raise MalformedRequest("a header that may be sent once was sent twice", status=400)
         else:
             headers[key] += f", {stripped}"
-    # A compressed body is refused: decompression is work for a peer that is not known yet.
+    # A compressed body is refused: decompression is costly work for an unauthenticated peer.
     if headers.get("content-encoding", "identity").lower() != "identity":
         raise MalformedRequest("content-encoding: send the body as it is", status=415)
     if headers.get("expect", "100-continue").lower() != "100-continue":
         raise MalformedRequest("expect: only 100-continue is known", status=417)
     if headers.get("upgrade", "").lower() == "websocket":
-        # A request for a WebSocket is refused with status 426, because clients of model APIs then
-        # go on over plain HTTP.
+        # A request for a WebSocket is refused with status 426, on which clients of model APIs
+        # continue over plain HTTP.
         raise MalformedRequest("upgrade: no WebSocket is served here, use HTTP", status=426)
     if "upgrade" in headers:
         raise MalformedRequest("upgrade: no other protocol is spoken here", status=400)
@@ -254,9 +253,9 @@ def _decoded(raw_path: str) -> str:
 
 
 LINE_BYTES_MAX: Final = 4_096
-"""Of a chunk's size with its extensions."""
-# The form of chunk extensions that aiohttp's parser accepts. It would drop any other without an
-# error, so any other is refused.
+"""The most bytes of a chunk's first line: its size and extensions."""
+# The form of chunk extensions that aiohttp's parser accepts. The parser would drop any other form
+# without an error, so any other is refused here.
 _TOKEN: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _SIZE: Final = re.compile(rb"0*([0-9a-fA-F]{1,15})(?:;" + _TOKEN + rb"(?:=" + _TOKEN + rb")?)*")
 
@@ -274,10 +273,10 @@ class _Expects(Enum):
 
 
 class Chunks:
-    """The framing of one body, read as it arrives.
+    """The framing of one chunked body, parsed as the bytes arrive.
 
-    Trailers are refused: no front reads them, and aiohttp's parser carries the last one into the
-    next request's head, credentials included.
+    Trailers are refused: no front reads them, and aiohttp's parser adds the last trailer to the
+    next request's headers, even if it is a credential.
     """
 
     __slots__ = ("_expects", "_left", "_line")
@@ -293,7 +292,7 @@ class Chunks:
         return self._expects is _Expects.NOTHING
 
     def through(self, data: bytes) -> int:
-        """How many of the bytes belong to the body: all of them, until the body has ended.
+        """Parse the next bytes; return how many of them belong to the body.
 
         Raises:
             Unframed: The bytes are no valid chunked body.

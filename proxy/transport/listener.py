@@ -1,4 +1,4 @@
-"""Listeners: sockets and TLS in, checked requests to a front, answers out. No decisions."""
+"""Listeners: they accept connections, pass checked requests to a front, and send its answers."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ from telemetry.events import RequestServed, TraceContext
 
 HANDSHAKE_S: Final = 5.0
 ACCEPTED_AT_ONCE: Final = 64
-"""Connections that one turn of the event loop takes; asyncio calls it `backlog`, too."""
+"""The most connections that one turn of the event loop accepts (asyncio's `backlog`)."""
 QUEUED_MAX: Final = 4_096
-"""Connections that wait in the kernel: a flood that is longer than this makes others try again
-after a second, as TCP does. Linux takes no more than `net.core.somaxconn`."""
+"""The most connections that wait in the kernel, unless `net.core.somaxconn` is less. A connection
+beyond it is retried by the client's TCP after a second."""
 _SMALL_BYTES: Final = 64 * 1024
 _WRITES: Final = (".write", ".delete_where")
 _REQUEST_ID: Final = re.compile(r"[0-9a-fA-F-]{16,64}")
@@ -53,12 +53,12 @@ _PRIVATE_MODE: Final = 0o600
 
 
 def tls_context(cert: Path | None, key: Path | None, ca: Path | None) -> ssl.SSLContext | None:
-    """A server context: TLS 1.2 or later, and a client certificate where a CA for it is set.
+    """The TLS context of a server: TLS 1.2 or later; with `ca`, clients need a certificate.
 
-    None without a certificate of the server.
+    None if `cert` is None.
 
     Raises:
-        OSError: A file cannot be read, or does not hold what it should (ssl.SSLError is one).
+        OSError: A file cannot be read, or its content is invalid (`ssl.SSLError` is an `OSError`).
     """
     if cert is None:
         return None
@@ -112,7 +112,7 @@ class Listener:
     async def open_tcp(
         self, address: Address, tls: ssl.SSLContext | None = None, *, serving: bool = True
     ) -> Address:
-        """Listen; the answer holds the port that was chosen.
+        """Listen on a TCP address; return it with the port that the system chose for port 0.
 
         Without `serving`, clients that connect wait in the kernel's queue until `serve` is called.
 
@@ -135,12 +135,12 @@ class Listener:
     async def open_unix(
         self, path: Path, uids: frozenset[int], *, private: bool, serving: bool = True
     ) -> None:
-        """Listen on a Unix socket for peers of these user ids; `private` excludes all others.
+        """Listen on a Unix socket, and close connections of peers with other user ids than these.
 
-        `serving` as in `open_tcp`.
+        With `private`, only the sidecar's own user may connect at all. `serving` as in `open_tcp`.
 
         Raises:
-            OSError: The socket cannot be made, or another process serves it.
+            OSError: The socket cannot be created, or another process serves it.
         """
         listening = _bind_unix(path, _PRIVATE_MODE if private else _PUBLIC_MODE)
         opened = await asyncio.get_running_loop().create_unix_server(
@@ -161,17 +161,17 @@ class Listener:
     async def serve(self) -> None:
         """Accept the waiting connections and all later ones.
 
-        Has no effect on a socket that accepts already.
+        A socket that accepts already is not changed.
 
         Raises:
-            OSError: The system has no resources for it.
+            OSError: The system has no resources to accept connections.
         """
         for opened in self._sockets:
             await opened.start_serving()
             _queue(opened)
 
     async def close(self) -> None:
-        """Stop accepting, let running requests finish within the drain time, close."""
+        """Stop accepting, end streams, let other requests finish in the drain time, and close."""
         for opened in self._sockets:
             opened.close()
         for path in self._unix_paths:
@@ -186,7 +186,7 @@ class Listener:
 
     @property
     def in_flight(self) -> int:
-        """Requests that are being answered now."""
+        """The number of requests that are being answered now."""
         return self._in_flight
 
     async def _answers(self, request: ReceivedRequest) -> web.StreamResponse | None:
@@ -204,9 +204,9 @@ class Listener:
         return done
 
     async def _served(self, request: ReceivedRequest, turn: RequestTurn) -> web.StreamResponse:
-        """Have the front answer a request.
+        """Have the front answer a request; return the response.
 
-        An answer in pieces has been sent when this returns, a whole one has not.
+        A streamed response has been sent when this returns; any other has not.
         """
         with AnswerDeadline(request.connection.departure) as welcome:
             return await self._welcomed(request, turn, welcome)
@@ -239,9 +239,9 @@ class Listener:
             )
         )
         headers = _headers(answered.reply, trace, answering, self._headers)
-        # After an ambiguous request, or one whose body was not read, the connection is closed: its
-        # next bytes must not be read as a request. A connection without a credential is closed as
-        # well.
+        # After an ambiguous request, or one whose body was not read, the connection is closed,
+        # because its next bytes must not be parsed as a request. A connection without a credential
+        # is closed as well.
         certain = answered.route != REFUSED_ROUTE and request.content.is_eof()
         known = bool(answered.principal) and not welcome.over
         stays = certain and known and request.stays and not self._closing
@@ -252,11 +252,11 @@ class Listener:
         return response
 
     def _unread_are_too_many(self, answered: AnsweredReply, principal: str | None) -> bool:
-        """Whether the bytes that peers left unread are too many for one more large answer.
+        """Whether peers left so many bytes unread that one more large answer is not sent.
 
         A peer that asks for whole pages and reads none of them would fill the memory. An answer to
-        a write is always sent: the write is done, and the answer is small. One principal may leave
-        `BURST` times as much unread as is still free, so that there is room for its neighbours.
+        a write is always sent, because the write was carried out and its answer is small. One
+        principal may leave unread `BURST` times as much as is still free, so that others have room.
         """
         size = len(answered.reply.body)
         if size <= _SMALL_BYTES or answered.route.endswith(_WRITES):
@@ -265,7 +265,7 @@ class Listener:
         return size > free or self._crowd.unread_of(principal) + size > BURST * free
 
     def unread_bytes(self) -> int:
-        """Bytes of answers that wait for their peers to read them."""
+        """The number of bytes of answers, over all connections, that peers have not read."""
         return sum(guest.unread_bytes for guest in self._crowd)
 
     async def _answer(
@@ -341,10 +341,11 @@ class Listener:
 async def _while_welcome(
     welcome: AnswerDeadline, work: Awaitable[bytes], stop: Stop | None
 ) -> bytes:
-    """Read the body, unless its sender's credential ends first.
+    """Read the body, unless its sender's credential ends first; return it.
 
     Raises:
-        Unauthenticated: The credential ended before the body was whole.
+        Unauthenticated: The credential ended before the whole body had arrived.
+        MalformedRequest: The peer left before.
     """
     if stop is None:
         body = await work
@@ -381,7 +382,7 @@ def _headers(
     }
     if trace.caller:
         headers["Mnemogate-Caller"] = trace.caller
-    # A request id that the upstream gave is kept, because the upstream's support asks for it.
+    # The upstream's own request id is forwarded, because the upstream's support asks for it.
     if "x-request-id" not in headers:
         headers["X-Request-ID"] = answering.request_id
     return headers
@@ -395,7 +396,7 @@ def _queue(opened: asyncio.Server) -> None:
 
 
 def _bind_unix(path: Path, mode: int) -> socket.socket:
-    """A bound socket; between bind and listen nobody can connect, so its mode is never too wide."""
+    """Bind a socket and set its mode before it listens, so that no other user can connect."""
     if len(os.fsencode(path)) > _UNIX_PATH_BYTES_MAX:
         raise OSError(
             errno.ENAMETOOLONG,
@@ -414,7 +415,11 @@ def _bind_unix(path: Path, mode: int) -> socket.socket:
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove the socket of a process that is gone; a living process keeps its socket."""
+    """Remove the socket file of a process that has ended.
+
+    Raises:
+        OSError: A running process serves the socket.
+    """
     if not path.is_socket():
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:

@@ -13,7 +13,7 @@ _UCRED: Final = struct.Struct("3i")
 
 
 def peer_of(transport: asyncio.BaseTransport) -> Peer:
-    """What the kernel and the TLS layer attest about the other end."""
+    """The peer of a connection: by its uid on a Unix socket, else by address and certificate."""
     uid = peer_uid(transport)
     if uid is not None:
         return Peer(address=f"uid:{uid}", uid=uid)
@@ -24,7 +24,7 @@ def peer_of(transport: asyncio.BaseTransport) -> Peer:
 
 
 def peer_uid(transport: asyncio.BaseTransport) -> int | None:
-    """Uid of the process that connected to a Unix socket (SO_PEERCRED); None on TCP."""
+    """The uid of the process that connected to a Unix socket (SO_PEERCRED); None on TCP."""
     connection = transport.get_extra_info("socket")
     if connection is None or connection.family != socket.AF_UNIX:
         return None
@@ -33,7 +33,7 @@ def peer_uid(transport: asyncio.BaseTransport) -> int | None:
 
 
 def _subjects(certificate: dict[str, tuple[tuple[object, ...], ...]]) -> tuple[str, ...]:
-    """`CN:`, `DNS:` and `URI:` names of a certificate that the TLS layer has verified."""
+    """The `CN:`, `DNS:` and `URI:` names in a certificate that the TLS layer has verified."""
     names: list[str] = []
     for kind, value in certificate.get("subjectAltName", ()):
         if kind in {"DNS", "URI"}:

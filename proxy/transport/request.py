@@ -1,4 +1,4 @@
-"""One parsed request, and the ways to answer it."""
+"""One request with a parsed head, and the responses that answer it, whole or streamed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BREAKS: Final = "\r\n\0"
 
 
 class Connects(Protocol):
-    """The connection of a request, as the answering side sees it."""
+    """The connection of a request, as the answering code uses it."""
 
     departure: Departure
     # `breakage` happens when the body turns out to be broken; `broken` is True from then on.
@@ -32,7 +32,7 @@ class Connects(Protocol):
 
     @property
     def garbled(self) -> bool:
-        """Whether the bytes behind a complete request cannot begin another request."""
+        """Whether the bytes after a complete request cannot begin another request."""
         ...
 
     def enter(self, principal: str) -> None:
@@ -40,11 +40,11 @@ class Connects(Protocol):
         ...
 
     def open_body(self) -> None:
-        """Accept the request's body."""
+        """Begin to receive the request's body, which is held back until then."""
         ...
 
     def say(self, raw: bytes) -> None:
-        """Write bytes that are no answer of a front, such as a fixed refusal."""
+        """Write bytes that do not come from a front, such as a fixed refusal."""
         ...
 
     def abort(self) -> None:
@@ -77,8 +77,8 @@ class ReceivedRequest:
         codings = self.headers.getall("Transfer-Encoding", None)
         # The declared length of the body; None for a chunked one.
         self.length = None if codings else request.content_length or 0
-        # Whether all readers find the same end of the body. That needs the coding `chunked`, alone
-        # and on HTTP/1.1. RFC 9112, 6.1: a transfer coding on HTTP/1.0 counts as faulty framing.
+        # Whether all parsers find the same end of the body: it has no transfer coding, or only
+        # `chunked`, on HTTP/1.1 (RFC 9112, 6.1: on HTTP/1.0 a transfer coding is faulty framing).
         self.framed = not codings or (
             tuple(request.version) == _HTTP_11 and [*map(str.lower, codings)] == ["chunked"]
         )
@@ -92,11 +92,11 @@ class ReceivedRequest:
 
     @property
     def stays(self) -> bool:
-        """Whether the connection can be kept after this request."""
+        """Whether the connection can be kept after this request, as no later byte is ambiguous."""
         return self.framed and self.keep_alive and not self.connection.garbled
 
     async def send(self, response: web.StreamResponse) -> None:
-        """Write a whole answer; the peer may have left."""
+        """Write a whole answer; if the peer has left, close the connection."""
         try:
             await response.prepare(self._request)
             await response.write_eof()
@@ -104,7 +104,7 @@ class ReceivedRequest:
             self.connection.abort()
 
     async def begin(self, response: web.StreamResponse) -> None:
-        """Write the head of an answer in pieces.
+        """Write the head of a streamed answer.
 
         Raises:
             ConnectionError: The peer is gone.
@@ -113,7 +113,7 @@ class ReceivedRequest:
 
 
 def response_of(reply: HttpReply, headers: dict[str, str], *, stays: bool) -> web.Response:
-    """A whole answer. `stays` says whether the connection is kept after the answer.
+    """The response with a reply's whole body; without `stays` the connection closes after it.
 
     Raises:
         InvariantBroken: A header or the phrase contains a line break, which would begin another
@@ -128,10 +128,10 @@ def response_of(reply: HttpReply, headers: dict[str, str], *, stays: bool) -> we
 
 
 def stream_of(reply: HttpReply, headers: dict[str, str], *, stays: bool) -> web.StreamResponse:
-    """The head of an answer whose body comes in pieces.
+    """The head of a streamed response; without `stays` the connection closes after it.
 
     Raises:
-        InvariantBroken: A header or the phrase holds a line break.
+        InvariantBroken: A header or the phrase contains a line break.
     """
     _check_lines(reply, headers)
     response = web.StreamResponse(status=reply.status, reason=reply.phrase, headers=headers)
@@ -147,15 +147,15 @@ def _check_lines(reply: HttpReply, headers: dict[str, str]) -> None:
 
 
 class ResponseConnection(Protocol):
-    """What `ResponseWriter` needs of the connection that it writes to."""
+    """The connection that a `ResponseWriter` writes to."""
 
     @property
     def speaking(self) -> bool:
-        """Whether what aiohttp writes now is an answer of a front, not its own error."""
+        """Whether the bytes that aiohttp writes now are an answer of a front, not its own error."""
         ...
 
     def refuse_malformed(self) -> None:
-        """Answer a request that aiohttp could not parse."""
+        """Answer a request that aiohttp could not parse with a fixed 400."""
         ...
 
     def pause(self) -> None:
@@ -170,8 +170,8 @@ class ResponseConnection(Protocol):
 class ResponseWriter(asyncio.Transport):
     """Passes the answers of fronts to the socket. Event loop only.
 
-    Bytes that aiohttp writes between two answers are its error for an unparsable request, which
-    quotes it. The connection writes a fixed answer instead.
+    Bytes that aiohttp writes between two answers are its own error text for an unparsable request,
+    which quotes the request. The connection writes a fixed answer instead.
     """
 
     def __init__(self, real: asyncio.Transport, connection: ResponseConnection) -> None:
@@ -181,7 +181,7 @@ class ResponseWriter(asyncio.Transport):
         self._connection = connection
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Pass an answer's bytes to the socket, or refuse what aiohttp took for no request."""
+        """Pass an answer's bytes to the socket; replace aiohttp's own error by a fixed answer."""
         if self._connection.speaking:
             self._real.write(data)
         elif not self._real.is_closing():
@@ -192,7 +192,7 @@ class ResponseWriter(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as inherited
-        """What the socket's transport knows under this name."""
+        """The socket transport's extra information of this name."""
         return self._real.get_extra_info(name, default)
 
     def is_closing(self) -> bool:
@@ -212,13 +212,13 @@ class ResponseWriter(asyncio.Transport):
         self._connection.resume()
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that the peer has not read."""
+        """The number of written bytes that the peer has not read."""
         return self._real.get_write_buffer_size()
 
     def close(self) -> None:
-        """Close the socket after what is already written."""
+        """Close the socket after the bytes that are already written were sent."""
         self._real.close()
 
     def abort(self) -> None:
-        """Close the socket at once."""
+        """Close the socket at once; unsent bytes are lost."""
         self._real.abort()

@@ -1,7 +1,7 @@
-"""The one table from verdict or exception to wire answer, and the one place that catches broadly.
+"""The mapping of exceptions to refusals, and the only function that catches all exceptions.
 
-For every failure the answer is *no*. It names the kind of failure and contains nothing from the
-peer or the store: no exception text, no traceback, no content.
+For every failure the answer is *no*. The answer names the kind of failure and contains nothing from
+the peer or the store: no exception text, no traceback, no content.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ _T = TypeVar("_T")
 
 
 class AnswerFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """Why work failed: the refusal that answers it, and the type of the error."""
+    """A failure of `attempt`: the refusal that answers it, and the name of the exception's type."""
 
     refusal: Refusal
     error_type: str
@@ -102,7 +102,7 @@ def refuse(
     title: str | None = None,
     allowed: tuple[str, ...] = (),
 ) -> Refusal:
-    """Make a refusal with the fixed title of its status."""
+    """The refusal with a status, whose title is the status's own unless one is given."""
     return Refusal(
         status=status,
         title=title or _TITLES.get(status, "Refused"),
@@ -138,11 +138,11 @@ _REFUSALS: Final[dict[type[Exception], Refusal]] = {
     StorageError: refuse(503, "cannot_decide: the store failed; nothing was admitted"),
     Exception: refuse(500, "cannot_decide: an internal failure; nothing was admitted"),
 }
-"""The answers for failures whose words are always the same; the closest class counts."""
+"""A mapping of exceptions to answers whose text is fixed; the most derived class counts."""
 
 
 def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911 - it is the table
-    """The answer for a failure, without anything that the peer sent or the store has."""
+    """The refusal for an exception, without anything that the peer sent or the store contains."""
     match error:
         case MethodNotAllowed():
             return refuse(error.status, error.detail, allowed=error.allowed)
@@ -176,7 +176,7 @@ def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911 - it is the
 async def attempt(
     work: Awaitable[_T], halt: Callable[[], None], *, event: str = "request failed"
 ) -> _T | AnswerFailure:
-    """Do the work; returns its result, or the answer for its failure.
+    """Await the work; return its result, or the answer for its failure.
 
     Cancellation passes through. A broken invariant is answered like any other failure, and then
     `halt` stops the process, whose state cannot be relied on. `event` names a failure in the log.
@@ -186,8 +186,7 @@ async def attempt(
     except Exception as error:  # noqa: BLE001 - the one broad catch: it answers no
         name = type(error).__name__
         refusal = refusal_for(error)
-        # The error is logged as a failure of the sidecar; a peer's mistake or too many requests is
-        # not.
+        # Only a failure of the sidecar is logged, not a peer's mistake or an excess of requests.
         if refusal.status >= 500 and not isinstance(error, Busy):  # noqa: PLR2004
             # Only the type is logged: an exception's message and frames may contain what the peer
             # sent.

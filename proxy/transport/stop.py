@@ -8,19 +8,19 @@ from typing import Self
 
 
 class Stop:
-    """Ends the work inside its context with `TimeoutError` when it is called. Event loop only.
+    """A context that ends the work inside it with `TimeoutError` when called. Event loop only.
 
-    The call may come at any time and repeatedly, also before and after the context.
+    It may be called at any time and repeatedly, also before the context is entered and after.
     """
 
     def __init__(self, seconds: float | None = None) -> None:
-        """`seconds` is how long the work may take at most."""
+        """`seconds` is the most that the work may take; None: no limit but a call."""
         self._scope = asyncio.timeout(seconds)
         self._inside = False
         self._called = False
 
     async def __aenter__(self) -> Self:
-        """Start the time limit."""
+        """Start the time limit; end the work at once if the stop was called before."""
         await self._scope.__aenter__()
         self._inside = True
         if self._called:
@@ -33,7 +33,7 @@ class Stop:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Raise `TimeoutError` if the work was ended, or the time is over."""
+        """Raise `TimeoutError` if the stop was called, or the time is over."""
         self._inside = False
         await self._scope.__aexit__(kind, error, trace)
 
@@ -43,7 +43,7 @@ class Stop:
         self.after(0)
 
     def after(self, seconds: float) -> None:
-        """End the work in so many seconds from now."""
+        """End the work in so many seconds from now, unless its time limit is earlier."""
         if self._inside and not self._scope.expired():
             due = asyncio.get_running_loop().time() + seconds
             when = self._scope.when()

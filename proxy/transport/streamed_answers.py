@@ -1,4 +1,4 @@
-"""Answers in pieces, sent as fast as the peer reads; when the peer leaves, they end."""
+"""Streamed answers: sent as fast as the peer reads them, and ended when the peer leaves."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from proxy.transport.stop import Stop
 class StreamedAnswers:
     """The streamed answers of one listener. Event loop only.
 
-    A piece is fetched when the previous one was written, so a slow reader costs one piece and a
-    socket buffer; the connection's deadline cuts off a peer that stops reading.
+    A piece is fetched when the previous one was written, so that a slow reader costs the memory of
+    one piece and a socket buffer. A peer that stops reading meets the connection's deadline.
     """
 
     def __init__(self, halt: Callable[[], None]) -> None:
@@ -38,7 +38,10 @@ class StreamedAnswers:
         pieces: Pieces,
         gone: Departure,
     ) -> None:
-        """Send head and pieces until they end, or until the peer or the listener goes."""
+        """Send head and pieces up to the last one, or until the peer leaves or the listener closes.
+
+        The pieces are always closed; after an incomplete answer, so is the connection.
+        """
         whole = False
         stop = Stop()
         self._open.add(stop)

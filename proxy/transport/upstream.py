@@ -1,6 +1,6 @@
-"""The client side of HTTP: one server, chosen by configuration alone.
+"""The HTTP client for one upstream server, which only the configuration chooses.
 
-Answers are not trusted: redirects are not followed, no cookie is kept, every wait has a deadline,
+Answers are not trusted: redirects are not followed, no cookie is stored, every wait has a deadline,
 and sizes are limited before and after decompression.
 """
 
@@ -22,8 +22,8 @@ HEADER_BYTES_MAX: Final = 16 * 1024
 _PIECE_BYTES: Final = 64 * 1024
 _FINAL_FROM: Final = 200
 _REDIRECTS: Final = range(300, 400)
-# Headers that are not passed on: hop-by-hop ones (RFC 9110, section 7.6.1), and those that each hop
-# sets: length, coding, host.
+# Headers that are not forwarded: hop-by-hop ones (RFC 9110, section 7.6.1), cookies, and those that
+# each hop sets itself: length, coding, host.
 _HOP: Final = frozenset(
     {
         "accept-encoding",
@@ -54,14 +54,14 @@ class UpstreamLimits(msgspec.Struct, frozen=True, kw_only=True):
     connect_seconds: float = 5.0
     # Seconds until the head of an answer; a slow tool may work long before its first byte.
     head_seconds: float = 120.0
-    # Bytes of a whole answer, or of one piece of a stream.
+    # Seconds for the body of an answer that is read as a whole.
     body_seconds: float = 120.0
     body_bytes_max: int = 16 * 1024 * 1024
     connections_max: int = 256
 
 
 class UpstreamReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The head of an answer, and its body in pieces. Names are lower-case."""
+    """The head of an answer, and its body in pieces. Header names are lower-case."""
 
     status: int
     headers: dict[str, str]
@@ -74,10 +74,7 @@ class UpstreamReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def end_to_end(headers: dict[str, str]) -> dict[str, str]:
-    """The headers that are meant for the final receiver: without hop-by-hop ones.
-
-    Headers that `Connection` names are hop-by-hop too.
-    """
+    """The headers that are forwarded: not hop-by-hop ones, nor those that `Connection` names."""
     named = {name.strip().lower() for name in headers.get("connection", "").split(",")}
     return {
         name: value for name, value in headers.items() if name not in _HOP and name not in named
@@ -85,7 +82,7 @@ def end_to_end(headers: dict[str, str]) -> dict[str, str]:
 
 
 def why_unanswered(error: Exception) -> str:
-    """Why no answer came, in words for an operator; nothing that the other side said."""
+    """The reason why no answer was received, for an operator, without any text of the peer."""
     if isinstance(error, aiohttp.InvalidURL):
         return "this is no URL"
     if isinstance(error, aiohttp.ClientSSLError):
@@ -98,7 +95,7 @@ def why_unanswered(error: Exception) -> str:
 
 
 class Upstream:
-    """Requests to one URL while its context is open. Event loop only; any number at once."""
+    """Sends requests to one URL while its context is open. Event loop only; any number at once."""
 
     def __init__(
         self,
@@ -110,7 +107,7 @@ class Upstream:
     ) -> None:
         """`headers` replace those of the same name in a request.
 
-        `connector` makes the connector, for requests whose addresses have to be judged first.
+        `connector` makes the connector, for requests whose addresses have to be checked first.
         """
         self._url = url
         self._injected = {name.lower(): value for name, value in headers}
@@ -127,7 +124,7 @@ class Upstream:
             connector=self._connector(),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
-            trust_env=False,  # trust no environment: a proxy variable would choose another server
+            trust_env=False,  # a proxy variable in the environment would choose another server
             skip_auto_headers=("User-Agent", "Accept", "Content-Type"),
             max_line_size=HEADER_BYTES_MAX,
             max_field_size=HEADER_BYTES_MAX,
@@ -135,8 +132,8 @@ class Upstream:
                 total=None, connect=None, sock_connect=self._limits.connect_seconds
             ),
         )
-        # aiohttp sends PUT and DELETE once more when the connection breaks, because HTTP calls them
-        # idempotent. Whether a write arrived is looked up here; it is never sent again.
+        # aiohttp would send a PUT or DELETE again when the connection breaks, because HTTP calls
+        # them idempotent. A write is never sent again here: whether it arrived is looked up.
         self._session._retry_connection = False  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
         return self
 
@@ -155,13 +152,13 @@ class Upstream:
     async def send(
         self, method: str, headers: dict[str, str], body: bytes | None = None, target: str = ""
     ) -> AsyncGenerator[UpstreamReply]:
-        """One request and its answer; leaving the context early closes the connection.
+        """Send one request, and give its answer to the context, which closes the connection.
 
-        `target` is added to the URL as it stands: path and query, encoded.
+        `target`, an encoded path and query, is appended to the URL unchanged.
 
         Raises:
-            UpstreamError: There is no answer, or one that is not passed on. Reading the pieces
-                raises it too, if they are too many, too slow, or end too early.
+            UpstreamError: There is no answer, or one that is not forwarded. Reading the pieces
+                raises it too, if the body is too large after decompression, or incomplete.
         """
         if self._session is None:
             raise UpstreamError("the server behind is not being served any more", sent=False)
@@ -188,7 +185,7 @@ class Upstream:
         try:
             yield self._reply(response)
         finally:
-            # Closing drops the rest of the body. Otherwise the code would wait for it.
+            # Closing the response drops the rest of the body, which would be waited for otherwise.
             response.close()
 
     def _reply(self, response: aiohttp.ClientResponse) -> UpstreamReply:
@@ -227,10 +224,10 @@ class Upstream:
             raise UpstreamError("the server behind broke off its answer") from None
 
     async def whole(self, reply: UpstreamReply) -> bytes:
-        """The whole body of an answer that is not a stream.
+        """Read the body of an answer that is not a stream; return all of it.
 
         Raises:
-            UpstreamError: The body is too large, too slow, or ends too early.
+            UpstreamError: The body is too large, too slow, or incomplete.
         """
         body = bytearray()
         try:
@@ -245,7 +242,7 @@ class Upstream:
 
 
 class _Inflated:
-    """Decompresses gzip or deflate in bounded steps, so that no small body fills the memory."""
+    """Decompresses gzip or deflate in bounded steps, so that a small body cannot fill memory."""
 
     def __init__(self, window: int, bytes_max: int) -> None:
         self._open = zlib.decompressobj(window)
