@@ -1,1 +1,1 @@
-"""Wire adapters, pure: bytes to operation, result to bytes. No network, no storage."""
+"""Wire adapters: bytes into operations, results into bytes; without network or disk."""

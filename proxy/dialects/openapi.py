@@ -78,7 +78,7 @@ def document(title: str, root: str, routes: Sequence[RouteRow]) -> bytes:
 
 
 class _Schemas:
-    """The schemas of the structs in an OpenAPI document, and what routes say about them."""
+    """Makes the parts of an OpenAPI document that refer to the schemas of structs."""
 
     def __init__(
         self,

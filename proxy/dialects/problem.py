@@ -24,7 +24,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def problem(refusal: Refusal, answering: EncodingContext) -> HttpReply:
-    """The reply that reports a failure as problem details, with `refusal_headers`."""
+    """The HTTP reply with problem details for a failure, and with the failure's headers."""
     code = refusal.title.lower().replace(" ", "_")
     body = msgspec.json.encode(
         Problem(

@@ -33,8 +33,8 @@ _DIGEST_LEN: Final = 32
 # The member of an item's arguments that contains the whole call, compressed, because the call
 # repeats text that the file had before, which must not be read as words of this call.
 _CALL: Final = "call"
-# Matches what JavaScript's `String.replace` substitutes by a part of the file. Servers that edit
-# with this function write another text than the one in the call.
+# Matches the patterns that JavaScript's `String.replace` substitutes with parts of the file. A
+# server that edits with this function writes another text than the one in the call.
 _EXPANDED: Final = re.compile(r"\$[$&`']")
 
 

@@ -19,10 +19,10 @@ class InModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     # True: the map is used only if an operator names it, because its writes are normally judged
     # elsewhere, such as at a relay.
     named_only: bool = False
-    # Tools of the map as whose arguments a memory backend's JSON replies are read. They are tried
-    # in this order.
+    # Tools of the map. A model's JSON reply to a memory backend is read as the arguments of the
+    # first of these tools that it fits.
     outputs: Annotated[tuple[Word, ...], Meta(max_length=64)] = ()
-    # The tool as whose one argument, `text`, a plain text reply is read.
+    # The tool of the map as a call of which a plain text reply is read, as the argument `text`.
     text: Word | None = None
     # A JSON object that a memory backend reads as "nothing to store". It replaces a reply of which
     # no fact is left.

@@ -244,7 +244,7 @@ class ToolMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     # Places of this server, in addition to the shipped places (`policy.places`).
     instruction_paths: Patterns = ()
     fact_paths: Patterns = ()
-    # How to list all that the server keeps, for `mnemogate review adopt`.
+    # How to list all memories that the server stores, for `mnemogate review adopt`.
     adopts: AdoptionRead | None = None
     shown: AnswerShape = AnswerShape()
     model: InModel = InModel()

@@ -350,7 +350,7 @@ _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"(?:[ \t\r\n]*+(:))?')
 
 
 def _escapes_a_name(raw: bytes) -> bool:
-    """Whether a member's name has escapes, without whose decoding some readers compare names."""
+    """Whether a member's name has escapes: some readers compare names without decoding escapes."""
     if b"\\" in raw:
         for found in _STRING.finditer(raw):
             if found[1] and b"\\" in found[0]:
@@ -394,8 +394,8 @@ _HELD_BYTES_MAX: Final = 2 * ID_LEN_MAX
 class TopLevelId:
     """Finds the top-level `"id"` of a message that is too long or too malformed to be decoded.
 
-    The bytes are fed in chunks, of which a bounded number of tokens is read. The id is used only to
-    refuse the request.
+    The message is fed in chunks, and only a bounded number of its tokens is read. The id is used
+    only to refuse the request.
     """
 
     def __init__(self) -> None:

@@ -52,7 +52,7 @@ class PieceTaker:
         }
 
     def take(self, value: JsonValue, at: tuple[str, ...]) -> JsonValue:
-        """Return the value with every piece replaced by its number, and note the pieces."""
+        """Collect the pieces of a value; return the value with a number in place of each piece."""
         if len(at) > DEPTH_MAX:
             raise MalformedRequest("arguments: nested too deeply")
         if isinstance(value, str):

@@ -109,7 +109,8 @@ def check_text(text: str, where: str) -> None:
     """Refuse code points that no honest client sends.
 
     Raises:
-        MalformedRequest: Lone surrogates, tag characters, bidi controls, C0 and C1 controls, ...
+        MalformedRequest: The text has a lone surrogate, a tag character, a bidi, C0 or C1 control,
+            or the like.
     """
     if text.isascii() and text.isprintable():
         return

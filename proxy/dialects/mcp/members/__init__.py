@@ -1,1 +1,1 @@
-"""The known members of messages, by protocol version: data."""
+"""Tables of the known members of MCP messages, one for each protocol version."""

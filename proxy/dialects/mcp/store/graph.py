@@ -75,7 +75,7 @@ Mark = EntityMark | ObservationMark | RelationMark
 
 
 def marked(mark: Mark) -> str:
-    """A mark as canonical JSON, in which form it is the metadata of a memory of the graph."""
+    """The metadata of an entity's, observation's or relation's memory, as canonical JSON."""
     return canonical_json(msgspec.to_builtins(mark))
 
 
@@ -93,7 +93,7 @@ class GraphAnswer(msgspec.Struct, frozen=True, kw_only=True):
     memories: tuple[Memory, ...]
 
 
-# Memories keyed by ordinal. There may be several, because memories may share a text or a name.
+# Memories keyed by ordinal (the store's number for one version of a memory).
 _Memories = dict[int, "Memory"]
 
 
@@ -121,7 +121,7 @@ class GraphIndex:
     # ---- index updates, in step with the store ---------------------------------------------------
 
     def take(self, ordinal: int, memory: Memory) -> None:
-        """Add a live memory, unless its metadata has no mark: such a memory is not of the graph."""
+        """Add a live memory; ignore a memory that is no entity, observation or relation."""
         mark = _mark(memory)
         if mark is None:
             return
@@ -209,7 +209,7 @@ class GraphIndex:
                         yield Orphan(memory_id=memory.memory_id, entity_name=name)
 
     def _groups(self, name: str) -> Iterator[dict[str, _Memories]]:
-        """The observations of an entity: those of its live memories, and those of gone memories."""
+        """The observations of an entity's live memories, and those of gone entities of its name."""
         for memory in self._made.get(name, {}).values():
             for called in self._names_said.get(memory.memory_id, ()):
                 yield self._said[memory.memory_id, called]

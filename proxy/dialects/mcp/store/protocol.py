@@ -54,7 +54,7 @@ class RpcError(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):
-    """A client's request for notices of changes of the graph, or (`wanted` is false) for none."""
+    """A client's request to start (`wanted`) or to stop notifications of changes to the graph."""
 
     wanted: bool
 
