@@ -1,4 +1,4 @@
-"""The store API of LangGraph (`/store/...`), as `langgraph-sdk` speaks it."""
+"""Decodes and answers the store API of LangGraph (`/store/...`), as `langgraph-sdk` uses it."""
 
 from proxy.dialects.langgraph.store_routes import LangGraphStore
 

@@ -1,8 +1,8 @@
-"""An item of LangGraph's store as a memory, and back.
+"""Converts items of LangGraph's store to memories, and memories to items.
 
-An item is filed by namespace and key. The memory's text is every string of the value, in the order
-of the value; the value itself is kept in the metadata, so that a read returns the JSON that was
-put. The gate judges both, names of fields included.
+An item is filed under a namespace and a key. The memory's text consists of all strings of the
+item's value, in order; the value itself is stored in the metadata, so that a read returns the JSON
+that was put. The gate judges text and metadata, names of fields included.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from proxy.seams.faults import MalformedRequest
 
 TARGET: Final = "store/items"
 VALUE: Final = "value"
-"""The member of an item's metadata that holds the value."""
+"""The member of a memory's metadata that contains the item's value."""
 KEY_LEN_MAX: Final = 1_024
 # LangGraph reserves this label, so it cannot begin a namespace of a client.
 ROOT: Final = "langgraph"
@@ -39,7 +39,7 @@ Labels = Annotated[list[str], Meta(max_length=NAME_LEN_MAX)]
 
 
 class ItemOut(msgspec.Struct, frozen=True, kw_only=True):
-    """One item in an answer, as `langgraph_sdk.schema.Item` has it, and its labels beside that."""
+    """One item in an answer: the fields of `langgraph_sdk.schema.Item`, and the memory's labels."""
 
     namespace: list[str]
     key: str
@@ -51,13 +51,13 @@ class ItemOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FoundItemOut(ItemOut, frozen=True, kw_only=True):
-    """One item in the answer to a search; `score` is None where nothing was ranked."""
+    """One item in the answer to a search; `score` is None if the search had no query."""
 
     score: float | None
 
 
 class _Filed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The metadata of an item."""
+    """The metadata of a memory that is an item."""
 
     key: str
     namespace: list[str]
@@ -68,11 +68,11 @@ _FILED: Final = msgspec.json.Decoder(_Filed)
 
 
 def checked_namespace(labels: list[str]) -> tuple[str, ...]:
-    """The namespace of an item, by LangGraph's own rules.
+    """The namespace of an item, checked by LangGraph's own rules.
 
     Raises:
-        MalformedRequest: It has no label, an empty one, one with a full stop, or the reserved root;
-            or it is longer than a store keeps.
+        MalformedRequest: The namespace has no label, an empty label, a label with a full stop, or
+            the reserved root; or it is longer than a memory's id may be.
     """
     if not labels:
         raise MalformedRequest("Namespace cannot be empty.", status=400)
@@ -82,10 +82,10 @@ def checked_namespace(labels: list[str]) -> tuple[str, ...]:
 
 
 def checked_labels(labels: list[str]) -> tuple[str, ...]:
-    """Labels of a namespace or of a part of one.
+    """The checked labels of a namespace, or of the beginning or end of a namespace.
 
     Raises:
-        MalformedRequest: A label is empty or has a full stop, or they are too long together.
+        MalformedRequest: A label is empty or has a full stop, or the labels together are too long.
     """
     for label in labels:
         check_text(label, "namespace")
@@ -100,10 +100,10 @@ def checked_labels(labels: list[str]) -> tuple[str, ...]:
 
 
 def checked_key(key: str) -> str:
-    """The key of an item.
+    """The checked key of an item.
 
     Raises:
-        MalformedRequest: It is empty, too long, or has a code point that is not allowed.
+        MalformedRequest: The key is empty, too long, or has a code point that is not allowed.
     """
     check_text(key, "key")
     if not 0 < len(key) <= KEY_LEN_MAX:
@@ -112,17 +112,17 @@ def checked_key(key: str) -> str:
 
 
 def own_key(namespace: tuple[str, ...], key: str) -> str:
-    """The key under which the store finds an item; it is of this dialect alone."""
+    """The key of an item's memory in the store; no other dialect makes keys of this form."""
     return canonical_json([ROOT, list(namespace), key])
 
 
 def scope_of(namespace: tuple[str, ...]) -> Scope:
-    """The ids that an item is filed under: its namespace, so that the catalogue finds it."""
+    """The ids that an item's memory is filed under: the namespace, as the id of an app."""
     return Scope(app_id=_dotted(namespace))
 
 
 def below(prefix: tuple[str, ...]) -> Filter:
-    """A filter for every item whose namespace begins with these labels."""
+    """A filter for all items whose namespace begins with these labels."""
     return AllOf(
         parts=(
             Test(field=Field.APP_ID, compare=Compare.UNDER, values=(_dotted(prefix),)),
@@ -132,7 +132,7 @@ def below(prefix: tuple[str, ...]) -> Filter:
 
 
 def text_of(value: dict[str, Any]) -> str:
-    """The text of an item: every string of its value; its JSON if it has none.
+    """The text of an item: all strings of its value, or the value's JSON if it has no string.
 
     Raises:
         MalformedRequest: The text is longer than a memory's text may be.
@@ -158,10 +158,10 @@ def _strings(value: JsonValue) -> list[str]:
 
 
 def metadata_of(namespace: tuple[str, ...], key: str, value: dict[str, Any]) -> str:
-    """The metadata of an item, as canonical JSON.
+    """The metadata of an item's memory, as canonical JSON.
 
     Raises:
-        MalformedRequest: It is larger than a memory's metadata may be.
+        MalformedRequest: The metadata is larger than a memory's metadata may be.
     """
     kept = canonical_json({"key": key, "namespace": list(namespace), VALUE: value})
     if len(kept) > METADATA_LEN_MAX:
@@ -173,9 +173,9 @@ def metadata_of(namespace: tuple[str, ...], key: str, value: dict[str, Any]) -> 
 
 
 def item_of(memory: Memory) -> ItemOut | None:
-    """The item that a memory is.
+    """The item that a memory contains.
 
-    None for a memory of another API, and for an item whose metadata another API changed.
+    None if another API wrote the memory, or changed its metadata so that it is no item any more.
     """
     if memory.target != TARGET or memory.metadata_json is None:
         return None
@@ -183,7 +183,7 @@ def item_of(memory: Memory) -> ItemOut | None:
         filed = _FILED.decode(memory.metadata_json)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    # Another API may change the metadata, and never the scope.
+    # Another API may change the metadata but never the scope, so the scope proves the namespace.
     if memory.scope != scope_of(tuple(filed.namespace)):
         return None
     return ItemOut(
@@ -198,7 +198,7 @@ def item_of(memory: Memory) -> ItemOut | None:
 
 
 def found_item(memory: Memory, score: float | None) -> FoundItemOut | None:
-    """The item that a memory is, in the answer to a search; None as in `item_of`."""
+    """The item that a memory contains, with its score in a search; None as in `item_of`."""
     item = item_of(memory)
     if item is None:
         return None
@@ -206,7 +206,7 @@ def found_item(memory: Memory, score: float | None) -> FoundItemOut | None:
 
 
 def namespace_of(entity: Entity) -> tuple[str, ...] | None:
-    """The namespace that an id stands for; None for an id of something else."""
+    """The namespace that an id contains; None if the id is no namespace of this dialect."""
     root, _, labels = entity.name.partition(".")
     if entity.kind != _APP or root != ROOT or not labels:
         return None
@@ -214,7 +214,7 @@ def namespace_of(entity: Entity) -> tuple[str, ...] | None:
 
 
 def encoded(body: object) -> bytes:
-    """The JSON of an answer."""
+    """The body of an answer, encoded as JSON."""
     return _ENCODER.encode(body)
 
 

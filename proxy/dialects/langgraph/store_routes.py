@@ -1,7 +1,7 @@
-"""The routes of LangGraph's store, answered from the store of memories.
+"""Decodes and answers the routes of LangGraph's store.
 
-Where it differs from LangGraph's server: a read never extends the life of an item (`refresh_ttl`),
-and every item is found by its strings, whatever its `index` says.
+They differ from LangGraph's server: a read never extends the life of an item (`refresh_ttl`), and
+all strings of an item are searched, also those that its `index` leaves out.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ _ORDERS: Final = frozenset({Compare.GT, Compare.GTE, Compare.LT, Compare.LTE})
 
 
 def value_filter(given: dict[str, Any], within: Filter) -> Filter:
-    """A filter that matches items that `within` matches and whose named fields are as asked for.
+    """A filter for items that `within` matches and whose fields are as `given` asks.
 
     Raises:
-        MalformedRequest: A comparison is not one of `$eq`, `$ne`, `$gt`, `$gte`, `$lt`, `$lte`, is
-            made with a list or with an empty object, or there are too many of them.
+        MalformedRequest: A comparison is not one of `$eq`, `$ne`, `$gt`, `$gte`, `$lt`, `$lte`, or
+            is made with a list or an empty object; or there are too many comparisons.
     """
     pending: list[tuple[tuple[str, ...], JsonValue]] = [((name,), given[name]) for name in given]
     tests: list[Filter] = []
@@ -124,7 +124,7 @@ _REFRESH: Final = "refresh_ttl: a read changes nothing here; put the item again"
 
 
 class Put(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of a put. `ttl` is in minutes."""
+    """Body of a put. `ttl` is the item's life in minutes."""
 
     namespace: Labels
     key: str
@@ -134,14 +134,14 @@ class Put(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of a deletion."""
+    """Body of the deletion of one item."""
 
     namespace: Labels
     key: str
 
 
 class NamedInQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Query of a read of one item; the labels of the namespace are joined by full stops."""
+    """Query of a read of one item; `namespace` is its labels, joined by full stops."""
 
     namespace: str
     key: str
@@ -149,7 +149,7 @@ class NamedInQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class SearchItems(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of a search. Without a query it lists, newest first."""
+    """Body of a search. A search without `query` lists items, newest first."""
 
     namespace_prefix: Labels | None = None
     filter: dict[str, Any] | None = None
@@ -160,7 +160,7 @@ class SearchItems(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ListNamespaces(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of a listing of namespaces. A label `*` in prefix or suffix stands for any label."""
+    """Body of a listing of namespaces. A label `*` in prefix or suffix matches any label."""
 
     prefix: Labels | None = None
     suffix: Labels | None = None
@@ -173,21 +173,24 @@ _LISTING: Final = msgspec.json.Decoder(ListNamespaces)
 
 
 class LangGraphStore:
-    """Implements `Dialect` for LangGraph's store. Pure; one instance serves every request."""
+    """Decodes and answers requests of LangGraph's store (`Dialect`).
+
+    Pure; one instance serves every request.
+    """
 
     name = "langgraph"
     segments = frozenset({ROOT[1:]})
 
     def claims(self, request: HttpRequest) -> bool:
-        """Claim everything below `/store`."""
+        """Whether a request is for this API: its path is `/store` or below."""
         return request.path == ROOT or request.path.startswith(f"{ROOT}/")
 
     def credential(self, request: HttpRequest) -> str | None:
-        """`X-API-Key`, or the key of `Authorization: Bearer`."""
+        """The key in `X-API-Key`, or else in `Authorization: Bearer`."""
         return request.key("x-api-key")
 
     def decode(self, request: HttpRequest) -> Operation:
-        """The operation asked for; see `Dialect.decode`."""
+        """The operation that a request asks for (`Dialect.decode`)."""
         reads = _ROUTES.get((request.method, request.path))
         if reads is not None:
             return reads(request)
@@ -198,7 +201,7 @@ class LangGraphStore:
     def encode(
         self, request: HttpRequest, operation: Operation, result: Result, answering: EncodingContext
     ) -> HttpReply:
-        """The items asked for; 204 for a change that was done, as LangGraph answers one."""
+        """The answer with the items that were asked for; 204 for a write that was done."""
         del request
         match result:
             case WriteResult():
@@ -206,7 +209,7 @@ class LangGraphStore:
             case GetResult(memory=memory):
                 item = None if memory is None else item_of(memory)
                 asked = operation.own_key if isinstance(operation, GetMemory) else None
-                # Another API may have changed the metadata of what is filed under this key.
+                # Another API may have changed the metadata of the memory that has this key.
                 if item is not None and own_key(tuple(item.namespace), item.key) != asked:
                     item = None
                 return _reply(item)
@@ -223,7 +226,10 @@ class LangGraphStore:
     def refuse(
         self, request: HttpRequest, refusal: Refusal, answering: EncodingContext
     ) -> HttpReply:
-        """A failure as `{"detail": ...}`, which `langgraph-sdk` puts into its exception."""
+        """The answer to a failure: `{"detail": ...}`, which `langgraph-sdk` puts into an exception.
+
+        A credential that is missing or unknown is answered with `WWW-Authenticate: Bearer`.
+        """
         del request, answering
         headers: tuple[tuple[str, str], ...] = ()
         if refusal.status == _UNAUTHORIZED:
@@ -307,7 +313,7 @@ def _written(items: tuple[WrittenItem, ...], answering: EncodingContext) -> Http
     if len(items) != 1:
         raise InvariantBroken("one proposal gives one item")
     [item] = items
-    # LangGraph answers the deletion of an item that is not there like any other.
+    # LangGraph answers the deletion of a missing item like that of any other item.
     if item.decision in {"admit", "missing"}:
         return HttpReply(status=204)
     reason = None if item.reason is None else item.reason.value
@@ -319,8 +325,8 @@ def _written(items: tuple[WrittenItem, ...], answering: EncodingContext) -> Http
         "candidate_id": item.candidate_id,
         "trace_id": answering.trace_id,
     }
-    # The status is none that a client retries by itself, and LangGraph's client raises
-    # `PermissionDeniedError` with the detail.
+    # No client retries a 403 by itself, and LangGraph's client raises `PermissionDeniedError` with
+    # the detail.
     return _reply(body, 503 if undecided else 403)
 
 

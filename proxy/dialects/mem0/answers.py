@@ -1,4 +1,7 @@
-"""Answers to Mem0's writes: what was stored, and why the rest was not, without its content."""
+"""Builds answers to Mem0's writes: which items were stored, and why others were not.
+
+No answer repeats the content of a refused item.
+"""
 
 from __future__ import annotations
 
@@ -43,10 +46,10 @@ _Result = TypeVar("_Result")
 
 
 def expect(result: Result, kind: type[_Result]) -> _Result:
-    """Return the result, after a check that it is of the kind that the operation has.
+    """Return the result, after a check of its type.
 
     Raises:
-        InvariantBroken: The result is that of another operation.
+        InvariantBroken: The result is one of another operation.
     """
     if not isinstance(result, kind):
         raise InvariantBroken(f"expected {kind.__name__}, got {type(result).__name__}")
@@ -54,12 +57,12 @@ def expect(result: Result, kind: type[_Result]) -> _Result:
 
 
 def landed(items: tuple[WrittenItem, ...]) -> list[WrittenItem]:
-    """The items of a write that were admitted, so that memory changed."""
+    """The items of a write that were admitted, and so changed the store."""
     return [item for item in items if item.decision == "admit"]
 
 
 def item_shape(item: WrittenItem) -> Shape:
-    """One item of a write's result, in Mem0's form; `event` is `NONE` if it changed nothing."""
+    """One item of a write's result in Mem0's form; `event` is `NONE` if nothing was changed."""
     if item.decision == "admit":
         shape: Shape = {
             "id": item.memory_id,
@@ -90,11 +93,11 @@ def item_shape(item: WrittenItem) -> Shape:
 def none_landed(
     items: tuple[WrittenItem, ...], answering: EncodingContext, missing: str
 ) -> HttpReply | None:
-    """The refusal of a write of which nothing was stored.
+    """The refusal of a write of which no item was admitted; None for any other write.
 
-    None if something was stored, or nothing was asked. The status is 422, which `MemoryClient`
-    shows as bad data, not as bad credentials. A client that raises on the status alone shows only
-    the reason phrase, so the reason stands there as well.
+    The status of a verdict is 422, which `MemoryClient` reports as bad data, not as bad
+    credentials. A client that raises on the status alone shows only the reason phrase, so the
+    phrase contains the reason as well.
     """
     if not items or landed(items):
         return None
@@ -121,10 +124,10 @@ def none_landed(
 
 
 def waiting(items: tuple[WrittenItem, ...]) -> str | None:
-    """The answer to an add that waits for a person as a whole; None for any other outcome.
+    """The message for an add all of whose items are held for a person; None for any other outcome.
 
-    Mem0's platform answers every add before it is done, with a status that says so. An exception
-    would end an honest application over a text that a person may still release.
+    Mem0's platform answers each add before the add is done, with the status `PENDING`. An exception
+    would end an honest application because of a text that a person may still release.
     """
     if not items or any(item.decision != "hold" for item in items):
         return None
@@ -132,12 +135,12 @@ def waiting(items: tuple[WrittenItem, ...]) -> str | None:
 
 
 def captured(items: tuple[WrittenItem, ...]) -> Shape | None:
-    """The answer for a conversation that was to be searched for memories; None for any other write.
+    """The members of the answer about refused messages of a conversation; None if none was refused.
 
-    Nobody reads this answer, because the agent sent the turn in the background. Mem0 answers 200
-    with the memories that it extracted, perhaps none. A failure would count as an outage of the
-    memory, and agents pause a memory that fails often. So refused items are not in `results`, which
-    agents count, but beside it.
+    No one reads this answer, because the agent sent the conversation in the background. Mem0
+    answers 200 with the memories that it extracted, perhaps none. A failure would count as an
+    outage of the memory, and agents pause a memory that fails often. So refused items are not in
+    `results`, which agents count, but in `refused`.
     """
     if any(item.decision not in _DECIDED for item in items):
         return None
@@ -152,11 +155,11 @@ def captured(items: tuple[WrittenItem, ...]) -> Shape | None:
 
 
 def unheard(request: HttpRequest, refusal: Refusal) -> Shape | None:
-    """The answer for a conversation that was refused unjudged; None for any other request.
+    """The answer for a conversation that was refused before any verdict; None for other requests.
 
-    A page or tool may have caused the refusal, by a control character or an overlong text, which
-    must not count as an outage of the agent's memory. So the answer is 200 with empty results, and
-    a fixed text beside them names the refusal.
+    A page or a tool may have caused the refusal, by a control character or an overlong text. That
+    must not count as an outage of the agent's memory, so the answer is 200 with empty results and a
+    message about the refusal.
     """
     if refusal.status not in _OF_THE_TEXT or not _is_conversation(request.body):
         return None
@@ -164,7 +167,7 @@ def unheard(request: HttpRequest, refusal: Refusal) -> Shape | None:
 
 
 def _is_conversation(raw: bytes) -> bool:
-    """Whether a body is a conversation. A loose check: only the roles of its messages are used."""
+    """Whether a body is a conversation with `infer` set, by the roles of its messages alone."""
     try:
         body = _LOOSELY.decode(raw)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -173,7 +176,7 @@ def _is_conversation(raw: bytes) -> bool:
 
 
 def added_extras(note: Note) -> Shape:
-    """Members of an answer that tell the client how an add was done differently than asked."""
+    """Members of an answer that report how an add was done differently than the client asked."""
     extras: Shape = {}
     if note.inferred:
         extras["infer"] = VERBATIM
@@ -183,7 +186,7 @@ def added_extras(note: Note) -> Shape:
 
 
 def counted(items: tuple[WrittenItem, ...], verb: str) -> Shape:
-    """The answer of a batch or a bulk delete: how many succeeded, and each that did not."""
+    """The answer to a batch or bulk delete: how many items succeeded, and each that did not."""
     done = len(landed(items))
     failed = [item_shape(item) for item in items if item.decision != "admit"]
     message = f"Successfully {verb} {done} memories"
@@ -193,12 +196,12 @@ def counted(items: tuple[WrittenItem, ...], verb: str) -> Shape:
 
 
 def written(result: Result) -> tuple[WrittenItem, ...]:
-    """The outcome of each item in the result of a write."""
+    """The items in the result of a write, each with its outcome."""
     return expect(result, WriteResult).items
 
 
 def refused(refusal: Refusal, scheme: str) -> HttpReply:
-    """A failure that is not a verdict, in the one field Mem0 clients read."""
+    """The answer to a failure that is no verdict: `detail`, the one field that clients read."""
     headers: tuple[tuple[str, str], ...] = ()
     if refusal.status == _UNAUTHORIZED:
         headers = (("WWW-Authenticate", scheme),)

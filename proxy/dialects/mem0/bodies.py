@@ -1,7 +1,7 @@
-"""The bodies Mem0 clients send, and the fields that are accepted and have no effect.
+"""Structs for the bodies that Mem0 clients send, and lists of fields that have no effect.
 
-`MemoryClient` passes any keyword argument on, so the fields of the 0.1, 1.0 and 2.x clients are
-listed here, and any other is refused by name.
+`MemoryClient` sends any keyword argument, so the fields of the 0.1, 1.0 and 2.x clients are listed
+here, and any other field is refused with an error that names it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Object = dict[str, Any]
 _Words = Annotated[list[Annotated[str, Meta(max_length=NAME_LEN_MAX)]], Meta(max_length=64)]
 
 IGNORED_EVERYWHERE: Final = frozenset({"org_id", "project_id", "output_format", "version"})
-"""Resolved from the key, or from the route; sent by the 0.1 and 1.0 clients in every request."""
+"""Fields that the 0.1 and 1.0 clients send in every request; the key or the route decides them."""
 
 IGNORED_ADD: Final = IGNORED_EVERYWHERE | {
     # These fields are instructions for a model that extracts memories. The sidecar has no such
@@ -40,10 +40,10 @@ IGNORED_ADD: Final = IGNORED_EVERYWHERE | {
     "enable_graph",
     # A time stamp of the client is ignored, so that it cannot backdate a memory.
     "timestamp",
-    # A type decides no class.
+    # Mem0's type of a memory is ignored: it does not decide the memory's class.
     "memory_type",
 }
-"""Accepted by add, without effect."""
+"""Fields that an add accepts and ignores."""
 
 IGNORED_READ: Final = IGNORED_EVERYWHERE | {
     "enable_graph",
@@ -56,20 +56,20 @@ IGNORED_READ: Final = IGNORED_EVERYWHERE | {
     # The option to show expired memories is ignored: they stay hidden.
     "show_expired",
 }
-"""Accepted by search, list and export, without effect."""
+"""Fields that search, list and export accept and ignore."""
 
 IGNORED_QUERY: Final = IGNORED_EVERYWHERE | {"enable_graph", "delete_linked"}
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One part of a message. Tolerates other fields: only text parts are read."""
+    """One part of a message; unknown fields are ignored, because only text parts are read."""
 
     type: str
     text: _Text | None = None
 
 
 class ChatMessage(msgspec.Struct, frozen=True):
-    """One chat message. Tolerates other fields, because clients send whole SDK objects."""
+    """One chat message; unknown fields are ignored, because clients send whole SDK objects."""
 
     role: _Name = "user"
     content: _Text | Part | Annotated[list[Part | str], Meta(max_length=256)] | None = None
@@ -77,7 +77,7 @@ class ChatMessage(msgspec.Struct, frozen=True):
 
 
 class Ids(msgspec.Struct, frozen=True, kw_only=True):
-    """The ids a memory is filed under, at the top level of a body."""
+    """The ids that a memory is filed under, as fields at the top level of a body."""
 
     user_id: _Name | None = None
     agent_id: _Name | None = None
@@ -86,7 +86,7 @@ class Ids(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AddBody(Ids, frozen=True, kw_only=True):
-    """`POST /v3/memories/add/`, `POST /v1/memories/`, `POST /memories`."""
+    """Body of `POST /v3/memories/add/`, `POST /v1/memories/` and `POST /memories`."""
 
     messages: (
         _Text | ChatMessage | Annotated[list[ChatMessage | str], Meta(max_length=BATCH_LEN_MAX)]
@@ -98,7 +98,7 @@ class AddBody(Ids, frozen=True, kw_only=True):
 
 
 class SearchBody(Ids, frozen=True, kw_only=True):
-    """`POST /v1|v2|v3/memories/search/`, `POST /search`."""
+    """Body of `POST /v1|v2|v3/memories/search/` and `POST /search`."""
 
     query: Annotated[str, Meta(min_length=1, max_length=TEXT_LEN_MAX)]
     filters: _Object | None = None
@@ -111,7 +111,7 @@ class SearchBody(Ids, frozen=True, kw_only=True):
 
 
 class ListBody(Ids, frozen=True, kw_only=True):
-    """`POST /v2|v3/memories/`; `GET /v1/memories/` and `GET /memories` put it in the query."""
+    """Body of `POST /v2|v3/memories/`, and query of `GET /v1/memories/` and `GET /memories`."""
 
     filters: _Object | None = None
     metadata: _Object | None = None
@@ -126,7 +126,7 @@ class ListBody(Ids, frozen=True, kw_only=True):
 
 
 class ExportBody(Ids, frozen=True, kw_only=True):
-    """`POST /v1/exports/` and `POST /v1/exports/get/`."""
+    """Body of `POST /v1/exports/` and `POST /v1/exports/get/`."""
 
     filters: _Object | None = None
     memory_export_id: Annotated[str, Meta(max_length=16_384)] | None = None
@@ -135,14 +135,14 @@ class ExportBody(Ids, frozen=True, kw_only=True):
 
 
 class FeedbackBody(msgspec.Struct, frozen=True, kw_only=True):
-    """`POST /v1/feedback/`. Mem0's reason is free text about content: it is read by nobody."""
+    """Body of `POST /v1/feedback/`. Mem0's `feedback_reason` is free text, which is ignored."""
 
     memory_id: _Name
     feedback: Literal["POSITIVE", "NEGATIVE", "VERY_NEGATIVE"]
 
 
 class UpdateBody(msgspec.Struct, frozen=True, kw_only=True):
-    """`PUT /v1/memories/{id}/`, `PUT /memories/{id}`. A null date removes the expiry."""
+    """Body of `PUT /v1/memories/{id}/` and `PUT /memories/{id}`; a null date removes the expiry."""
 
     text: _Text | None = None
     metadata: _Object | None = None
@@ -150,12 +150,12 @@ class UpdateBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchItem(UpdateBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One memory of a batch, and the change to it."""
+    """One item of a batch: a memory's id, and the change to the memory."""
 
     memory_id: _Name
 
 
 class BatchBody(msgspec.Struct, frozen=True, kw_only=True):
-    """`PUT /v1/batch/`, `DELETE /v1/batch/`."""
+    """Body of `PUT /v1/batch/` and `DELETE /v1/batch/`."""
 
     memories: Annotated[list[BatchItem], Meta(min_length=1, max_length=BATCH_LEN_MAX)]

@@ -1,4 +1,4 @@
-"""A Mem0 request taken apart: its route, ids, query and credential."""
+"""Splits a Mem0 request into route, ids, query, credential and body."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from proxy.seams.operation import HttpRequest
 PREFIX = "/mem0"
 INTEGER_DIGITS_MAX = 9
 
-# Names that an error may repeat, because they are parameters of Mem0's own clients and
-# documentation.
+# Names that an error may repeat, because Mem0's own clients and documentation use them as
+# parameters.
 _VOCABULARY: Final = """
     actor_id agent_id AND api_version app_id async_mode categories contains content created_at
     custom_categories custom_instructions custom_prompt data enable_graph end_date eq excludes
@@ -28,19 +28,19 @@ _VOCABULARY: Final = """
 """
 _WORDS: Final = frozenset(_VOCABULARY.split())
 
-# HTTP methods that by definition change nothing (RFC 9110, section 9.2.1). On an unknown route they
-# get "not found", every other method gets "refused".
+# HTTP methods that by definition change nothing (RFC 9110, section 9.2.1). On an unknown route such
+# a method is answered with 404, and any other method is refused as an unknown write.
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-# In a route, `*` stands for the segment with an id or a name, which follows one of these words.
+# In a route, `*` matches a segment that is an id or a name.
 _WILD = "*"
 
 _Shape = TypeVar("_Shape", bound=msgspec.Struct)
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the code that writes the answer must know of the request.
+    """Facts of a request that are needed to build its answer.
 
-    It is carried in `Operation.note`.
+    `Operation.note` carries them, as a string, from the decoder to the encoder.
     """
 
     route: str
@@ -57,7 +57,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     conversation: bool = False
 
     def text(self) -> str:
-        """The note encoded as a string, which an operation carries to its encoder."""
+        """The note as a string, for `Operation.note`."""
         return _ENCODER.encode(self).decode()
 
 
@@ -66,12 +66,12 @@ _DECODER = msgspec.json.Decoder(Note)
 
 
 def note_of(text: str) -> Note:
-    """Read back the note that `Note.text` encoded."""
+    """The note that `Note.text` encoded."""
     return _DECODER.decode(text)
 
 
 class Mem0Call(msgspec.Struct, frozen=True, kw_only=True):
-    """One Mem0 request, taken apart, while it is being decoded."""
+    """One Mem0 request, split into parts for decoding."""
 
     method: str
     parts: tuple[str, ...]
@@ -81,7 +81,7 @@ class Mem0Call(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def memory_id(self) -> MemoryId:
-        """The id in the path; every route that has one has it right after `memories`.
+        """The memory's id in the path: in every route, the segment after `memories`.
 
         Raises:
             MalformedRequest: The path's id is longer than an id can be.
@@ -91,25 +91,25 @@ class Mem0Call(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def local_path(request: HttpRequest) -> str:
-    """The path without the `/mem0` prefix, under which every route exists as well."""
+    """The path without the prefix `/mem0`; every route exists with and without the prefix."""
     if request.path.startswith(f"{PREFIX}/"):
         return request.path[len(PREFIX) :]
     return request.path
 
 
 def call_of(request: HttpRequest) -> Mem0Call:
-    """Take a request apart.
+    """Split a request into its parts.
 
     Raises:
-        MalformedRequest: A query parameter came twice, or holds an illegal code point.
+        MalformedRequest: A query parameter came twice, or contains an illegal code point.
     """
     query: dict[str, str] = {}
     for key, value in request.query:
         check_text(key, "query")
         check_text(value, "query")
         if key in query:
-            # If a parameter came twice, two readers could pick different values, for instance of a
-            # filter.
+            # Of a parameter that came twice, two parsers could take different values, for instance
+            # different filters.
             raise MalformedRequest(f"query: {shown(key)} given twice")
         query[key] = value
     path = local_path(request)
@@ -150,7 +150,7 @@ def _matches(pattern: list[str], parts: tuple[str, ...]) -> bool:
 
 
 def scheme_and_key(request: HttpRequest) -> tuple[str, str]:
-    """The `Authorization` header as lower-case scheme and key; empty strings where absent."""
+    """The lower-case scheme and the key of the `Authorization` header; "" for a missing one."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     return scheme.lower(), key.strip()
 
@@ -174,7 +174,7 @@ def body_of(call: Mem0Call, shape: type[_Shape], ignored: frozenset[str] = froze
 
     Raises:
         MalformedRequest: The body is no object, has another shape, or has an unknown field. The
-            error names the field, because Mem0's client passes on any keyword argument.
+            error names the field, because Mem0's client sends any keyword argument.
     """
     return shape_of(decode_object(call.body), shape, ignored)
 
@@ -190,7 +190,7 @@ def shape_of(
 
 
 def refuse_others(given: Iterable[str], allowed: Iterable[str]) -> None:
-    """Refuse names of fields or parameters that mean nothing here.
+    """Refuse names of fields or parameters that a route does not have.
 
     Raises:
         MalformedRequest: One of `given` is not in `allowed`.
@@ -201,10 +201,10 @@ def refuse_others(given: Iterable[str], allowed: Iterable[str]) -> None:
 
 
 def shown(field: str) -> str:
-    """A field's name if an error may repeat it: only words of Mem0's own.
+    """The field's name if it is a word of Mem0's own, so that an error may repeat it.
 
-    Any other name could be a refused text, sent as a key so that it comes back in the answer;
-    `always_send_invoices_to_eve` looks as much like a name as `immutable` does.
+    Any other name could be a refused text, sent as a key so that the answer repeats it to the
+    agent; `always_send_invoices_to_eve` looks as much like a name as `immutable` does.
     """
     return field if field in _WORDS else "a field"
 

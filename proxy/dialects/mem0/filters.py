@@ -1,4 +1,4 @@
-"""Mem0's filter language, parsed into the closed tree that stores evaluate.
+"""Parses Mem0's filter language into the filter tree that stores evaluate.
 
 `{"AND": [...]}`, `{"OR": [...]}`, `{"NOT": ...}`, `{field: value}`, `{field: {operator: value}}`.
 Several keys at one level must all match; `"*"` matches any value.
@@ -55,7 +55,8 @@ _WITHIN: Final = frozenset({"contains", "icontains"})
 _KEYS: Final = ", ".join(
     (*ENTITY_FIELDS, *_TIMES, "memory_ids", "categories", "keywords", "metadata")
 )
-# A variable that was not set arrives as null; as "has none" it would select other users' memories.
+# A client's unset variable arrives as null. If null meant "has no such id", it would select other
+# users' memories.
 _NULL: Final = "null selects nothing; leave the key out"
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -63,8 +64,8 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 def read_filter(value: JsonValue, *, free_keys: bool = False) -> Filter:
     """The tree of a filter. With `free_keys`, an unknown key is taken for a metadata field.
 
-    The self-hosted server keeps metadata beside the ids and filters by bare keys; the platform
-    nests it under `metadata`, so an unknown key is a mistake there.
+    The self-hosted server filters metadata by bare keys; the platform nests them under `metadata`,
+    so that an unknown key is a mistake.
 
     Raises:
         MalformedRequest: Unknown key or operator, wrong type, too deep (8) or too large (64).
@@ -73,14 +74,14 @@ def read_filter(value: JsonValue, *, free_keys: bool = False) -> Filter:
 
 
 def equals(field: Field, value: str) -> Filter:
-    """The filter for one id; `*` stands for any id."""
+    """The filter for memories with one id; the value `*` matches any id."""
     if value == "*":
         return Test(field=field, compare=Compare.PRESENT)
     return Test(field=field, compare=Compare.EQ, values=(value,))
 
 
 def names_an_entity(where: Filter) -> bool:
-    """Whether the filter tests a user, agent, run or app."""
+    """Whether any part of the filter tests the id of a user, agent, run or app."""
     match where:
         case Test():
             return where.field in ENTITY_FIELDS.values()
@@ -109,7 +110,7 @@ def instant_ms(text: str, where: str) -> int:
 
 
 class _Reader:
-    """Parses one filter, and counts its parts."""
+    """Parses one filter, and limits its number of parts and its depth."""
 
     def __init__(self, *, free_keys: bool) -> None:
         self._free_keys = free_keys
@@ -221,9 +222,9 @@ class _Reader:
         return AllOf(parts=tuple(parts))
 
     def _categories(self, value: JsonValue) -> Filter:
-        """The filter for categories.
+        """The filter for categories, which no memory has, because no model assigns them.
 
-        It matches no memory: a model would have to choose categories, and none does.
+        So a test for a category matches nothing, and a test for its absence matches everything.
         """
         if value is None:
             raise MalformedRequest(f"filters.categories: {_NULL}")
@@ -242,7 +243,7 @@ class _Reader:
 
 
 def _only_texts(value: JsonValue) -> bool:
-    """Whether the values are strings: ids are stored as text, so a number would match nothing."""
+    """Whether all values are strings; ids are stored as text, so a number would match nothing."""
     if isinstance(value, dict):
         return all(_only_texts(operand) for operand in value.values())
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""The REST API of the self-hosted Mem0 server, answered from the store.
+"""Decodes and answers the REST API of the self-hosted Mem0 server.
 
-Where it differs from that server: metadata given to an update replaces the old metadata (the server
-merges keys), nothing is listed without an id, and configuration is not served.
+It differs from Mem0's server: metadata in an update replaces the old metadata (Mem0's server merges
+keys), a listing needs an id, and routes for configuration are refused.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _ADMIN: Final = frozenset(
 
 
 class Mem0Oss:
-    """The routes of `server/main.py` in Mem0's repository; implements `Dialect`."""
+    """Decodes and answers the routes of `server/main.py` in Mem0's repository (`Dialect`)."""
 
     name = "mem0_oss"
     segments = _MEMORY | _ADMIN | {PREFIX[1:]}
@@ -103,10 +103,10 @@ class Mem0Oss:
         }
 
     def claims(self, request: HttpRequest) -> bool:
-        """Claim the server's bare routes with any credential except the platform's `Token`.
+        """Whether a request is for this API: a route without version, and no scheme `Token`.
 
-        Requests without a credential are claimed too: the refusal must have the client's own shape,
-        and a Unix socket with a bound uid needs no credential.
+        Requests without a credential belong to this API too: a refusal must have the form that the
+        client knows, and a Unix socket with a bound uid needs no credential.
         """
         path = local_path(request)
         first = path[1:].split("/", 1)[0]
@@ -115,11 +115,11 @@ class Mem0Oss:
         return request.path.startswith(f"{PREFIX}/") or scheme_and_key(request)[0] != "token"
 
     def credential(self, request: HttpRequest) -> str | None:
-        """`X-API-Key`, or the key of `Authorization: Bearer`."""
+        """The key in `X-API-Key`, or else in `Authorization: Bearer`."""
         return request.key("x-api-key")
 
     def decode(self, request: HttpRequest) -> Operation:
-        """The operation asked for; see `Dialect.decode`."""
+        """The operation that a request asks for (`Dialect.decode`)."""
         call = call_of(request)
         if call.parts[0] in _ADMIN:
             raise MalformedRequest(ADMIN_ONLY, status=403)
@@ -128,7 +128,7 @@ class Mem0Oss:
     def encode(
         self, request: HttpRequest, operation: Operation, result: Result, answering: EncodingContext
     ) -> HttpReply:
-        """The answer to an operation, in the self-hosted server's shape."""
+        """The answer to an operation, in the form of Mem0's self-hosted server."""
         del request
         note = note_of(operation.note)
         if note.route in _WRITTEN:
@@ -138,9 +138,9 @@ class Mem0Oss:
     def refuse(
         self, request: HttpRequest, refusal: Refusal, answering: EncodingContext
     ) -> HttpReply:
-        """Refuse with the body `{"detail": ...}`, as FastAPI does.
+        """A refusal with the body `{"detail": ...}`, as FastAPI gives it.
 
-        For a conversation that the agent sent in the background, an empty result.
+        For a conversation that the agent sent in the background, an answer 200 without results.
         """
         del answering
         if request.method == "POST" and local_path(request) == "/memories":

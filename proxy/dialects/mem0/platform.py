@@ -1,7 +1,7 @@
-"""Mem0's platform API as `MemoryClient` 0.1, 1.0 and 2.x speak it, answered from the store.
+"""Decodes and answers Mem0's platform API as `MemoryClient` 0.1, 1.0 and 2.x use it.
 
-Adds are synchronous: the answer comes after the verdict. So it says `SUCCEEDED`, or `PENDING` if
-the whole add waits for a person.
+An add is answered after the verdict, so the answer's status is `SUCCEEDED`, or `PENDING` if all of
+the add waits for a person.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ SEARCH_LIMIT_DEFAULT: Final = 10
 
 _VERSIONS: Final = ("/v1/", "/v2/", "/v3/")
 _IGNORED_EXPORT: Final = IGNORED_READ | {"schema", "export_instructions"}
-# Mem0's grades of feedback, and the grade that each becomes here. No grade changes a memory's rank:
-# what an agent's key says is only a claim.
+# A mapping of Mem0's grades of feedback to the store's. No grade changes a memory's rank, because
+# feedback with an agent's key is only a claim.
 _GRADES: Final = {
     "POSITIVE": Grade.GOOD,
     "NEGATIVE": Grade.IRRELEVANT,
@@ -99,7 +99,7 @@ _REFUSED: Final = {
 
 
 class Mem0Platform:
-    """`https://api.mem0.ai` as its clients know it; implements `proxy.seams.operation.Dialect`."""
+    """Decodes and answers the routes of `https://api.mem0.ai` (`Dialect`)."""
 
     name = "mem0"
     segments = frozenset({"v1", "v2", "v3", PREFIX[1:]})
@@ -134,9 +134,10 @@ class Mem0Platform:
         }
 
     def claims(self, request: HttpRequest) -> bool:
-        """Claim versioned paths that end in a slash, with `Authorization: Token` or under `/mem0`.
+        """Whether a request is for this API: a versioned path that ends in a slash.
 
-        `/v1/memories` without the slash, or with another scheme, is the native API.
+        It also has `Authorization: Token`, or is below `/mem0`. `/v1/memories` without the slash,
+        or with another scheme, is a path of the native API.
         """
         path = local_path(request)
         if not path.startswith(_VERSIONS) or not path.endswith("/"):
@@ -144,12 +145,12 @@ class Mem0Platform:
         return request.path.startswith(f"{PREFIX}/") or scheme_and_key(request)[0] == "token"
 
     def credential(self, request: HttpRequest) -> str | None:
-        """The key of `Authorization: Token`."""
+        """The key in `Authorization: Token`; None if there is none."""
         scheme, key = scheme_and_key(request)
         return key if scheme == "token" and key else None
 
     def decode(self, request: HttpRequest) -> Operation:
-        """The operation asked for; see `Dialect.decode`."""
+        """The operation that a request asks for (`Dialect.decode`)."""
         call = call_of(request)
         route = route_of(call, self._decoders.keys() | _REFUSED.keys())
         if route in _REFUSED:
@@ -159,7 +160,7 @@ class Mem0Platform:
     def encode(
         self, request: HttpRequest, operation: Operation, result: Result, answering: EncodingContext
     ) -> HttpReply:
-        """The answer in the shape of the route and version that was asked."""
+        """The answer to an operation, in the form of the request's route and version."""
         note = note_of(operation.note)
         if note.route in _WRITTEN:
             return _encode_written(note, result, answering)
@@ -168,7 +169,7 @@ class Mem0Platform:
     def refuse(
         self, request: HttpRequest, refusal: Refusal, answering: EncodingContext
     ) -> HttpReply:
-        """Refuse: `{"detail": ...}`, which `MemoryClient` makes the message of its exception."""
+        """A refusal `{"detail": ...}`, which `MemoryClient` makes the message of its exception."""
         del request, answering
         return refused(refusal, "Token")
 
@@ -178,7 +179,7 @@ def _search(call: Mem0Call, route: str) -> Operation:
 
 
 def _list_v1(call: Mem0Call) -> Operation:
-    """The list for the 0.1 client: a bare array if it asked for no page, an object if it did."""
+    """The listing of the 0.1 client, answered with an object if it names a page, else an array."""
     return reads.list_memories(call, "pages" if "page" in call.query else "list")
 
 
@@ -204,9 +205,9 @@ def _delete_entity(call: Mem0Call) -> Operation:
 
 
 def _export(call: Mem0Call) -> Operation:
-    """The operation of an export: it stores nothing.
+    """The operation of an export, which stores nothing.
 
-    The answer is an id that contains the export's conditions.
+    The export's id, in the answer, contains the conditions of the export.
     """
     body = body_of(call, ExportBody, _IGNORED_EXPORT)
     reads.where_of(body, body.filters)
@@ -238,7 +239,7 @@ def _conditions(body: ExportBody) -> dict[str, Any]:
 
 
 def _event(call: Mem0Call) -> Operation:
-    """The operation that reads an event's memories, as far as they may be shown now."""
+    """The operation that lists an event's memories, as far as the caller may read them now."""
     refuse_others(call.query, ())
     # An event's id is base64 of up to 32 memory ids, so it may be longer than other names.
     reference = call.parts[2]
@@ -367,15 +368,15 @@ def _listed(request: HttpRequest, note: Note, listed: ListResult) -> object:
 
 
 def _page_url(request: HttpRequest, note: Note, page: int) -> str:
-    # The page's URL is a path without a host: the client's own Host header must not be repeated in
-    # the answer.
+    # The page's URL is a path without a host, because the answer must not repeat the client's own
+    # Host header.
     return f"{request.path}?page={page}&page_size={note.page_size}"
 
 
 def _finished(note: Note, results: list[Shape]) -> Shape:
     event = read_event_id(note.reference)
-    # An event without memories belongs to an add that waits for a person: no other add gives such
-    # an event.
+    # An `ADD` event without memories belongs to an add that waits for a person, because every other
+    # add's event contains memories.
     waits = event.kind == "ADD" and not event.memory_ids
     status = PENDING if waits else "SUCCEEDED"
     return {

@@ -1,4 +1,4 @@
-"""Mem0's reads (search, list, export), each as an operation with one filter."""
+"""Decodes Mem0's reads (search, list, export), each into an operation with one filter."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAGE_MAX: Final = 1_000_000
 
 
 def search(call: Mem0Call, route: str, *, limit_default: int, free_keys: bool = False) -> Search:
-    """The memories nearest to a query, under a filter that names at least one id.
+    """The operation that searches for a query, under a filter that names at least one id.
 
     Raises:
         MalformedRequest: The filter names no id (400) or cannot be read, or the query is empty.
@@ -49,7 +49,9 @@ def search(call: Mem0Call, route: str, *, limit_default: int, free_keys: bool = 
 def list_memories(
     call: Mem0Call, route: str, *, limit_default: int = PAGE_LEN_DEFAULT, free_keys: bool = False
 ) -> ListMemories:
-    """One page, by a body or by the query, under a filter that names at least one id.
+    """The operation that lists one page, under a filter that names at least one id.
+
+    The conditions are in the body of a POST, else in the query.
 
     Raises:
         MalformedRequest: The filter names no id (400) or cannot be read, or the page is no valid
@@ -95,8 +97,8 @@ def where_of(
     """All conditions of a read, joined by AND.
 
     Raises:
-        MalformedRequest: The conditions name no id (400): a forgotten filter would show an agent
-            the memories of all users of its tenant.
+        MalformedRequest: The conditions name no id (400), because a forgotten filter would show an
+            agent the memories of all users of its tenant.
     """
     parts: list[Filter] = [
         equals(field, found)

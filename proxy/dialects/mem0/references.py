@@ -1,7 +1,7 @@
-"""Ids of events and exports; each contains all of its state, so that nothing is stored for them.
+"""Ids of events and exports; each id contains the whole state, so that nothing is stored for it.
 
-Such an id is no capability: reading it goes through the same tenant-scoped, filtered reads as
-everything else, so a forged id shows its maker nothing new.
+Such an id is no capability: it is resolved by the same tenant-scoped, filtered reads as any other
+request, so a forged id shows its maker nothing new.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _UUID_LEN: Final = 16
 
 
 class EventContent(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of an event's id: what was done, and up to 32 of the memories that came of it."""
+    """The content of an event's id: the kind of change, and up to 32 ids of changed memories."""
 
     kind: str
     memory_ids: tuple[MemoryId, ...]
 
 
 def event_id(kind: str, memory_ids: Iterable[MemoryId]) -> str:
-    """An id for an event; memory ids that are not UUIDs are left out of it."""
+    """An id for an event; memory ids that are no UUIDs, or beyond the 32nd, are left out."""
     packed = [_packed(memory_id) for memory_id in memory_ids]
     found = [one for one in packed if one][:EVENT_IDS_MAX]
     return _text(bytes((_FORMAT, _KINDS.index(kind))) + b"".join(found))
@@ -45,7 +45,7 @@ def read_event_id(text: str) -> EventContent:
     """The content of an event id.
 
     Raises:
-        MalformedRequest: The sidecar never gave this id (404).
+        MalformedRequest: The text does not have the form of such an id (404).
     """
     data = _bytes(text, "event")
     ids = data[_HEADER_LEN:]
@@ -83,14 +83,14 @@ def read_export_id(text: str) -> JsonValue:
     """The conditions in an export id.
 
     Raises:
-        MalformedRequest: The sidecar never gave this id (404), or its content is not JSON as
-            a body must be.
+        MalformedRequest: The text does not have the form of such an id (404), or its content is
+            not JSON as a body must be.
     """
     return decode_object(_bytes(text, "memory_export_id"))
 
 
 def candidate_uuid(candidate_id: str) -> str:
-    """The id of a candidate, written in the way in which Mem0 writes ids."""
+    """The id of a candidate as a UUID with hyphens, as Mem0 writes ids."""
     try:
         return str(uuid.UUID(hex=candidate_id))
     except ValueError:

@@ -1,7 +1,7 @@
-"""Memories, history and entities as Mem0 clients were seen to receive them.
+"""Builds memories, history and entities in the forms in which Mem0's servers send them.
 
-Scores: Mem0 promises a number in [0, 1], so a cosine below zero is served as 0 and every other
-cosine as it is; a client's `threshold` therefore compares with the cosine itself.
+Mem0 promises scores in [0, 1], so a cosine below zero is sent as 0 and any other cosine unchanged.
+A client's `threshold` is therefore compared with the cosine itself.
 """
 
 from __future__ import annotations
@@ -26,45 +26,45 @@ EVENTS: Final = {
     ChangeKind.DELETE: "DELETE",
     ChangeKind.PURGE: "DELETE",
 }
-# A client that asks for some fields of a memory gets these as well: the memory's id and its labels.
+# A client that asks for some fields of a memory also gets these: the memory's id and its labels.
 _ALWAYS: Final = frozenset({"id", "source_kind", "source_origin", "memory_class"})
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _JSON = msgspec.json.Encoder()
 
 
 def reply(value: object, status: int = 200, *, phrase: str | None = None) -> HttpReply:
-    """Make an HTTP answer with the given JSON as its body."""
+    """An HTTP answer with the given value as JSON in its body."""
     return HttpReply(status=status, body=_JSON.encode(value), phrase=phrase)
 
 
 def recalled_as(found: SearchResult) -> Shape:
-    """The id under which feedback may name a search, beside its results; {} where there is none.
+    """The member with a search's recall id, by which feedback names the search; {} if it has none.
 
-    Mem0 has no such member; clients of it leave out what they do not know.
+    Mem0 has no such member; its clients ignore unknown members.
     """
     return {"recall_id": found.recall_id} if found.recall_id else {}
 
 
 def utc(at_ms: int) -> str:
-    """A time as Mem0's platform writes it: with microseconds and `Z`."""
+    """A time in Unix milliseconds as Mem0's platform writes it: with microseconds and `Z`."""
     return offset(at_ms).removesuffix("+00:00") + "Z"
 
 
 def offset(at_ms: int) -> str:
-    """A time as the self-hosted server writes it: with microseconds and `+00:00`."""
+    """A time in Unix milliseconds as the self-hosted server writes it: with `+00:00`."""
     return (_EPOCH + dt.timedelta(milliseconds=at_ms)).isoformat(timespec="microseconds")
 
 
 def score_of(cosine: float) -> float:
-    """Convert a cosine to the score that Mem0 clients get, in [0, 1]."""
+    """The score in [0, 1] that Mem0 clients get for a cosine."""
     return min(1.0, max(0.0, cosine))
 
 
 def platform_item(memory: Memory, *, run_key: str = "session_id") -> Shape:
-    """One memory of the platform; `run_id` has another name in lists than in a v3 search.
+    """One memory in the platform's form; `run_key` is the name of `run_id`, which differs by route.
 
-    The true labels stand beside `metadata` and are never read back, so a client that writes an
-    item's metadata back claims nothing by it.
+    The true labels are members beside `metadata`, so a client that writes an item's metadata back
+    claims no label by that.
     """
     item: Shape = {
         "id": memory.memory_id,
@@ -83,7 +83,7 @@ def platform_item(memory: Memory, *, run_key: str = "session_id") -> Shape:
 
 
 def oss_item(memory: Memory, **extra: object) -> Shape:
-    """One memory of the self-hosted server, which leaves out ids that are not set."""
+    """One memory in the form of the self-hosted server, which leaves out ids that are not set."""
     item: Shape = {
         "id": memory.memory_id,
         "memory": memory.text,
@@ -115,7 +115,7 @@ def only(item: Shape, fields: tuple[str, ...]) -> Shape:
 
 
 def platform_history(memory_id: MemoryId, entry: HistoryEntry) -> Shape:
-    """One step in a memory's life, as the platform lists it."""
+    """One change in a memory's history, in the platform's form."""
     created = entry.change is ChangeKind.CREATE
     return {
         "id": candidate_uuid(entry.candidate_id),
@@ -133,7 +133,7 @@ def platform_history(memory_id: MemoryId, entry: HistoryEntry) -> Shape:
 
 
 def oss_history(memory_id: MemoryId, entry: HistoryEntry, created_at_ms: int) -> Shape:
-    """One step in a memory's life, as the self-hosted server lists it."""
+    """One change in a memory's history, in the form of the self-hosted server."""
     return {
         "id": candidate_uuid(entry.candidate_id),
         "memory_id": memory_id,
@@ -149,7 +149,7 @@ def oss_history(memory_id: MemoryId, entry: HistoryEntry, created_at_ms: int) ->
 
 
 def entity_item(entity: Entity) -> Shape:
-    """One user, agent, run or app, with the fields that either Mem0 server has."""
+    """One user, agent, run or app, with the fields of both Mem0 servers."""
     return {
         "id": entity.name,
         "name": entity.name,
@@ -170,6 +170,5 @@ def _expiry(memory: Memory) -> str | None:
 
 
 def _metadata(metadata_json: str | None) -> msgspec.Raw | None:
-    # The metadata is canonical JSON that was checked when it was written, so it is embedded as it
-    # is.
+    # The metadata was checked and stored as canonical JSON, so it is embedded unchanged.
     return None if metadata_json is None else msgspec.Raw(metadata_json.encode())

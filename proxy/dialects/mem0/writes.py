@@ -1,4 +1,4 @@
-"""Mem0's writes (add, update, delete and their batches), made into proposals."""
+"""Decodes Mem0's writes (add, update, delete and their batches) into proposals."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _SOURCES: Final = {source.value: source for source in SourceKind}
 
 
 class RequestClaims(msgspec.Struct, frozen=True, kw_only=True):
-    """What one request claims for each of its writes: ids, class and source."""
+    """The class, source and metadata that one request claims for each of its writes."""
 
     memory_class: MemoryClass
     class_named: bool
@@ -56,12 +56,12 @@ class RequestClaims(msgspec.Struct, frozen=True, kw_only=True):
 def claims_of(classes: ClassMap, metadata: dict[str, Any] | None) -> RequestClaims:
     """A write's class, its claimed source, and its other metadata.
 
-    `mnemogate_source` and `mnemogate_class` are taken out of the metadata: the digest covers them
+    `mnemogate_source` and `mnemogate_class` are removed from the metadata: the digest covers both
     as claims, and a stored copy would look like a label that the gate gave. Reads show the true
-    labels beside the metadata, so writing back what was read claims nothing.
+    labels beside the metadata, so a client that writes back what it read claims nothing.
 
     Raises:
-        MalformedRequest: An unknown word for a class or a source, or oversize metadata.
+        MalformedRequest: The class or source is no known word, or the metadata is too large.
     """
     choice = classes.choose(metadata)
     own = {key for key in classes.metadata_keys if key.startswith(OWN_PREFIX)}
@@ -80,9 +80,9 @@ def claims_of(classes: ClassMap, metadata: dict[str, Any] | None) -> RequestClai
 
 
 def scope_of(ids: Ids, filters: dict[str, Any] | None) -> Scope:
-    """The ids at the top level of a body, and those that the 2.x client moves into `filters`.
+    """The ids at the top level of a body, and the ids that the 2.x client puts into `filters`.
 
-    If both name an id, the two must agree.
+    An id that is given in both places must be the same in both.
     """
     found = {key: value for key in ENTITY_FIELDS if (value := getattr(ids, key)) is not None}
     groups: list[JsonValue] = [filters] if filters else []
@@ -111,8 +111,8 @@ def _metadata_json(metadata: dict[str, Any] | None, own: set[str]) -> str | None
         return None
     kept = {key: value for key, value in metadata.items() if key not in own}
     if metadata and not kept:
-        # The metadata held nothing but claims. An update that only names a class must not replace
-        # the stored metadata by `{}`.
+        # The metadata contained only claims. An update that only names a class must not replace the
+        # stored metadata by `{}`.
         return None
     found = canonical_json(kept)
     if len(found) > METADATA_LEN_MAX:
@@ -121,7 +121,10 @@ def _metadata_json(metadata: dict[str, Any] | None, own: set[str]) -> str | None
 
 
 NEVER_EXPIRES: Final = "9999-12-31T00:00:00Z"
-"""What a removed expiry is stored as: an update without a date keeps the old one."""
+"""The stored date of a memory whose expiry was removed.
+
+No date cannot be stored instead, because an update without a date leaves the old date unchanged.
+"""
 
 _ROLES: Final = {
     "user": SourceKind.USER_INPUT,
@@ -129,14 +132,16 @@ _ROLES: Final = {
     "tool": SourceKind.TOOL_RESULT,
     "function": SourceKind.TOOL_RESULT,
 }
-# Fits a dict in Python's repr, which the 2.x client puts into the query for
+# Matches the repr of a Python dict, which the 2.x client puts into the query for
 # `DeleteAllMemoryOptions(filters={...})`.
 _REPR_PAIR: Final = r"""'(\w{1,16})': ('[^'\\]*'|"[^"\\]*")"""
 _REPR: Final = re.compile(r"\{" + _REPR_PAIR + r"(, " + _REPR_PAIR + r"){0,3}\}")
 
 
 def add(call: Mem0Call, classes: ClassMap, route: str, *, needs_id: str = NEEDS_ID) -> Write:
-    """One proposal per message with text, stored unchanged whatever `infer` says.
+    """The operation with one proposal for each message that has text.
+
+    The text is stored unchanged even if `infer` asks for extraction.
 
     Raises:
         MalformedRequest: The body has no id (400), no text, parts that are not text, or unknown
@@ -183,7 +188,7 @@ def add(call: Mem0Call, classes: ClassMap, route: str, *, needs_id: str = NEEDS_
 
 
 def update(call: Mem0Call, classes: ClassMap) -> Write:
-    """New text, metadata or expiry for the memory in the path.
+    """The operation that changes text, metadata or expiry of the memory in the path.
 
     Raises:
         MalformedRequest: The body names nothing that can be changed.
@@ -196,7 +201,10 @@ def update(call: Mem0Call, classes: ClassMap) -> Write:
 
 
 def delete(call: Mem0Call) -> Write:
-    """Delete the memory in the path. `delete_linked` has no effect: nothing here is linked."""
+    """The operation that deletes the memory in the path.
+
+    `delete_linked` has no effect, because no memory is linked to another.
+    """
     refuse_others(call.query, IGNORED_QUERY)
     proposal = Proposal(change=ChangeKind.DELETE, memory_id=call.memory_id)
     return Write(
@@ -205,7 +213,7 @@ def delete(call: Mem0Call) -> Write:
 
 
 def batch(call: Mem0Call, classes: ClassMap) -> Write:
-    """Up to 1,000 updates, or up to 1,000 deletes, each judged by itself.
+    """The operation of up to 1,000 updates or up to 1,000 deletes, each judged by itself.
 
     Raises:
         MalformedRequest: The batch is empty or too long, or an item changes nothing.
@@ -223,11 +231,11 @@ def batch(call: Mem0Call, classes: ClassMap) -> Write:
 
 
 def delete_where(call: Mem0Call, *, needs_id: str = NEEDS_ID) -> DeleteWhere:
-    """Delete everything under the ids in the query.
+    """The operation that deletes all memories with the ids in the query.
 
     Raises:
-        MalformedRequest: The query has no id (400), or another condition, which cannot be ignored:
-            more would be deleted.
+        MalformedRequest: The query has no id (400), or has a further condition; if that were
+            ignored, more would be deleted than was asked.
     """
     if call.body.strip():
         raise MalformedRequest("body: deleting by filter takes its ids from the query")
@@ -245,7 +253,7 @@ def delete_where(call: Mem0Call, *, needs_id: str = NEEDS_ID) -> DeleteWhere:
 
 
 def delete_entity(call: Mem0Call, kind: str, entity: str) -> DeleteWhere:
-    """Delete everything under one id.
+    """The operation that deletes all memories with one id, of the kind of entity `kind`.
 
     Raises:
         MalformedRequest: The path names no kind of entity.
@@ -279,7 +287,7 @@ def _change(memory_id: MemoryId, body: UpdateBody, classes: ClassMap) -> Proposa
 
 
 def _text(message: ChatMessage, where: int) -> str | None:
-    """The text of one message, or None for one without any (a bare tool call)."""
+    """The text of one message; None if the message has no text (a bare tool call)."""
     content = message.content
     if content is None or isinstance(content, str):
         return content if content and not content.isspace() else None
@@ -293,7 +301,7 @@ def _text(message: ChatMessage, where: int) -> str | None:
 
 
 def _query_filters(text: str | None) -> dict[str, str]:
-    """Ids in a `filters` query parameter: JSON, or the 2.x client's repr of a dict."""
+    """The ids in a `filters` query parameter, given as JSON or as the 2.x client's dict repr."""
     if text is None:
         return {}
     if _REPR.fullmatch(text):
@@ -316,7 +324,7 @@ def _query_filters(text: str | None) -> dict[str, str]:
 
 
 def _with_nonces(proposals: list[Proposal], nonce: str | None) -> tuple[Proposal, ...]:
-    """Give each candidate a nonce of its own: the client's nonce with a suffix."""
+    """The proposals, each with a nonce of its own: the client's nonce, with an index if several."""
     if nonce is None:
         return tuple(proposals)
     if len(proposals) == 1:

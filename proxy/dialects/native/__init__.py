@@ -1,1 +1,1 @@
-"""The memory API of Mnemogate itself."""
+"""Decodes and answers the memory API of Mnemogate itself, `/v1`."""

@@ -73,17 +73,17 @@ _DEFAULT_CLASS: Final = MemoryClass.L3
 
 
 class NativeRoute(RouteRow, frozen=True, kw_only=True):
-    """One route, and how its body, its query and the id in its path are decoded."""
+    """One route; `reads` decodes a request with the id in its path into an operation."""
 
     reads: Callable[[HttpRequest, str], Operation]
 
 
 def decode(request: HttpRequest) -> Operation:
-    """The operation a native request asks for.
+    """The operation that a native request asks for.
 
     Raises:
-        MalformedRequest: The request is not a valid one; 404 for a read of an unknown route, 405
-            for a method that a route does not have.
+        MalformedRequest: The request is not a valid one; 404 for a read of an unknown route.
+        MethodNotAllowed: The route does not have this method (405).
         UnknownWrite: The request would change something on an unknown route.
     """
     method = "GET" if request.method == "HEAD" else request.method
@@ -112,7 +112,7 @@ def _create_one(request: HttpRequest, _argument: str) -> Operation:
 
 def _update_one(request: HttpRequest, argument: str) -> Operation:
     memory_id = _memory_id(argument)
-    # The id stands in the path; a second one in the body could contradict it.
+    # The memory's id is in the path; an id in the body could contradict it.
     sent = decode_object(request.body)
     if not isinstance(sent, dict) or "id" in sent:
         raise MalformedRequest("body: an object without an id")
@@ -428,8 +428,8 @@ ROUTES: Final = (
         answers=WhoOut,
         reads=_identify,
     ),
-    # The two routes share one operation: a caller who may ask who it is may also read the API's
-    # description.
+    # This route shares an operation with `whoami`, because a caller with a valid credential may
+    # read the description of the API.
     NativeRoute(
         method="GET",
         template=OPENAPI,

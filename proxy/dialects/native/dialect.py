@@ -1,4 +1,4 @@
-"""The native memory API, `/v1`: everything that the gate can say, in plain JSON."""
+"""Answers the native memory API, `/v1`, which reports every part of a verdict in plain JSON."""
 
 from __future__ import annotations
 
@@ -60,16 +60,19 @@ _TITLES: Final = {
 
 
 class Native:
-    """Implements `Dialect` for the native API. Pure; one instance serves every request."""
+    """Decodes and answers requests of the native API (`Dialect`).
+
+    Pure; one instance serves every request.
+    """
 
     name = "native"
     segments = frozenset({"v1"})
 
     def claims(self, request: HttpRequest) -> bool:
-        """Claim `/v1/...` without a trailing slash, with a Bearer key or without one.
+        """Whether a request is for this API: `/v1/...` without a trailing slash.
 
-        Mem0 speaks `/v1/memories/` with `Authorization: Token`; the scheme and the slash keep the
-        two apart.
+        It has a Bearer key or no `Authorization` header. Mem0's clients use `/v1/memories/` with
+        `Authorization: Token`, so slash and scheme distinguish the two APIs.
         """
         path = request.path
         if not path.startswith("/v1/") or path.endswith("/"):
@@ -78,16 +81,16 @@ class Native:
         return scheme.lower() == _SCHEME
 
     def credential(self, request: HttpRequest) -> str | None:
-        """The key after `Authorization: Bearer`; None where there is no such header."""
+        """The key in `Authorization: Bearer`; None if there is no such header."""
         header = request.headers.get("authorization")
         return None if header is None else header.partition(" ")[2].strip(" ")
 
     def decode(self, request: HttpRequest) -> Operation:
-        """The operation asked for.
+        """The operation that a request asks for.
 
         Raises:
-            MalformedRequest: The request is not in this dialect.
-            UnknownWrite: A mutating route this dialect does not know.
+            MalformedRequest: The request is not a valid one of this API.
+            UnknownWrite: The request would change something on an unknown route.
         """
         return native_decode.decode(request)
 
@@ -138,8 +141,8 @@ def _written(operation: Operation, result: WriteResult, answering: EncodingConte
     batched = isinstance(operation, DeleteWhere) or (
         isinstance(operation, Write) and operation.note == native_decode.BATCH_NOTE
     )
-    # A repeated answer is marked in a header alone, so that its body equals that of the first
-    # answer.
+    # A repeated answer is marked in a header alone, so that its body equals the first answer's
+    # body.
     replayed = bool(result.items) and all(item.replayed for item in result.items)
     headers: tuple[tuple[str, str], ...] = (("Mnemogate-Replayed", "1"),) if replayed else ()
     if batched:
