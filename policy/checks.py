@@ -130,7 +130,8 @@ def aim_of(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Aim:
     provenance, stored = provenance_of(candidate, facts), stored_class(facts)
     unproven = provenance is not None and is_unproven(provenance)
     landing = landing_class(candidate, facts, ruleset, provenance, stored, unproven=unproven)
-    judged = _judged_as(landing, stored)
+    # The class whose rules apply: the landing, or that of the memory it replaces if more powerful.
+    judged = landing if stored is None else more_powerful(landing, stored)
     return Aim(
         ruleset=ruleset,
         provenance=provenance,
@@ -172,15 +173,6 @@ def landing_class(
     # Where an operator's own matrix admits or holds unproven text of a class, it is not lowered.
     refused = ruleset.cell(provenance.source, asked) is Cell.REFUSE
     return landing_of(asked, candidate, stored) if refused else asked
-
-
-def _judged_as(landing: MemoryClass, stored: MemoryClass | None) -> MemoryClass:
-    """The class whose rules apply to a candidate.
-
-    It is the class that the candidate would get, or that of the memory it replaces if that class is
-    more powerful.
-    """
-    return landing if stored is None else more_powerful(landing, stored)
 
 
 def audit_cross_check(candidate: Candidate, facts: Facts, _aim: Aim) -> Finding:

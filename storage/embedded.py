@@ -168,11 +168,6 @@ class EmbeddedStore(Store):
         """The tables, for tests of this engine."""
         return self._engine.parts.store
 
-    @property
-    def improving(self) -> bool:
-        """Whether the index has segments that are not merged yet, or have no sketch."""
-        return self._engine.parts.derived.index.improvable
-
     def settle(self, patience_s: float) -> None:
         """Return when every row of a large store was read. Blocks.
 

@@ -100,7 +100,9 @@ def skeleton(text: str) -> str:
     text.
     """
     if not text.isascii():
-        text = _fold(text)
+        # Only the runs outside ASCII are normalised: most of a long text is ASCII, and no kept mark
+        # composes with an ASCII letter.
+        text = _FOREIGN.sub(_folded, text)
     # Spaced-out letters are joined first, because the next step would lose the wider gaps between
     # their words.
     text = text.lower()
@@ -119,12 +121,6 @@ def _shows(char: str) -> bool:
     if char < "\x80":
         return True
     return unicodedata.category(char) not in _INVISIBLE_CATEGORIES and char not in _BLANK_LETTERS
-
-
-def _fold(text: str) -> str:
-    # Only the runs outside ASCII are normalised: most of a long text is ASCII, and no kept mark
-    # composes with an ASCII letter.
-    return _FOREIGN.sub(_folded, text)
 
 
 def _folded(found: re.Match[str]) -> str:

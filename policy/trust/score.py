@@ -103,14 +103,6 @@ class TrustLevel(enum.Enum):
     DEGRADED = "degraded"
     UNTRUSTED = "untrusted"
 
-    @property
-    def rung(self) -> int:
-        """The rung as a number: 2 for `TRUSTED`, 1 for `DEGRADED`, 0 for `UNTRUSTED`."""
-        return _RUNG[self]
-
-
-_RUNG = {TrustLevel.TRUSTED: 2, TrustLevel.DEGRADED: 1, TrustLevel.UNTRUSTED: 0}
-
 
 class TrustScore(msgspec.Struct, frozen=True, kw_only=True):
     """Score and latch, of a principal or of an origin (a server's tool).

@@ -102,7 +102,19 @@ class Trials:
         if signal is None:
             if case.own_words:
                 return Against.GONE
-            signal = _signal_of(case)
+            # The case's record is the signal that brought no words along.
+            signal = Signal(
+                signal_id=case.failure_id,
+                kind=SignalKind(case.signal.value),
+                grade=Grade.WRONG,
+                tenant=case.tenant,
+                by=case.by,
+                at_ms=case.opened_at_ms,
+                reply_id=case.reply_id or None,
+                recall_id=case.recall_id or None,
+                rule_id=case.anchor_id or None,
+                judge=case.judge or None,
+            )
         try:
             places, lost, question = await asyncio.to_thread(self._with, hidden.memory, signal)
         except NothingKept:
@@ -208,22 +220,6 @@ def _outcome(judge: RuleJudge, found: Sequence[tuple[float, Memory]]) -> tuple[b
     judged = judge.judged(judged_memory(memory) for _, memory in found)
     lacking = judge.lacking(memory.text for _, memory in found)
     return bool(judged.failing), bool(judged.doubted), bool(lacking)
-
-
-def _signal_of(case: Case) -> Signal:
-    """The signal of a case, rebuilt from the case's record, if the signal had no own words."""
-    return Signal(
-        signal_id=case.failure_id,
-        kind=SignalKind(case.signal.value),
-        grade=Grade.WRONG,
-        tenant=case.tenant,
-        by=case.by,
-        at_ms=case.opened_at_ms,
-        reply_id=case.reply_id or None,
-        recall_id=case.recall_id or None,
-        rule_id=case.anchor_id or None,
-        judge=case.judge or None,
-    )
 
 
 _OF_RULES: Final = frozenset({SignalKind.ANCHOR, SignalKind.CANARY})

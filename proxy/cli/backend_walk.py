@@ -254,7 +254,7 @@ class ListTrail:
         """
         at = self.begin or 0
         new: dict[bytes, str] = {}
-        if at and not self._joins(part):
+        if at and not (part.names and self._hash(part.names[0]) in self._known):
             # Each time twice as far, because much may be gone.
             self.begin = max(0, at - self._back)
             self._back *= 2
@@ -271,9 +271,6 @@ class ListTrail:
         if len(self._known) > NAMES_MAX:
             raise UpstreamError(f"it has a list of more than {NAMES_MAX} entries")
         return tuple(new.values())
-
-    def _joins(self, part: ListPart) -> bool:
-        return bool(part.names) and self._hash(part.names[0]) in self._known
 
     def _hash(self, name: str) -> bytes:
         named = name.encode("utf-8", "surrogatepass")

@@ -48,7 +48,9 @@ class BackendHiding:
         """Ask the server for what is due. What failed before is tried only now and then."""
         self._round += 1
         hiding, changes = self._behind.adapter.hiding, self._keys.hiding_changes()
-        if hiding is None or (changes == self._asked_at and not self._is_time()):
+        if hiding is None or (
+            changes == self._asked_at and (self._next is None or self._round < self._next)
+        ):
             return
         settings = self._behind.settings
         try:
@@ -71,9 +73,6 @@ class BackendHiding:
         self._asked_at = changes
         ends = () if done else (until for until, _ in paused.values())
         self._next = min(ends, default=self._round + 1) if due else None
-
-    def _is_time(self) -> bool:
-        return self._next is not None and self._round >= self._next
 
     async def _failed(self, hiding: HidesItems, due: list[ItemDue]) -> int:
         """Do what is due of one kind; how many of these items are still as they were."""

@@ -108,7 +108,8 @@ class BackendWrites:
     ) -> HttpReply:
         adapter = self._behind.adapter
         floored = principal.reads is not Reads.ALL
-        if floored or _is_blind(routed):
+        # A removal, and a change of other parts alone, concern nothing that must not be seen.
+        if floored or routed.does is Does.REMOVE or routed.changes_only:
             sendings = await self.places.standing(request, hidden_from=principal)
             merged = frozenset[str]()
         else:
@@ -541,11 +542,6 @@ def _over(sending: SentMemory, *, ours: bool) -> Item:
 def _seen(item: Item | UnsettledItem) -> tuple[ChangeKind, str, list[str]]:
     """What a person is shown of an item; a kept request may name its parts in another order."""
     return item.change, item.key, sorted(item.pieces)
-
-
-def _is_blind(routed: RoutedRequest) -> bool:
-    """Whether a request does not concern what its principal must not see."""
-    return routed.does is Does.REMOVE or routed.changes_only
 
 
 def _not_there(item: Item) -> ItemVerdict:

@@ -103,7 +103,9 @@ class McpFront:
         self._authenticator.check_sent_on("header", chain.from_iterable(headers.items()))
         found = _PATH.fullmatch(incoming.head.path)
         served = self._servers.get(found[1]) if found else None
-        if served is None or not _may(principal, served):
+        if served is None or (
+            served.principals is not None and principal.principal_id not in served.principals
+        ):
             raise NotFound
         if served.keeps_memory:
             check_no_floor(principal)
@@ -317,10 +319,6 @@ def _unnamed(asked: _KnownRequest, line: RelayLine) -> None:
     """
     if line.session_id is None:
         asked.hub.give_back(asked.principal, line)
-
-
-def _may(principal: Principal, served: ServedServer) -> bool:
-    return served.principals is None or principal.principal_id in served.principals
 
 
 def _named(line: RelayLine) -> tuple[tuple[str, str], ...]:

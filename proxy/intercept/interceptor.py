@@ -372,7 +372,8 @@ class Interceptor:
             approved_by=proposal.approved_by,
             welcome=access_of(principal).stands,
         )
-        context = trace if alone else self._sibling(trace)
+        own = trace.span_id if alone else self._out.random_hex(8)
+        context = msgspec.structs.replace(trace, span_id=own)
         return _Intercepted(submission=submission, seen=seen, trace=context, started_ns=started_ns)
 
     def _measured(
@@ -444,10 +445,6 @@ class Interceptor:
             known[memory_id] = source
             lowest = source if lowest is None else meet(lowest, source)
         return lowest
-
-    def _sibling(self, trace: TraceContext) -> TraceContext:
-        """A span for one item of a batch, a sibling of the other items' spans."""
-        return msgspec.structs.replace(trace, span_id=self._out.random_hex(8))
 
     async def _verdict(
         self, intercepted: _Intercepted | WrittenItem, dialect: str, *, alone: bool

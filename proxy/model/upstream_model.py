@@ -84,12 +84,10 @@ class UpstreamModel:
 def shown_headers(reply: UpstreamReply) -> tuple[tuple[str, str], ...]:
     """The upstream's headers that the agent gets, such as request ids, limits and retry times."""
     return tuple(
-        (name, value) for name, value in reply.headers.items() if name not in _OURS and _fit(value)
+        (name, value)
+        for name, value in reply.headers.items()
+        if name not in _OURS and value.isascii() and value.isprintable()
     )
-
-
-def _fit(value: str) -> bool:
-    return value.isascii() and value.isprintable()
 
 
 async def events_of(pieces: AsyncIterator[bytes]) -> AsyncGenerator[list[Event]]:

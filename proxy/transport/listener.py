@@ -95,7 +95,6 @@ class Listener:
         self._out = surroundings
         self._traces = surroundings.traces
         self._halt = halt
-        self._in_flight = 0
         self._streams = StreamedAnswers(halt)
         self._sockets: list[asyncio.Server] = []
         self._unix_paths: list[Path] = []
@@ -184,19 +183,12 @@ class Listener:
         self._sockets.clear()
         self._unix_paths.clear()
 
-    @property
-    def in_flight(self) -> int:
-        """The number of requests that are being answered now."""
-        return self._in_flight
-
     async def _answers(self, request: ReceivedRequest) -> web.StreamResponse | None:
         turn = RequestTurn(self._turns)
-        self._in_flight += 1
         try:
             done = await attempt(self._served(request, turn), self._halt)
         finally:
             turn.end()
-            self._in_flight -= 1
         if isinstance(done, AnswerFailure):
             return None
         if not done.prepared:

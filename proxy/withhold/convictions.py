@@ -7,7 +7,7 @@ there before the quarantined one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import chain
 from threading import Lock
 from typing import Final, NamedTuple
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from policy.labels.forwarded_call import call_of
-from policy.model import Candidate, Memory, MemoryClass, Tenant
+from policy.model import Candidate, MemoryClass, Tenant
 from policy.query import EVERYTHING
 from policy.withheld.pieces import (
     EVER,
@@ -193,7 +193,7 @@ class Convictions:
         for ordinal in turnover.gone:
             known.showing.pop(ordinal, None)
         for ordinal, memory in turnover.came:
-            has = pieces_of(_texts_of(memory)) & known.wanted.keys()
+            has = pieces_of((memory.text, *strings_of(memory.metadata_json))) & known.wanted.keys()
             if has:
                 known.showing[ordinal] = (-1 if memory.source.proven else ordinal, has)
         opened = frozenset(
@@ -219,8 +219,3 @@ def said_by(candidate: Candidate) -> tuple[str, ...]:
     if call is not None:
         return call.said
     return (candidate.text or "", *strings_of(candidate.metadata_json))
-
-
-def _texts_of(memory: Memory) -> Iterable[str]:
-    # The metadata of a memory behind a server is the rest of its call.
-    return (memory.text, *strings_of(memory.metadata_json))

@@ -235,8 +235,11 @@ class Withholding:
             told = _undecided(candidate.memory_class)
             waits = HeldRecord(kept.principal, submission.candidate_id)
             self._decide(kept, self._record_of(begun, told) if early else waits)
-        elif isinstance(result, Outcome) and _is_answered_before(result, submission.candidate_id):
-            # The text was proposed before, and that verdict decides on it.
+        elif isinstance(result, Outcome) and (
+            result.candidate_id != submission.candidate_id
+            or result.reason is Reason.DENIED_BY_PERSON
+        ):
+            # An equal text was proposed before and waits, or a person denied it: that decides.
             self._decide(kept, ClearedRecord(kept.principal, submission.candidate_id))
         elif isinstance(result, Outcome):
             ruling = _ruling_of(result)
@@ -552,11 +555,6 @@ class Withholding:
         self, principal_id: PrincipalId, conversation: Conversation = NOWHERE
     ) -> RequestWithholding:
         return RequestWithholding(self._of(principal_id), self._printer, conversation)
-
-
-def _is_answered_before(outcome: Outcome, candidate_id: str) -> bool:
-    """Whether an outcome repeats one on an equal text, that waits or that a person denied."""
-    return outcome.candidate_id != candidate_id or outcome.reason is Reason.DENIED_BY_PERSON
 
 
 def _record_of(begun: UndecidedRecord, told: NoticeParts, version: int) -> Record:

@@ -325,7 +325,7 @@ def decode_leaf(data: bytes) -> Leaf:
         tag: Any = fields[0] if fields else None
         for at in _HEX_AT.get(tag, ()):
             if at < len(fields) or at < _APPENDED.get(tag, at + 1):
-                fields[at] = _unpacked_hex(fields[at])
+                fields[at] = packed.hex() if isinstance(packed := fields[at], bytes) else packed
         for at in _UUID_AT.get(tag, ()):
             fields[at] = _unpacked_uuid(fields[at])
         leaf: Leaf = msgspec.convert(fields, Leaf, builtin_types=(bytes,))
@@ -396,10 +396,6 @@ def _packed_hex(text: str | None) -> bytes | str | None:
     except ValueError:
         return text
     return raw if raw and raw.hex() == text else text
-
-
-def _unpacked_hex(packed: object) -> object:
-    return packed.hex() if isinstance(packed, bytes) else packed
 
 
 def _packed_uuid(text: str | None) -> bytes | str | None:

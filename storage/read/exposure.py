@@ -246,7 +246,8 @@ class Origins:
             return ExposureOrigin(
                 tenant=row.tenant, principal_id=row.principal_id, on_probation=True
             )
-        return _origin(view, row) if _is_low(row) else None
+        # Below `user_input`, no one who is accountable said the text.
+        return _origin(view, row) if row.source.trust < SourceKind.USER_INPUT.trust else None
 
     def restricted(self, view: View) -> Callable[[ExposureOrigin], bool]:
         """A predicate: an origin or its principal is latched; read once for each in one search."""
@@ -279,11 +280,6 @@ class Origins:
             raised, kept = self._engine.moves[LABELS], {}
             self._known = (raised, kept)
         return kept
-
-
-def _is_low(row: Row) -> bool:
-    """Whether a row has a label below `user_input`, so that nobody accountable said its text."""
-    return row.source.trust < SourceKind.USER_INPUT.trust
 
 
 def _origin(view: View, row: Row) -> ExposureOrigin:

@@ -72,7 +72,7 @@ class Committer:
         self._verify(permit, judged, epoch)
         candidate = judged.candidate
         minted = candidate.memory_id is None
-        memory_id = candidate.memory_id or _minted()
+        memory_id = candidate.memory_id or uuid_of(random_bytes(16), 4)
         name = change.names.memory(candidate.tenant, memory_id)
         # No lookup is needed, because the id of a new memory is 122 new random bits.
         known = None if minted else read_id(change.draft, name)
@@ -306,11 +306,6 @@ def _approver(judged: AdmittedCandidate) -> PrincipalId | None:
     if objection is None:
         return judged.approved_by
     return OBSERVED_HOLD if isinstance(objection, Hold) else OBSERVED_REJECT
-
-
-def _minted() -> MemoryId:
-    """A random UUID."""
-    return uuid_of(random_bytes(16), 4)
 
 
 def _reachable(kind: ChangeKind, known: IdRecord | None, stored: Row | None) -> bool:

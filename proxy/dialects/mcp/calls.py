@@ -270,7 +270,8 @@ def _check_shape(rule: Tool, arguments: dict[str, JsonValue]) -> None:
             if parent.get(last) is None:
                 raise MalformedRequest(f"arguments: {text}: missing")
     _check_absent(rule, arguments)
-    for text in (*rule.texts, *rule.labels, *rule.plain, *key_paths(rule), *_user_path(rule)):
+    user = (rule.user,) if rule.user else ()
+    for text in (*rule.texts, *rule.labels, *rule.plain, *key_paths(rule), *user):
         for _, value in _places(arguments, path(text)):
             if value is not None and not isinstance(value, str):
                 raise MalformedRequest(f"arguments: {text}: must be a string")
@@ -282,10 +283,6 @@ def _check_absent(rule: Tool, arguments: dict[str, JsonValue]) -> None:
     for text in rule.absent:
         if any(value not in (None, "", [], {}) for _, value in _places(arguments, path(text))):
             raise MalformedRequest(f"arguments: {text}: not together with these")
-
-
-def _user_path(rule: Tool) -> tuple[str, ...]:
-    return (rule.user,) if rule.user else ()
 
 
 def _number_of_items(rule: Tool, arguments: dict[str, JsonValue]) -> int:

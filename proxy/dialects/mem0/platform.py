@@ -105,7 +105,6 @@ class Mem0Platform:
     segments = frozenset({"v1", "v2", "v3", PREFIX[1:]})
 
     def __init__(self, classes: Callable[[], ClassMap]) -> None:
-        self._classes = classes
         self._decoders: Mapping[tuple[str, str], Callable[[Mem0Call], Operation]] = {
             ("GET", "v1/ping"): lambda _: Identify(note=Note(route="ping").text()),
             ("POST", "v3/memories/add"): lambda call: writes.add(call, classes(), "add.v3"),

@@ -181,7 +181,7 @@ class Hub:
         Raises:
             Busy: The principal has too many streams, or all principals together have.
         """
-        mine = self._streams.setdefault(_quota(principal), set())
+        mine = self._streams.setdefault((principal.tenant, principal.principal_id), set())
         count = sum(len(streams) for streams in self._streams.values())
         if len(mine) >= STREAMS_PER_PRINCIPAL_MAX or count >= self._limits.streams_max:
             raise NoRoomForSession
@@ -297,10 +297,6 @@ class Hub:
 
 def _owner(principal: Principal) -> Owner:
     return (principal.tenant, principal.principal_id, access_of(principal))
-
-
-def _quota(principal: Principal) -> tuple[str, str]:
-    return (principal.tenant, principal.principal_id)
 
 
 async def _attempted(work: Coroutine[None, None, None], halt: Callable[[], None]) -> None:

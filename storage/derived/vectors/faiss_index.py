@@ -236,12 +236,6 @@ class VectorIndex:
             self._snapshot = msgspec.structs.replace(now, segments=segments)
         return True
 
-    @property
-    def improvable(self) -> bool:
-        """Whether there is anything for `improve` to do."""
-        start, end = self._due(self._snapshot.segments)
-        return start < end
-
     def _due(self, segments: Sequence[Segment]) -> tuple[int, int]:
         """Start and end of the segments to be merged, or of one to be sketched.
 

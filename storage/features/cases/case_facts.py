@@ -157,8 +157,9 @@ class CaseFacts:
                 # The bad row is a copy of this row, made by an earlier step back or rewind. That
                 # step removed the rows between the two from view, and they must not return now.
                 back_to = None
-            elif back_to is None and _may_stand(text_of(row)[0], said, fit):
-                back_to = ordinal
+            elif back_to is None:
+                text = text_of(row)[0]
+                back_to = ordinal if text != said and (fit is None or text in fit) else None
             ordinal = row.prev_ordinal
         return back_to
 
@@ -169,11 +170,6 @@ class CaseFacts:
                 one.statement.strip() for one in known if one.tenant == self._tenant
             )
         return (said or "").strip() in self._anchors
-
-
-def _may_stand(text: str | None, said: str | None, fit: frozenset[str] | None) -> bool:
-    """Whether an earlier text may replace `said`, the text of the version to blame."""
-    return text != said and (fit is None or text in fit)
 
 
 class ClosureActs:

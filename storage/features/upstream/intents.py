@@ -32,7 +32,6 @@ from storage.tables.change import Change, read_leaf
 from storage.tables.codec import NO_ORDINAL, IdRecord, encode, ordinal_key
 from storage.tables.lmdb_store import IDS, KEYED, ROWS, View
 from storage.tables.rows import (
-    GuardedRow,
     candidate_of,
     guarded_rows,
     held_key,
@@ -217,7 +216,8 @@ class Forwards(Feature):
         """Every string among the arguments with which live memories under a key were written."""
         with self._store.reading() as view:
             found = guarded_rows(view, self._names, tenant, target, key)
-            rows = [one for one in found if _is_live(one)]
+            # Live, and with the text that was sent.
+            rows = [one for one in found if one.status is MemoryStatus.LIVE and one.row is one.sent]
         calls = (call_of(candidate_of(one.sent)) for one in rows)
         return frozenset(text for call in calls if call is not None for text in call.pieces)
 
@@ -387,11 +387,6 @@ def _take_away(change: Change, record: ForwardRecord, row: Row) -> None:
     if whole and not hidden_later:
         keyed = change.names.guarded(record.tenant, record.target, key)
         put_hidden_there(change, keyed, record.tenant, None)
-
-
-def _is_live(one: GuardedRow) -> bool:
-    """Whether the memory is live, and has the text that was sent."""
-    return one.status is MemoryStatus.LIVE and one.row is one.sent
 
 
 def _pending(key: bytes, record: ForwardRecord, row: Row) -> PendingForward:

@@ -15,7 +15,6 @@ from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import (
     BATCH_LEN_MAX,
     FindInGraph,
-    GraphEntity,
     GraphLookupResult,
     GraphOperation,
     GraphResult,
@@ -63,17 +62,15 @@ def find_in_graph(asked: FindInGraph) -> Step[GraphLookupResult]:
 def shown_graph(graph: ShownGraph) -> Object:
     """The graph in the form in which a tool's result shows it."""
     return {
-        "entities": [shown_entity(entity) for entity in graph.entities],
+        "entities": [
+            {
+                "name": entity.name,
+                "entityType": entity.entity_type,
+                "observations": [*entity.observations],
+            }
+            for entity in graph.entities
+        ],
         "relations": [shown_relation(relation) for relation in graph.relations],
-    }
-
-
-def shown_entity(entity: GraphEntity) -> Object:
-    """An entity in the form of the tools' results."""
-    return {
-        "name": entity.name,
-        "entityType": entity.entity_type,
-        "observations": [*entity.observations],
     }
 
 

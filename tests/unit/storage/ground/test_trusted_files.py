@@ -210,7 +210,7 @@ _NO_OPERATORS_FILES = {
     "storage/staging/staging.py",
     "storage/upkeep/backup.py",  # hashed in pieces: a store may be of any length
     "storage/upkeep/restore.py",  # the copy that it has just made
-    "proxy/settings/load.py",  # the packaged ruleset
+    "proxy/settings/table.py",  # the packaged ruleset
     "proxy/settings/tool_maps.py",  # the shipped maps
     "proxy/settings/wider.py",  # the packaged ruleset
     "proxy/doctor/examine.py",  # /proc
