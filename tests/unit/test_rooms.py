@@ -54,19 +54,19 @@ ROOM_STATEMENTS_MAX = {
     "proxy/backends": 2_150,
     "proxy/cli": 4_200,
     "proxy/compose": 950,
-    "proxy/dialects": 7_950,
+    "proxy/dialects": 7_900,
     "proxy/doctor": 700,
     "proxy/embed": 250,
     "proxy/files": 100,
-    "proxy/fronts": 2_200,
+    "proxy/fronts": 2_150,
     "proxy/guard": 1_350,
-    "proxy/intercept": 900,
+    "proxy/intercept": 850,
     "proxy/ledger": 1_400,
-    "proxy/mcp": 2_450,
-    "proxy/model": 1_850,
-    "proxy/reporting": 450,
-    "proxy/seams": 1_000,
-    "proxy/settings": 1_050,
+    "proxy/mcp": 2_400,
+    "proxy/model": 1_800,
+    "proxy/reporting": 400,
+    "proxy/seams": 950,
+    "proxy/settings": 900,
     "proxy/settle": 200,
     "proxy/transport": 1_600,
     "proxy/withhold": 1_500,
@@ -83,7 +83,7 @@ ROOM_STATEMENTS_MAX = {
     "storage/write": 2_100,
     "telemetry": 1_200,
 }
-STATEMENTS_MAX = 52_250
+STATEMENTS_MAX = 50_800
 
 
 def _module(path: Path) -> str:
