@@ -60,12 +60,12 @@ from proxy.seams.operation import EarlierText
 
 PRINCIPALS_MAX: Final = 64
 READS_MAX: Final = 20_000
-"""Turns whose reading is remembered; another one is read again."""
+"""The most turns whose readings are cached; a turn that is not cached is read again."""
 INDEXED_MAX: Final = 50_000
 SERVED_MAX: Final = 128
-"""Served memories of which the prints are kept, at most 16 MB."""
+"""The most served memories whose fingerprints are cached, in at most 16 MB."""
 ABOVE_MAX: Final = 65_536
-"""As long as prompts are that programs send again and again."""
+"""How many characters a usual system prompt has; up to this length it does not count as unread."""
 FOREIGN_METHODS: Final = frozenset({"resources/read", "prompts/get"})
 """Methods of MCP whose answers a host puts into a conversation without a call of the model."""
 
@@ -74,9 +74,9 @@ Spans: TypeAlias = tuple[RecalledSpan, ...]
 
 
 class RequestFindings(NamedTuple):
-    """What reading a request found: its session, and the served memories in its turns.
+    """The result of reading a request: its session, and the served memories in its turns.
 
-    `turns` has the place of each turn that contains a served memory.
+    `turns` maps the index of a turn to the served memories in that turn.
     """
 
     session: str
@@ -101,8 +101,8 @@ class _UnderWay(threading.local):
 class Core:
     """The session ledgers of all principals.
 
-    One caller at a time; a long request is read in slices. Between two slices other requests may
-    read and change the ledger, except those of the same tenant.
+    One caller at a time; a long request is read in slices. Between two slices requests of other
+    tenants may read and change the ledger.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -111,9 +111,9 @@ class Core:
         self._served = lru_cache(SERVED_MAX)(self.reader.served)
         self._numbering = TurnHashes(self.reader)
         self._rings: OrderedDict[str, Ring] = OrderedDict()
-        # The memories that were found in a turn of a session. A turn is the same in each request.
+        # The memories that were found in a session's turn, by its digest: requests repeat turns.
         self._reads = Bounded[tuple[str, int], Spans](READS_MAX)
-        # The session that last read a past, and what it found.
+        # For each beginning of a conversation, the session that last read it, and the findings.
         self._pasts: ByPast[Turn, RequestFindings] = ByPast()
         # For each indexed text (principal, session, fingerprint) its key in the principal's ring.
         self._indexed = Bounded[tuple[str, str, int], int](INDEXED_MAX)
@@ -131,12 +131,12 @@ class Core:
             self._records += found
 
     def take(self) -> list[Record]:
-        """The records that were made since the last call of this method, removed from the queue."""
+        """Remove the records that were made since the last call of this method; return them."""
         records, self._records = self._records, []
         return records
 
     def do(self, record: Record) -> None:
-        """Apply a record, and keep it until it is written to the log."""
+        """Apply a record, and queue it for the log."""
         self.state.apply(record)
         under_way = self._under_way.records
         (self._records if under_way is None else under_way).append(record)
@@ -172,7 +172,7 @@ class Core:
         moment: Moment,
         history: TurnHistory | None = None,
     ) -> RequestFindings:
-        """Read the new parts of a request, and find the session that it continues."""
+        """Read the new parts of a request, and record them in the session that it continues."""
         history = history or self._numbering.history(request)
         book = self.book(principal_id, moment.now_ms)
         place = place_of(book, request, history, self.reader)
@@ -296,7 +296,7 @@ class Core:
         now_ms: int,
         recalls: Collection[str] = (),
     ) -> None:
-        """Note what a model said in a session, and the calls it made.
+        """Record what a model said in a session, and the calls that it made.
 
         `recalls` are the ids of calls of tools that keep memory.
         """
@@ -306,8 +306,8 @@ class Core:
             return
         found = _Brought(session, now_ms)
         if reply.heard:
-            # What the provider's own tools told the model is indexed before the model's words,
-            # because the origins of these words are searched in the index.
+            # The results of the provider's own tools are indexed before the model's words, because
+            # the origins of the model's words are searched for in the index.
             read = self.reader.turn(
                 Turn(said=reply.heard), book, session.session, {}, reads_foreign=True
             )
@@ -355,7 +355,7 @@ class Core:
     def recalled(
         self, principal_id: PrincipalId, memories: tuple[Memory | EarlierText, ...], now_ms: int
     ) -> None:
-        """Note memories that were served to this principal's agent."""
+        """Record memories that were served to this principal's agent."""
         recalls = self.book(principal_id, now_ms).recalls
         for memory in memories:
             beside = (memory.text, memory.metadata_json, memory.role, memory.actor)
@@ -364,7 +364,7 @@ class Core:
                 self.do(RecalledRecord(principal_id, memory.memory_id, packed(parts)))
 
     def saw(self, principal_id: PrincipalId, segment: RelayedText, now_ms: int) -> None:
-        """Note a server's answer that a relay saw on its way to this principal's agent."""
+        """Record a server's answer that a relay saw on its way to this principal's agent."""
         book = self.book(principal_id, now_ms)
         names = (segment.join.tool_use_id, segment.join.call_id)
         if any(self.reader.print(name) in book.calls for name in names if name):
@@ -377,8 +377,8 @@ class Core:
         origin = msgspec.structs.replace(origin_of(row), kind=segment.kind)
         self._index(principal_id, "", (Text(text, origin) for text in segment.texts))
         if segment.tool in FOREIGN_METHODS:
-            # A host puts it into any of its conversations, and no request shows into which: most
-            # often into the next one that it begins.
+            # A host may put the answer into any of its conversations, most often into the next one
+            # that it begins; no request shows which one.
             self.do(FetchRecord(principal_id, now_ms + LIVE_MS))
             for session in book.sessions.values():
                 if not session.has_read and session.used_ms + LIVE_MS >= now_ms:
@@ -411,7 +411,7 @@ class Core:
 
     @property
     def print_count(self) -> int:
-        """The number of fingerprints that the indexes of all principals have."""
+        """The number of fingerprints in the indexes of all principals."""
         return sum(ring.print_count for ring in self._rings.values())
 
     def _bound_rings(self) -> None:
@@ -443,7 +443,7 @@ class Core:
 
 
 class _Brought:
-    """What a request or a reply brings into a session, built up while it is read."""
+    """What a request or a reply brings into a session, collected while it is read."""
 
     def __init__(self, session: Session, now_ms: int) -> None:
         self._session = session.session
@@ -463,7 +463,7 @@ class _Brought:
             self._read = self._read or set()
 
     def turn(self, digest: int | None, read: TurnRead) -> None:
-        """Add a turn that is new in its session, or with no digest what a reply says there."""
+        """Add a turn that is new in its session; with no digest, add the words of a reply."""
         if digest is not None:
             self._turns.append(digest)
             self._turn_count += 1
@@ -474,7 +474,7 @@ class _Brought:
             self._read = (self._read or set()) | read.reads
 
     def entry(self) -> SegmentRecord | None:
-        """The record; None where nothing is new."""
+        """The record of what was collected; None if nothing in it is new."""
         found = (self._turns, self._answers, self._rows, self.roots, self.spoken, self.calls)
         if not any(found):
             return None

@@ -21,7 +21,7 @@ _WORDS: Final = re.compile(r"[^\W_]+")
 
 
 def all_readings(text: str) -> tuple[str, ...]:
-    """The readings of a text, without those that have the words of another one in a row."""
+    """The readings of a text, without readings that have the same words as an earlier one."""
     known = [_WORDS.findall(text)]
     found = [text]
     for reading in readings_of(text):
@@ -58,12 +58,12 @@ def strings_in(value: object) -> Iterator[str]:
 
 BEGIN_WORDS: Final = 3
 SERVED_WORDS_MAX: Final = 100
-"""Of a longer sentence of a memory only the whole is known again."""
+"""A longer sentence of a served memory is recognised only where it is a whole sentence."""
 LOOKS_MAX: Final = 20_000
-"""Ends of sentences that are tried in one text."""
+"""How many possible ends of served sentences are tried in one text."""
 _MARKS: Final = ".,;:!?\"'`()[]{}*_<>"
 _BEGINS: Final = 0xBE615
-"""Tells the fingerprint of a sentence's beginning from that of a sentence."""
+"""Distinguishes the fingerprint of a sentence's beginning from that of a whole sentence."""
 _CHAIN: Final = struct.Struct(">QQ")
 
 
@@ -101,7 +101,7 @@ class Fingerprinter:
         return [self.print(one) for one in said if not is_nobodys(one)]
 
     def arguments(self, arguments: object) -> int:
-        """The fingerprint of a call's arguments, the same in whatever order they are."""
+        """The fingerprint of a call's arguments, whatever their order; 0 if they are not JSON."""
         try:
             data = msgspec.json.encode(arguments, order="deterministic")
         except (UnicodeEncodeError, OverflowError, TypeError, ValueError):
@@ -116,10 +116,10 @@ class Fingerprinter:
         return [*map(self.print, said), *begun]
 
     def served_in(self, text: str, known: Container[int]) -> Iterator[int]:
-        """The sentences of served memories (`known`) in a text, wherever they are in a line.
+        """The fingerprints in `known` whose sentences a text contains, anywhere in a line.
 
-        Where a text has too many places at which a sentence may begin, an equal beginning of a
-        sentence is enough.
+        `known` are those of served memories. Where a text has too many places at which a served
+        sentence may begin, the beginning of the sentence is enough.
         """
         left = LOOKS_MAX
         for sentence in resting(apart(sentences_between, text)):

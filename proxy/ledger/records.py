@@ -1,4 +1,4 @@
-"""What the session ledger writes down, record by record: fingerprints, names and ids, no text.
+"""The records of the session ledger's log: fingerprints, names and ids, no text.
 
 The ledger's state is computed from its records, while it runs and after a restart, by the same
 `proxy.ledger.state.LedgerState.apply`. A record is one tag byte and MessagePack. A snapshot
@@ -30,7 +30,7 @@ def packed(found: Iterable[int]) -> bytes:
 
 
 class SegmentRow(msgspec.Struct, frozen=True, array_like=True):
-    """One segment as an operator is shown it.
+    """One segment of a session in the form that an operator is shown.
 
     `reads` is True where the segment sets the session's read bit.
     """
@@ -92,7 +92,7 @@ class SessionKeysRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MergeRecord(msgspec.Struct, frozen=True, array_like=True):
-    """The record that two sessions proved to be one."""
+    """The record that two sessions proved to be one: `gone` is merged into `into`."""
 
     gone: str
     into: str
@@ -154,7 +154,7 @@ class DropRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LossRecord(msgspec.Struct, frozen=True, array_like=True):
-    """The record that history was lost: until a given time, what no session explains had read."""
+    """The record of lost history: until `until_ms`, unexplained writes count as after reading."""
 
     until_ms: int
     # The principal whose history was lost; empty if all principals' was.
@@ -162,7 +162,7 @@ class LossRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FetchRecord(msgspec.Struct, frozen=True, array_like=True):
-    """The record that a host got a resource or prompt: what begins until then may contain it."""
+    """The record that a host got foreign text: sessions begun before `until_ms` may have it."""
 
     principal: str
     until_ms: int
@@ -191,7 +191,7 @@ TAGS: Final[dict[int, type[Record]]] = {
     8: LossRecord,
     9: FetchRecord,
 }
-"""The first byte of each; 64 and above belong to others that keep something in the same log."""
+"""The first byte of each kind of record; from 64 on, tags are of other users of the same log."""
 OTHERS_FROM: Final = 64
 
 _TAG_OF: Final = {kind: bytes([tag]) for tag, kind in TAGS.items()}

@@ -16,7 +16,7 @@ from proxy.seams.slices import apart, rest
 
 SEGMENTS_MAX: Final = 2_000
 PRINTS_MAX: Final = 400_000
-"""Of all principals together, about 60 MB; a page of a thousand words takes about a thousand."""
+"""The most prints of all principals, about 60 MB; a page of 1,000 words takes about 1,000."""
 # A long text is indexed in overlapping parts of so many characters, because a note is usually made
 # of one part.
 _PART_LEN: Final = 2_048
@@ -30,7 +30,7 @@ class RingText(NamedTuple):
     key: int
     # Where the text came from; for a model's own words, the origins of the texts they are made of.
     origins: tuple[Origin, ...]
-    # The id of the session whose context the text entered; "" if no front could tell.
+    # The id of the session whose context the text entered; "" if that is not known.
     session: str
     print_count: int
 
@@ -47,7 +47,7 @@ class Ring:
         self.print_count = 0
 
     def add(self, text: str, origins: tuple[Origin, ...], *, session: str) -> None:
-        """Index a text in all its readings; of a very long one, the beginning."""
+        """Index a text in all its readings; of a very long text, index only the beginning."""
         looked_at = text[:_TEXT_LEN_MAX]
         seen: set[int] = set()
         parts = (
@@ -94,14 +94,14 @@ class Ring:
         return len(self._kept)
 
     def keeps(self, key: int) -> bool:
-        """Whether this text is indexed, and stays so until half of the index was replaced."""
+        """Whether a text is indexed, and among the newest `SEGMENTS_MAX // 2` texts."""
         here = bool(self._kept) and self._kept[0].key <= key
         return here and self.next - key <= SEGMENTS_MAX // 2
 
     def containing(self, text: str, session: str | None) -> list[RingText]:
-        """The texts that contain this one, the likeliest first: of one session, or of all.
+        """The texts that contain this one, the likeliest first: of one session, or of all for None.
 
-        A text without a session is in the context of every session.
+        An indexed text without a session counts as in the context of every session.
         """
         if session is None:
             return self._found(apart(prints_of, text))

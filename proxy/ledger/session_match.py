@@ -17,7 +17,7 @@ _SPOKEN_LOOKED_AT: Final = 64
 class TurnHistory(NamedTuple):
     """Hashes of a request's turns and of the history up to each, and which turns are a model's.
 
-    Turns of the agent's program in between do not count.
+    Turns of the agent's program do not change the hash of a history.
     """
 
     digests: tuple[int, ...] = ()
@@ -27,7 +27,7 @@ class TurnHistory(NamedTuple):
     # such a turn, that of the whole history.
     root: int = 0
     has_root: bool = False
-    # The ids of calls that have a result in the request, or that its conversation went on without.
+    # The ids of calls that have a result in the request, or after which another turn followed.
     answered: frozenset[int] = frozenset()
     # The ids of calls of the last turn.
     made: tuple[int, ...] = ()
@@ -45,7 +45,7 @@ class SessionMatch(NamedTuple):
 
 
 class _Numbered(NamedTuple):
-    """The hash of one turn, and the bytes by which that turn changes the hash of the history."""
+    """The hash of one turn, with the facts about the turn that a `TurnHistory` has."""
 
     digest: int
     by_model: bool
@@ -57,7 +57,7 @@ class _Numbered(NamedTuple):
 
 
 class TurnHashes:
-    """Computes hashes of turns. Most are kept: a request repeats the turns before it."""
+    """Computes hashes of turns, and caches them, because a request repeats all earlier turns."""
 
     def __init__(self, reader: TurnReader) -> None:
         self._reader = reader
@@ -73,7 +73,7 @@ class TurnHashes:
         return self._more(begun, request.turns[len(begun.digests) :])
 
     def _more(self, begun: TurnHistory, turns: tuple[Turn, ...]) -> TurnHistory:
-        """The history that continues with these turns."""
+        """The history `begun`, extended by these turns."""
         digests: list[int] = []
         lengths: list[int] = []
         chain: list[int] = []
@@ -124,7 +124,7 @@ class TurnHashes:
 
 
 def length_of(said: Iterable[ContextText], calls: Iterable[ModelCall]) -> int:
-    """How many characters texts have, together with the strings in the arguments of calls."""
+    """The number of characters in texts and in the strings of calls' arguments."""
     made = (len(text) for call in calls for text in strings_in(call.arguments))
     return sum(len(one.text) for one in said) + sum(made)
 
@@ -149,7 +149,7 @@ def digest_of(turn: Turn, reader: TurnReader) -> int:
 def place_of(
     book: Book, request: ModelRequest, history: TurnHistory, reader: TurnReader
 ) -> SessionMatch:
-    """Every session that some part of the request points to."""
+    """Every session that a request's history, calls, call ids or earlier reply identify."""
     found: dict[str, Session] = {}
     for name in _pointers(book, request, history, reader):
         session = book.sessions.get(name)
@@ -203,10 +203,10 @@ def _pointers(
 def _by_what_was_said(
     book: Book, request: ModelRequest, history: TurnHistory, reader: TurnReader
 ) -> Session | None:
-    """A session whose conversation began alike, and whose model said the request's model turns.
+    """A session whose conversation began alike, and whose model said the first model turn.
 
-    A session with all turns of the request counts too: a program may drop the beginning of a long
-    conversation.
+    A session that has all turns of the request counts too, because a program may drop the beginning
+    of a long conversation.
     """
     first = history.models[0]
     spoken = _spoken(request.turns[first], reader)
@@ -236,9 +236,10 @@ def _spoken(turn: Turn, reader: TurnReader) -> set[int]:
 
 
 def summed_up(book: Book, request: ModelRequest, reader: TurnReader) -> tuple[str, ...]:
-    """The sessions whose models said a text at a conversation's beginning: it sums them up.
+    """The sessions that a user's text at the beginning of a conversation sums up.
 
-    A session that had read comes first. None where no model said more than half of the text.
+    These are the sessions whose models said the text's sentences, those with foreign text first;
+    empty unless one session's model said more than half of them.
     """
     begins = (turn for turn in request.turns if any(one.voice is Voice.USER for one in turn.said))
     for said in next(begins, Turn()).said:

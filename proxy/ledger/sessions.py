@@ -3,8 +3,8 @@
 `proxy.ledger.core` computes; this module stores the records (`storage.interfaces.SessionLog`). A
 model request is forwarded only when its records are on disk.
 
-An id of a call is only a claim. It counts if a call that a model made under that id has the
-candidate's text; else no session explains the write.
+The call id that comes with a write is only a claim. It counts if a model made a call under that id
+with the candidate's text; otherwise no session explains the write.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def evidence(
     now_ms: int,
     join: Join | None,
 ) -> SeenCall:
-    """What the ledger knows about a candidate; nothing where it never saw the principal."""
+    """The ledger's evidence about a candidate; `join` names the calls that may have made it."""
     book = core.state.books.get(principal_id)
     if book is None:
         # The book may have been dropped for room, and then what its sessions read is not known.
@@ -119,7 +119,7 @@ _R = TypeVar("_R")
 
 GROWN_BYTES: Final = 8 * 1024 * 1024
 GROWN_TIMES: Final = 4
-"""How much longer than its last snapshot a log gets before it is replaced by a new one."""
+"""How many times as long as its last snapshot a log gets before a new snapshot replaces it."""
 COMPACTED_EVERY_S: Final = 30.0
 CULPRITS_MAX: Final = 3
 
@@ -146,7 +146,7 @@ class Sessions:
         self._core = Core(prints_key)
         self.surroundings = surroundings
         self.unmapped = UnmappedTools()
-        # Principals of people whose models called tools, since the start: agents have their keys.
+        # People's principals under which models called tools: an agent uses such a person's key.
         self.people_with_agents = set[PrincipalId]()
         self._others: list[Keeps] = []
         self._unshared: list[bytes] = []
@@ -155,15 +155,12 @@ class Sessions:
 
     @staticmethod
     def scar(now_ms: int) -> bytes:
-        """The record that marks a log of which a part was lost, for later starts.
-
-        It is written if a part of the log was lost.
-        """
+        """The record that marks that a part of the log was lost, also for later starts."""
         return encode(LossRecord(now_ms + LIVE_MS))
 
     @staticmethod
     def after_restore(records: Iterable[bytes], now_ms: int) -> list[bytes]:
-        """The records of a restored store: what is withheld stays so, and sessions are lost."""
+        """The log of a restored store: the records of withholding, and a mark of lost sessions."""
         kept = [one for one in records if one[:1] >= bytes([OTHERS_FROM])]
         return [*kept, Sessions.scar(now_ms)]
 
@@ -176,7 +173,7 @@ class Sessions:
                 for other in others:
                     other.restore(data)
                 continue
-            # Bytes that are no record are damaged, so that a part of the history is lost.
+            # Bytes that are no record are damage: a part of the history is lost.
             state.apply(decode(data) or LossRecord(self.surroundings.now_ms() + LIVE_MS))
         self._others += others
 
@@ -212,7 +209,7 @@ class Sessions:
         return None if self._log is None else await self._log.check()
 
     async def compact(self) -> bool:
-        """Replace a long log by a snapshot; returns whether that was done.
+        """Replace a long log by a snapshot; return whether that was done.
 
         Raises:
             StoreUnavailable: The log is unchanged.
@@ -220,7 +217,7 @@ class Sessions:
         log = self._log
         if log is None or log.length < max(GROWN_BYTES, GROWN_TIMES * self._snapshot_bytes):
             return False
-        # The snapshot shows one moment, so records made later are written behind it.
+        # The snapshot is of one moment; records that are made later are written after it.
         self._core.take()
         snapshot = [encode(record) for record in self._core.state.snapshot()]
         for other in self._others:
@@ -244,7 +241,7 @@ class Sessions:
     async def entered(
         self, principal: Principal, request: ModelRequest, *, reads_foreign: bool = False
     ) -> RequestFindings:
-        """Note what a request puts into the context; durable when this returns.
+        """Record what a request puts into the context; the records are durable on return.
 
         `reads_foreign`: the operator says that user turns contain others' texts.
 
@@ -264,10 +261,10 @@ class Sessions:
         return entered
 
     async def _in_turn(self, tenant: str, size: int, call: Callable[[], _R]) -> _R:
-        """Run `call`, by which a front notes what enters a context of `size` characters.
+        """Run `call`, which records an entry of `size` characters into a context.
 
         Within a tenant, calls run in the order in which they came. A long entry is read in slices.
-        An entry is always completed, even if its sender leaves meanwhile.
+        An entry is always completed, even if its sender disconnects meanwhile.
         """
 
         def entering() -> _R:
@@ -283,9 +280,9 @@ class Sessions:
         reply: ModelReply,
         recalls: Collection[str] = (),
     ) -> None:
-        """Note what the model said and called; durable when this returns.
+        """Record what the model said and called; the records are durable on return.
 
-        Texts that the sidecar adds to a reply must be included: the agent will send them back.
+        Texts that the sidecar adds to a reply must be included, because the agent sends them back.
         `recalls` are the ids of calls of tools that keep memory.
 
         Raises:
@@ -312,12 +309,12 @@ class Sessions:
     def recalled(
         self, principal_id: PrincipalId, memories: tuple[Memory | EarlierText, ...]
     ) -> None:
-        """Note memories that a front served, to know them again in a context."""
+        """Record memories that a front served, so that they are recognised in a context."""
         self._core.recalled(principal_id, memories, self.surroundings.now_ms())
         self._soon()
 
     async def saw(self, principal_id: PrincipalId, segment: RelayedText, tenant: str = "") -> None:
-        """Note a server's answer that a relay saw; the agent gets it when this returns."""
+        """Record a server's answer that a relay saw; the relay forwards the answer after that."""
         now_ms = self.surroundings.now_ms()
         await self._in_turn(
             tenant,
@@ -327,16 +324,16 @@ class Sessions:
         self._soon()
 
     def culprits(self, principal_id: PrincipalId, text: str) -> tuple[Origin, ...]:
-        """Texts that contain this one, and that relays saw outside of any known session."""
+        """The origins of texts that contain this one and that relays saw outside of any session."""
         found = self._core.ring_of(principal_id).containing(text, "")
         return self._core.origins(found)[:CULPRITS_MAX]
 
     def read_before(self, candidate_id: str) -> tuple[tuple[str, ...], ...] | None:
-        """Names of what the writing conversation had read before a candidate, with labels."""
+        """The foreign texts that a candidate's session had read before it (`views.read_before`)."""
         return read_before(self._core.state, candidate_id)
 
     def wrote(self, principal_id: PrincipalId, seen: Seen, outcome: Outcome) -> None:
-        """Note the verdict on a candidate."""
+        """Record a candidate's verdict as a write of its session."""
         if principal_id not in self._core.state.books:
             return
         record = WriteRecord(
@@ -373,20 +370,20 @@ class Sessions:
     async def _durable(self, taken: int) -> None:
         """Wait until the records of one change are on disk.
 
-        `taken` says how often records had been taken for writing before the change began, so that
-        it is known which later write has them.
+        `taken` is how often records had been taken for writing before the change began, so that it
+        is known whether another write has taken its records.
         """
-        # If noting the change took several turns of the event loop, another request may have taken
-        # its records and be writing them.
+        # If recording the change took several turns of the event loop, another request may have
+        # taken its records and be writing them.
         waits = self._taken_count != taken
         records = self._taken()
         if self._log is not None and (records or waits):
             await self._log.append(records)
 
     def _soon(self) -> None:
-        """Have queued records written soon, without waiting for the disk.
+        """Hand queued records to the log, without waiting for the disk.
 
-        If the disk refuses, the next request will fail.
+        If the disk fails, the next request that waits for the disk fails.
         """
         records = self._taken()
         if self._log is not None and records:

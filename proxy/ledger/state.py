@@ -31,16 +31,16 @@ _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
 SESSIONS_MAX: Final = 256
-"""Of one principal."""
+"""The most sessions of one principal."""
 SESSIONS_IN_ALL_MAX: Final = 2_048
 LIVE_MS: Final = 24 * 3_600_000
-"""How long what a session had read counts for writes that no session explains."""
+"""How long foreign text in one session counts for writes that no session explains."""
 CALLS_MAX: Final = 4_096
 OPEN_MS: Final = 3_600_000
 """How long a call without a result counts as under way."""
 RECALLS_MAX: Final = 40_000
 READ_ORIGINS_MAX: Final = 8
-"""Of tools, and of hosts."""
+"""The most tools, and the most hosts, that one session names as read."""
 ROWS_MAX: Final = 400
 WRITES_MAX: Final = 400
 SPOKEN_MAX: Final = 50_000
@@ -66,7 +66,7 @@ class SessionCall:
 
 
 class Session:
-    """One session of one principal."""
+    """One session of one principal: what entered its context, and what it wrote."""
 
     def __init__(self, began: SessionRecord) -> None:
         self.principal = began.principal
@@ -89,7 +89,7 @@ class Session:
         """Set the read bit, with the tools and hosts whose texts were read."""
         self.has_read = True
         for one in origins:
-            # Hosts are bounded apart, so that a session that calls many tools still names them.
+            # Hosts have a limit of their own, so that a session with many tools still names hosts.
             is_host = one.startswith(HOST)
             count = sum(name.startswith(HOST) is is_host for name in self.read_origins)
             if count < READ_ORIGINS_MAX:
@@ -97,7 +97,7 @@ class Session:
 
 
 class Book:
-    """Everything that is known of one principal."""
+    """Everything that the ledger knows about one principal."""
 
     def __init__(self, principal: str) -> None:
         self.principal = principal
@@ -112,7 +112,7 @@ class Book:
         # Until when a write that no session explains counts as written after reading, because a
         # session that had read was dropped, or history was lost.
         self.read_until_ms = 0
-        # Until when a session that begins has read, because a host may have begun it with a
+        # Until when a new session counts as having read, because a host may have begun it with a
         # resource or a prompt.
         self.fetched_until_ms = 0
 
@@ -122,7 +122,7 @@ class Book:
         return next((one for one in found if one.row.arguments == arguments), None)
 
     def all_calls(self) -> Iterator[SessionCall]:
-        """All calls that are kept."""
+        """All calls of the principal's models that the ledger still stores."""
         for calls in self.calls.values():
             yield from calls
 
@@ -152,11 +152,11 @@ class LedgerState:
         return book
 
     def session(self, session: str) -> Session | None:
-        """The session with this id; also by the id of a session that was merged into it."""
+        """The session with this id, or the one that it was merged into; None if unknown."""
         return self.sessions.get(self.merged.get(session, session))
 
     def root(self, session: str) -> str:
-        """The session at the top of a chain of calls; itself if it began under no call."""
+        """The id of the first session in the chain under which a session began, or its own id."""
         passed: set[str] = set()
         while session not in passed:
             passed.add(session)
@@ -250,7 +250,7 @@ class LedgerState:
                 call.session = into.session
 
     def _unshown(self, record: DropRecord | LossRecord | FetchRecord) -> None:
-        """Apply a record of something that no session will show."""
+        """Apply a record about lost history, or about a text that may be in any new session."""
         if isinstance(record, DropRecord):
             self._drop(record)
         elif isinstance(record, FetchRecord):
@@ -289,7 +289,7 @@ class LedgerState:
             book.read_until_ms = max(book.read_until_ms, gone.used_ms + LIVE_MS)
 
     def snapshot(self) -> Iterator[Record]:
-        """Records from which a new state becomes equal to this one."""
+        """Records that make a new state equal to this one when applied."""
         if self.lost_until_ms:
             yield LossRecord(self.lost_until_ms)
         for principal in self.lost_principals:
@@ -358,7 +358,7 @@ def _records_of(book: Book) -> Iterator[Record]:
 
 
 def _renew(kept: OrderedDict[_Key, _Value], key: _Key, value: _Value, most: int) -> None:
-    """Put a key behind all others; the first one makes room."""
+    """Set a key as the newest; drop the oldest ones above `most`."""
     kept[key] = value
     kept.move_to_end(key)
     _bound(kept, most)

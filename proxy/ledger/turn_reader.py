@@ -1,7 +1,7 @@
 """What one turn of a conversation brings into a session: rows, foreign texts, recalled memories.
 
-Only the structure of a request decides what counts as foreign: results of tools, sealed parts,
-blocks that no API places. What a text says decides nothing. Pure.
+Only the structure of a request decides what counts as foreign: results of tools, sealed parts, and
+blocks of unknown kinds. The words of a text decide nothing. Pure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from proxy.ledger.state import Book, Session, SessionCall
 from proxy.seams.slices import resting
 
 HOSTS_MAX: Final = 8
-"""So many hosts of one call are named; a call that reads more hosts is rare."""
+"""How many hosts of one call are named at most; a call that reads more hosts is rare."""
 _LEN_MAX: Final = 2_048
 # A scheme, two slashes, a user name at most, then the host (RFC 3986, 3.2).
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://(?:[^\s/?#@]{0,256}@)?([^\s/?#@:\"'<>]+)")
@@ -30,7 +30,8 @@ _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://(?:[^\s/?#@]{0,256}@)?
 def hosts_in(strings: Iterable[str]) -> tuple[str, ...]:
     """The hosts of the URLs in a call's strings, each as `//name`, the first ones first.
 
-    A longer string is a text that the call writes and no address that it reads.
+    A string of more than `_LEN_MAX` characters is skipped: it is a text that the call writes, not
+    an address that the call reads.
     """
     return tuple(islice(dict.fromkeys(_hosts(strings)), HOSTS_MAX))
 
@@ -69,10 +70,10 @@ class Text(NamedTuple):
 
 
 class TurnRead(NamedTuple):
-    """What a turn brings.
+    """What a turn brings into a session.
 
-    `reads` names the tools and hosts whose texts it brings; it is None where it brings no foreign
-    text.
+    `reads` names the tools and hosts whose foreign texts the turn brings; None where it brings no
+    foreign text.
     """
 
     rows: tuple[SegmentRow, ...]
@@ -94,7 +95,7 @@ class TurnReader(Fingerprinter):
         *,
         reads_foreign: bool,
     ) -> TurnRead:
-        """Read one turn of a session. `calls` are those of the request's history, by their ids.
+        """Read one turn of a session. `calls` maps ids to the calls of the request's history.
 
         `reads_foreign`: the operator says that user turns contain others' texts.
         """
@@ -148,7 +149,7 @@ class TurnReader(Fingerprinter):
             said.sealed
             or said.voice is Voice.UNPLACED
             or (said.voice is Voice.USER and reads_foreign)
-            # A result of a tool that keeps memory shows what the gate let in, and nothing foreign.
+            # A result of a tool that keeps memory shows what the gate admitted: nothing foreign.
             or (said.voice is Voice.TOOL and not memory)
         )
         row = SegmentRow(
@@ -165,7 +166,7 @@ class TurnReader(Fingerprinter):
         """Whether a result under this call's id is one of a tool that keeps memory.
 
         Hosts repeat ids, and nothing shows which of a session's calls under one id a result
-        answers: each of them has to be a call of such a tool.
+        answers. So all calls of the session under this id must be calls of such tools.
         """
         made = self.seen(call, book)
         return made is not None and all(
@@ -177,18 +178,18 @@ class TurnReader(Fingerprinter):
     def _recalled(self, said: ContextText, book: Book) -> Iterator[tuple[int, int, MemoryId]]:
         if not book.recalls or said.voice is Voice.MODEL:
             return
-        # An answer of a memory tool is left out whole in a replay; a turn by its paragraphs.
+        # A replay leaves out a tool's answer as a whole, and any other text by its paragraphs.
         whole = said.voice is Voice.TOOL
         for start, end in ((0, len(said.text)),) if whole else paragraphs(said.text):
             text = said.text[start:end]
-            # In JSON without blanks no sentence is apart from the names around it.
+            # In JSON without blanks a sentence joins the names around it, so strings are read too.
             texts = (text, *strings_in(read_container(text)))
             found = (one for part in texts for one in self.served_in(part, book.recalls))
             for memory_id in dict.fromkeys(book.recalls[one] for one in found):
                 yield start, end, memory_id
 
     def seen(self, call: ModelCall, book: Book) -> SessionCall | None:
-        """The call of a request's history, if the ledger saw a model make it."""
+        """The stored call for a call in a request; None if no model was seen to make the call."""
         return book.call(self.print(call.call_id), self.arguments(call.arguments))
 
     def saw_reply(self, turn: Turn, session: Session, book: Book) -> bool:
@@ -206,12 +207,12 @@ class TurnReader(Fingerprinter):
 
 
 def origin_name(server: str, tool: str) -> str:
-    """The name of a tool as an origin: its server's and its own."""
+    """The name of a tool as an origin: `server/tool`, or the one of both that is known."""
     return "/".join(one for one in (server, tool) if one)
 
 
 def origin_of(row: SegmentRow) -> Origin:
-    """The origin of the text of a row."""
+    """The origin of the text that a row describes: a tool's result, or an unknown source."""
     return Origin(
         kind=SourceKind.TOOL_RESULT if row.channel == "tool" else SourceKind.UNKNOWN,
         server=row.server or None,
@@ -221,7 +222,7 @@ def origin_of(row: SegmentRow) -> Origin:
 
 
 def name_of(name: str | None) -> str:
-    """A name, shortened to what a record keeps."""
+    """A name cut to the length that a record stores; "" for None."""
     return (name or "")[:NAME_LEN_MAX]
 
 

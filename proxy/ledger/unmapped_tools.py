@@ -33,7 +33,7 @@ class UnmappedTools:
         self._known: dict[str, UnmappedTool] = {}
 
     def note(self, tools: Iterable[DeclaredTool]) -> tuple[str, ...]:
-        """Look at a request's tools; returns the names that are new."""
+        """Record tools that a request offers; return the names that are new."""
         new: list[str] = []
         for tool in tools:
             name = tool.name if tool.server is None else f"{tool.server}/{tool.name}"

@@ -21,7 +21,7 @@ READ_NAMED_MAX: Final = 8
 
 
 def listed(state: LedgerState, limit: int, now_ms: int) -> SessionList:
-    """The most recently active sessions."""
+    """The most recently active sessions, at most `limit`, and as many writes without a session."""
     newest = sorted(state.sessions.values(), key=lambda one: (-one.used_ms, one.session))
     return SessionList(
         total=len(newest),
@@ -38,7 +38,7 @@ def _unplaced(state: LedgerState, limit: int) -> list[UnplacedView]:
 
 
 def shown(state: LedgerState, session: Session, now_ms: int) -> SessionView:
-    """Everything that an operator may be told of one session."""
+    """Everything that an operator is shown of one session."""
     book = state.books.get(session.principal)
     return SessionView(
         session=session.session,
