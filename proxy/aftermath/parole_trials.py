@@ -216,7 +216,7 @@ class Trials:
 
 
 def _outcome(judge: RuleJudge, found: Sequence[tuple[float, Memory]]) -> tuple[bool, bool, bool]:
-    """Whether found memories fail a rule, doubt a rule by their trust, and lack a required word."""
+    """Three flags: a memory fails a rule, a trusted one denies a rule, a must-word is missing."""
     judged = judge.judged(judged_memory(memory) for _, memory in found)
     lacking = judge.lacking(memory.text for _, memory in found)
     return bool(judged.failing), bool(judged.doubted), bool(lacking)

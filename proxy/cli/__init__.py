@@ -1,1 +1,1 @@
-"""The command line: arguments in, tables or JSON out; what it asks for is decided elsewhere."""
+"""The command line: it parses arguments, calls the operator API, and prints tables or JSON."""

@@ -1,6 +1,6 @@
-"""`mnemogate review adopt`: take in what a server kept before the gate.
+"""`mnemogate review adopt`: adopts memories that a server stored before the gate was in place.
 
-All of it may be an attack, so it is shown and confirmed first.
+Each of them may be an attack, so it is labelled unproven unless a person vouches for it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _SHOWN: Final = 20
 _BEGINS: Final = 60
 _DIGEST_LEN: Final = 64
 _DIGEST_SHOWN: Final = 16
-# This map alone says how to list all that its server keeps. The name that the server gives itself
-# has to agree with the map.
+# The only shipped map that describes how to list all memories of its server. It is used only if the
+# server's own name for itself is that of the map.
 _BY_DEFAULT: Final = "memory-server"
 
 
@@ -48,7 +48,7 @@ class _Adopt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdoptedRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One item that the server keeps, for `--json`; `state` is None if it was not taken in."""
+    """One item that the server stores, for `--json`; `state` is None if it was not adopted."""
 
     digest: str
     key: str
@@ -61,12 +61,12 @@ class AdoptedRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdoptedList(msgspec.Struct, frozen=True, kw_only=True):
-    """What the server keeps, and one digest over all its items."""
+    """The items that the server stores, and one digest over all of them."""
 
     server: str
     digest: str
     items: tuple[AdoptedRow, ...]
-    # How many more the server keeps that cannot be memories here, by their length or their form.
+    # How many further items the server stores whose length or form no memory here may have.
     unreadable: int
 
 
@@ -86,11 +86,12 @@ async def _adopt(context: Context) -> Exit:
 
 
 async def _vouched(context: Context, asked: _Adopt, given: str) -> Exit:
-    """Take in one item, after all of it was shown, as the person's own words."""
+    """Adopt one item as a person's own words, after the whole item was shown to that person."""
     if asked.dry_run:
         raise CommandFailed(Exit.USAGE, "--vouch takes in one item: not with --dry-run")
     if asked.yes and len(given) < _DIGEST_LEN:
-        # The server could keep two items of one short digest, and answer with the other one.
+        # The server could store two items whose digests begin alike, and list the item that the
+        # person did not read.
         raise CommandFailed(
             Exit.USAGE,
             "with --yes the digest has to be whole: it says which text you read",
@@ -104,7 +105,7 @@ async def _vouched(context: Context, asked: _Adopt, given: str) -> Exit:
             raise CommandFailed(
                 Exit.USAGE, "nobody vouched for it; nothing was taken in", then="read it, type yes"
             )
-        # Meanwhile the server may have put another text there.
+        # The server may have replaced the text while the person read it.
         name, tool_map, listed = await _listed(context, asked)
         item = _one_of(listed.items, digest_of_item(item), asked, name)
     async with operator(context) as api:
@@ -128,7 +129,7 @@ def _one_of(items: tuple[Item, ...], given: str, asked: _Adopt, server: str) -> 
 
 
 def _show_whole(context: Context, server: str, item: Item) -> None:
-    """Show all of what the server keeps, before anybody says that it is so."""
+    """Print the whole item that the server stores, before a person vouches for it."""
     terminal = context.terminal
     terminal.pairs(
         [
@@ -164,7 +165,7 @@ async def _taken_in(
 
 
 async def _listed(context: Context, asked: _Adopt) -> tuple[str, ToolMap, ServerItems]:
-    """The server's name, its map, and all items that it keeps now."""
+    """The server's name, its tool map, and all items that the server lists now."""
     name, words = asked.words[0], asked.words[1:]
     settings = settings_of(context, check_places=True)
     table = next((one for one in settings.mcp if one.name == name), None)
@@ -217,7 +218,7 @@ def _row(item: Item) -> AdoptedRow:
 def _again(asked: _Adopt, server: str, more: str = "") -> str:
     """The command line that a message asks the person to repeat.
 
-    A server that stands in no [[mcp]] table needs its own command behind it.
+    For a server without an [[mcp]] table it ends with the server's own command.
     """
     given = "" if asked.map is None else f"--map {inert(shlex.quote(asked.map))}"
     behind = f"-- {inert(shlex.join(asked.words[1:]))}" if asked.words[1:] else ""

@@ -1,4 +1,4 @@
-"""`mnemogate anchor`, `canary` and `judge`: registered truths, questions, and judges of answers."""
+"""`mnemogate anchor`, `canary` and `judge`: true statements, test questions, judges of answers."""
 
 from __future__ import annotations
 

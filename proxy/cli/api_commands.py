@@ -1,7 +1,7 @@
-"""Commands that ask one row of the operator API and print its answer: the machinery of all.
+"""Builds commands that send one request to the operator API and print the answer.
 
-Such a command is one row itself: its words, the row of the API, its options, what to print. Ids by
-their beginnings, waiting, `--json` and exit codes are here, once.
+Such a command is declared by its words, its row of the API's routing table, its options and what to
+print. This module completes ids, shows progress, prints `--json` and sets the exit code.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 Asked = Mapping[str, object]
 Shows = Callable[[Context, Any], None]
 Columns = Mapping[str, str | Callable[[Any], object]]
-"""By its heading: the name of a field, a text with fields of the row `{0}`, or a function of it."""
+"""A mapping of headings to cells: a field's name, a format string of the row `{0}`, a function."""
 LABEL = "{0.source.value} (by {0.basis.value})"
-"""A column of the label of a memory or a candidate, and what it rests on."""
+"""A column of a memory's or candidate's label (its source), and the basis of the label."""
 NO_IDS: Mapping[str, IdKind] = MappingProxyType({})
 OF_TENANT = f"whose memories (default: {DEFAULT_TENANT})"
 
@@ -39,12 +39,12 @@ REASON_HELP = (
 
 
 def is_done(_answer: object) -> Exit:
-    """The exit code of a command that succeeds whatever its answer contains."""
+    """The exit code (0) of a command that succeeds whatever its answer contains."""
     return Exit.OK
 
 
 def all_fit(_asked: Asked) -> None:
-    """The check of a command whose options may all be given together."""
+    """Accept any combination of options."""
 
 
 def asking(
@@ -60,20 +60,22 @@ def asking(
     ends: Callable[[_Answer], Exit] = is_done,
     form: type[msgspec.Struct] | None = None,
 ) -> Command:
-    """The command that asks this row of the API.
+    """A command that sends one request by a row of the operator API, and prints the answer.
 
     Args:
         words: The command as typed, such as "key list".
         summary: One line for its help.
-        row: The row of the API. An option with the name of its variable segment goes there, the
-            others into its query or body.
+        row: The row of the API. The option named like the variable segment of its path fills that
+            segment, the other options its query or body.
         shows: Prints the answer for a person.
         options: The command's options and arguments.
-        names: The options that take an id of this kind, or the beginning of one.
-        label: What is done meanwhile, for a command that shows progress.
-        check: Refuses options that do not go together.
+        names: A mapping of an option that takes an id, or the beginning of one, to the kind of the
+            id.
+        label: The words that the progress display shows while the command waits.
+        check: Raises `CommandFailed` for options that exclude each other.
         ends: The exit code for an answer.
-        form: Where some options are about the printing alone: a struct with their fields, too.
+        form: A struct with the fields of all options, if some are not sent but concern the
+            printing.
     """
     fields = {one.encode_name for one in msgspec.structs.fields(row.asked)}
     segment = "".join(ARGUMENT.findall(row.template))
@@ -99,7 +101,7 @@ def asking(
 
 
 def given(context: Context, options: Iterable[Option]) -> dict[str, object]:
-    """The options of the command line, by the names of the fields that they fill."""
+    """A mapping of each given option's field to its value."""
     found: dict[str, object] = {}
     for option in options:
         value = context.value(option.field)
@@ -119,7 +121,7 @@ def show(context: Context, answer: msgspec.Struct, shows: Shows) -> None:
 
 
 def table(name: str, columns: Columns, *, nothing: str = NOTHING) -> Shows:
-    """Prints one field of an answer as a table; with "" the answer itself, as its only row."""
+    """A printer of one field of an answer as a table; with "", of the answer itself as one row."""
 
     def shows(context: Context, answer: object) -> None:
         found = getattr(answer, name) if name else answer
@@ -131,7 +133,7 @@ def table(name: str, columns: Columns, *, nothing: str = NOTHING) -> Shows:
 
 
 def pairs(columns: Columns) -> Shows:
-    """Prints fields of an answer one below the other."""
+    """A printer of an answer's fields, one on each line with its heading."""
 
     def shows(context: Context, answer: object) -> None:
         context.terminal.pairs([(name, cell(answer, one)) for name, one in columns.items()])
@@ -140,7 +142,7 @@ def pairs(columns: Columns) -> Shows:
 
 
 def lines(told: Callable[[Any], Iterable[str]]) -> Shows:
-    """Prints the lines that a function makes of the answer; each must be inert."""
+    """A printer of the lines that `told` makes of an answer; each must be inert (see `inert`)."""
 
     def shows(context: Context, answer: object) -> None:
         for line in told(answer):
@@ -150,12 +152,12 @@ def lines(told: Callable[[Any], Iterable[str]]) -> Shows:
 
 
 def blank(context: Context, _answer: object) -> None:
-    """Prints an empty line."""
+    """Print an empty line."""
     context.terminal.say()
 
 
 def together(*parts: Shows) -> Shows:
-    """Prints an answer in several parts."""
+    """A printer that runs several printers on one answer."""
 
     def shows(context: Context, answer: object) -> None:
         for part in parts:
@@ -165,7 +167,7 @@ def together(*parts: Shows) -> Shows:
 
 
 def cell(row: object, column: str | Callable[[Any], object]) -> str:
-    """One value as a person reads it; "-" where there is none."""
+    """The text of one cell of a table, "-" if it is empty; `column` is a value of `Columns`."""
     value: object
     if not isinstance(column, str):
         value = column(row)
@@ -178,7 +180,7 @@ def cell(row: object, column: str | Callable[[Any], object]) -> str:
 
 
 def plain(value: object) -> str:
-    """A value as a person reads it; "-" where there is none."""
+    """A value as text for a person; "-" for None or an empty value."""
     match value:
         case None | "" | () | msgspec.UnsetType():
             return "-"
@@ -193,7 +195,7 @@ def plain(value: object) -> str:
 
 
 def joined(name: str, by: str) -> Callable[[object], str]:
-    """A column of a field with several texts, with `by` between them."""
+    """A column for a field with several texts, which are joined with `by` between them."""
 
     def text(row: object) -> str:
         return by.join(getattr(row, name))

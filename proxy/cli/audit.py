@@ -1,4 +1,4 @@
-"""`mnemogate audit`: checks the log by recomputing it, and makes proofs that others can check."""
+"""`mnemogate audit`: verifies the log by recomputing it, and makes proofs for others to verify."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def _checked(checked: ProofReport) -> Iterator[str]:
 
 
 def _vkey(given: str | None) -> VerifierKey | None:
-    """A verifier key, or the content of a file with one."""
+    """Parse `given`: a verifier key, or the path of a file that contains one."""
     if given is None:
         return None
     text = given
@@ -221,9 +221,9 @@ async def _prove(context: Context) -> Exit:
 
 
 async def _verdict_of(api: Operator, begins: str, terminal: Terminal) -> int:
-    """The last verdict leaf about the candidate whose id is, or begins with, the given text.
+    """The index of the last verdict leaf about the candidate whose id begins with `begins`.
 
-    It is found by reading the log, which has the ids of all candidates that were ever judged.
+    The whole log is read for it, because the log contains the ids of all candidates ever judged.
     """
     check_beginning(begins)
     found: dict[str, int] = {}
@@ -276,7 +276,7 @@ PROOF_LEN_MAX: Final = 262_144
 
 
 class Proven(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a proof holds, and for which leaf. `leaf` is decoded from the proven bytes."""
+    """The result of verifying an inclusion proof; `leaf` is decoded from the proven bytes."""
 
     sound: bool
     what: str
@@ -290,8 +290,8 @@ class Proven(msgspec.Struct, frozen=True, kw_only=True):
 def check_proof(proof: Proof, note: bytes, pinned: VerifierKey | None) -> Proven:
     """Verify an inclusion proof against a signed checkpoint.
 
-    Without a pinned key the proof's own is used, which only shows that proof and checkpoint fit
-    each other: both could be forged.
+    Without a pinned key the key in the proof is used. This only shows that proof and checkpoint
+    match each other, because both could be forged.
     """
     try:
         key = pinned or VerifierKey.parse(proof.verifier_key)

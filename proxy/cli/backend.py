@@ -1,4 +1,4 @@
-"""`mnemogate backend approve`: let writes go on to a memory server of a version not known here."""
+"""`mnemogate backend approve`: allows writes to a memory server of a version unknown here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 
-# Versions of memory servers are pinned beside the tools of MCP servers, under such names.
+# The prefix of the names under which versions of memory servers are pinned, in the table of MCP
+# servers' pinned tools.
 PINNED_AS: Final = "http:"
 
 

@@ -1,6 +1,7 @@
-"""`mnemogate backend adopt`: take in what a memory server has and no verdict let in.
+"""`mnemogate backend adopt`: adopts memories that a server has without a verdict of the gate.
 
-All of it may be an attack, so it is labelled `unknown`; with `--quarantine` no agent sees it.
+Any of them may be an attack, so they are labelled `unknown`; with `--quarantine` no agent sees
+them.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _FOREIGN: Final = "foreign"
 _MARKED: Final = "marked"
 _NOT_TAKEN: Final = "not taken in"
 _HIDDEN: Final = "hidden"
-# The operation that a memory counts as written by: none of the server's own.
+# The name of the tool that counts as the writer of an adopted memory; the server has no such tool.
 _TOOL: Final = "adopt"
 _NONE_SUCH: Final = "the server has nothing of that digest that no verdict let in"
 _WHY_MARKED: Final = (
@@ -55,36 +56,37 @@ class _Adopt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdoptedMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory that a server had. It never has the memory's text."""
+    """The result for one memory of a server; it never contains the memory's text."""
 
     digest: str
-    key: str  # "" where it has room for a sentence
-    # "unknown": taken in. "hidden": taken in, and under quarantine. "flagged" and "held": judged an
-    # order, or for a person to see; no memory here. "gone": taken in before, removed here since.
-    # "not taken in": with --dry-run.
+    key: str  # "" if the key could contain a sentence
+    # "unknown": adopted. "hidden": adopted, and under quarantine. "flagged": a directive or an
+    # injection, and no memory here. "held": waits for a person, and no memory here. "gone": adopted
+    # before, and removed here since. "not taken in": with --dry-run.
     state: str
     memory_id: str | None = None
-    # Why it has no memory here, as a code of docs/reasons.md.
+    # Why the item has no memory here, as a code of docs/reasons.md.
     reason: str | None = None
 
 
 class AdoptedOfBackend(msgspec.Struct, frozen=True, kw_only=True):
-    """What `backend adopt --json` prints."""
+    """The output of `backend adopt --json`."""
 
     backend: str
     tenant: str
-    known: int  # memories that a verdict had let in already, or an earlier run
+    known: int  # memories that a verdict or an earlier run had admitted before
     states: dict[str, int]
-    unreadable: int  # memories that cannot be taken in, because of their size or their form
-    # Memories that a gate sent, and no record here says for whom: they are not taken in.
+    unreadable: int  # memories that cannot be adopted, because of their size or form
+    # Memories that a gate sent, but for which no record here names the tenant: they are not
+    # adopted.
     marked: int
-    # The first of them; those without a memory here come first.
+    # The first adopted items; items without a memory here come first.
     adopted: tuple[AdoptedMemory, ...]
     left_out: int
 
 
 class _Taken:
-    """Counts, and the first results."""
+    """Counts the results of a run, and holds the first of them."""
 
     def __init__(self) -> None:
         self.states: Counter[str] = Counter()
@@ -109,8 +111,9 @@ async def _adopt(context: Context) -> Exit:
     asked, taken = context.arguments(_Adopt), _Taken()
     async with walking(context, asked.name) as walk, operator(context) as api:
         tenant = asked.tenant or walk.settings.tenant or DEFAULT_TENANT
-        # What is taken in is shown until it is hidden. So a run that hides, and is interrupted,
-        # leaves one memory at most that no later run finds.
+        # An adopted memory is visible until it is hidden. With --quarantine memories are adopted
+        # one by one, so that an interrupted run leaves at most one visible memory that no later run
+        # finds.
         at_once = 1 if asked.quarantine else ADOPTED_AT_ONCE
         async with working(context.terminal, walk.so_far):
             async for items in _foreign(walk, api, tenant, asked, taken):
@@ -140,7 +143,7 @@ async def _adopt(context: Context) -> Exit:
 async def _foreign(
     walk: Walk, api: Operator, tenant: str, asked: _Adopt, taken: _Taken
 ) -> AsyncGenerator[tuple[Item, ...]]:
-    """What no verdict let in, a page at a time."""
+    """Yield the server's items that no verdict admitted, a page at a time; count all others."""
     async for _, memories in walk.memories((Tenant(tenant),)):
         items = tuple(one.item for one in memories if one.item is not None)
         taken.unreadable += len(memories) - len(items)
@@ -168,7 +171,7 @@ async def _take_in(
 
 
 async def _hidden(api: Operator, one: AdoptedView, tenant: str) -> str:
-    """Put a memory under quarantine that was taken in; its state after that."""
+    """Quarantine an adopted memory; return the state of the item after that."""
     if one.memory_id is None or one.reason is not None or one.state == "gone":
         return one.state
     await api.ask(QUARANTINE, one.memory_id, tenant=tenant, reason=_REASON)

@@ -1,4 +1,4 @@
-"""`mnemogate backend check`: what a memory server has, beside what the gate let in."""
+"""`mnemogate backend check`: compares a server's memories with those that the gate admitted."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from proxy.seams.operation import HttpRequest
 from storage.ground.trusted_files import reason
 
 SHOWN: Final = 20
-"""How many differences are printed; the file has all of them."""
+"""How many differences are printed; the file of `--to` contains all of them."""
 _AT_ONCE: Final = 16
 _DIGEST_SHOWN: Final = 16
 _FOREIGN: Final = "foreign"
 _DIFFERENT: Final = "different"
 _MISSING: Final = "missing"
 _DIFFERENCES: Final = (_FOREIGN, _DIFFERENT, _MISSING)
-# A memory that no write through the gate could have made.
+# The comparison of a memory that no write through the gate could have made.
 _NO_MEMORY: Final = ComparedView(state=_FOREIGN)
 
 
@@ -55,23 +55,24 @@ class _Check(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory in which server and gate differ. It never has a text of the memory."""
+    """One memory in which server and store differ; it never contains the memory's text."""
 
-    # "foreign": the server has it, and no verdict let it in. "different": the server says something
-    # else than was sent. "missing": it was sent and done, and the server has it no longer.
+    # "foreign": the server has the memory, and no verdict admitted it. "different": the server's
+    # text is not the text that was sent. "missing": the memory was sent and confirmed, and the
+    # server no longer has it.
     what: str
-    # SHA-256 (hex) of the memory as the server has it; of its key where it is missing.
+    # SHA-256 (hex) of the memory as the server has it; for a missing memory, of its key.
     digest: str
-    # "" where the key has room for a sentence.
+    # "" if the key could contain a sentence.
     key: str
     tenant: str | None = None
     memory_id: str | None = None
-    # False for a memory that cannot be taken in, because of its size or its form.
+    # False for a memory that cannot be adopted, because of its size or form.
     adoptable: bool = True
 
 
 class BackendCheckReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What `backend check --json` prints: how many memories stand how, and some differences."""
+    """The output of `backend check --json`: counts of memories, and the first differences."""
 
     backend: str
     same: int
@@ -81,18 +82,18 @@ class BackendCheckReport(msgspec.Struct, frozen=True, kw_only=True):
     different: int
     missing: int
     differences: tuple[Difference, ...]
-    # How many more there are than `differences` has; they are in the file of `--to`.
+    # How many further differences there are; they are in the file of `--to`.
     left_out: int
 
 
 class _Tally:
-    """Counts, the first differences, and which rows of the store were seen on the server."""
+    """Counts states, holds the first differences, and marks the store's rows seen on the server."""
 
     def __init__(self, file: IO[bytes] | None) -> None:
         self.counts: Counter[str] = Counter()
         self.shown: list[Difference] = []
         self._file = file
-        # One bit for each row, so that a large store needs little room.
+        # One bit for each row of the store, so that a large store needs little memory.
         self._seen = bytearray()
 
     def take(self, view: ComparedView, difference: Difference | None) -> None:
@@ -120,7 +121,7 @@ class _Tally:
 
 
 class _Checking:
-    """One check of one server: first all that it has, then all that it should have."""
+    """Compares the memories that a server has, then those that it should have, with the store."""
 
     def __init__(self, walk: Walk, api: Operator, found: _Tally) -> None:
         self._walk = walk
@@ -131,18 +132,18 @@ class _Checking:
         self._row = 0
 
     def so_far(self) -> str:
-        """How far the check is, for a person who waits for it."""
+        """The progress of the check, as text for a person."""
         looked = f", {self._row} rows of the store" if self._row else ""
         return f"{self._walk.so_far()}{looked}"
 
     async def on_the_server(self, asked: str | None) -> None:
-        """Compare everything that the server has."""
+        """Compare all memories that the server has with the store."""
         tenants = await tenants_of(self._api, self._walk.settings, asked)
         async for request, memories in self._walk.memories(tenants):
             await self._compare(memories, request)
 
     async def in_the_store(self, asked: str | None) -> None:
-        """Look for what the server should have, and the walk did not meet."""
+        """Ask the server for each memory that it should have and the walk did not find."""
         after: int | None = 0
         while after is not None:
             self._row = after
@@ -156,10 +157,10 @@ class _Checking:
     async def _compare(
         self, memories: tuple[ListedMemory, ...], request: HttpRequest | None = None
     ) -> None:
-        """Compare what a read shows, and make the read again before a difference counts.
+        """Compare a page of memories, and read the page again before a difference counts.
 
-        An agent may have changed a memory since it was read: a difference is one where the server
-        says the same a second time.
+        An agent may have changed a memory since the first read, so a difference counts only if the
+        second read shows the same memory.
         """
         differ = await self._differing(memories)
         again = await self._walk.again(request) if differ and request is not None else {}
@@ -173,7 +174,7 @@ class _Checking:
     async def _differing(
         self, memories: tuple[ListedMemory, ...], *, counts: bool = False
     ) -> tuple[ListedMemory, ...]:
-        """Those in which server and gate differ; with `counts` these are noted as well."""
+        """The memories in which server and store differ; `counts` also counts and reports them."""
         items = tuple(one.item for one in memories if one.item is not None)
         views = iter(await compared(self._api, self._name, items))
         differ: list[ListedMemory] = []
@@ -187,9 +188,10 @@ class _Checking:
         return tuple(differ)
 
     async def _once_more(self, memory: ListedMemory) -> None:
-        """Ask for one memory by its key, and count what the answer says."""
+        """Read one memory again by its key, and count the result of the comparison."""
         async with self._at_once:
-            # What has another form than a memory has no key by which it could be asked for.
+            # An entry that is not in the form of a memory has no key by which it could be read
+            # again.
             again: ListedMemory | None = memory
             if memory.item is not None:
                 again = await self._walk.one(placed(memory.item))
@@ -201,7 +203,7 @@ class _Checking:
         if there is not None:
             await self._compare((there,))
             return
-        # It may have been deleted, or changed, since the page of the store was read.
+        # The memory may have been deleted or changed since the page of the store was read.
         now = await self._kept(kept.number)
         if kept.number in {one.number for one in now.kept[:1]}:
             self._found.counts[_MISSING] += 1
@@ -230,14 +232,14 @@ async def _check(context: Context) -> Exit:
                     await checking.on_the_server(asked.tenant)
                     await checking.in_the_store(asked.tenant)
                 except ExceptionGroup as several:
-                    # The others have the same cause.
+                    # All exceptions of the group have the same cause, so the first one is raised.
                     raise several.exceptions[0] from None
     counts = found.counts
     differences = sum(counts[what] for what in _DIFFERENCES)
     checked = BackendCheckReport(
         backend=asked.name,
         same=counts["same"],
-        # What bears the gate's mark and is in no record is shown to nobody either.
+        # A memory that bears a gate's mark and is in no record is shown to no one either.
         hidden=counts["hidden"] + counts["marked"],
         unsettled=counts["unsettled"],
         foreign=counts[_FOREIGN],
@@ -275,7 +277,7 @@ def _difference(what: str, memory: ListedMemory, view: ComparedView) -> Differen
 
 @contextmanager
 def _written(to: str | None) -> Generator[IO[bytes] | None]:
-    """The file for all differences, which is not there yet and only its owner may read."""
+    """Create the file for all differences, which must not exist yet and only its owner may read."""
     if to is None:
         yield None
         return

@@ -1,4 +1,4 @@
-"""A walk over a memory server behind the gate, with the sidecar's own settings and credential."""
+"""Reads all memories of an upstream server, with the sidecar's own settings and credential."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from proxy.seams.tenants import DEFAULT_TENANT
 from proxy.settings.backend import BackendServer
 from proxy.transport.upstream import Upstream, UpstreamLimits
 
-# A key with room for a sentence is somebody's text, and is never printed.
+# The form of keys that are printed. Any other key could contain a sentence of an attacker.
 _PLAIN_KEY: Final = re.compile(r"""[\w.:@/+=\[\]",-]{0,160}""")
 _NO_CANDIDATE: Final = CandidateId("")
 
 
 class Walk:
-    """One configured server, read page by page. Event loop only."""
+    """Reads one configured memory server page by page. Event loop only."""
 
     def __init__(self, behind: BackendServerFront) -> None:
         self._behind = behind
@@ -44,24 +44,24 @@ class Walk:
 
     @property
     def settings(self) -> BackendServer:
-        """The server's table."""
+        """The `[[backend]]` table of the server."""
         return self._behind.settings
 
     def so_far(self) -> str:
-        """How far the walk is, for a person who waits for it."""
+        """The progress of the walk, as text for a person."""
         return f"reading {inert(self.settings.name)}: {self._count} memories"
 
     async def memories(
         self, tenants: Iterable[Tenant]
     ) -> AsyncGenerator[tuple[HttpRequest, tuple[ListedMemory, ...]]]:
-        """All that the server has for these tenants, a page at a time, with the read that shows it.
+        """Yield the server's memories of these tenants, a page at a time, with the page's request.
 
-        Each walk is made once. A memory is listed that stands there from the beginning of the walk
-        to its end, whatever is written or deleted meanwhile.
+        Call it once per walk. A memory that exists from the beginning of the walk to its end is
+        listed, whatever else is written or deleted meanwhile.
 
         Raises:
-            CommandFailed: The server does not answer, or in a form that nobody can read, or its
-                lists have no end.
+            CommandFailed: The server does not answer, its answer cannot be parsed, or its lists
+                have no end.
         """
         firsts = dict.fromkeys(tenants)
         waiting: list[tuple[HttpRequest, ListTrail]] = []
@@ -80,19 +80,19 @@ class Walk:
                     yield request, memories
 
     async def again(self, request: HttpRequest) -> dict[str, ListedMemory]:
-        """What a read that `memories` made shows by now, by the keys.
+        """Repeat a request of `memories`; return a mapping of each key to the memory listed now.
 
         Raises:
-            CommandFailed: The server does not answer, or in a form that nobody can read.
+            CommandFailed: The server does not answer, or its answer cannot be parsed.
         """
         with self._reading():
             return {one.key: one for one in (await self._page(request)).memories}
 
     async def one(self, kept: UnsettledItem) -> ListedMemory | None:
-        """What stands under the key of a kept item now; None where nothing does.
+        """Read the memory that the server has under the key of `kept`; None if there is none.
 
         Raises:
-            CommandFailed: The server does not answer, or in a form that nobody can read.
+            CommandFailed: The server does not answer, or its answer cannot be parsed.
         """
         with self._reading():
             found = await self._page(self._behind.adapter.reading(kept))
@@ -118,7 +118,7 @@ class Walk:
 
 
 def _once(requests: Iterable[HttpRequest]) -> Iterator[HttpRequest]:
-    """The requests without those that were there before; a request has no hash."""
+    """Yield each distinct request once. Requests are not hashable, so a list holds those seen."""
     seen: list[HttpRequest] = []
     for one in requests:
         if one not in seen:
@@ -129,7 +129,7 @@ def _once(requests: Iterable[HttpRequest]) -> Iterator[HttpRequest]:
 def _news(
     found: WalkedPage, trail: ListTrail
 ) -> tuple[tuple[ListedMemory, ...], tuple[HttpRequest, ...]]:
-    """The memories of a page that are new on its list, and the reads of what is new below it."""
+    """The memories of a page that no earlier page listed, and the requests for their sub-lists."""
     part = found.part
     if part is None:
         return found.memories, found.further
@@ -142,7 +142,7 @@ def _news(
 
 @asynccontextmanager
 async def walking(context: Context, name: str) -> AsyncGenerator[Walk]:
-    """The walk over a configured server.
+    """Open a walk over the configured server `name`, and close its connections afterwards.
 
     Raises:
         CommandFailed: No [[backend]] table has the name, or its settings cannot be used.
@@ -164,11 +164,11 @@ async def walking(context: Context, name: str) -> AsyncGenerator[Walk]:
 
 
 def _has_no_keys(_where: str, _texts: Iterable[str]) -> None:
-    """Nothing of an agent is sent by a walk, so no key of one can go on."""
+    """Check nothing: a walk forwards no text of an agent, so no agent's key can be forwarded."""
 
 
 async def tenants_of(api: Operator, table: BackendServer, asked: str | None) -> tuple[Tenant, ...]:
-    """The tenants whose places are walked: the one that was asked for, or all that there are."""
+    """The tenants whose collections are read: the requested or configured one, or all tenants."""
     if asked is not None or table.tenant is not None:
         return (Tenant(asked or table.tenant or DEFAULT_TENANT),)
     used = (one.tenant for one in (await api.ask(USAGE)).tenants)
@@ -178,7 +178,7 @@ async def tenants_of(api: Operator, table: BackendServer, asked: str | None) -> 
 async def compared(
     api: Operator, backend: str, items: tuple[Item, ...]
 ) -> tuple[ComparedView, ...]:
-    """How each of these memories of a server stands in the store."""
+    """Compare a server's memories with the store; return the results in the same order."""
     found: list[ComparedView] = []
     for some in portions(items):
         found += (await api.ask(COMPARE, backend, items=some)).compared
@@ -186,7 +186,7 @@ async def compared(
 
 
 def _takeable(memory: ListedMemory) -> ListedMemory:
-    """The memory, without an item where the operator API would refuse it and all beside it."""
+    """The memory; without its item if the operator API would reject a request that contains it."""
     if memory.item is not None:
         try:
             decode_as(msgspec.json.encode(memory.item), Item)
@@ -196,7 +196,7 @@ def _takeable(memory: ListedMemory) -> ListedMemory:
 
 
 def placed(item: Item) -> UnsettledItem:
-    """A listed item in the form by which the server is asked for it once more."""
+    """A listed item in the form from which an adapter makes the request that reads it again."""
     return UnsettledItem(
         candidate_id=_NO_CANDIDATE,
         tool="",
@@ -209,45 +209,46 @@ def placed(item: Item) -> UnsettledItem:
 
 
 def plain_key(key: str) -> str:
-    """A key as it may be printed; "" for one with room for a sentence."""
+    """A key as it may be printed; "" for a key that could contain a sentence."""
     return key if _PLAIN_KEY.fullmatch(key) else ""
 
 
 def digest_of(memory: ListedMemory) -> str:
-    """The digest by which a command names a memory that the server has: of its key and content."""
+    """The digest by which commands name a memory of the server: SHA-256 of its key and content."""
     if memory.item is not None:
         return digest_of_item(memory.item)
     return digest_of_key(memory.key)
 
 
 def digest_of_key(key: str) -> str:
-    """The digest that stands for a key alone."""
+    """The digest by which commands name a memory whose content is unknown: SHA-256 of its key."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 IDLE_MAX: Final = 16
-"""Pages in a row that bring nothing new, after which a list counts as endless."""
+"""How many pages in a row may contain nothing new; after more, the list counts as endless."""
 NAMES_MAX: Final = 5_000_000
-"""Entries of one list, each of which takes a hundred bytes here."""
+"""How many entries one list may have; each entry takes about a hundred bytes of memory here."""
 _BACK: Final = 32
 _NAME_BYTES: Final = 8
 _ENDLESS: Final = "it gives page after page, and nothing new is in them"
 
 
 class ListTrail:
-    """What a walk has read of one list."""
+    """Tracks which entries of one list a walk has read, and where the next page begins."""
 
     def __init__(self) -> None:
         self.begin: int | None = 0
-        """The number of the entry that the next page begins with; None at the end of the list."""
-        # Keyed hashes, because the names are somebody's words: nobody can make two of one hash.
+        """The position of the first entry of the next page; None at the end of the list."""
+        # The hashes are keyed, because clients choose the names, and could otherwise choose two
+        # names with equal hashes.
         self._salt = secrets.token_bytes(16)
         self._known: set[bytes] = set()
         self._idle = 0
         self._back = _BACK
 
     def take(self, part: ListPart) -> tuple[str, ...]:
-        """The names in the page that are new; none where the page may have others before it.
+        """Take a page; return its new names, or none if the page may not join the page before it.
 
         Raises:
             UpstreamError: The list has no end.
@@ -255,7 +256,7 @@ class ListTrail:
         at = self.begin or 0
         new: dict[bytes, str] = {}
         if at and not (part.names and self._hash(part.names[0]) in self._known):
-            # Each time twice as far, because much may be gone.
+            # Go back twice as far each time, because many entries may have been deleted meanwhile.
             self.begin = max(0, at - self._back)
             self._back *= 2
         else:

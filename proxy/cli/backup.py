@@ -1,6 +1,7 @@
-"""`mnemogate backup` and `mnemogate restore`: copy a store while it serves, and make a store of it.
+"""`mnemogate backup` copies a store, even while it serves; `restore` makes a new store of the copy.
 
-Both work on files, as the sidecar's own user (or root, for a backup), and need no running sidecar.
+Both commands work on files, as the sidecar's own user (or root, for a backup), and need no running
+sidecar.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class _Restore(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Restored(msgspec.Struct, frozen=True, kw_only=True):
-    """What `restore --json` prints."""
+    """The output of `restore --json`; `before` is the incarnation that was backed up."""
 
     state: str
     checkpoint: str
@@ -141,10 +142,11 @@ def _restore(context: Context) -> Exit:
 
 
 def _refuse_replaceable(directory: Path) -> None:
-    """Refuse a source that another user could change while it is restored.
+    """Refuse a backup that another user could change while it is restored.
 
     Raises:
-        CommandFailed: The source belongs to another user; the message says what to do.
+        CommandFailed: A file of the backup can be changed by another user; the message contains the
+            remedy.
     """
     try:
         for place in (directory, *directory.rglob("*")):

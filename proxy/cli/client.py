@@ -1,4 +1,4 @@
-"""The client of `/api/v1`: typed requests and answers, and ids by their beginnings."""
+"""The client of the operator API: it sends typed requests, and completes ids."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 
 QUICK_S: Final = 30.0
 PATIENT_S: Final = 3600.0
-"""For what rewrites or walks the whole store."""
+"""The timeout of calls that rewrite or read the whole store."""
 _SUCCESS: Final = range(200, 300)
 _WHICH: Final = "--admin takes the admin listener, whose address each start prints as `admin`"
 
 
 class _ProblemDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of an RFC 9457 body that a person needs."""
+    """The fields of an RFC 9457 problem that are printed for a person."""
 
     title: str = ""
     detail: str = ""
@@ -64,7 +64,7 @@ _THERE_IS: Final[Mapping[str, str]] = {
     "trust": "`mnemogate key list` and `mnemogate trust show` name the principals",
     "audit": "`mnemogate audit checkpoint` says how many leaves there are",
 }
-# The forms that the API demands of its fields, in words for a person who gave another form.
+# Patterns that the API demands of its fields, with words for a person whose value does not match.
 _RULES: Final = (
     (TENANT_PATTERN, "lower-case letters, digits, `.`, `_` and `-`, 63 at most"),
     ("^[0-9a-f]{32}$", "32 of the digits 0-9 and a-f"),
@@ -83,10 +83,11 @@ class Operator:
     async def ask(
         self, row: Route[Any, _Answer], argument: str = "", /, **asked: object
     ) -> _Answer:
-        """The answer to one call of the API; a field that is None is left out.
+        """Send one request to the API; return its answer. Fields that are None are left out.
 
         Raises:
-            CommandFailed: The sidecar could not be reached, refused, or answered something else.
+            CommandFailed: The sidecar could not be reached, refused the request, or gave an answer
+                of another form.
         """
         given = {name: value for name, value in asked.items() if value is not None}
         path, data = ARGUMENT.sub(part(argument), row.template), None
@@ -155,10 +156,10 @@ class Operator:
 
 
 def part(name: str) -> str:
-    """A name encoded as one segment of a path.
+    """A name percent-encoded as one segment of a path.
 
     Raises:
-        CommandFailed: The name is no valid text.
+        CommandFailed: The name is not valid UTF-8.
     """
     with as_text():
         return quote(name, safe="")
@@ -166,10 +167,10 @@ def part(name: str) -> str:
 
 @contextmanager
 def as_text() -> Generator[None]:
-    """Report an argument that is no valid text: command lines are bytes.
+    """Turn the encoding error of an argument that is not UTF-8 into a `CommandFailed`.
 
     Raises:
-        CommandFailed: A text in the block is not valid UTF-8, so nothing can have it as a name.
+        CommandFailed: A text in the block is not valid UTF-8, so no name, id or text can equal it.
     """
     try:
         yield
@@ -180,15 +181,16 @@ def as_text() -> Generator[None]:
 
 
 def _is_ours(headers: Mapping[str, str]) -> bool:
-    """Whether a sidecar sent this answer, perhaps through a proxy that names itself as the server.
+    """Whether a sidecar sent this answer.
 
-    What is answered before a request is read has no trace id.
+    A proxy between may replace `Server`, and an answer to a request that could not be read has no
+    trace id, so one of both suffices.
     """
     return "Mnemogate-Trace-Id" in headers or headers.get("Server") == "mnemogate"
 
 
-# The length of a whole id of each kind. A whole id is passed on unchecked: the command that gets it
-# reports an unknown one.
+# The length of a complete id of each kind. A complete id is sent unchecked, because the call that
+# uses it reports an unknown id.
 _WHOLE_LEN: Final = {
     IdKind.HELD: 32,
     IdKind.REFUSED: 32,
@@ -217,10 +219,11 @@ _NOUNS: Final = {
 
 
 async def whole_id(api: Operator, kind: IdKind, given: str, tenant: str = DEFAULT_TENANT) -> str:
-    """The id that begins with `given`; a whole id is returned as it is.
+    """Complete an id of which `given` is the beginning; a complete id is returned unchanged.
 
     Raises:
-        CommandFailed: No id has this beginning, or several have; the message says which.
+        CommandFailed: No id has this beginning, or several ids have; the message contains the first
+            ones.
     """
     if len(given) >= _WHOLE_LEN.get(kind, sys.maxsize):
         return given
@@ -232,10 +235,10 @@ async def whole_id(api: Operator, kind: IdKind, given: str, tenant: str = DEFAUL
 async def whole_ids(
     api: Operator, asked: Mapping[str, object], names: Mapping[str, IdKind]
 ) -> dict[str, object]:
-    """What was asked, with a whole id in each of the fields that `names` has.
+    """Complete the ids in the fields of `asked` that `names` maps to a kind of id.
 
     Raises:
-        CommandFailed: No id has the beginning that was given, or several have.
+        CommandFailed: No id has a given beginning, or several ids have.
     """
     tenant = str(asked.get("tenant", DEFAULT_TENANT))
     whole = dict(asked)
@@ -246,7 +249,7 @@ async def whole_ids(
 
 
 def check_beginning(given: str) -> None:
-    """Refuse a text that is too short for the beginning of an id.
+    """Refuse a text that is too short to be the beginning of an id.
 
     Raises:
         CommandFailed: The text has fewer characters than `BEGINNING_LEN_MIN`.
@@ -260,16 +263,17 @@ def check_beginning(given: str) -> None:
 
 
 def only_id(given: str, found: IdList, noun: str, then: str) -> str:
-    """The one id that begins with `given`, among those that were found.
+    """The only id in `found`, which all begin with `given`.
 
     Args:
         given: What a person typed.
         found: The ids with this beginning.
-        noun: What is said to have no such id, as in "no memory", for the message.
-        then: What to do next if no id begins so.
+        noun: The subject of the message if there is none, such as "no memory".
+        then: What to do next if no id has this beginning.
 
     Raises:
-        CommandFailed: No id begins so, or several do; the message says which.
+        CommandFailed: No id has this beginning, or several ids have; the message contains the first
+            ones.
     """
     if found.total == 1:
         return found.ids[0]
@@ -289,7 +293,7 @@ _CHARACTERS_AT_ONCE: Final = 65_536
 
 
 def portions(items: Iterable[Item], at_once: int = ADOPTED_AT_ONCE) -> Iterator[tuple[Item, ...]]:
-    """The items in their order, some at a time."""
+    """Yield the items in order, in groups that fit into one request of the operator API."""
     some: list[Item] = []
     room = _CHARACTERS_AT_ONCE
     for item in items:

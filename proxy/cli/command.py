@@ -1,4 +1,4 @@
-"""What a command is: its words, its arguments, and the function that does it."""
+"""Defines a command: its words, its options, and the function that carries it out."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from proxy.cli.terminal import Terminal
 from storage.ground import trusted_files
 from storage.ground.trusted_files import Trust, UnfitFile
 
-# The function of a command. It returns an `Exit`; `mnemogate mcp`, which wraps a program,
-# returns that program's exit code.
+# The function of a command. It returns an `Exit`; only `mnemogate mcp`, which runs another program,
+# returns the exit code of that program.
 Act = Callable[["Context"], "Exit | Coroutine[None, None, int]"]
 Arguments = Callable[[argparse.ArgumentParser], None]
 
@@ -27,17 +27,17 @@ _Form = TypeVar("_Form", bound=msgspec.Struct)
 
 
 class Context:
-    """One invocation: what was asked on the command line, and where to answer."""
+    """One invocation of a command: its parsed command line, and the terminal for its output."""
 
     def __init__(self, asked: argparse.Namespace, terminal: Terminal) -> None:
         self._asked = vars(asked)
         self.terminal = terminal
 
     def arguments(self, form: type[_Form]) -> _Form:
-        """The command line as a struct. Options that were not given take the struct's defaults.
+        """The command line as a struct; options that were not given have the struct's defaults.
 
         Raises:
-            CommandFailed: A value is out of the bounds the struct sets.
+            CommandFailed: A value is outside the bounds that the struct declares.
         """
         asked = ((name, self._asked.get(name)) for name in form.__struct_fields__)
         given = {name: value for name, value in asked if value is not None}
@@ -47,11 +47,11 @@ class Context:
             raise CommandFailed(Exit.USAGE, str(error), then="see --help") from error
 
     def value(self, name: str) -> object:
-        """What argparse read for one option; None if the option was not given."""
+        """The value that argparse parsed for one option; None if the option was not given."""
         return self._asked.get(name)
 
     def agreed(self, question: str) -> bool:
-        """Whether a person at this terminal answers the question with yes."""
+        """Whether a person answers the question with yes; False unless stdin is a terminal."""
         if self.terminal.as_json or not sys.stdin.isatty():
             return False
         self.terminal.note(f"{question}? type yes")
@@ -67,7 +67,7 @@ Options = tuple["Option", ...]
 
 
 class _Parsed(TypedDict, total=False):
-    """The arguments of argparse for one option."""
+    """The keyword arguments of argparse's `add_argument` for one option."""
 
     help: str | None
     metavar: str | tuple[str, ...] | None
@@ -78,7 +78,7 @@ class _Parsed(TypedDict, total=False):
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
-    """One option or argument of a command, and the field that it fills."""
+    """One option or argument of a command, and the struct's field that its value fills."""
 
     flag: str
     help: str
@@ -86,14 +86,14 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     metavar: str | tuple[str, ...] | None = None
     choices: tuple[str, ...] | None = None
     required: bool = False
-    # The value where the option is not given, and how what was typed is read.
+    # The value if the option is not given, and a function that parses the flag's typed text.
     default: object = None
     read: Callable[[str, str], object] | None = None
 
     def add(self, parser: argparse.ArgumentParser, form: type[msgspec.Struct]) -> None:
-        """Add the option to a parser; its type is that of the form's field."""
+        """Add the option to a parser; the type of its values is that of its field in `form`."""
         fields = {one.encode_name: one for one in msgspec.structs.fields(form)}
-        # What the form does not have is the name or id in the path.
+        # An option without a field in `form` fills the name or id in the request's path.
         field = fields.get(self.field)
         kind, many = (str, False) if field is None or self.read else _kind(field.type)
         required = field is None or field.required
@@ -147,7 +147,7 @@ def option(
 
 
 def _kind(annotation: object) -> tuple[type, bool]:
-    """The type that one typed value has, and whether there may be several."""
+    """The type of a single value of a field, and whether the field takes several values."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated or origin in {Union, UnionType}:
         return _kind(inner[0])
@@ -157,25 +157,25 @@ def _kind(annotation: object) -> tuple[type, bool]:
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """One command: `words` as typed ("memory", "list"), and what it does."""
+    """One command: its `words` as typed ("memory", "list"), and its function `act`."""
 
     words: tuple[str, ...]
     summary: str
     act: Act
     arguments: Arguments | None = None
-    # The options of a command whose values are fields of `form`.
+    # The options whose values are fields of `form`.
     options: Options = ()
     form: type[msgspec.Struct] = msgspec.Struct
-    # Words that may follow the command and that its own function reads, each with the effect that
-    # it has.
+    # Words that may follow the command and that `act` itself parses, each with a description of its
+    # effect.
     below: tuple[tuple[str, str], ...] = ()
 
 
 def read_file(path: Path, what: str, len_max: int, trust: Trust = Trust.ANYBODYS) -> bytes:
-    """The bytes of a file that was named on the command line.
+    """Read a file that was named on the command line; `what` names it in messages.
 
     Raises:
-        CommandFailed: The file cannot be read, is too long, or does not fulfil `trust`.
+        CommandFailed: The file cannot be read, is longer than `len_max`, or does not meet `trust`.
     """
     try:
         return trusted_files.read_file(path, len_max, trust)

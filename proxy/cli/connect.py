@@ -1,7 +1,7 @@
-"""Finds the sidecar for a command; if none runs, opens its state directory for the command.
+"""Connects a command to its sidecar; if no sidecar runs, opens the state directory itself.
 
-There is one code path: a stopped state directory is opened by composing the same application with
-the admin socket alone, which is then used like any other.
+Both cases share one code path: for a stopped state directory the same application is composed with
+the admin socket as its only listener, and the command connects to this socket.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Where(msgspec.Struct, frozen=True, kw_only=True):
 def settings_of(
     context: Context, flags: dict[str, Raw] | None = None, *, check_places: bool = False
 ) -> Settings:
-    """The settings behind this command line.
+    """The settings that apply to this command line.
 
     Raises:
         CommandFailed: The settings cannot be used.
@@ -59,10 +59,10 @@ def settings_of(
 
 @asynccontextmanager
 async def operator(context: Context, *, opens: bool = True) -> AsyncGenerator[Operator]:
-    """The operator API of the sidecar this command is meant for.
+    """Connect to the operator API of the command's sidecar while the block runs.
 
-    With `opens`, a stopped state directory is opened for as long as the command takes; nobody else
-    can start a sidecar on it meanwhile.
+    With `opens`, a stopped state directory is opened while the block runs; no sidecar can be
+    started on it meanwhile.
 
     Raises:
         CommandFailed: No sidecar runs, and its state directory cannot be opened either.
@@ -112,11 +112,11 @@ async def _over_socket(path: Path) -> AsyncGenerator[Operator]:
 
 @asynccontextmanager
 async def _opened(context: Context, settings: Settings) -> AsyncGenerator[Operator]:
-    """Open a stopped state directory in this process, for the time of the command."""
+    """Open a stopped state directory in this process while the block runs."""
     _openable(settings.state)
     checked = settings_of(context, check_places=True)
-    # This import stands here because it loads LMDB, FAISS and the embedder, which most commands do
-    # not need.
+    # The import is local, because it loads LMDB, FAISS and the embedder, which most commands do not
+    # need.
     from proxy.cli.stopped import stopped  # noqa: PLC0415
 
     async with stopped(checked), _over_socket(settings.state / _SOCKET) as client:
@@ -127,7 +127,8 @@ def _answers(path: Path) -> bool:
     """Whether a sidecar listens on the admin socket.
 
     Raises:
-        CommandFailed: The socket exists, and this user may not connect to it.
+        CommandFailed: The socket exists, but this user may not connect to it, or it does not
+            answer.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_CONNECT_S)
@@ -151,10 +152,10 @@ def _answers(path: Path) -> bool:
 
 
 def _openable(state: Path) -> None:
-    """Refuse to open a directory that is no store, or that belongs to another user.
+    """Refuse to open a directory that contains no store, or that belongs to another user.
 
     Raises:
-        CommandFailed: There is no store, or it belongs to another user.
+        CommandFailed: The directory contains no store, cannot be read, or belongs to another user.
     """
     try:
         owner = state.stat().st_uid
@@ -174,8 +175,8 @@ def _openable(state: Path) -> None:
             then="start one with `mnemogate run`, or name the right directory with --state",
         )
     if owner != os.geteuid():
-        # If root opened the directory, it would create files that the sidecar's own user could not
-        # open any more.
+        # If root opened the directory, root would create files that the sidecar's own user could
+        # not open afterwards.
         raise CommandFailed(
             Exit.REFUSED,
             f"no sidecar runs on {state}, and it belongs to uid {owner}",

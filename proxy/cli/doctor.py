@@ -1,4 +1,4 @@
-"""`mnemogate doctor`: run as the agent's user, and show that it cannot write around the gate."""
+"""`mnemogate doctor`: run as the agent's user, tests that this user cannot bypass the gate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ _HOW_TO_NAME: Final = (
     "--config FILE, if this user may read it; or --backend ADAPTER=URL, like "
     "chroma=http://127.0.0.1:8000"
 )
-# The option of this command that names the address which an option of `mnemogate run` sets.
+# A mapping of an option of `mnemogate run` that sets an address to the option of this command that
+# names the same address.
 _ASKED: Final = {"--listen": "--data", "--admin": "--admin"}
 _TOLD_WHOLE: Final = frozenset({ProbeResult.FAIL, ProbeResult.WARNED})
 _NOT_COVERED: Final = (
@@ -43,7 +44,7 @@ _NOT_COVERED: Final = (
 
 
 class _Tables(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a file of settings that names the memory servers behind."""
+    """The part of a settings file that configures upstream memory servers."""
 
     backend: list[dict[str, object]] = []
 
@@ -72,8 +73,8 @@ def _aim(context: Context) -> DoctorTarget:
     if where.checkpoint is not None:
         flags["checkpoint"] = where.checkpoint
     try:
-        # `doctor` tries to write to the sidecar's configuration file, so it does not take settings
-        # from it.
+        # `doctor` tests whether this user can write to the sidecar's configuration file, so it
+        # takes no settings from this file.
         settings = load_settings(flags, check_places=False)
     except SettingsError as error:
         raise CommandFailed(Exit.USAGE, str(error)) from error
@@ -93,12 +94,12 @@ def _aim(context: Context) -> DoctorTarget:
 
 
 def _backend(asked: str, config: str | None) -> BackendTarget:
-    """The memory server that `--backend` names, from the settings or by itself.
+    """The memory server that `--backend` names by a table of the settings, or as ADAPTER=URL.
 
     Raises:
-        CommandFailed: Nobody says what it is, or where.
+        CommandFailed: The value names no configured server, or no known adapter and URL.
     """
-    # They load what a front needs, which only this option asks for.
+    # These imports load the adapters of memory servers, which only this option needs.
     from proxy.compose.backends import adapters_by_name  # noqa: PLC0415
     from proxy.settings.backend import BackendServer  # noqa: PLC0415
 
@@ -106,7 +107,8 @@ def _backend(asked: str, config: str | None) -> BackendTarget:
     found: dict[str, object] = {"name": adapter, "adapter": adapter, "url": url}
     if not separator:
         found = _table_of(asked, config)
-    # The credential is the sidecar's: doctor is run as the agent, and only tries to open its file.
+    # The file contains the sidecar's credential. `doctor` runs as the agent's user, and only tests
+    # whether this user can open the file.
     headers_file = found.pop("headers_file", None)
     try:
         server = value_of(found, BackendServer)
@@ -166,13 +168,13 @@ def _address(option: str, given: str | None) -> str | None:
 
 
 def _told(gates: tuple[int, ...], option: str, settings: Settings, default: Address) -> str:
-    """The URL of the gate that has this state directory, from the gate's command line.
+    """The URL on which the gate of this state directory listens, from that gate's command line.
 
-    Any user may read another process's command line.
+    Any user may read the command line of another user's process.
 
     Raises:
-        CommandFailed: The gate listens on a port that the system chose, which no file tells to
-            others: at the usual port there may be nobody, or somebody else.
+        CommandFailed: The gate listens on a port that the system chose and that no file contains;
+            at the default port there may be no server, or another one.
     """
     for pid in gates:
         given = option_of(pid, option)
@@ -202,10 +204,10 @@ def _agent_key(asked: _Doctor, settings: Settings) -> str | None:
 
 
 def told(context: Context, found: Examination) -> None:
-    """Print what the probes found, and what it means."""
+    """Print the results of the probes, and a verdict on them."""
     terminal = context.terminal
-    # A row of the table may be cut, and a person has to read failures and warnings to their end.
-    # Those stand below the table, each once.
+    # A row of the table may be cut, but a person has to read failures and warnings to their end, so
+    # they are printed below the table, each once.
     terminal.table(
         ("verdict", "probe", "tried", "got"),
         [
@@ -241,7 +243,7 @@ def told(context: Context, found: Examination) -> None:
 
 
 def _tell_whole(terminal: Terminal, findings: Sequence[Finding]) -> None:
-    """What each probe tried, and what it got; never cut."""
+    """Print what each probe tried and what it got, without cutting any text."""
     for finding in findings:
         terminal.say(f"{finding.verdict.value} {finding.id}")
         terminal.pairs([("  tried", finding.tried), ("  got", finding.got)])

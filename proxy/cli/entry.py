@@ -1,4 +1,4 @@
-"""From `sys.argv` to an exit code: parse, act, and turn every failure into one line."""
+"""Runs the program: parses `sys.argv`, runs the command, and reports a failure in one line."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from proxy.settings.values import successor_of
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command, and return its exit code; bad input or a failing system raises nothing."""
+    """Run one command; return its exit code. Bad input or a failing system raises no exception."""
     _open_streams()
     words = sys.argv[1:] if argv is None else argv
-    # What follows `--` is another program's.
+    # Words after `--` belong to another program.
     own = words[: words.index("--")] if "--" in words else words
     terminal = Terminal(
         sys.stdout, sys.stderr, as_json="--json" in own, progress="--progress" in own
@@ -45,8 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has closed the pipe (`| head`). Exit code 0 would be wrong for a
-        # check: one that was not printed to its end has confirmed nothing.
+        # The reader of the output has closed the pipe (`| head`). Exit code 0 would be wrong,
+        # because a check whose result was not printed to its end has confirmed nothing.
         return Exit.CUT_SHORT
     finally:
         _end()
@@ -55,8 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _open_streams() -> None:
     """Open /dev/null in place of a closed standard stream.
 
-    Otherwise the next opened file would get its number, and a library's message on stderr would be
-    written into it, perhaps the store.
+    Otherwise the next opened file, perhaps the store, would get the stream's number, and a
+    library's message on stderr would be written into that file.
     """
     for number in (0, 1, 2):
         try:
@@ -64,7 +64,7 @@ def _open_streams() -> None:
         except OSError:
             # open() takes the lowest free number, which is that of the closed stream.
             os.open(os.devnull, os.O_RDWR)
-    # Python sets a closed stream to None, which the types do not say.
+    # Python sets a closed stream to None, which its declared type excludes.
     streams: tuple[object, ...] = (sys.stdin, sys.stdout, sys.stderr)
     if streams[0] is None:
         sys.stdin = os.fdopen(0, closefd=False)
@@ -75,7 +75,7 @@ def _open_streams() -> None:
 
 
 def _end() -> None:
-    """Flush the streams now, because Python could not report an error properly at its exit."""
+    """Flush the standard streams now, because at its exit Python would print an error itself."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -84,9 +84,9 @@ def _end() -> None:
 
 
 def _refuse(command: Command, unknown: Sequence[str]) -> None:
-    """Refuse unknown options with the usage of their own command.
+    """Refuse unknown options, and name the command whose help lists the known ones.
 
-    Argparse shows the usage of all.
+    Argparse itself would print the usage of the whole program.
     """
     if unknown:
         words = " ".join(("mnemogate", *command.words))

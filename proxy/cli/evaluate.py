@@ -1,4 +1,4 @@
-"""`mnemogate evaluate`: names the command that measures the promises, from a clone."""
+"""`mnemogate evaluate`: prints which command measures the promises, in a clone of the source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the process says by its exit code, and the one exception that ends a command early."""
+"""Defines the exit codes, and the exception that ends a command early."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Exit(enum.IntEnum):
 
     @property
     def meaning(self) -> str:
-        """One line for `mnemogate --help`."""
+        """The line about this code in `mnemogate --help`."""
         return _MEANING[self]
 
 
@@ -36,7 +36,7 @@ _MEANING = {
 
 
 class CommandFailed(Exception):  # noqa: N818 - reads as what happened, like the failures of a store
-    """A command ends here: one line that says what is wrong, one that says what to do next."""
+    """The error that ends a command: `what` is wrong, and what to do next (`then`)."""
 
     def __init__(self, code: Exit, what: str, *, then: str = "") -> None:
         super().__init__(what)

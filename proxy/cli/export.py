@@ -1,4 +1,4 @@
-"""`mnemogate audit export`: the log as JSON lines for a SIEM, from the files, leaf by leaf."""
+"""`mnemogate audit export`: prints the log for a SIEM, one JSON line per leaf, from the files."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from storage.opening import offline_store
 from storage.values import Decision
 from telemetry.propagation import recorded_parts
 
-# The number of leaves read in one transaction. A longer transaction would keep the gate from
-# reusing pages.
+# The number of leaves read in one transaction. While a transaction is open, the sidecar cannot
+# reuse pages of the store that it freed.
 SLICE_LEN: Final = 5_000
 FOLLOW_S: Final = 1.0
 
@@ -59,7 +59,7 @@ _ENDED: Final = frozenset({CaseStep.HEALED, CaseStep.CLOSED})
 
 
 def record_of(index: int, leaf: Leaf, intercepted: InterceptedLeaf | None) -> Record | None:
-    """The record of one leaf. None for an interception: its fields are in its verdict's record."""
+    """The record of one leaf; None for an interception, as its verdict's record has its fields."""
     match leaf:
         case InterceptedLeaf():
             return None
@@ -126,7 +126,7 @@ def _verdict(index: int, leaf: VerdictLeaf, intercepted: InterceptedLeaf | None)
 
 
 def _asked(leaf: VerdictLeaf, intercepted: InterceptedLeaf) -> Record:
-    """The fields of a verdict's record that come from what the client asked for."""
+    """The fields of a verdict's record that describe the client's request."""
     trace_id, caller = recorded_parts(intercepted.trace_id)
     record: Record = {
         "event.action": f"memory-{intercepted.change.value}",
@@ -201,9 +201,9 @@ class _Export(msgspec.Struct, frozen=True, kw_only=True):
 def exported(
     store: OfflineStore, since: int, *, ocsf: bool = False
 ) -> Iterator[tuple[int, list[Record | DetectionFinding]]]:
-    """Yield the committed log in parts from a leaf on: where the next part starts, and the records.
+    """Yield the committed log from leaf `since` on: the index of the next leaf, and some records.
 
-    With `ocsf`, steps of incidents of wrong answers are Detection Findings of OCSF.
+    With `ocsf`, steps of incidents of wrong answers are in the form of OCSF Detection Findings.
 
     Raises:
         StoreUnavailable: The store cannot be read.

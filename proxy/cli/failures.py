@@ -1,4 +1,4 @@
-"""Turns errors of opening a state directory into one line on the error and one on the next step."""
+"""Converts errors of opening a state directory to messages with the next step for a person."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _OTHER_VERSION: Final = "install the version that wrote it"
 
 
 def next_step(error: Exception, then: str) -> str:
-    """What a person should do next if files could not be used: `then`, or get another version."""
+    """What a person should do next: `then`, or install the version that wrote the store."""
     return _OTHER_VERSION if isinstance(error, UnknownFormat) else then
 
 
 def leaf_of(error: Exception) -> Exception:
-    """The exception at the bottom of nested task groups."""
+    """The single exception inside nested exception groups; else the given one."""
     inner: tuple[Exception, ...] = getattr(error, "exceptions", ())
     return leaf_of(inner[0]) if len(inner) == 1 else error
 
 
 def _who_has(state: Path) -> str:
-    """What to do if another process has the store open: use its sidecar, or end the host."""
+    """What to do if another process has the store open; names that process if it can be found."""
     for pid in lock_holders(state):
         if runs(pid, "mcp"):
             return (
@@ -53,7 +53,7 @@ def _who_has(state: Path) -> str:
 
 @contextmanager
 def opening(state: Path) -> Generator[None]:
-    """Turn failures of composing a sidecar into a `CommandFailed`."""
+    """Convert errors of composing a sidecar in the block to `CommandFailed`."""
     try:
         yield
     except StoreLocked as error:

@@ -1,4 +1,4 @@
-"""Keeps other processes of the same user out of this one's memory, as far as the kernel can."""
+"""Keeps other processes of the same user from reading this process's memory, where Linux can."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Shielding(enum.Enum):
     """Whether the process's memory was shielded; `run` prints this."""
 
     ON = "on"
-    UNSUPPORTED = "unsupported"  # the system has no prctl, because it is no Linux
+    UNSUPPORTED = "unsupported"  # the system has no prctl, as it is not Linux
     REFUSED = "refused"
 
 
@@ -23,8 +23,8 @@ def shield() -> Shielding:
     """Make this process not dumpable: no ptrace, no `/proc/<pid>/mem`, `environ`, `fd`, no core.
 
     A process of the same uid could otherwise read keys and every withheld candidate from memory.
-    It does not help against root, and the same uid can still edit the store's files: only a user
-    of its own keeps it out, which is what `doctor` checks.
+    Root can still read them, and a process of the same uid can still edit the store's files, unless
+    the sidecar runs as a user of its own, which `doctor` tests.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     try:

@@ -1,4 +1,4 @@
-"""`mnemogate blame` and `incident`: memories that caused a wrong answer, and what was done."""
+"""`mnemogate blame` and `incident`: find the memories that caused wrong answers, and list cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mnemogate isolate` and `rewind`: hide or put back many memories at once, and undo that."""
+"""`mnemogate isolate` and `rewind`: hide or reset many memories at once, and undo both acts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ _WHOM: Final[Options] = (
     option("--session", "those that were written in this session", metavar="S"),
     option("--under", "those with this target, or one below it", metavar="PATH"),
 )
-# The ledger may have lost a session whose whole id is given.
+# Only beginnings of session ids are looked up; the ledger may have lost a session whose complete id
+# is given.
 _IN_SESSION: Final = {"session": IdKind.SESSION}
 _SINCE: Final = option(
     "--since",
@@ -104,7 +105,7 @@ async def _isolate(context: Context) -> Exit:
             return Exit.OK
         done = await api.ask(ISOLATE, **await whole_ids(api, reach, _IN_SESSION))
     show(context, done, _isolated)
-    # A misspelt name fits no memory: exit code 0 would look as if something had been hidden.
+    # A misspelt name fits no memory; with exit code 0 it would seem that memories were hidden.
     found = done.caught_count or done.changed or done.kept
     return Exit.OK if found else Exit.NOT_FOUND
 
@@ -130,7 +131,7 @@ async def _rewind(context: Context) -> Exit:
 
 
 async def _on_incident(context: Context, undo: str | None, resume: str) -> Exit:
-    """Undo or resume the incident whose id begins so: an isolation or a rewind."""
+    """Undo, or else resume, the isolation or rewind whose id begins with the given text."""
     row, label = (RESUME, "resume") if undo is None else (UNDO, "undo")
     async with operator(context) as api, working(context.terminal, label):
         incident_id = await whole_id(api, IdKind.INCIDENT, undo or resume)
@@ -184,7 +185,7 @@ def _rewound(context: Context, done: RewindReport) -> None:
 
 
 def _whom(one: Incident) -> str:
-    """The memories that a command is about, described by the command's own options."""
+    """The reach of an isolation or rewind, in the names of the command's options."""
     reach = one.reach
     said = {
         "principal": reach.principal_id,

@@ -1,4 +1,4 @@
-"""`mnemogate mcp`: an MCP server's own command, with the gate in front of it."""
+"""`mnemogate mcp`: runs an MCP server's command, with the gate between client and server."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from proxy.version import version
 from telemetry.logs import configure
 
 _LOG: Final = logging.getLogger("mnemogate.mcp")
-# Programs that start other programs: the server's name stands behind them on the command line.
+# Programs that start other programs; the server's own name follows them on the command line.
 _LAUNCHERS: Final = re.compile(
     r"npx|npm|exec|bunx?|pnpm|dlx|node|deno|uvx?|run|tool|pipx|python[0-9.]*|env|sudo|(?:ba|z)?sh"
 )
@@ -94,11 +94,12 @@ async def _mcp(context: Context) -> int:
         raise CommandFailed(
             Exit.USAGE, "no command to run", then="write it behind `--`: mnemogate mcp -- COMMAND"
         )
-    # The memory is shielded first, because this process may become the gate and load secrets.
+    # The process's memory is shielded first, because this process may become the gate and load
+    # secrets.
     shield()
     settings = settings_of(context, check_places=True)
     level = settings.telemetry.log_level
-    # This stderr is the host's, which shows it to a person, or never reads it.
+    # stderr belongs to the MCP host, which may show it to a person or never read it.
     configure(sys.stderr, level, events=level == "debug")
     with opening(settings.state):
         code = await (
@@ -116,7 +117,7 @@ async def _wrapped(terminal: Terminal, settings: Settings, asked: _McpArguments)
     )
     code = await _served(settings, server, front)
     if code and not front.heard:
-        # A host shows an exit code at most, and ours would be blamed for it.
+        # A host shows at most an exit code, and a person would take it for one of `mnemogate`.
         how = f"code {code}" if code > 0 else f"signal {-code}"
         terminal.note(
             f"mnemogate: the server's command ended with {how} and never wrote a message; try it "
@@ -138,15 +139,15 @@ async def _stored(settings: Settings) -> int:
 
 
 async def _served(settings: Settings, server: Server, front: StdioFront) -> int:
-    """Relay until the server ends.
+    """Relay messages until the server ends; return the server's exit code.
 
-    If this process is the gate, it runs on afterwards only to settle changes.
+    If this process is the gate, it then runs only until the pending changes are settled.
     """
     surroundings = Environment(
         clock_ns=time.time_ns, random_hex=RandomPool(), record=lambda _event: None
     )
-    # The gate knows this process by its uid. The principal made here is used only inside this
-    # process.
+    # The gate authenticates this process by its uid; the principal made here is used only inside
+    # this process.
     principal = Principal(principal_id=PrincipalId(f"uid:{os.geteuid()}"), tenant=Tenant("default"))
     async with AsyncExitStack() as stack:
         election = await stack.enter_async_context(electing(settings))
@@ -177,13 +178,13 @@ async def _served(settings: Settings, server: Server, front: StdioFront) -> int:
 
 
 def client_of(settings: Settings, election: Election) -> GuardClient:
-    """A context with a relay's client of the present gate, which may be this very process."""
+    """A context manager: a relay's client of the present gate, which may be this very process."""
     return GuardClient(settings.state / SOCKET, direct=lambda: election.own)
 
 
 @asynccontextmanager
 async def electing(settings: Settings) -> AsyncGenerator[Election]:
-    """Keep a gate at the socket of the state directory while open.
+    """Keep a gate running at the socket of the state directory while the block runs.
 
     Raises:
         StorageError, RulesetError, SettingsError, OSError: The gate cannot be opened.
@@ -196,7 +197,7 @@ async def electing(settings: Settings) -> AsyncGenerator[Election]:
         app = await asyncio.to_thread(importlib.import_module, "proxy.compose.app")
         asked_for = asyncio.Event()
         composition = app.Composition(listen=False, guards=True, hand_over=asked_for.set)
-        # The MCP host's log gets the verdicts, but no line for each request of a relay.
+        # The MCP host's log contains the verdicts, but no line for each request of a relay.
         quiet = msgspec.structs.replace(settings.telemetry, access_log=False)
         own = msgspec.structs.replace(settings, telemetry=quiet)
         async with app.compose(own, composition) as sidecar:
@@ -213,15 +214,15 @@ async def electing(settings: Settings) -> AsyncGenerator[Election]:
             finally:
                 running.cancel()
     except ExceptionGroup as several:
-        # the task group runs one task, so its exception group has exactly one exception, which is
-        # raised alone
+        # The task group runs one task, so its exception group contains exactly one exception, which
+        # is raised by itself.
         raise several.exceptions[0] from several
 
 
 def server_name(words: tuple[str, ...]) -> str:
-    """A name for the server, taken from its command: the program that is really started.
+    """A name for the server: that of the program that its command starts, without path or version.
 
-    Pins and memories are stored under it, so it must not change with versions and paths.
+    Pins and memories are stored under this name, so it must not change with versions and paths.
     """
     for word in words:
         bare = _VERSION.sub("", word).rstrip("/").rsplit("/", 1)[-1]
@@ -257,7 +258,7 @@ async def _approve(context: Context, names: tuple[str, ...]) -> Exit:
 
 
 async def _skeleton(context: Context, names: tuple[str, ...]) -> Exit:
-    """Write a map's skeleton for one tool, or for all unmapped tools of a server."""
+    """Print the template of a tool map for one tool, or for all unmapped tools of a server."""
     if len(names) != 1:
         raise CommandFailed(Exit.USAGE, "mcp map takes one name: a tool's, or its server's")
     async with operator(context) as api:

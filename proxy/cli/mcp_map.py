@@ -1,4 +1,4 @@
-"""Tool maps for people: the content of a map, tool by tool, and the skeleton of a new one."""
+"""Prints tool maps for people: the content of a map, or the template of a new one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HEAD: Final = """\
 
 
 class ToolView(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool of a map, or one case of a tool that has several."""
+    """One tool of a map, or one case of a tool whose effect depends on an argument."""
 
     tool: str
     kind: str
@@ -36,7 +36,7 @@ class ToolView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MapView(msgspec.Struct, frozen=True, kw_only=True):
-    """The JSON of a tool map, for `--json`."""
+    """The content of a tool map, for `--json`."""
 
     name: str
     read_from: str
@@ -45,7 +45,7 @@ class MapView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def show_map(terminal: Terminal, tool_map: ToolMap) -> Exit:
-    """Print a map that was loaded; a defective map would not have been loaded."""
+    """Print a loaded tool map, tool by tool."""
     view = MapView(
         name=tool_map.name,
         read_from=tool_map.read_from,
@@ -88,7 +88,7 @@ def _view(name: str, tool: Tool) -> ToolView:
 
 
 class SkeletonView(msgspec.Struct, frozen=True, kw_only=True):
-    """What `--json` prints of the skeleton of a new map."""
+    """The template of a new tool map, for `--json`."""
 
     map: str
 
@@ -101,9 +101,9 @@ def tools_named(name: str, seen: Iterable[UnmappedTool]) -> tuple[UnmappedTool, 
 
 
 def skeleton_of(name: str, tools: Iterable[UnmappedTool]) -> str:
-    """The text of a new map for these tools.
+    """The text of a template of a tool map for these tools.
 
-    A guess in it leads to more text being judged, never to less.
+    A wrong guess in the template may cause more text to be judged, but never less.
     """
     plain = _REST.sub("-", name.casefold()).strip("-")[:64] or "mine"
     head = [
@@ -136,7 +136,7 @@ def _kind_of(bare: str) -> ToolKind:
 
 
 def _cut(name: str) -> list[str]:
-    """A host's tool name split into server, if it has one, and the server's own tool name."""
+    """A host's tool name, split into the server's name (if any) and the server's own tool name."""
     if "/" in name:
         return name.split("/", 1)
     server, mark, bare = name.removeprefix(_NAMESPACE).partition("__")

@@ -1,4 +1,4 @@
-"""`mnemogate memory` and `mnemogate check`: what is stored."""
+"""`mnemogate memory` lists, hides and erases stored memories; `check` looks for contradictions."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ async def _list(context: Context) -> Exit:
     until = page.offset + len(page.memories)
     more = f"; next: --offset {until}" if until < page.total else ""
     terminal.say(f"{len(page.memories)} of {page.total} in tenant {tenant}{more}")
-    # If a memory seems to be missing in the list, it may wait for a decision, so the number of
-    # waiting ones is shown.
+    # A memory that seems to be missing in the list may wait for a decision, so the number of
+    # waiting candidates is printed.
     if told := waiting(status.held_count, status.held_since_ms, now_ms()):
         terminal.say(told)
     return Exit.OK
@@ -204,8 +204,8 @@ async def _quarantine(context: Context) -> Exit:
                 for one in found.observed
                 if one.memory.status is MemoryStatus.LIVE
             )
-        # One after the other, until one fails; those before it stay done. The command may be
-        # repeated: a memory that was done already stays as it is.
+        # The memories are hidden one after the other; if one fails, the memories before it stay
+        # hidden. The command may be repeated, because hiding a hidden memory changes nothing.
         for given in ids:
             memory_id = await whole_id(api, IdKind.MEMORY, given, asked.tenant)
             done.append(await api.ask(QUARANTINE, memory_id, **how))
@@ -253,7 +253,7 @@ def _filed(memory: MemoryView) -> str:
 
 
 def _beginning(path: str) -> Callable[[object], str]:
-    """A column of the beginning of the text at this path of a row."""
+    """A column with the beginning of the text at an attribute path of the row."""
 
     def text(row: object) -> str:
         return _in_one_line(attrgetter(path)(row) or "")
@@ -262,7 +262,7 @@ def _beginning(path: str) -> Callable[[object], str]:
 
 
 def _in_one_line(text: str) -> str:
-    """The beginning of a text on one line; for a memory file, its name comes first."""
+    """The beginning of a text on one line, with `/` between its lines."""
     line = " / ".join(one for one in text.split("\n") if one.strip())
     return line if len(line) <= _LINE_LEN else line[:_LINE_LEN] + "…"
 

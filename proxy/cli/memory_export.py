@@ -49,8 +49,8 @@ def _export(context: Context) -> Exit:
     count = 0
     try:
         seed = trusted_files.read_file(state / "secrets" / "log.key", _KEY_LEN, Trust.PLAIN)
-        # The export contains the memories' texts: only its owner may read it, and no file is
-        # overwritten.
+        # The export contains the memories' texts, so only its owner may read it. No existing file
+        # is overwritten.
         made = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         whole = False
         try:

@@ -1,4 +1,4 @@
-"""Finds other packages in this Python environment that have the names of ours."""
+"""Finds packages of other distributions that have the names of this program's packages."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ _DISTRIBUTION: Final = "mnemogate"
 
 
 def foreign(installed: Mapping[str, Sequence[str]] | None = None) -> tuple[str, ...]:
-    """`package (distribution)` for each other distribution that has a package of our names.
+    """`package (distribution)` for each other distribution with a package of the same name as ours.
 
-    Of two distributions with one package the one installed last has overwritten files of the other,
-    so either may run the other's code. `installed` is what `packages_distributions` says.
+    If two distributions contain a package of one name, the one installed last has overwritten files
+    of the other, so either may run the other's code. `installed` is the result of
+    `packages_distributions`.
     """
     known = packages_distributions() if installed is None else installed
     return tuple(

@@ -1,4 +1,4 @@
-"""The whole command line as one table, and the parser made from it."""
+"""Builds the parser of the command line from one table of commands."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "backup": ("backup",),
     "restore": ("backup",),
 }
-"""By the first words of a command: the modules of `proxy.cli` with it, in the order of help."""
+"""A mapping of a command's first words to the modules of `proxy.cli` that define it."""
 
 _GROUPS: Final = {
     "memory": "what is stored",
@@ -69,7 +69,7 @@ _GROUPS: Final = {
 
 
 class _Words(Protocol):
-    """argparse's type for subcommands, which is private there."""
+    """The interface of argparse's class for subcommands, which is private in argparse."""
 
     def add_parser(
         self,
@@ -83,10 +83,10 @@ class _Words(Protocol):
 
 
 def commands(*words: str) -> tuple[Command, ...]:
-    """The command that these words call; else those of its group; all commands if there is none.
+    """The command that these words name; else the commands of its group; else all commands.
 
-    What one command needs is loaded for that command alone: most ask a running sidecar, and load
-    neither an index nor the patterns of a language.
+    Only the modules of these commands are imported, because most commands call a running sidecar
+    and need neither an index nor the patterns of a language.
     """
     typed = (*words[:1], *(word for word in words[1:2] if not word.startswith("-")))
     first = typed[0] if typed else ""
@@ -105,7 +105,7 @@ def _of(keys: Iterable[str]) -> tuple[Command, ...]:
 
 
 class _JsonErrors(argparse.ArgumentParser):
-    """A parser that reports a wrong command line as JSON, as its command would an error."""
+    """A parser that raises `CommandFailed` for a wrong command line, to be printed as JSON."""
 
     def error(self, message: str) -> NoReturn:
         """Refuse a wrong command line."""
@@ -113,9 +113,9 @@ class _JsonErrors(argparse.ArgumentParser):
 
 
 def build_parser(*words: str) -> argparse.ArgumentParser:
-    """The parser for a line of these words, or for every line.
+    """The parser for a command line with these words; without words, for every command line.
 
-    The parsed command stands under `command`, each argument under its own name.
+    The parsed namespace has the command as `command`, and each argument under its own name.
     """
     kind = _JsonErrors if "--json" in words else argparse.ArgumentParser
     parser = kind(
@@ -156,7 +156,7 @@ def build_parser(*words: str) -> argparse.ArgumentParser:
 
 
 def _common() -> argparse.ArgumentParser:
-    """The options that every command has."""
+    """The options that every command takes, such as `--json` and `--state`."""
     common = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     group = common.add_argument_group("everywhere")
     group.add_argument("--json", action="store_true", help="one JSON document, stable keys")

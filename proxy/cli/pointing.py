@@ -1,4 +1,4 @@
-"""Instructions for connecting an agent to the sidecar, which `mnemogate run` prints for copying."""
+"""Makes the instructions for connecting an agent, which `mnemogate run` prints for copying."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COMMAND: Final = "mnemogate"
 
 
 def for_the_agent(key: str | None) -> list[str]:
-    """Shell lines for the place where an agent runs: its own key and no other.
+    """Shell lines for the environment of an agent: they set the agent's own key and no other key.
 
     An agent that has the operator's key can release what was held from it, so the lines of
     `for_the_operator` belong in another shell.
@@ -27,10 +27,10 @@ def for_the_agent(key: str | None) -> list[str]:
 
 
 def for_the_operator(key: str | None, places: Mapping[str, Path]) -> list[str]:
-    """Shell lines with which operator commands, typed as they stand, find this sidecar.
+    """Shell lines after which operator commands find this sidecar without further options.
 
-    `places` has the directories and files of this sidecar that are not where a command without
-    options looks, by the setting's name. The command itself comes on the path if it is not there.
+    `places` is a mapping of settings' names to this sidecar's directories and files that are not at
+    their default places. If the shell would not find the command itself, the lines add it to PATH.
     """
     own = Path(sys.argv[0]).absolute()
     hidden = own.name == _COMMAND and shutil.which(_COMMAND) is None
@@ -42,7 +42,7 @@ def for_the_operator(key: str | None, places: Mapping[str, Path]) -> list[str]:
 
 
 def first_write(data: str) -> str:
-    """A command that stores a first memory, with the key of `for_the_agent`."""
+    """A shell command that stores a first memory with the key that `for_the_agent` sets."""
     return (
         'curl -H "Authorization: Bearer $MNEMOGATE_AGENT_KEY" '
         "-H 'Content-Type: application/json' \\\n"
@@ -51,10 +51,10 @@ def first_write(data: str) -> str:
 
 
 def mcp_entries(servers: tuple[McpServer, ...], data: str, state: Path) -> list[str]:
-    """Entries for the configuration of an MCP host: the servers that are served here, with a key.
+    """Entries for an MCP host's configuration: the MCP servers behind this sidecar, with a key.
 
-    With no such server, a memory server that the host runs behind this gate. What it writes is its
-    user's, because its calls come in with no key.
+    If there is none, one entry for a memory server that the host runs with the gate between. Its
+    writes count as those of the host's uid, because its calls carry no key.
     """
     if not servers:
         return [_entry("memory", _wrapped(state))]
@@ -78,7 +78,7 @@ def _wrapped(state: Path) -> dict[str, object]:
 
 
 def pointed(model: ModelUpstream, data: str, key: str) -> str:
-    """Shell lines that connect an agent to a model API.
+    """Shell variables that make an agent call a model API through the sidecar.
 
     If the sidecar has no credential for that API, the agent keeps its own.
     """

@@ -1,4 +1,4 @@
-"""`mnemogate policy`: shows a ruleset, and its answer to one write."""
+"""`mnemogate policy`: checks, shows and reloads rulesets, and judges a hypothetical write."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """The JSON of `policy check --json`."""
+    """The output of `policy check --json`."""
 
     sound: bool
     digest: str | None
     problem: str | None
     matrix: dict[str, dict[str, str]]
-    # Keys of the ruleset that let in more than the shipped ruleset does.
+    # Keys of the ruleset that admit more than in the shipped ruleset.
     wider: tuple[str, ...] = ()
 
 
@@ -102,7 +102,7 @@ async def _explain(context: Context) -> Exit:
         raise CommandFailed(Exit.USAGE, f"--text is longer than {TEXT_LEN_MAX} characters")
     asked["class_named"] = not asked.pop("mapped")
     if "source" in asked:
-        # A source that a client names counts on a channel with trusted claims alone.
+        # A source that a client names counts only if the client's claims are trusted.
         asked.setdefault("claims", Claims.TRUSTED)
     rules = asked.pop("ruleset", None)
     if rules is None:
@@ -115,7 +115,7 @@ async def _explain(context: Context) -> Exit:
 
 
 def _offline(request: ExplainRequest, file: Path) -> ExplainView:
-    """The answer of a ruleset's file, without a sidecar and without anchors."""
+    """Judge a hypothetical write by a ruleset's file, without a sidecar and without anchors."""
     try:
         rules = _ruleset(file)
     except RulesetError as error:
@@ -127,10 +127,10 @@ def _offline(request: ExplainRequest, file: Path) -> ExplainView:
 
 
 def _received(asked: Asked) -> ExplainRequest:
-    """The write in the form in which a sidecar would have decoded it.
+    """The hypothetical write, decoded as a sidecar would decode the request.
 
     Raises:
-        CommandFailed: A sidecar would refuse the write.
+        CommandFailed: A sidecar would reject the request as malformed.
     """
     with as_text():
         sent = msgspec.json.encode(asked)
@@ -151,7 +151,7 @@ def _reloaded(done: PolicyReloadView) -> tuple[str, ...]:
 
 
 def _no_anchors(_tenant: Tenant, _text: str, _margin: float) -> tuple[AnchorProbe, ...]:
-    """The answer about anchors for a dry run without a store: there are none."""
+    """Report that there are no anchors, for a dry run without a store."""
     return ()
 
 

@@ -1,4 +1,4 @@
-"""`mnemogate trust`, `key` and `token`: principals, their trust, keys and promotions."""
+"""`mnemogate trust`, `key` and `token`: principals' trust, API keys and promotion tokens."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class _Whose(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def named(self) -> dict[str, str]:
-        """The origin as the API names it."""
+        """The origin in the fields of the API's request."""
         server, tool = self.origin or ("", "")
         return {"server": server, "tool": tool, "tenant": self.tenant}
 
@@ -259,9 +259,9 @@ async def _mint(context: Context) -> Exit:
 
 
 async def _memory_id(api: Operator, asked: Asked) -> str:
-    """The whole id of the memory to update.
+    """The complete id of the memory that the token's write will update.
 
-    Without `--tenant` the memory is one of the tenant that the principal's key has.
+    Without `--tenant` the id is looked up in the tenant of the principal's key.
     """
     principal, tenant = str(asked["principal"]), asked.get("tenant")
     if tenant is None:
@@ -284,7 +284,7 @@ def _text(text: str | None, file: str | None) -> str:
         raise CommandFailed(Exit.USAGE, "give exactly one of --text, --text-file")
     if text is not None:
         return text
-    # A character takes at most four bytes of UTF-8, so a longer file cannot be short enough.
+    # A character takes at most four bytes of UTF-8, so a longer file contains too many characters.
     data = read_file(Path(file or ""), "the text", 4 * TEXT_LEN_MAX)
     try:
         return data.decode()

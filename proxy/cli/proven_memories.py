@@ -1,10 +1,10 @@
-"""A file of memories with the proof of every step, which can be checked without the store.
+"""Writes and checks a file of memories with proofs of their steps, without need of the store.
 
-The first line is the signed head of the log, each further line one memory with all its steps. A
-step has the bytes that were judged, the salt that opens their commitment, and both leaves with
-their paths (RFC 6962) to the signed root. The leaf of each step names that of the step before, so
-no step of a memory is missing up to the last one in the file. What no file can show is that no
-later step followed, and that no memory was left out.
+The first line contains the signed head of the log, each further line one memory with all its steps.
+A step contains the bytes that were judged, the salt that opens their commitment, and the leaves of
+its interception and verdict with their paths (RFC 6962) to the signed root. The verdict leaf of a
+step names that of the step before, so no step before the last one in the file is missing. A file
+cannot show that no later step followed, and that no memory was left out.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _Base64 = Annotated[str, Meta(max_length=LINE_LEN_MAX)]
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The first line of the file: the signed head of the log, and how many lines follow."""
+    """The first line of the file: the signed head of the log, and the number of further lines."""
 
     form: str
     tenant: str
@@ -58,7 +58,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class ProvenLeaf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One leaf as it is hashed, and its path to the root."""
+    """The bytes of one leaf as they are hashed, and the leaf's path to the root."""
 
     index: Annotated[int, Meta(ge=0)]
     leaf_base64: Annotated[str, Meta(max_length=8192)]
@@ -79,7 +79,7 @@ class ProvenStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ProvenMemory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One memory as it is read, and all its steps, oldest first."""
+    """One memory with its present text and label, and all its steps, oldest first."""
 
     memory_id: str
     text: str
@@ -89,7 +89,7 @@ class ProvenMemory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ProofReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a file's proofs hold, with the first hundred problems at most."""
+    """The result of checking a file's proofs, with at most the first hundred problems."""
 
     sound: bool
     tenant: str
@@ -102,11 +102,11 @@ class ProofReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wrong(Exception):  # noqa: N818 - reads as what is said of a step
-    """The error that a line of the file says something which its proofs do not show."""
+    """The error that a line of the file contains something that its proofs do not confirm."""
 
 
 def proven(view: AuditedView, tenant: str, vkey: VerifierKey) -> Iterator[Head | ProvenMemory]:
-    """The head, then every live memory of a tenant, oldest first.
+    """Yield the head, and then every live memory of a tenant, oldest first, with its proofs.
 
     Raises:
         StoreCorrupt: A part of the store cannot be read, or the log has no signed head.
@@ -192,7 +192,7 @@ def _leaf_at(view: AuditedView, index: int) -> Leaf:
 
 
 class _Nodes:
-    """Gives proofs the stored subtrees of the log's Merkle tree."""
+    """Reads stored subtrees of the log's Merkle tree, so that proofs need not recompute them."""
 
     def __init__(self, view: AuditedView) -> None:
         self._view = view
@@ -205,10 +205,10 @@ class _Nodes:
 
 
 class ProofChecker:
-    """Checks the lines of one exported file. Needs no store.
+    """Checks the lines of one exported file, without a store.
 
-    `pinned` is the log's key as it was got when the log was first trusted. Without it the file's
-    own is used, which only shows that its parts fit each other.
+    `pinned` is the log's verifier key, obtained when the log was first trusted. Without it the key
+    in the file is used, which only shows that the parts of the file match each other.
     """
 
     def __init__(self, pinned: VerifierKey | None) -> None:
@@ -222,7 +222,7 @@ class ProofChecker:
         self._problems: list[str] = []
 
     def take(self, line: bytes) -> None:
-        """Take in the next line of the file."""
+        """Check the next line of the file, and record its problems for `result`."""
         try:
             if self._head is None:
                 self._head = _HEAD(line)
@@ -291,7 +291,7 @@ class ProofChecker:
             raise Wrong("its text is not that of its steps")
 
     def _next(self, index: int, previous: int | None, at: int) -> int:
-        """The index of this step. It must be the step right after the one at `at`."""
+        """Check that the step at `index` directly follows the step at `at`; return `index`."""
         if index <= at:
             raise Wrong("its steps are not in the order of the log")
         if previous != at:
@@ -337,7 +337,7 @@ class ProofChecker:
 def _texts(steps: tuple[ProvenStep, ...]) -> str:
     """The memory's text after these steps.
 
-    A step equal to an earlier one restores the text of that one.
+    A step equal to an earlier step restores the text that the memory had after the earlier step.
     """
     text = ""
     after: dict[tuple[str, str], str] = {}

@@ -1,4 +1,4 @@
-"""`mnemogate retention run`: erase memories that the ruleset no longer keeps, or list them."""
+"""`mnemogate retention run`: erases memories beyond the ruleset's limits, or lists them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ async def _run(context: Context) -> Exit:
         while True:
             view = await api.ask(RETENTION, dry_run=dry_run)
             purged += view.purged_count
-            # Each sweep erases one batch. It is the last one if nothing more is due, or if it
-            # erased nothing.
+            # Each sweep erases one batch. A sweep is the last one if nothing more is due after it,
+            # or if it erased nothing.
             if dry_run or view.due_count <= view.purged_count or not view.purged_count:
                 break
     show(context, msgspec.structs.replace(view, purged_count=purged), _told)

@@ -1,4 +1,4 @@
-"""`mnemogate review`: held candidates, and groups of them. All shown here may be an attack."""
+"""`mnemogate review`: shows and decides held candidates; any text of them may be an attack."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ from proxy.cli.terminal import Terminal, age, inert, moment, now_ms
 from proxy.seams.observations import CLASS_WORDS, COUNTS, FOLLOWS, Way, whose_words
 from storage.values import Decision, Visibility
 
-# For each reason of a refusal a few words that fit into a table; docs/reasons.md has the full text.
+# For each reason of a hold, a few words that fit into a table; docs/reasons.md contains the full
+# text.
 _IN_WORDS: Final = {
     "class_floor": "gives the agent orders",
     "source_class_forbidden": "its source may not write this class",
@@ -145,7 +146,7 @@ async def _decide(wanted: Decision, context: Context) -> Exit:
 
 
 def _is_group(typed: str) -> bool:
-    """Whether a text is the id of a group, which no id of a candidate begins like."""
+    """Whether a text is the id of a group: it begins with `g`, which is no hex digit."""
     return typed.startswith("g")
 
 
@@ -191,7 +192,7 @@ def _tell_lifted(terminal: Terminal, lifted: Sequence[str]) -> None:
 
 
 async def _decide_group(context: Context, api: Operator, wanted: Decision, asked: _Decide) -> Exit:
-    """Decide the lines of a group that were shown; with `apply`, write them into a file."""
+    """Decide the lines of a group that were shown; with `--apply`, write them into a file."""
     group = asked.ids[0]
     if asked.shown is None or len(asked.ids) > 1:
         raise CommandFailed(
@@ -223,10 +224,10 @@ async def _decide_group(context: Context, api: Operator, wanted: Decision, asked
 
 
 async def _apply(file: Path, done: ActView) -> None:
-    """Write the lines that were let in into a file: those that come at its end.
+    """Append the released new lines to a file, and delete the released removed lines from it.
 
     Raises:
-        CommandFailed: The file cannot be written; the lines are let in all the same.
+        CommandFailed: The file cannot be written; the lines are released nevertheless.
     """
 
     def write() -> None:
@@ -235,7 +236,8 @@ async def _apply(file: Path, done: ActView) -> None:
         lines = [one for one in before if one not in goes]
         lines += [one.text for one in done.lines if one.comes]
         mode = file.stat().st_mode if file.exists() else 0o644
-        # A name that no one can foresee: what is there already is never written through.
+        # The temporary file has a random name, so that no one can place a link there that the write
+        # would follow.
         with NamedTemporaryFile("w", dir=file.parent, encoding="utf-8", delete=False) as beside:
             beside.writelines(f"{line}\n" for line in lines)
         Path(beside.name).chmod(mode)
@@ -257,7 +259,7 @@ _GROUP: Final = pairs(
 
 
 def _show_group(context: Context, group: GroupView) -> None:
-    """Print what waits in a group: its lines by session, those of sessions that had read apart."""
+    """Print a group's lines; those of sessions that had read foreign text follow separately."""
     terminal = context.terminal
     _GROUP(context, group)
     for read in (False, True):
@@ -404,7 +406,7 @@ def _vouched(done: StandingList) -> Iterator[str]:
 
 
 def _show_whole(context: Context, memory: MemoryView) -> None:
-    """Show the whole memory, before anybody vouches for it."""
+    """Print the whole memory, before a person vouches for it."""
     _MEMORY(context, memory)
     words = whose_words(memory.source, memory.had_read)
     if words is not None:

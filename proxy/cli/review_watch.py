@@ -1,4 +1,4 @@
-"""`mnemogate review watch`: prints held candidates, then each new one."""
+"""`mnemogate review watch`: prints the held candidates, and then each candidate newly held."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ async def _watch(context: Context) -> Exit:
 
 
 class _Coming:
-    """Keeps track of held candidates, so that each is printed only once."""
+    """Fetches held candidates, and tracks which were printed, so that each is printed only once."""
 
     def __init__(self, api: Operator, query: Mapping[str, object]) -> None:
         self._api = api
         self._query = query
         self._leaf_count = -1
-        # The ids of the newest printed candidates: more of them may begin to wait in the same
-        # millisecond.
+        # The hold time of the newest printed candidate, and the ids of those printed with this
+        # time, because further candidates may be held in the same millisecond.
         self._at_ms = 0
         self._seen: set[str] = set()
 
     async def next(self) -> list[HeldView]:
-        """The candidates that were not returned before.
+        """Fetch the held candidates that were not returned before.
 
-        Nothing is requested if the log has not grown.
+        Candidates are requested only if the audit log has grown since the last call.
         """
         status = await self._api.ask(STATUS)
         if status.leaf_count == self._leaf_count:

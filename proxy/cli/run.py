@@ -1,4 +1,4 @@
-"""`mnemogate run`: starts the sidecar, prints its addresses, and stops it in good order."""
+"""`mnemogate run`: starts the sidecar, prints its addresses, and stops it on a signal."""
 
 from __future__ import annotations
 
@@ -40,22 +40,23 @@ if TYPE_CHECKING:
     from proxy.compose.app import Sidecar
 
 _LOG: Final = logging.getLogger("mnemogate.run")
-# Names of settings whose flags every command has, so that `run` does not add them again.
+# Names of settings whose flags every command has, so `run` does not add these flags again.
 _ELSEWHERE: Final = frozenset({"state", "checkpoint", "admin"})
 _FLAGS: Final = tuple(
     field for field in SETTINGS if field.name not in _ELSEWHERE and field.name not in SECRETS
 )
 
 
-# The event loop and the writer thread take turns with the interpreter after every system call. With
-# Python's default of 5 ms each turn could wait that long, so the interval is shorter.
+# The event loop and the writer thread compete for the interpreter lock after every system call.
+# With Python's default switch interval each of them could wait 5 ms for the lock, so the interval
+# is shorter.
 SWITCH_S: Final = 0.0005
 # The number of allocations before Python collects its youngest objects, and how many collections of
 # one generation come before one of the next older generation.
 GC_YOUNG: Final = 20_000
 GC_MIDDLE: Final = 20
 GC_OLD: Final = 20
-# Seconds between two attempts to open a state directory that a wrapper is giving up.
+# Seconds between two attempts to open a state directory that an MCP wrapper is closing.
 _RETRY_S: Final = 0.05
 
 
@@ -71,7 +72,7 @@ class _FirstKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Ready(msgspec.Struct, frozen=True, kw_only=True):
-    """What `run --json` prints once the sidecar serves."""
+    """The output of `run --json`, printed when the sidecar accepts requests."""
 
     event: str
     pid: int
@@ -86,23 +87,25 @@ class _Ready(msgspec.Struct, frozen=True, kw_only=True):
     tracing: str | None
     mode: str
     shielding: Shielding
-    # What is done about memories that contradict an anchor, and whether there is an anchor.
+    # The setting `[after] heal` about memories that contradict an anchor, and whether there is an
+    # anchor.
     heal: str
     anchored: bool
-    # How many candidates wait for a person, and since when the oldest does, in Unix milliseconds.
+    # How many candidates wait for a person, and since when the oldest one waits, in Unix
+    # milliseconds.
     held: int
     held_since_ms: int | None
     first_keys: tuple[_FirstKey, ...]
 
 
 async def _run(context: Context) -> Exit:
-    # Shield the process before any secret is in its memory.
+    # The process is shielded before any secret is in its memory.
     shielding = shield()
     settings = settings_of(context, _flags(context), check_places=True)
     sys.setswitchinterval(SWITCH_S)
     configure(sys.stderr, settings.telemetry.log_level)
-    # This import stands here because it loads LMDB, FAISS and the embedder, which no other command
-    # needs.
+    # The import is local, because it loads LMDB, FAISS and the embedder, which most commands do not
+    # need.
     from proxy.compose.app import compose  # noqa: PLC0415
 
     asked_to_stop = asyncio.Event()
@@ -118,10 +121,11 @@ async def _run(context: Context) -> Exit:
         loop.add_signal_handler(
             signal.SIGHUP, lambda: reloads.create_task(sidecar.rules.reload_by_signal())
         )
-        # With `| head` the reader of this output may stop early: the gate still has to run.
+        # The reader of this output may close the pipe early (`| head`), but the gate still has to
+        # run.
         with suppress(BrokenPipeError):
-            # A start that failed may have left an empty store, so a store without keys counts as
-            # new.
+            # A start that failed may have left an empty store, so a store whose first keys are made
+            # now counts as new.
             new_store = new_store or bool(sidecar.shown_keys)
             _announce(context.terminal, settings, sidecar, shielding, new_store=new_store)
         await _first(asked_to_stop, sidecar.halted)
@@ -130,7 +134,7 @@ async def _run(context: Context) -> Exit:
             # is lost.
             loop.remove_signal_handler(number)
         loop.remove_signal_handler(signal.SIGHUP)
-        # Not on the terminal: a reader of stderr that stopped reading would stop the stop.
+        # This is logged, not printed, because printing would block if no one reads the output.
         _LOG.info("stopping: running requests may finish")
     if sidecar.halted.is_set():
         raise CommandFailed(
@@ -146,10 +150,10 @@ async def _opened(
     settings: Settings,
     compose: Callable[[Settings], AbstractAsyncContextManager[Sidecar]],
 ) -> Sidecar:
-    """The sidecar, if need be in the place of an MCP wrapper that is the gate and gives it up.
+    """Start the sidecar; an MCP wrapper that is the gate is asked to hand the state directory over.
 
     Raises:
-        StoreLocked: Another process has the state directory, and keeps it.
+        StoreLocked: Another process has the state directory open, and does not hand it over.
     """
     loop = asyncio.get_running_loop()
     end_s, given = loop.time() + STAND_BACK_S, False
@@ -157,8 +161,8 @@ async def _opened(
         try:
             return await stack.enter_async_context(compose(settings))
         except StoreLocked:
-            # Of several wrappers another one may have taken the place that the first one left, so
-            # each that has it is asked. One that is just closing answers nobody.
+            # If several wrappers run, another wrapper may have become the gate after the first one,
+            # so each attempt asks again. A wrapper that is closing does not answer.
             given = await asked_to_hand_over(settings.state / SOCKET) or given
             if not given or loop.time() >= end_s:
                 raise
@@ -166,7 +170,7 @@ async def _opened(
 
 
 async def _first(*events: asyncio.Event) -> None:
-    """Return when one of the events is set."""
+    """Wait until at least one of the events is set."""
     async with asyncio.TaskGroup() as group:
         waiting = [group.create_task(event.wait()) for event in events]
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -175,7 +179,7 @@ async def _first(*events: asyncio.Event) -> None:
 
 
 def _flags(context: Context) -> dict[str, Raw]:
-    """The settings that were given as flags on the command line, by setting name."""
+    """A mapping of settings' names to values, for settings given as flags on the command line."""
     given: dict[str, Raw] = {}
     for field in _FLAGS:
         value = context.given(field.name)
@@ -188,10 +192,10 @@ def _flags(context: Context) -> dict[str, Raw]:
 
 
 def _settle() -> None:
-    """Exempt the objects made at start from garbage collection, and let it run less often.
+    """Exempt the objects made at start from garbage collection, and make collections less frequent.
 
-    A request makes almost no cycles, and a full collection visits every module and table while all
-    requests wait: it was the longest pause.
+    A request creates almost no reference cycles, and a full collection visits every module and
+    table while all requests wait, which was the longest pause.
     """
     gc.collect()
     gc.freeze()
@@ -302,7 +306,7 @@ def _tell_keys(terminal: Terminal, settings: Settings, sidecar: Sidecar, ready: 
         terminal.say("  one is lost? `mnemogate key rotate KEY_ID` makes a new one and shows it")
 
 
-# The most keys that `run` lists at its start; `mnemogate key list` has all.
+# How many keys `run` lists at its start; `mnemogate key list` lists all.
 _NAMED: Final = 4
 _NOT_PROTECTED: Final = (
     "not protected without the model front: what an agent's key writes is labelled `unknown`.\n"

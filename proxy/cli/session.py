@@ -1,4 +1,4 @@
-"""`mnemogate session` and `recall`: what entered a context, and what reads showed."""
+"""`mnemogate session` and `recall`: show what entered an agent's context, and what reads showed."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _characters(one: SegmentView) -> int | None:
 
 
 def _writes(path: str) -> Columns:
-    """The columns of a table of writes, each of which is at this path of its row."""
+    """The columns of a table of writes; `path` is the attribute path of the write in its row."""
     return {
         "when": f"{path}at_ms",
         "class": f"{path}memory_class",

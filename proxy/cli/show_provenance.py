@@ -1,4 +1,4 @@
-"""`mnemogate provenance show`: where a memory came from, as far as the store still knows."""
+"""`mnemogate provenance show`: shows where a memory came from, as far as that is still recorded."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _name(origin: OriginView) -> str:
 
 
 def dot_of(view: ProvenanceView) -> Iterator[str]:
-    """The provenance as a Graphviz graph: arrows lead from what was read to what was written."""
+    """The lines of a Graphviz graph of the provenance, with arrows from sources to memories."""
     yield "digraph provenance {"
     for node in view.memories:
         yield f"  {_quoted(node.memory_id)} [label={_quoted(_label(node))}];"
@@ -93,7 +93,7 @@ def _label(node: ProvenanceNode) -> str:
 
 
 def _quoted(text: str) -> str:
-    # In Graphviz, as in JSON, a string ends at a quotation mark and a backslash escapes.
+    # Graphviz and JSON quote and escape strings in the same way.
     return json.dumps(text)
 
 

@@ -18,7 +18,7 @@ async def stopped(settings: Settings) -> AsyncGenerator[None]:
     Raises:
         CommandFailed: The state cannot be opened.
     """
-    # The application writes no log: the one command that uses it reports errors itself.
+    # The application writes no log, because the one command that uses it reports errors itself.
     logging.disable()
     async with AsyncExitStack() as stack:
         with opening(settings.state):

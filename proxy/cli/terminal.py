@@ -1,9 +1,9 @@
-"""What a person or a program sees: tables, JSON lines, progress; hostile text made inert.
+"""Prints tables, JSON lines and progress, with hostile text made inert.
 
-Memory content is written by whoever the agent listened to. Printed raw it could move the cursor,
-set the title, forge a table row or reorder the line with bidi controls, and so make a reviewer
-release a text that was never visible. Everything that reaches a terminal goes through `inert`, and
-no row of a quoted text begins where the rows of a command begin.
+Memory content may be an attacker's. Printed raw it could move the cursor, set the title, forge a
+table row or reorder the line with bidi controls, and so make a reviewer release a text that was
+never visible. Untrusted text is printed through `inert`, and each row of a quoted text begins with
+a margin, so that it cannot pass for a row of a command.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from proxy.cli.exits import CommandFailed, Exit
 
 _BYTE_MAX: Final = 0xFF
 _BMP_MAX: Final = 0xFFFF
-# If one letter has more combining marks than this, they paint over the lines above and below it.
+# The most combining marks on one letter; more of them would paint over the lines above and below.
 _MARKS_MAX: Final = 2
 _MARKS: Final = frozenset({"Mn", "Me"})
 _COLUMN_WIDTH_MAX: Final = 60
@@ -38,9 +38,9 @@ NOTHING: Final = "nothing to list"
 
 
 def inert(text: str) -> str:
-    r"""The text on one line; what a terminal acts on or draws as nothing is spelled out (`\x1b`).
+    r"""The text on one line, with control and invisible characters as escapes such as `\x1b`.
 
-    Unambiguous: a backslash in the text is doubled, so no text can look like an escaped one.
+    A backslash in the text is doubled, so that no text can look like an escaped one.
     """
     shown: list[str] = []
     marks = 0
@@ -57,12 +57,12 @@ def inert(text: str) -> str:
 
 
 def block(text: str, width: int | None = None) -> str:
-    """Untrusted text in rows, each behind a margin, so that no row can pass for a command's own.
+    """Untrusted text in rows, each after a margin, so that no row can pass for a command's output.
 
     Args:
         text: The text.
-        width: The terminal's columns, beyond which it would begin a row without a margin; None if
-            they are unknown, which counts as 80.
+        width: The number of the terminal's columns. A longer row would be continued by the terminal
+            without a margin. None (unknown) counts as 80.
     """
     room = max(width or _WIDTH, _WIDTH_MIN) - len(_MARGIN)
     return "\n".join(_MARGIN + row for line in text.split("\n") for row in _rows(inert(line), room))
@@ -103,7 +103,7 @@ def now_ms() -> int:
 
 
 def age(since_ms: int, now_ms: int) -> str:
-    """A duration in one unit: minutes, hours if below two days, else days."""
+    """The time since `since_ms` in one unit: minutes, from one hour hours, from two days days."""
     minutes = max(0, now_ms - since_ms) // 60_000
     if minutes < 60:  # noqa: PLR2004 - minutes of an hour
         return f"{minutes} min"
@@ -133,7 +133,7 @@ def width_of(text: str) -> int:
 def _rows(text: str, room: int) -> list[str]:
     """An inert text cut into rows of at most `room` cells; at least one row.
 
-    A character that some terminals draw wider, or in a cell of its own, counts as that wide.
+    A character whose width differs between terminals counts with its larger width.
     """
     rows: list[str] = []
     begin = cells = 0
@@ -147,7 +147,7 @@ def _rows(text: str, room: int) -> list[str]:
 
 
 class Terminal:
-    """Output of a command. In JSON mode tables are silent, and `data` is the only output."""
+    """Prints the output of a command. In JSON mode only `data` prints on stdout."""
 
     def __init__(self, out: TextIO, err: TextIO, *, as_json: bool, progress: bool = False) -> None:
         self.as_json = as_json
@@ -157,29 +157,29 @@ class Terminal:
         self.shows_progress = progress or err.isatty()
 
     def data(self, value: object) -> None:
-        """Print one JSON line on stdout, in ASCII only, which no terminal acts on."""
+        """Print one JSON line on stdout, in printable ASCII, so that no terminal acts on it."""
         self._write(self._out, _json_line(value))
 
     def fault(self, value: object) -> None:
-        """Print one JSON line on stderr that says why a command in JSON mode failed."""
+        """Print one JSON line on stderr with the error that ended a command in JSON mode."""
         self._whisper(_json_line(value))
 
     def say(self, text: str = "") -> None:
-        """Print text for a person on stdout; it must be our own or already inert.
+        """Print text for a person on stdout; prints nothing in JSON mode.
 
-        Silent in JSON mode.
+        Untrusted text in it must already be inert.
         """
         if not self.as_json:
             self._write(self._out, text + "\n")
 
     def quote(self, text: str) -> None:
-        """Print untrusted text as `block` does, as wide as the terminal."""
+        """Print untrusted text in the form of `block`, as wide as the terminal."""
         self.say(block(text, self._width))
 
     def copy(self, text: str) -> None:
-        """Print untrusted text so that a file or another program gets it as it is.
+        """Print untrusted text unchanged, for a file or another program.
 
-        On a terminal, as `quote` does.
+        On a terminal the text is printed by `quote` instead.
         """
         self.say(text if self._width is None else block(text, self._width))
 
@@ -190,10 +190,10 @@ class Terminal:
     def table(
         self, heads: Sequence[str], rows: Sequence[Sequence[str]], *, nothing: str = NOTHING
     ) -> None:
-        """Columns padded to fit, every cell made inert. The widest are cut to fit a terminal.
+        """Print rows in padded columns, with inert cells; the widest are cut to fit a terminal.
 
-        Without a row the line `nothing` is printed instead of the heads, which alone look as if
-        the command had broken off.
+        If there are no rows, `nothing` is printed instead of the heads, because heads alone would
+        look as if the command had failed.
         """
         if not rows:
             self.say(nothing)
@@ -212,8 +212,8 @@ class Terminal:
     def pairs(self, rows: Sequence[tuple[str, str]]) -> None:
         """Print names and values in two columns; values are made inert, and never cut.
 
-        On a terminal, a value that does not fit continues under its beginning. One without a blank,
-        such as a link, stays in one piece.
+        On a terminal, a value that does not fit is continued below its beginning, unless it
+        contains no blank, as a link does.
         """
         width = max((len(name) for name, _ in rows), default=0)
         for name, value in rows:
@@ -245,15 +245,15 @@ class Terminal:
         return draw
 
     def _write(self, stream: TextIO, text: str) -> None:
-        # A letter that the terminal cannot show is written as an escape; otherwise the write would
-        # raise.
+        # A character that the stream's encoding lacks is written as an escape, because the write
+        # would raise otherwise.
         encoding = stream.encoding or "utf-8"
         with answering():
             stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
             stream.flush()
 
     def _whisper(self, text: str) -> None:
-        """Write to stderr; an error of that stream does not stop the command."""
+        """Write to stderr; an error of stderr does not end the command."""
         try:
             self._write(self._err, text)
         except (CommandFailed, BrokenPipeError):
@@ -262,10 +262,10 @@ class Terminal:
 
 @contextmanager
 def answering() -> Generator[None]:
-    """Flush what the block prints, and report if it cannot be printed.
+    """Convert an error of writing to stdout in the block to a `CommandFailed`.
 
     Raises:
-        CommandFailed: The disk behind stdout is full, or the like.
+        CommandFailed: The output could not be written, for example to a full disk.
         BrokenPipeError: The reader closed the pipe.
     """
     try:
@@ -281,7 +281,7 @@ def answering() -> Generator[None]:
 
 
 def silence(stream: TextIO) -> None:
-    """Discard what the stream has buffered, because Python's exit would report its error again."""
+    """Discard the stream's buffer, because at its exit Python would report the same error again."""
     with contextlib.suppress(OSError, ValueError):
         number = os.open(os.devnull, os.O_WRONLY)
         os.dup2(number, stream.fileno())
@@ -309,7 +309,7 @@ def _silent(_done: int, _total: int) -> None:
 
 
 def _columns(stream: TextIO) -> int | None:
-    """The width of the stream's terminal; None if it is no terminal, and nothing has to be cut."""
+    """The width of the stream's terminal; None if the stream is no terminal: nothing is cut."""
     if not stream.isatty():
         return None
     try:
@@ -319,7 +319,7 @@ def _columns(stream: TextIO) -> int | None:
 
 
 def _fitted(widths: list[int], columns: int) -> list[int]:
-    """Shrink the widest columns, one cell at a time, until the row fits; 8 cells always stay."""
+    """Shrink the widest columns, cell by cell, until a row fits; none gets below 8 cells."""
     fitted = [min(width, max(_COLUMN_WIDTH_MAX, columns // 2)) for width in widths]
     while sum(fitted) + 2 * (len(fitted) - 1) > columns:
         widest = max(range(len(fitted)), key=fitted.__getitem__)
@@ -345,7 +345,7 @@ _INTERVAL_S: Final = 1.0
 
 @asynccontextmanager
 async def working(terminal: Terminal, label: str | Callable[[], str]) -> AsyncGenerator[None]:
-    """Print a sign of progress once a second while the block runs, if progress is wanted.
+    """Print `label` and the seconds so far once a second while the block runs, if that is wanted.
 
     `label` is asked for each time where it is a function.
     """
@@ -360,7 +360,7 @@ async def working(terminal: Terminal, label: str | Callable[[], str]) -> AsyncGe
             finally:
                 ticking.cancel()
     except ExceptionGroup as wrapped:
-        # The group's only exception is that of the block, because the task that prints raises none.
+        # The group's only exception is that of the block, because the printing task raises none.
         raise wrapped.exceptions[0] from None
 
 

@@ -1,10 +1,10 @@
-"""Recompute everything that the audit log promises, from the store's files alone.
+"""Recomputes everything that the audit log promises, from the store's files alone.
 
-What an attacker with the store's files could do, and what catches it: change a leaf (the root no
-longer fits the signed head), change a row (its commitment no longer opens), add a row (no verdict
-leaf admits it), drop a row (an admitting verdict has none), cut or replace the log (the copy
-outside the store is ahead of it, or is no prefix), sign a new head with another key (the copy's
-signature, or a pinned verifier key).
+What an attacker with the store's files could do, and (in parentheses) what detects it: change a
+leaf (the root no longer fits the signed head), change a row (its commitment no longer opens), add a
+row (no verdict leaf admits it), drop a row (an admitting verdict has none), cut or replace the log
+(the copy outside the store is ahead of it, or is no prefix), sign a new head with another key (the
+copy's signature, or a pinned verifier key).
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _SEED_LEN: Final = 32
 
 
 class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
-    """One contradiction.
+    """One contradiction in the store.
 
-    `position` is the leaf's or row's number from 0; None if no single one is meant.
+    `position` is the number of the leaf or row, from 0; None if the contradiction is not about one.
     """
 
     where: str  # "leaf" | "node" | "row" | "checkpoint" | "copy" | "header"
@@ -56,7 +56,7 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of recomputing. `sound` only if there is no contradiction at all."""
+    """The result of recomputing a store; `sound` is true only if there is no contradiction."""
 
     sound: bool
     leaves: int
@@ -66,18 +66,18 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     vkey: str
     vkey_pinned: bool
     copy_size: int | None
-    mode: str  # The mode that the last leaf about it names: "enforce" or "observe".
+    mode: str  # "enforce" or "observe", as the last leaf about the mode names it
     observed: int  # the number of candidates admitted over an objection, in observe mode
     first_bad: Mismatch | None
     problems: tuple[Mismatch, ...]
 
 
 class Verifier:
-    """Recomputes one view of the store in one pass. Use it once.
+    """Recomputes one view of the store in one pass; use each instance once.
 
-    `copy` is the checkpoint kept outside; read it before the view is taken, because it only ever
-    grows. `vkey` pins the verifier key. Without it the key is derived from the store's own
-    `log_key`, which whoever owns the files could have replaced.
+    `copy` is the checkpoint outside the store; read it before the view is taken, so that it is not
+    newer than the view. `vkey` pins the verifier key. Without `vkey` the key is derived from the
+    store's own `log_key`, which anyone who can write the store's files could have replaced.
     """
 
     def __init__(
@@ -103,8 +103,8 @@ class Verifier:
         # The admitting verdict leaves for which no row was found yet.
         self._unmet: dict[int, VerdictLeaf] = {}
         self._purged: set[str | None] = set()
-        # For each row, by its ordinal, the leaf that admitted it; NO_STEP_BEFORE if no earlier step
-        # is left.
+        # The index of the leaf that admitted each row, in the order of ordinals; NO_STEP_BEFORE for
+        # an erased or unreadable row.
         self._admitted_by = array("q")
         self._rows = 0
         self._mode = Mode()
@@ -112,11 +112,11 @@ class Verifier:
         self._labels = Labels()
 
     def run(self) -> Verification:
-        """Walk leaves, nodes, rows, checkpoint and copy.
+        """Check leaves, nodes, rows, checkpoint and copy; return the result.
 
         Raises:
             UnknownFormat: Another version wrote the store, and nothing else is wrong with it. No
-                leaf contains the format number, so a changed one must not hide other
+                leaf contains the number of the format, so a changed number must not hide other
                 contradictions.
         """
         said = self._header()
@@ -130,8 +130,8 @@ class Verifier:
             self._problem("header", None, f"says {said[0]} leaves, there are {leaf_count}")
         root = self._leaves(leaf_count, stored, copy)
         self._all_rows()
-        # Every admission makes one version of the store, and the last must be the version the store
-        # has now.
+        # Every admission makes one version of the store, so the number of rows must be the store's
+        # present version.
         if said is not None and said[1] != self._rows:
             self._problem("header", None, f"says version {said[1]}, there are {self._rows} changes")
         self._progress(self._total, self._total)
@@ -171,7 +171,7 @@ class Verifier:
         return said
 
     def _heads(self) -> tuple[VerifierKey | None, Checkpoint | None, Checkpoint | None]:
-        """Find the verifier key, the checkpoint kept outside the store, and the one inside it."""
+        """The verifier key, the checkpoint outside the store, and the checkpoint in the store."""
         note: bytes | None = None
         try:
             note = self._view.checkpoint()
@@ -284,7 +284,7 @@ class Verifier:
             self._problem("leaf", index, "admits a candidate whose row is not there")
 
     def _follows(self, row: Row, leaf: VerdictLeaf) -> bool:
-        """Whether a leaf names the step before that of its own row."""
+        """Whether a row's verdict leaf names the leaf of the memory's step before that row."""
         if row.erased:
             return True
         within = 0 <= row.prev_ordinal < len(self._admitted_by)
@@ -296,8 +296,8 @@ class Verifier:
         if leaf is None:
             self._problem("row", position, "no verdict leaf admitted it")
             return
-        # Erasing a row removes its id, and a leaf has no id that a client chose, so such a row
-        # cannot be compared.
+        # An erased row has no id, and a leaf contains no id that a client chose, so in both cases
+        # the ids cannot be compared.
         renamed = not row.erased and leaf.memory_id not in (None, row.memory_id)
         if renamed or not self._labels.fit(leaf, row):
             self._problem("row", position, "its labels or ids are not those of its verdict leaf")
@@ -331,16 +331,16 @@ class Verifier:
 
 
 class Mode:
-    """Tracks whether observe mode was on at each leaf, by the log's own leaves about it."""
+    """Tracks whether observe mode was on at each leaf, by the log's own leaves about the mode."""
 
     def __init__(self) -> None:
         self.observing = False
         self.admitted = 0
 
     def allows(self, leaf: Leaf) -> bool:
-        """Take in one leaf.
+        """Process the next leaf; return False if it admits over an objection without observe mode.
 
-        False if the leaf admits a candidate that a check objected to, while observe mode was off.
+        Also False for an admission with a reason but without a recorded objection.
         """
         if isinstance(leaf, OperatorLeaf):
             if leaf.action in {MODE_OBSERVE, MODE_ENFORCE}:
@@ -349,7 +349,7 @@ class Mode:
         if not isinstance(leaf, VerdictLeaf) or leaf.decision is not Decision.ADMIT:
             return True
         if leaf.objection is None:
-            # Only rejections carry a reason. An admission with a reason was made over an objection.
+            # Only rejections have a reason; an admission that has one was made over an objection.
             return leaf.reason is None
         self.admitted += 1
         return self.observing
