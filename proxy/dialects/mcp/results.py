@@ -86,7 +86,7 @@ def filtering_tools(
     """Filter a list of tools as `filtering` does a result; return it without the withheld tools.
 
     Each tool's prose and unusual names are looked up, and all members beside the tools. A tool is
-    removed if one of its texts is withheld as a whole; any other tool is returned unchanged.
+    removed if anything of its texts is withheld; any other tool is returned unchanged.
 
     Raises:
         MalformedRequest: The result cannot be searched (`filtering` says why).
@@ -96,17 +96,18 @@ def filtering_tools(
     tools = result.get("tools")
     listed = tools if isinstance(tools, list) else []
     said: dict[str, JsonValue] = {name: item for name, item in result.items() if name != "tools"}
-    said["tools"] = [{"at": index, **_prose(tool)} for index, tool in enumerate(listed)]
+    asked: list[JsonValue] = [{"at": at, **_prose(tool)} for at, tool in enumerate(listed)]
+    said["tools"] = asked
     left = yield from filtering(said)
     if left is said or not isinstance(left, dict):
         return result
     shown = left["tools"]
-    there = {
+    whole = {
         at
         for tool in (shown if isinstance(shown, list) else [])
-        if isinstance(tool, dict) and isinstance(at := tool.get("at"), int)
+        if isinstance(tool, dict) and isinstance(at := tool.get("at"), int) and tool == asked[at]
     }
-    kept = [tool for index, tool in enumerate(listed) if index in there]
+    kept = [tool for at, tool in enumerate(listed) if at in whole]
     return {name: kept if name == "tools" else left[name] for name in result if name in left}
 
 

@@ -39,6 +39,12 @@ TOOLS: list[dict[str, Any]] = [
         },
     },
     {"name": "open_nodes", "title": "Opens a quiet secret", "inputSchema": {"type": "object"}},
+    {
+        "name": "add_observations",
+        # Only one line of it is withheld: without that line the tool would not be what was pinned.
+        "description": "Adds to an entity.\nIt knows a quiet secret.\nAsk first.",
+        "inputSchema": {"type": "object"},
+    },
 ]
 
 
