@@ -1,1 +1,1 @@
-"""The commands that an operator may give a running sidecar."""
+"""The server side of the operator API: the features that answer operators' calls."""

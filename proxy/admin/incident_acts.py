@@ -1,4 +1,4 @@
-"""What an operator may do about wrong answers, and about many memories at once."""
+"""Answers operators' calls about wrong answers, and about isolating and rewinding many memories."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ class Repairs(msgspec.Struct, frozen=True, kw_only=True):
 
     @route(RESUME)
     async def resume(self, call: OperatorCall[Empty]) -> IsolationReport:
-        """Finish an isolation, or the undoing of one, that a crash interrupted."""
+        """Finish an isolation, or the undo of an isolation, that a crash interrupted."""
         return await self.incidents.resume(call.argument, call.operator)
 
 

@@ -105,7 +105,7 @@ class Memories(msgspec.Struct, frozen=True, kw_only=True):
 
     @route(OBSERVED)
     async def observed(self, call: OperatorCall[TenantQuery]) -> ObservedList:
-        """Memories that the gate objected to and that observe mode let in all the same."""
+        """Memories that observe mode admitted although the gate would have held or refused them."""
         found = await asyncio.to_thread(self.objections.find, Tenant(call.asked.tenant))
         return ObservedList(observed=found)
 
@@ -151,7 +151,7 @@ class Memories(msgspec.Struct, frozen=True, kw_only=True):
 
     @route(QUARANTINE)
     async def quarantine(self, call: OperatorCall[QuarantineRequest]) -> Visibility:
-        """Hide one memory from every reader, at once."""
+        """Quarantine one memory, and on request its descendants: no read shows them from now on."""
         return await self.writer.order(
             Quarantine(
                 call.memory_id,
@@ -185,7 +185,7 @@ class Memories(msgspec.Struct, frozen=True, kw_only=True):
 
     @route(VOUCH)
     async def vouch(self, call: OperatorCall[VouchRequest]) -> Visibility:
-        """Label a memory as a person's own words, after the person read all of it."""
+        """Label a memory as a person's own words, at the version that the person has read."""
         tenant, version = Tenant(call.asked.tenant), call.asked.version
         return await self.writer.order(Vouch(call.memory_id, tenant, call.operator, version))
 

@@ -31,7 +31,7 @@ class OperatorCall(msgspec.Struct, Generic[_Asked], frozen=True, kw_only=True):
 
     @property
     def operator(self) -> PrincipalId:
-        """The operator's name, for the audit leaf."""
+        """The operator's principal id, which audit leaves contain as the actor."""
         return self.by.principal_id
 
     @property

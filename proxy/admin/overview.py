@@ -113,7 +113,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
     @route(SESSION)
     async def session(self, call: OperatorCall[NoQuery]) -> SessionView:
-        """What entered one session, and the writes that followed.
+        """The texts that entered one session, without their content, and the writes of the session.
 
         Raises:
             NotFound: No session of that id is known.

@@ -210,7 +210,7 @@ class Credentials:
 
     @route(TRUST)
     async def trust(self, _call: OperatorCall[NoQuery]) -> TrustList:
-        """Every principal and every origin with a recorded trust."""
+        """The trust of every principal and every origin for which trust is recorded."""
         known = self._reader.all_trust()
         return TrustList(
             principals=tuple(trust_view(who, state) for who, state in known),

@@ -1,6 +1,7 @@
 """Lists held candidates, and decides them in groups: one principal's changes to one place.
 
-An act names the lines that the person was shown by a digest of them; what came later stays pending.
+An act (a person's decision) contains a digest of the lines that the person was shown; lines that
+were proposed later stay pending.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ class Registrar:
 
     @route(CANARIES)
     async def canaries(self, call: OperatorCall[TenantQuery]) -> CanaryList:
-        """The canaries (questions for retrieval) of a tenant."""
+        """The canaries (test questions for retrieval) of a tenant."""
         tenant = call.asked.tenant
         known = await asyncio.to_thread(self._reader.canaries)
         return CanaryList(canaries=tuple(canary_view(one) for one in known if one.tenant == tenant))

@@ -35,7 +35,7 @@ _PAUSE_S: Final = 0.002
 
 
 class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The memories that one sweep found due for erasure, and how many of them it erased."""
+    """The memories that were due for erasure at one sweep, and how many the sweep erased."""
 
     due: tuple[DueMemory, ...]
     purged_count: int
@@ -92,7 +92,8 @@ class RetentionSweeps:
             items, start = await asyncio.to_thread(self._retained.slice, start, SLICE_LEN)
             for item in items:
                 found.see(item)
-            # Requests come first, so the search for due memories pauses between slices.
+            # The search for due memories pauses between slices, so that requests are answered
+            # meanwhile.
             await asyncio.sleep(_PAUSE_S)
         return found.due()
 

@@ -34,11 +34,11 @@ class ReviewVerdict(msgspec.Struct, frozen=True, kw_only=True):
     # Ids of candidates denied earlier with the same text as the released candidate; this text is no
     # longer withheld.
     lifted: tuple[str, ...]
-    # Whether the agent that proposed the text is kept from seeing it from now on.
+    # Whether the text is withheld from the agent that proposed it from now on.
     withheld: bool
     # Who writes the text if the candidate was admitted.
     way: Way
-    # The principal that proposed the text; "" where that is unknown.
+    # The principal that proposed the text; "" if the principal is unknown.
     principal_id: str
 
 
@@ -93,8 +93,8 @@ class ReviewDecider(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _before(self, candidate_id: CandidateId) -> tuple[HeldCandidate | None, int]:
-        # The candidate's texts are read before the decision: a decided candidate can no longer be
-        # decrypted.
+        # The candidate's texts are read before the decision, because a decided candidate can no
+        # longer be decrypted.
         return self.reader.held_candidate(candidate_id), self.surroundings.clock_ns()
 
     async def deny_many(
@@ -183,7 +183,7 @@ class ConfirmLinks:
         held: Callable[[CandidateId], HeldCandidate | None],
         surroundings: Environment,
     ) -> None:
-        """`seed` is the 32-byte Ed25519 seed that promotion tokens are signed with."""
+        """`seed` is the 32-byte Ed25519 seed with which promotion tokens are signed too."""
         self._key = Ed25519PrivateKey.from_private_bytes(seed)
         self._held = held
         self._out = surroundings
@@ -202,7 +202,7 @@ class ConfirmLinks:
         self._out.page.base = page_url or self._base
 
     def url_of(self, candidate_id: CandidateId) -> str | None:
-        """The link to a held candidate's page; None where no page is served or nothing is held."""
+        """The link to a held candidate's page; None if no page is served or it is not held."""
         page = self._out.page.of(candidate_id)
         return None if page is None or self._held(candidate_id) is None else page
 

@@ -49,7 +49,7 @@ from telemetry.events import IncidentAsk, IncidentStepped
 _LOG: Final = logging.getLogger("mnemogate.aftermath")
 BLAME: Final = PrincipalId("mnemogate:blame")
 ROUNDS_MAX: Final = 5
-"""How often one case repeats its searches and judges the results, before a person is asked."""
+"""How many rounds of replays one case may have before it is left to a person."""
 ASKS_MAX: Final = 500
 _ASKS_TRACED_MAX: Final = 200
 ON_CONVICTION: Final = OnConviction()
@@ -124,8 +124,8 @@ class BlameSearch:
         self._acts = on_conviction
         self._spoken = spoken or OpenedSignals()
         self._implicated = implicated
-        # A signal may contain the words of a right answer. These are content, so signals are held
-        # in memory only, and a restart loses them.
+        # A signal may contain the words of a right answer. Such words are content, so signals are
+        # held in memory only, and a restart loses the signals.
         self._signals: dict[str, tuple[Signal, bool]] = {}
         self._acting, self._asking = _Line(), _Line()
         self._done: dict[str, asyncio.Event] = {}

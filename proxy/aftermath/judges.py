@@ -1,9 +1,9 @@
 """Asks callers' judges: programs or servers that decide whether given memories make an answer fail.
 
-A judge is another author's program, and reads what an attacker wrote. A judge gets a question and
-texts, and nothing else of the sidecar: no environment, no credential, no directory. Its answer has
-a deadline and at most 64 KiB. An answer that cannot be parsed counts as no answer, and blames no
-memory. The reason that a judge gives is not read, because it may repeat the texts.
+A judge is another author's program, and reads texts that an attacker may have written. A judge gets
+a question and texts, and nothing else of the sidecar: no environment, no credential, no directory.
+Its answer has a deadline and at most 64 KiB. An answer that cannot be parsed counts as no answer,
+and blames no memory. The reason that a judge gives is not read, because it may repeat the texts.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ REPLIES_OF_ONE_MAX: Final = 32
 SETTLED_S: Final = 10.0
 """How long one request waits for the checks of earlier replies; later requests wait no more."""
 HEALED_S: Final = 10.0
-"""How long a reply is held back until its cases end."""
+"""How long a reply that is not shown yet is delayed at most until its cases end."""
 _LOOKED_AT_MAX: Final = 4_096
 
 

@@ -19,11 +19,11 @@ from storage.values import Anchor
 
 _LOG: Final = logging.getLogger("mnemogate.aftermath")
 RULE_DAY_MAX: Final = 20
-"""How many cases one anchor or canary opens by itself in 24 hours."""
+"""How many cases one anchor or canary may open by itself in 24 hours."""
 WRITER_DAY_MAX: Final = 10
 """How many of these cases are about memories of one writer, so that others' cases can open too."""
 TENANT_DAY_MAX: Final = 100
-"""How many cases the rules of one tenant open by themselves in 24 hours."""
+"""How many cases all rules of one tenant may open by themselves in 24 hours."""
 
 _DAY_MS: Final = 86_400_000
 _RANDOM_BYTES: Final = 4

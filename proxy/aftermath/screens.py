@@ -71,7 +71,7 @@ class TenantRules:
         return bool(self._tried(tried))
 
     def failed_by_reply(self, said: tuple[str, ...]) -> tuple[str, ...]:
-        """The ids of the anchors that a finished reply contradicts by what it says."""
+        """The ids of the anchors that the texts `said` of a finished reply contradict."""
         return self._judging().failed_by("\n".join(said))
 
     def failed_by_row(self, moved: UpstreamChange) -> tuple[str, ...]:

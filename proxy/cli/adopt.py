@@ -243,7 +243,8 @@ def _told(context: Context, found: AdoptedList, asked: _Adopt) -> Exit:
                 one.reason or "-",
                 one.memory_id or "-",
             )
-            # Items that got no memory are printed first; the others can be read with `memory list`.
+            # Items without a memory here are printed first; `memory list` prints the memories of
+            # the others.
             for one in sorted(found.items, key=lambda one: one.reason is None)[:_SHOWN]
         ],
     )

@@ -265,7 +265,8 @@ async def _checkpoint(context: Context) -> Exit:
     elif asked.vkey_only:
         terminal.say(inert(view.verifier_key))
     else:
-        # Only the signed note goes to stdout, so that it can be stored; the key goes to stderr.
+        # Only the signed note is printed on stdout, so that it can be stored; the key is printed on
+        # stderr.
         for line in view.note.split("\n")[:-1]:
             terminal.say(inert(line))
         terminal.note(f"vkey: {inert(view.verifier_key)}")

@@ -48,7 +48,7 @@ _MEANING: Final[Mapping[int, tuple[Exit, str]]] = {
 }
 
 
-# For each kind of name in the API, how a person finds the valid names; used where a name is
+# For each first segment of an API path, how a person finds the valid names; printed if a name is
 # unknown.
 _THERE_IS: Final[Mapping[str, str]] = {
     "memories": "`mnemogate memory list` shows them; check --tenant",
@@ -73,7 +73,7 @@ _RULES: Final = (
 
 
 class Operator:
-    """A connection to one sidecar's operator API."""
+    """A client of one sidecar's operator API; `where` names the sidecar's address in messages."""
 
     def __init__(self, session: aiohttp.ClientSession, base_url: str, where: str) -> None:
         self._session = session
@@ -167,7 +167,7 @@ def part(name: str) -> str:
 
 @contextmanager
 def as_text() -> Generator[None]:
-    """Turn the encoding error of an argument that is not UTF-8 into a `CommandFailed`.
+    """Convert the encoding error of an argument that is not UTF-8 to a `CommandFailed`.
 
     Raises:
         CommandFailed: A text in the block is not valid UTF-8, so no name, id or text can equal it.

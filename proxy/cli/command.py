@@ -133,7 +133,7 @@ def option(
     default: object = None,
     read: Callable[[str, str], object] | None = None,
 ) -> Option:
-    """An option (`--tenant`) or an argument (`name`); it fills the field of the same name."""
+    """An option (`--tenant`) or an argument (`name`); it fills `field`, by default its namesake."""
     return Option(
         flag=flag,
         help=text,

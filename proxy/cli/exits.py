@@ -6,7 +6,7 @@ import enum
 
 
 class Exit(enum.IntEnum):
-    """Exit codes; stable, and the same for every command."""
+    """The exit codes of `mnemogate`, which have the same meaning for every command."""
 
     OK = 0
     FAILED = 1

@@ -12,7 +12,7 @@ _PR_GET_DUMPABLE: Final = 3
 
 
 class Shielding(enum.Enum):
-    """Whether the process's memory was shielded; `run` prints this."""
+    """The result of shielding the process's memory, which `run` prints."""
 
     ON = "on"
     UNSUPPORTED = "unsupported"  # the system has no prctl, as it is not Linux

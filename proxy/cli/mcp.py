@@ -127,7 +127,7 @@ async def _wrapped(terminal: Terminal, settings: Settings, asked: _McpArguments)
 
 
 async def _stored(settings: Settings) -> int:
-    """Serve as a memory server on the gate's own store, until the client ends."""
+    """Serve MCP as a memory server on the gate's own store, until the client disconnects."""
     protocol = StoreProtocol(StoreTools(load_map(STORE_MAP)), version())
     async with AsyncExitStack() as stack:
         election = await stack.enter_async_context(electing(settings))

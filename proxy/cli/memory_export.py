@@ -1,4 +1,4 @@
-"""`mnemogate memory export`: write a tenant's memories to a file, with proofs of their steps."""
+"""`mnemogate memory export`: writes a tenant's memories to a file, with proofs of their steps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Export(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExportResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What `memory export --json` prints: the number of exported memories, and the file."""
+    """The output of `memory export --json`: the number of exported memories, and the file."""
 
     file: str
     tenant: str

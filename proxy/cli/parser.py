@@ -108,7 +108,7 @@ class _JsonErrors(argparse.ArgumentParser):
     """A parser that raises `CommandFailed` for a wrong command line, to be printed as JSON."""
 
     def error(self, message: str) -> NoReturn:
-        """Refuse a wrong command line."""
+        """Raise `CommandFailed` for a wrong command line, in place of argparse's exit."""
         raise CommandFailed(Exit.USAGE, message, then=f"see {self.prog} --help")
 
 

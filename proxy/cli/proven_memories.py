@@ -68,7 +68,7 @@ class ProvenLeaf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class ProvenStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One admitted change of a memory.
 
-    `vouched` is the leaf of a person's later confirmation, if there is one.
+    `vouched` is the leaf of a person's later confirmation of the memory, if there is one.
     """
 
     canonical_base64: _Base64
@@ -236,7 +236,7 @@ class ProofChecker:
             self._problem(f"line {self._memories + 1}: {error}")
 
     def result(self) -> ProofReport:
-        """The result of the check over all lines."""
+        """The result of the checks of all lines that `take` was given."""
         head, signed = self._head, self._signed
         if head is None:
             self._problem("the file is empty")

@@ -130,8 +130,8 @@ async def _run(context: Context) -> Exit:
             _announce(context.terminal, settings, sidecar, shielding, new_store=new_store)
         await _first(asked_to_stop, sidecar.halted)
         for number in (signal.SIGTERM, signal.SIGINT):
-            # With its handler removed, a second signal ends the process at once; nothing admitted
-            # is lost.
+            # Without its handler a second signal ends the process at once; no admitted change is
+            # lost.
             loop.remove_signal_handler(number)
         loop.remove_signal_handler(signal.SIGHUP)
         # This is logged, not printed, because printing would block if no one reads the output.

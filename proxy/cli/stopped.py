@@ -16,7 +16,7 @@ async def stopped(settings: Settings) -> AsyncGenerator[None]:
     """Serve the admin socket of `settings.state` until the block ends.
 
     Raises:
-        CommandFailed: The state cannot be opened.
+        CommandFailed: The state directory cannot be opened as a store.
     """
     # The application writes no log, because the one command that uses it reports errors itself.
     logging.disable()

@@ -76,7 +76,7 @@ def iso(at_ms: int | None) -> str:
 
 
 def moment(option: str, text: str, also: str = "") -> int:
-    """A date or a time given to an option, as Unix milliseconds; in UTC if it names no zone.
+    """The Unix milliseconds of a date or time given to an option; in UTC if it names no zone.
 
     Args:
         option: The option's name, for the message.
@@ -184,7 +184,7 @@ class Terminal:
         self.say(text if self._width is None else block(text, self._width))
 
     def note(self, text: str) -> None:
-        """Print text for a person on stderr, in both modes."""
+        """Print text for a person on stderr, in JSON mode too."""
         self._whisper(text + "\n")
 
     def table(
@@ -224,7 +224,7 @@ class Terminal:
                 self.say(f"{('' if number else name).ljust(width)}  {row}".rstrip())
 
     def progress(self, label: str) -> Callable[[int, int], None]:
-        """A callback `(done, total)` for long work; it draws on stderr, if progress is wanted."""
+        """A callback `(done, total)` for long work; it prints on stderr, if progress is wanted."""
         if not self.shows_progress:
             return _silent
         drawn_at_s = 0.0
@@ -290,7 +290,7 @@ def silence(stream: TextIO) -> None:
 
 def _json_line(value: object) -> str:
     line = json.dumps(msgspec.to_builtins(value), ensure_ascii=True)
-    # JSON leaves the DEL character unescaped, and a terminal would act on it.
+    # JSON does not escape the DEL character, and a terminal would act on DEL.
     return line.replace("\x7f", "\\u007f") + "\n"
 
 

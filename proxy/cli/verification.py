@@ -211,7 +211,7 @@ class Verifier:
             return None
 
     def _leaves(self, count: int, stored: Checkpoint | None, copy: Checkpoint | None) -> bytes:
-        """Rebuild the tree from the leaves, and compare every signed head with it."""
+        """Rebuild the Merkle tree from the leaves; compare each signed head; return the root."""
         tree = Tree()
         nodes = _Compared(self._view, self._problem)
         heads = [(name, head) for name, head in (("copy", copy), ("checkpoint", stored)) if head]

@@ -90,7 +90,8 @@ class ProvenanceStep(msgspec.Struct, frozen=True, kw_only=True):
     culprit: OriginView | None
     session: str | None
     known: bool
-    # The distinct origins of the session's segments; how many older segments are left out.
+    # `segments`: the distinct origins of the session's segments; `segments_left_out`: how many
+    # older segments are not among them.
     segments: tuple[OriginView, ...]
     segments_left_out: int
     # Ids of memories that the session had recalled before the write.

@@ -109,7 +109,7 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True):
     place: str
     shown: str
     lines: tuple[LineView, ...]
-    more: int = 0  # how many further lines wait, which an act on these leaves alone
+    more: int = 0  # how many further lines wait; an act on `lines` does not decide them
 
 
 class Act(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

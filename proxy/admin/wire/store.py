@@ -132,7 +132,7 @@ class OutcomeView(OutcomeSummary, frozen=True, kw_only=True):
     # Ids of candidates denied earlier with the same text as the released candidate; this text is no
     # longer withheld.
     lifted: tuple[str, ...] = ()
-    # Whether the agent that proposed the text is kept from seeing it from now on.
+    # Whether the text is withheld from the agent that proposed it from now on.
     withheld: bool = False
     # Who writes the admitted text: `store` (already written), `relay` (forwards the change to the
     # upstream server), or `agent` (writes it when the agent sends the change again).

@@ -176,7 +176,7 @@ class AdoptRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class AdoptedView(msgspec.Struct, frozen=True, kw_only=True):
     """The result for one item. `state`: its label, or why it became no memory."""
 
-    state: str  # a label; or "flagged", "held", "gone" or "undecided"
+    state: str  # the label of the adopted memory; or "flagged", "held", "gone" or "undecided"
     memory_id: str | None
     leaf_index: int
     # Why the item has no memory here, as a code of docs/reasons.md; None if it has one.
