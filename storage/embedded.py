@@ -1,4 +1,4 @@
-"""The embedded engine, put together from its parts: LMDB, FAISS and one writer thread."""
+"""The embedded engine, assembled from its parts: LMDB, FAISS and one writer thread."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ RECALLS: Final = "recalls"  # the directory of the recall ledger's files
 
 
 class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits, and the name that the audit log signs under (no spaces, no plus sign)."""
+    """Limits, and the name under which the audit log signs (no spaces, no plus sign)."""
 
     quota_bytes: int = 8 * _GIB
     staging_quota_bytes: int = _GIB // 2
@@ -65,13 +65,12 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
     origin: str = "mnemogate"
     segment_len: int = SEGMENT_LEN
     # Whether the store was just restored: a new incarnation begins, earlier nonces are refused, and
-    # the checkpoint outside is rewritten.
+    # the checkpoint outside the store is rewritten.
     restored: bool = False
-    # The text and the author of the leaf about the restore.
+    # The detail and the author of the leaf about the restore.
     restore_detail: str = ""
     restored_by: PrincipalId = THE_STORE
-    # False for a command on a stopped state directory: such a command does not change the gate's
-    # mode.
+    # False for a command on a stopped state directory, which does not change the gate's mode.
     adopts_mode: bool = True
     # How many memories an isolation or a rewind changes in one transaction.
     incident_batch_len: int = BATCH_LEN
@@ -80,15 +79,12 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _no_failpoint(name: str) -> None:
-    """The failpoints of a normal run: they do nothing."""
+    """Do nothing: the failpoint of a normal run."""
     del name
 
 
 class EmbeddedStore(Store):
-    """An open store.
-
-    `close` gives the directory back; nothing of the store may be used after it.
-    """
+    """An open store on LMDB and FAISS. `close` releases the directory; call nothing after it."""
 
     def __init__(
         self,
@@ -133,12 +129,12 @@ class EmbeddedStore(Store):
 
     @property
     def writer(self) -> EmbeddedWriter:
-        """The store's writer: the only way anything becomes durable."""
+        """The store's writer, through which alone the store is changed."""
         return self._writer
 
     @property
     def staging(self) -> Staging:
-        """Where candidates wait for a verdict; a test alters them here (MWP 3.2, attack A5)."""
+        """The staging of undecided candidates, for tests that alter it (MWP 3.2, attack A5)."""
         return self._engine.parts.staging
 
     @property
@@ -148,15 +144,12 @@ class EmbeddedStore(Store):
 
     @property
     def time_ms(self) -> int:
-        """The latest time of any write.
-
-        The present is never before it, whatever the wall clock says.
-        """
+        """The latest time of any write (Unix ms); the store's clock never goes back before it."""
         return self._engine.generation.header.time_ms
 
     @property
     def expired(self) -> Callable[[HeldCandidate, Outcome], None]:
-        """The function that is called for each hold that ended without a decision."""
+        """The function that is called for each hold that expired without a decision."""
         return self._engine.expired
 
     @expired.setter
@@ -169,36 +162,37 @@ class EmbeddedStore(Store):
         return self._engine.parts.store
 
     def settle(self, patience_s: float) -> None:
-        """Return when every row of a large store was read. Blocks.
+        """Wait until the start has read every row of a large store. Blocks.
 
         Raises:
-            StoreUnavailable: The rows were not read within that time.
+            StoreUnavailable: The rows were not all read within `patience_s` seconds.
             StoreCorrupt: The rows cannot be read.
         """
         self._engine.parts.derived.wait(patience_s)
 
     def read_cursor(self, name: str) -> bytes | None:
-        """How far a reader of the log has come, as a number of leaves (`Store.read_cursor`)."""
+        """The number of leaves that a reader of the log has read (`Store.read_cursor`)."""
         return self._directory.read_cursor(name)
 
     def write_cursor(self, name: str, cursor: bytes) -> None:
-        """Store how far a reader of the log has come (`Store.write_cursor`)."""
+        """Store the number of leaves that a reader of the log has read (`Store.write_cursor`)."""
         self._directory.write_cursor(name, cursor)
 
     def open_session_log(self, scar: bytes) -> tuple[SessionLog, tuple[bytes, ...]]:
-        """The session ledger's log, and what was in it (`Store.open_session_log`)."""
+        """The session ledger's log and the records in it (`Store.open_session_log`)."""
         state = self._directory.root
         keys = session_keys(self._store_key, self._engine.generation.header.incarnation_name)
-        # If the session log's directory is missing, no model API was ever served, so no history was
+        # If the session log's directory is missing, no model API was ever served, so no history is
         # lost.
         is_new = not (state / DIRECTORY).exists()
         opened = open_session_log(state, keys, scar, is_new=is_new)
         return opened.log, opened.records
 
     def close(self) -> None:
-        """Finish queued work, write the checkpoint copy, and give the directory back. Blocks.
+        """Finish queued work, write the checkpoint copy, and release the directory. Blocks.
 
-        A writer that hangs keeps the directory until the process ends: it may still write.
+        If the writer hangs, the directory stays locked until the process ends, because the writer
+        may still write.
         """
         self._recalls.stop()
         if not self._writer.stop():
@@ -221,14 +215,14 @@ def open_embedded(
     failpoint: Callable[[str], None] = _no_failpoint,
     options: EmbeddedOptions | None = None,
 ) -> EmbeddedStore:
-    """Open or create a store, repair what a crash left, and start its writer. Blocks.
+    """Open or create a store, repair it after a crash, and start its writer. Blocks.
 
     Parameters and errors are those of `storage.opening.open_store`.
     """
     options = options or EmbeddedOptions()
     if not holds_a_store(state):
-        # The checkpoint is looked for before anything is made: a refused start must not leave an
-        # empty store behind.
+        # The checkpoint is checked before any file is made, because a refused start must not leave
+        # an empty store.
         check_new_store(checkpoint)
     directory = StateDirectory(state)
     store = LmdbStore(directory.store, options.quota_bytes)
@@ -265,7 +259,7 @@ def open_embedded(
 
 
 class _Assembly:
-    """Puts one store together from its tables, index, staging and writer."""
+    """Assembles one store from its tables, index, staging and writer."""
 
     def __init__(
         self,
@@ -291,7 +285,7 @@ class _Assembly:
         self._options = options
 
     def assemble(self, checkpoint: Path, embedder_id: str, dimension: int) -> EmbeddedStore:
-        """Load the store, repair what a crash left, and start the writer."""
+        """Load the store, repair it after a crash, and start the writer; return the open store."""
         store, options = self._store, self._options
         verifier = VerifierKey.of(options.origin, self._secrets.log_signer())
         copy = CheckpointCopy(checkpoint, verifier)

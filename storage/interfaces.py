@@ -1,6 +1,6 @@
-"""The interface of a store: what the rest of the system may ask, and what each call promises.
+"""The interface of a store: the calls of the rest of the system, and the promises of each.
 
-Two engines implement these: `embedded` (LMDB + FAISS) and, later, PostgreSQL + pgvector.
+One engine implements it, `embedded` (LMDB and FAISS); PostgreSQL with pgvector may follow.
 """
 
 from __future__ import annotations
@@ -56,29 +56,29 @@ from storage.write.seam import TakesOrders
 
 
 class MemoryWriter(TakesOrders, Protocol):
-    """The only way anything becomes durable. Every method may be called from the event loop."""
+    """The only calls that change a store durably. Call every method from an event loop."""
 
     async def submit(self, submission: Submission) -> Outcome:
-        """Stage, judge and, if admitted, commit one candidate, exactly once.
+        """Stage, judge and, if admitted, commit one candidate, exactly once; return the outcome.
 
         When this returns, nonce, both leaves, trust and (if admitted) row, vector and version are
-        on disk together, and a held candidate survives a crash. Cancelling the caller cancels no
-        commit.
+        on disk together, and a held candidate survives a crash. If the caller is cancelled, the
+        commit is not.
 
         Raises:
             StoreUnavailable: Queue full, quota reached, not writable, the writer did not begin in
                 time, or the vector is not a unit vector of its embedder; nothing was written.
-            OutcomeUnknown: The disk failed mid-commit and the store could not be reopened, or does
-                not answer: repeat the request with the same nonce.
+            OutcomeUnknown: The disk failed mid-commit and the store could not be reopened, or the
+                writer does not answer: repeat the request with the same nonce.
         """
         ...
 
     async def release(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
-        """Judge a held candidate again with a person's approval. It raises what `deny` raises."""
+        """Judge a held candidate again with a person's approval. Raises what `deny` raises."""
         ...
 
     async def deny(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
-        """Refuse a held candidate; its staging key is destroyed.
+        """Refuse a held candidate, and destroy its staging key; return the outcome.
 
         Raises:
             UnknownCandidate: No held candidate has that id.
@@ -91,46 +91,43 @@ class MemoryWriter(TakesOrders, Protocol):
         by: PrincipalId,
         denial: Denial | None = None,
     ) -> dict[CandidateId, Outcome | None]:
-        """Refuse as many of these held candidates as one short transaction can, at least one.
+        """Refuse as many held candidates as one short transaction can, at least one.
 
-        `denial` is by default an act of its own, that denies all of their lines.
-
-        Returns the outcomes, None for a candidate that is not held; one that is left out is
-        undecided. The staging keys of refused candidates are erased when this returns.
+        `denial` is the person's decision on their lines; without it, one new act denies all lines.
+        Returns a mapping of ids to outcomes, None for a candidate that is not held; an id that is
+        missing was not decided. The staging keys of refused candidates are erased when this
+        returns.
         """
         ...
 
     async def adopt_ruleset(self, ruleset: Ruleset, by: PrincipalId) -> Ruleset:
-        """Put other rules in force for all candidates that are judged from now on.
+        """Put a ruleset in force for all later verdicts; return it with its epoch.
 
-        Returns them with their epoch. Rules with another digest are another epoch, with a leaf.
+        A ruleset with another digest than the last one begins a new epoch, with a leaf.
         """
         ...
 
     async def compact(self) -> int:
-        """Rewrite the store's file without free pages, to erase purged bytes.
-
-        Returns bytes saved.
-        """
+        """Rewrite the store's file without free pages, to erase purged bytes; return the saving."""
         ...
 
 
 class MemoryReader(Protocol):
-    """Reads of the last committed generation. Quarantined, held and deleted items do not exist.
+    """Reads of the last committed generation. Quarantined, held and deleted memories are not shown.
 
-    Cheap calls (`get`, `keys`, `trust`) may run on the event loop; `search` and `page` are safe to
-    call from any thread and may take milliseconds.
+    Cheap calls (`get`, `keys`, `trust`) may run on the event loop. `search` and `page` may take
+    milliseconds; they may run on any thread.
     """
 
     def at(self, reads: Reads) -> Self:
-        """The reader of the rows at or above a floor: for it, nothing below exists.
+        """A reader of the rows whose label is at or above a floor; it shows no other row.
 
-        Of each memory it shows the newest row at or above the floor.
+        Of each memory the reader shows the newest row at or above the floor.
         """
         ...
 
     def stands_for(self, tenant: Tenant, memory_id: MemoryId) -> MemoryId:
-        """The id that a change of a memory names for the gate; no one's for one below the floor."""
+        """The id by which a change names a memory to the gate; unused if it is below the floor."""
         ...
 
     def get(self, tenant: Tenant, memory_id: MemoryId) -> Memory | None:
@@ -140,18 +137,18 @@ class MemoryReader(Protocol):
     def id_of(self, tenant: Tenant, own_key: str, by: PrincipalId | None = None) -> MemoryId:
         """The id of the memory that clients of a tenant file under a key of their own.
 
-        There may be no such memory. The same key in another tenant has another id, and so has the
-        next memory under the key of one that is under quarantine, or below the floor and not
-        written by `by`.
+        There may be no such memory. The same key in another tenant has another id. If the memory
+        under the key is in quarantine, or below the floor and not written by `by`, the result is
+        the id for the next memory under the key.
         """
         ...
 
     def source(self, tenant: Tenant, memory_id: MemoryId) -> SourceKind | None:
-        """The label of one live memory, without reading its text; None where there is none."""
+        """The label of one live memory, without reading its text; None if it does not exist."""
         ...
 
     def page(self, tenant: Tenant, where: Filter, offset: int, limit: int) -> Page:
-        """Live memories that match, newest first; fewer than asked for where they are large."""
+        """Live memories that match, newest first; fewer than `limit` if their texts are large."""
         ...
 
     def ids(self, tenant: Tenant, where: Filter, limit: int) -> tuple[MemoryId, ...]:
@@ -159,15 +156,15 @@ class MemoryReader(Protocol):
         ...
 
     def turnover(self, tenant: Tenant, where: Filter, seen: object, limit: int) -> Turnover | None:
-        """Which of the live memories that match `where` came and went since an earlier call.
+        """The live memories that match `where` and came or went since an earlier call.
 
-        `seen` is `Turnover.seen` of that call, None for a first call. The more changes, the longer
-        this takes; it returns None where more than `limit` memories became live.
+        `seen` is `Turnover.seen` of the earlier call, None for a first call. The cost grows with
+        the number of changes. None is returned if more than `limit` memories became live.
         """
         ...
 
     def history(self, tenant: Tenant, memory_id: MemoryId) -> tuple[HistoryEntry, ...]:
-        """The newest steps of one memory, oldest first, as many as fit; () if there is none."""
+        """The newest versions of one memory, oldest first, as many as fit; () if there is none."""
         ...
 
     def search(
@@ -180,7 +177,7 @@ class MemoryReader(Protocol):
         *,
         exact: bool = False,
     ) -> tuple[Hit, ...]:
-        """The live memories that match, nearest to a vector first, without what a replay needs."""
+        """The live memories that match, nearest to a vector first; the hits of `searched` alone."""
         ...
 
     def searched(
@@ -196,21 +193,19 @@ class MemoryReader(Protocol):
         as_of: int | None = None,
         shows: Callable[[Memory], bool] | None = None,
     ) -> SearchAnswer:
-        """The live memories nearest to a vector that match, with what a replay of the search needs.
+        """The live memories that match, nearest to a vector first, with the facts for a replay.
 
         A memory over the cap of its origin (`storage.read.exposure`) comes last. Scores are exact.
-        In a large store the choice of rows is approximate, and may depend on what was merged
-        meanwhile; with `exact` every live row is scored, for replays and tests.
-
-        For replays: `without` leaves memories out, whose places others fill. `as_of` searches the
-        rows that were live at that version of the store, exactly, without those that are purged,
-        quarantined or expired today; the caps are those of today.
-
-        `shows` tells which of the memories found may be shown; the places of others are filled by
-        the next ones. It is called on the calling thread, and may be asked about one memory twice.
+        In a large store the choice of rows is approximate, and may depend on which segments are
+        merged. With `exact` every live row is scored, for replays and tests.
+        For replays: `without` leaves out memories, whose places the next ones take. `as_of`
+        searches the rows that were live at that version of the store, exactly, without rows that
+        are purged, quarantined or expired today, and with the caps of today. `shows` returns
+        whether a memory may be shown; the next memories take the places of those that may not. It
+        is called on the calling thread, maybe twice for one memory.
 
         Raises:
-            StoreUnavailable: The rows of a large store are still being read.
+            StoreUnavailable: The rows of a large store are still being read after the start.
         """
         ...
 
@@ -239,7 +234,7 @@ class MemoryReader(Protocol):
         ...
 
     def entities(self, tenant: Tenant, offset: int = 0) -> EntityPage:
-        """The ids that live memories of a tenant are filed under, by kind and name."""
+        """The ids under which live memories of a tenant are filed, by kind and name."""
         ...
 
     def held(self, tenant: Tenant | None = None) -> tuple[HeldCandidate, ...]:
@@ -251,7 +246,7 @@ class MemoryReader(Protocol):
         ...
 
     def denied(self) -> frozenset[CandidateId]:
-        """The candidates of which a person denied a line that is not forgiven. Any thread."""
+        """The candidates of which a person denied a line, unless it was forgiven. Any thread."""
         ...
 
     def keys(self) -> tuple[KeyRecord, ...]:
@@ -267,11 +262,11 @@ class MemoryReader(Protocol):
         ...
 
     def canaries(self) -> tuple[Anchor, ...]:
-        """The canaries of all tenants: anchors that have a matcher alone. Any thread."""
+        """The canaries of all tenants: anchors that have only a matcher. Any thread."""
         ...
 
     def usage(self) -> tuple[TenantUsage, ...]:
-        """How many bytes of the store each tenant takes, the largest first."""
+        """The bytes of the store that each tenant uses, the largest number first."""
         ...
 
     def status(self) -> StoreStatus:
@@ -279,7 +274,7 @@ class MemoryReader(Protocol):
         ...
 
     def check(self) -> CheckReport:
-        """Walk the whole store and report each contradiction. Seconds on a large store."""
+        """Read the whole store and report each contradiction. Takes seconds on a large store."""
         ...
 
 
@@ -295,23 +290,23 @@ class AuditReader(Protocol):
         ...
 
     def leaves(self, offset: int, limit: int) -> tuple[bytes, ...]:
-        """The bytes of some leaves, oldest first; () for an index after the last leaf."""
+        """The bytes of up to `limit` leaves from `offset` on; () after the last leaf."""
         ...
 
     def prove(self, index: int) -> AuditProof:
-        """The proof for one leaf.
+        """The proof that one leaf is in the log.
 
         Raises:
-            UnknownLeaf: The log has no leaf of that index yet.
+            UnknownLeaf: The log has no leaf with that index yet.
         """
         ...
 
 
 class SessionLog(Protocol):
-    """The session ledger's own records, encrypted; their meaning is the ledger's business.
+    """The session ledger's own log of encrypted records, whose meaning only the ledger knows.
 
-    One writer, on the event loop. Where a call raises StoreUnavailable, records that were to be
-    added go with the next ones, and a rewriting changed nothing.
+    One writer, on the event loop. If a call raises StoreUnavailable, records to be added are
+    written with the next ones, and a rewriting changed nothing.
     """
 
     @property
@@ -320,36 +315,36 @@ class SessionLog(Protocol):
         ...
 
     def add(self, records: Iterable[bytes]) -> asyncio.Future[None]:
-        """Have records written soon; the returned future is done when they are durable."""
+        """Queue records to be written soon; the returned future is done when they are durable."""
         ...
 
     async def append(self, records: Iterable[bytes] = ()) -> None:
-        """Make these records durable, and all that were queued before."""
+        """Make these records, and all that were queued before, durable."""
 
     async def rewrite(self, records: Iterable[bytes]) -> None:
         """Replace all earlier records by these."""
 
     async def check(self) -> str | None:
-        """What is wrong with the log; None if it is sound."""
+        """The first defect of the log, in words; None if it is sound."""
         ...
 
     async def close(self) -> None:
-        """Write queued records, and release the file."""
+        """Write queued records, and close the file."""
 
 
 class StagedCandidates(Protocol):
-    """The staged candidates. Tests alter them here (MWP 3.2, attack A5)."""
+    """The staged candidates, for tests that alter them (MWP 3.2, attack A5)."""
 
     def staged_ids(self) -> frozenset[CandidateId]:
         """The ids of the undecided candidates."""
         ...
 
     def read(self, candidate_ids: Sequence[CandidateId]) -> list[StagedContents | None]:
-        """The staged candidates; None for one that cannot be decrypted."""
+        """The contents of staged candidates; None for one that cannot be decrypted."""
         ...
 
     def sealed(self, candidate_id: CandidateId, contents: StagedContents) -> Sealed:
-        """A candidate, encrypted and ready to be staged."""
+        """Encrypt a candidate for staging."""
         ...
 
     def put(self, sealed: Sequence[Sealed]) -> None:
@@ -357,22 +352,19 @@ class StagedCandidates(Protocol):
 
 
 class Store(Features, ABC):
-    """An open store, with everything that a running sidecar takes from an engine.
-
-    Nothing is used after `close`.
-    """
+    """An open store: all that a running sidecar uses of an engine. Call nothing after `close`."""
 
     reader: MemoryReader
     audit: AuditReader
     token_key: bytes  # an Ed25519 seed: signs promotion tokens
-    prints_key: bytes  # what the session ledger's fingerprints are made with
+    prints_key: bytes  # the key of the fingerprints of the session ledger
 
-    # A function that is called, on the writer's thread, for each hold that ended undecided, once
-    # that end is durable.
+    # The function that is called on the writer's thread for each hold that expired without a
+    # decision, once the refusal is durable.
     @property
     @abstractmethod
     def expired(self) -> Callable[[HeldCandidate, Outcome], None]:
-        """Who is told of each held candidate whose wait ended undecided."""
+        """The function that is called for each hold that expired without a decision."""
 
     @expired.setter
     @abstractmethod
@@ -381,12 +373,12 @@ class Store(Features, ABC):
     @property
     @abstractmethod
     def writer(self) -> MemoryWriter:
-        """The store's writer: the only way anything becomes durable."""
+        """The store's writer, through which alone the store is changed."""
 
     @property
     @abstractmethod
     def staging(self) -> StagedCandidates:
-        """Where candidates wait for a verdict."""
+        """The staging of candidates that wait for a verdict."""
 
     @property
     @abstractmethod
@@ -396,49 +388,46 @@ class Store(Features, ABC):
     @property
     @abstractmethod
     def time_ms(self) -> int:
-        """The latest time of any write; the present is never before it, whatever a clock says."""
+        """The latest time of any write (Unix ms); the store's clock never goes back before it."""
 
     @abstractmethod
     def open_session_log(self, scar: bytes) -> tuple[SessionLog, tuple[bytes, ...]]:
-        """The session ledger's log, and what was in it. Blocks; once for each open store.
+        """The session ledger's log and the records in it. Blocks; call it once for an open store.
 
-        If anything is lost, a new log is begun with the readable records and with `scar`, a record
-        that marks it as incomplete for later starts.
+        If a part of the log is lost, a new log is begun with the readable records and with `scar`,
+        a record that marks the log as incomplete for later starts.
 
         Raises:
-            StoreUnavailable: The log cannot be opened or made.
+            StoreUnavailable: The log cannot be opened or created.
         """
 
     @abstractmethod
     def read_cursor(self, name: str) -> bytes | None:
-        """How far a reader of the log has come, as a number of leaves; None if it never said.
-
-        Blocks.
-        """
+        """The number of leaves that a reader of the log has read; None if not stored. Blocks."""
 
     @abstractmethod
     def write_cursor(self, name: str, cursor: bytes) -> None:
-        """Store how far a reader of the log has come.
+        """Store the number of leaves that a reader of the log has read.
 
-        Blocks. On an OSError nothing was changed.
+        Blocks. If an OSError is raised, the number is unchanged.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Finish queued work, and give the store back. Blocks."""
+        """Finish queued work, and release the state directory. Blocks."""
 
 
 class AuditedView(Protocol):
     """A store's contents for an auditor who recomputes what the log promises.
 
-    Values are only decoded, not checked; an unreadable one raises StoreCorrupt.
+    Values are decoded without further checks; an unreadable value raises StoreCorrupt.
     """
 
     leaf_count: int
     row_count: int
 
     def head(self) -> tuple[int, int] | None:
-        """How many leaves and which version the store says it has; None before its first commit.
+        """The number of leaves and the version in the header; None before the first commit.
 
         Raises:
             UnknownFormat: Another version of this program wrote the store.
@@ -450,7 +439,7 @@ class AuditedView(Protocol):
         ...
 
     def made_with(self, store_key: bytes) -> bool:
-        """Whether ids and nonces are hashed under this key; True if the store does not tell."""
+        """Whether ids and nonces are hashed under this key; True if that is not recorded."""
         ...
 
     def leaf(self, index: int) -> bytes | None:
@@ -462,18 +451,18 @@ class AuditedView(Protocol):
         ...
 
     def live(self) -> frozenset[int]:
-        """The positions, in the order of `rows`, of those rows that reads show."""
+        """The positions, in the order of `rows`, of the rows that reads show."""
         ...
 
     def rows(self) -> Iterator[Row | StoreCorrupt | None]:
-        """Every admitted change, in order; for one that cannot be read, the reason."""
+        """Every admitted change, in order; the error for one that cannot be read."""
         ...
 
 
 class OfflineStore(Protocol):
-    """A store on disk, read without a gate, also while a gate runs. Blocks.
+    """A store on disk that is read without a gate, also while a gate is running. Blocks.
 
-    Never to be used in the gate's own process.
+    Do not use it in the gate's own process.
     """
 
     def viewed(self) -> AbstractContextManager[AuditedView]:
@@ -485,7 +474,7 @@ class OfflineStore(Protocol):
         ...
 
     def leaves(self, since: int, limit: int) -> list[tuple[Leaf, InterceptedLeaf | None]]:
-        """Committed leaves, oldest first, each with the interception it decides; [] past the end.
+        """Committed leaves from `since` on, each with the interception it decides; [] past the end.
 
         Raises:
             StoreUnavailable: The store cannot be read.
@@ -496,10 +485,10 @@ class OfflineStore(Protocol):
     def back_up(
         self, target: Path, now_ms: int, *, with_secrets: bool, with_held: bool
     ) -> BackupSummary:
-        """Copy one generation of the store, with a signed list of the files.
+        """Copy one generation of the store, with a signed list of the files; return a summary.
 
         Raises:
-            BadBackup: The target is not an empty place outside the state directory.
+            BadBackup: The target is not an empty directory outside the state directory.
             StoreUnavailable: The store cannot be read, or the target cannot be written.
         """
         ...
@@ -525,12 +514,12 @@ class Backup(Protocol):
     ) -> StoreStatus:
         """Restore the backup into a new state directory as a new incarnation, with a leaf. Blocks.
 
-        `session_records` returns the session log's records after the restore, from those before.
+        `session_records` maps the session log's records of the backup to those after the restore.
 
         Raises:
-            BadBackup: The place is taken, or the restored store contradicts itself.
-            StoreRolledBack: The checkpoint outside knows more or other leaves than the backup, and
-                nobody accepted that.
+            BadBackup: The state directory exists, or the restored store contradicts itself.
+            StoreRolledBack: The checkpoint outside the store names more or other leaves than the
+                backup has, and `accept_rollback` is False.
             StorageError: The disk refused, or the store cannot be opened.
         """
         ...

@@ -1,7 +1,7 @@
-"""The one place that chooses a storage engine; no other package names one.
+"""The one module that chooses a storage engine; no other package names one.
 
-There is one so far: `storage.embedded`. An engine is imported when it is opened: a command that
-only asks a running sidecar loads no index.
+There is one engine so far: `storage.embedded`. An engine is imported when a store is opened, so
+that a command which only asks a running sidecar loads no index.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def open_store(
 ) -> Store:
     """Open or create the store of a state directory, repair it, and start its writer. Blocks.
 
-    `clock` gives Unix milliseconds; `checkpoint` is the file that the last signed tree head is
-    copied to, outside `state`; `tenant_share` is how much of the quota one tenant may take.
-    `adopts_mode` is False for a command on a stopped state: it is no change of mode.
+    `clock` returns Unix milliseconds. `checkpoint` is the file, outside `state`, to which the last
+    signed tree head is copied. `tenant_share` is the share of the quota that one tenant may use.
+    `adopts_mode` is False for a command on a stopped state, which does not change the mode.
 
     Raises:
-        StoreLocked: Another gate holds the store.
-        StoreCorrupt: Something in it is damaged.
-        StoreRolledBack: The checkpoint outside the store is not of this store's past.
+        StoreLocked: Another gate has the store open.
+        StoreCorrupt: A part of the store is damaged.
+        StoreRolledBack: The checkpoint outside the store is not of an earlier state of this store.
         StoreUnavailable: The disk refused.
     """
     from storage.embedded import EmbeddedOptions, open_embedded  # noqa: PLC0415 - see above
@@ -74,14 +74,14 @@ def verified_backup(
     secrets: Path | None,
     audit: Callable[[AuditedView, bytes, bytes], str | None],
 ) -> Backup:
-    """A backup after everything in it was recomputed, with its own secrets or a directory's.
+    """A backup, after all of it was recomputed, with its own secrets or those of a directory.
 
-    `audit` is called with the log, the backup's signed checkpoint and the log's signing key; it
-    returns what is wrong with the log first, or None.
+    `audit` is called with the log, the backup's signed checkpoint and the log's signing key. It
+    returns the first defect of the log, or None.
 
     Raises:
         NoSecrets: The backup has no secrets, and no directory was given.
-        BadBackup: Something in the backup contradicts something else.
+        BadBackup: Two parts of the backup contradict each other.
         StoreUnavailable: The backup cannot be read.
     """
     from storage.upkeep.restore import verified  # noqa: PLC0415 - see above

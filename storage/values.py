@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 STAGED_IN_MEMORY: Final = "memfd"
 THE_STORE: Final = PrincipalId("mnemogate")
-"""The name in leaves about what the store did by itself."""
+"""The principal in leaves about acts of the store itself."""
 ADOPTS: Final = PrincipalId("mnemogate:adopt")
-"""In whose name the gate takes in what a server kept before. No key has such a name."""
+"""The principal of memories that the gate adopts from a server. No key has this name."""
 MODE_OBSERVE: Final = "mode.observe"
 MODE_ENFORCE: Final = "mode.enforce"
 FORGIVE: Final = "withholding.forgive"
@@ -58,7 +58,7 @@ QUARANTINE_REASON_LEN_MAX: Final = 160
 
 Settled = tuple[CandidateId, ForwardStatus]
 NO_KEYS: Final[Mapping[CandidateId, str]] = MappingProxyType({})
-"""For a settling in which no server gave a key of its own."""
+"""The argument for a settling in which no server gave a memory a new key."""
 Tools = tuple[tuple[str, str], ...]
 
 
@@ -66,7 +66,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     """One intercepted candidate with the evidence gathered before the writer decides.
 
     `canonical` are the canonical bytes of `candidate`; only `canonical` is staged, judged and
-    stored. `candidate` is there so that nobody needs to decode the bytes twice.
+    stored. `candidate` is the same in decoded form, so that the bytes need not be decoded again.
     """
 
     candidate_id: CandidateId
@@ -77,32 +77,32 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     intercepted_at_ms: int
     reading: Reading
     token: TokenState
-    # The key under which the promotion token is spent on admission (hash of the token), or None.
+    # The hash of the promotion token, under which its use is recorded on admission; or None.
     token_key: bytes | None
     shadow: tuple[AnchorProbe, ...] | None
     budget: BudgetState | None
-    # The vector of the text (unit norm, float32, little-endian) and the model that it belongs to;
-    # b"" for a change without a text.
+    # The vector of the text (unit norm, float32, little-endian), and below it the name of its
+    # embedding model; b"" for a change without a text.
     vector: bytes
     embedder_id: str
-    # The W3C trace id of the request; the store only keeps it in the verdict leaf.
+    # The W3C trace id of the request, which the store copies into the interception leaf.
     trace_id: str
-    # Guard mode: the key under which the server behind files the memory; None for a memory of our
-    # own.
+    # Guard mode: the key under which the upstream server files the memory; None for a memory of
+    # this store.
     guarded_key: str | None = None
-    # Guard mode: bytes that go with the memory, whose digest is in the candidate's metadata. They
-    # are kept while a person has to decide, and until the server behind has the memory.
+    # Guard mode: bytes that are sent with the memory, whose digest is in the candidate's metadata.
+    # They are stored until a person has decided and the upstream server has the memory.
     guarded_blob: bytes = b""
-    # Guard mode: the text that the change leads to, where it was known; the reading covers it.
+    # Guard mode: the text after the change, if it is known; `reading` then covers it.
     text_after: str | None = None
-    # Whether the candidate has a sentence for which a memory was hidden.
+    # Whether the candidate repeats a sentence of a hidden memory.
     repeats_hidden: bool = False
-    # The version of the memory to change for which token and shadow retrieval hold; 0 if there is
-    # none.
+    # The version of the memory to change for which token and shadow retrieval are valid; 0 if there
+    # is none.
     seen_version: int = 0
     # The deadline of the decision, shared with the waiting request; None if no request waits.
     due: Due | None = None
-    # A function that tells whether the request's credential is still valid; None for a credential
+    # A function that returns whether the request's credential is still valid; None for a credential
     # that cannot end.
     welcome: Callable[[], bool] | None = None
     # The person who was shown all of the candidate and approved it before it was judged.
@@ -117,7 +117,7 @@ class StagedContents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sealed(msgspec.Struct, frozen=True, kw_only=True):
-    """One candidate on its way into staging: a ciphertext, and the only key that opens it."""
+    """One candidate on its way into staging: a ciphertext, and the only key that decrypts it."""
 
     candidate_id: CandidateId
     key: bytes
@@ -133,7 +133,7 @@ class Decision(enum.Enum):
 
 
 class OutcomeSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The durable answer for one candidate, as an operator is told it."""
+    """The durable outcome of one candidate, in the fields that an operator is shown."""
 
     candidate_id: CandidateId
     decision: Decision
@@ -145,7 +145,7 @@ class OutcomeSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(OutcomeSummary, frozen=True, kw_only=True):
-    """The durable answer for one candidate; only an admitted one's `memory` has content."""
+    """The durable outcome of one candidate; `memory` is None unless the candidate was admitted."""
 
     source: SourceKind
     basis: Basis
@@ -153,11 +153,11 @@ class Outcome(OutcomeSummary, frozen=True, kw_only=True):
     structural: bool
     memory: Memory | None
     trust: TrustState
-    # The objection of an enforcing gate, where a gate that only observes admitted the candidate.
+    # The objection that an enforcing gate would have made, if the gate only observes.
     objection: Hold | Reject | None = None
     # whether this outcome repeats the first verdict of an identical request
     replayed: bool = False
-    # How many microseconds the candidate waited for the writer, the gate took, and the commit took.
+    # Microseconds: waiting for the writer, deciding, and the whole batch with its commit.
     queued_us: int = 0
     gate_us: int = 0
     commit_us: int = 0
@@ -175,34 +175,34 @@ class HeldSummary(msgspec.Struct, frozen=True, kw_only=True, rename=PRINCIPAL):
     source: SourceKind
     basis: Basis
     held_at_ms: int
-    # The origin, in the coarse form that a leaf shows: a label, a server, a tool.
+    # The origin, in the coarse form that a leaf has: a label, or server and tool.
     origin: str = ""
-    # Whether the session that wrote it had read foreign text.
+    # Whether the session that wrote the candidate had read foreign text.
     after_reading: bool = False
     # The candidates of one group are decided together.
     group: str = ""
-    # Ids of the anchors that the candidate contradicted, or would have displaced, in the trial
-    # search before it was held; only given together with the content.
+    # Ids of the anchors that the candidate contradicts or would have displaced in the trial search;
+    # only set together with the content.
     anchors: tuple[str, ...] = ()
 
 
 class HeldCandidate(HeldSummary, frozen=True, kw_only=True):
     """One candidate that waits for a person. `candidate` is decrypted from staging on request."""
 
-    # The lines that it adds or takes, as keys.
+    # The keys of the lines that the candidate adds or removes.
     lines: tuple[bytes, ...] = ()
     candidate: Candidate | None = None
-    # Our id of the session that wrote it; None if unknown. Only given together with the content.
+    # The sidecar's id of the session that wrote it; None if unknown. Set with the content alone.
     session: str | None = None
-    # The trace of the write, to which its verdicts belong; only given together with the content.
+    # The trace of the write and of its verdicts; only set together with the content.
     trace_id: str = ""
 
 
 class Denial(msgspec.Struct, frozen=True, kw_only=True):
-    """A person's act of denial; its id counts it once, however many candidates it is about.
+    """A person's act of denial; its id `act` counts once, however many candidates it denies.
 
-    With `struck`, these lines alone are denied, and the others of each candidate let in; `applied`:
-    a person wrote those herself, so no call may have them.
+    With `struck`, only these lines are denied, and the other lines of each candidate are released.
+    `applied`: the person wrote the other lines herself, so no call may carry them out.
     """
 
     act: str
@@ -223,8 +223,8 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
 class Anchor(msgspec.Struct, frozen=True, kw_only=True):
     """A statement that an operator registered as a source of truth, with its own questions.
 
-    A canary is an anchor without a statement: its questions are put to the search again and again,
-    and `matcher` says what they may find.
+    A canary is an anchor without a statement: its questions are searched for at intervals, and
+    `matcher` determines what the answers may contain.
     """
 
     anchor_id: str
@@ -236,14 +236,14 @@ class Anchor(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_canary(self) -> bool:
-        """Whether this anchor is a canary: it has no statement, and a matcher alone."""
+        """Whether this anchor is a canary, which has no statement but only a matcher."""
         return not self.statement
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
     """A slice of a listing; `total` counts every match.
 
-    `cut` says that the slice was shortened, because it would be too large.
+    `cut`: the slice was shortened, because it would have been too large.
     """
 
     total: int
@@ -252,10 +252,10 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Turnover(msgspec.Struct, frozen=True, kw_only=True):
-    """The ordinals that became live, and those that ceased to be, since an earlier call.
+    """The ordinals that became live, and those that are no longer live, since an earlier call.
 
-    An ordinal is one version of a memory: an update ends one and begins another. `seen` is passed
-    to the next call; its content is the store's business.
+    An ordinal is one version of a memory: an update ends one ordinal and begins another. `seen` is
+    passed to the next call; only the store reads its content.
     """
 
     came: tuple[tuple[int, Memory], ...]
@@ -264,7 +264,7 @@ class Turnover(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EntityPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A slice of all ids; `total` counts every one. `cut`: shortened, as it would be too large."""
+    """A slice of all ids; `total` counts all. `cut`: the slice was shortened to fit."""
 
     total: int
     entities: tuple[Entity, ...]
@@ -272,7 +272,7 @@ class EntityPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What `/readyz`, `doctor` and `metrics` show of a store."""
+    """The figures of a store for `/readyz`, `doctor` and `metrics`."""
 
     incarnation: str
     version: int
@@ -283,20 +283,20 @@ class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     leaf_count: int
     bytes_used: int
     bytes_quota: int
-    # Whether writes are accepted: False above the quota, and from a write that the disk refused
-    # until the disk takes writes again.
+    # Whether writes are accepted: False above the quota, and after a write that the disk refused
+    # until the disk accepts writes again.
     writable: bool
-    reason: str | None  # why no writes are accepted, or what a person should know or do
+    reason: str | None  # why no writes are accepted, or what an operator should know or do
     retrying: bool = False  # whether the store tries again by itself after a refused write
     observing: bool = False  # whether the gate only observes (observe mode)
     # The time since which the oldest held candidate waits for a person; None if none waits.
     held_since_ms: int | None = None
-    # Where candidates are kept before their verdict: "memfd", "unlinked file"; "" for nowhere yet.
+    # Where undecided candidates are stored: "memfd", "unlinked file"; "" for nowhere yet.
     staged_in: str = STAGED_IN_MEMORY
 
 
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of walking the whole store; empty `problems` means sound."""
+    """The result of reading the whole store; empty `problems` means that it is sound."""
 
     rows: int
     vectors: int
@@ -341,9 +341,9 @@ class Visibility(msgspec.Struct, frozen=True, kw_only=True):
 class TrustEvent(msgspec.Struct, frozen=True, array_like=True):
     """One of the last changes of a trust, and the leaf that records the change.
 
-    `kind` is that of an outcome, or `RESTORED`. `cause` is the index of the leaf of what happened:
-    the verdict, the denial, the quarantine. `became` says `latched` or `unlatched` where the change
-    did that.
+    `kind` is the kind of an outcome, or `RESTORED`. `cause` is the index of the leaf of the act:
+    the verdict, the denial, the quarantine. `became` is "latched" or "unlatched" if the latch
+    changed.
     """
 
     at_ms: int
@@ -372,7 +372,7 @@ class AdmittedObjection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GuardedServer(msgspec.Struct, frozen=True, kw_only=True):
-    """A server whose memory the gate guards, with the tenant and the principal that asks."""
+    """An upstream server whose memory the gate guards, with the tenant and principal that ask."""
 
     tenant: Tenant
     target: str
@@ -380,12 +380,12 @@ class GuardedServer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PendingForward(msgspec.Struct, frozen=True, kw_only=True):
-    """An admitted change that the server behind may not have received."""
+    """An admitted change that the upstream server may not have received."""
 
     candidate_id: CandidateId
     candidate: Candidate
     sent: bool
-    unknown: bool  # whether the log says that the server's answer was lost
+    unknown: bool  # whether, according to the log, the server's answer was lost
     blob: bytes = b""
 
 
@@ -400,7 +400,7 @@ class HidingActor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForwardState(enum.Enum):
-    """The state of a change that is meant for another server."""
+    """The state of a memory on an upstream server."""
 
     FORWARDING = "forwarding"
     LIVE = "live"
@@ -409,9 +409,9 @@ class ForwardState(enum.Enum):
 
 
 class UpstreamChange(msgspec.Struct, frozen=True, kw_only=True):
-    """One change of a memory on a server behind, and whether it counts by now.
+    """The state of a memory on an upstream server after one change.
 
-    `candidate` is None if its content is gone, or was not asked for. `name` is the memory's id.
+    `candidate` is None if its content is erased, or was not asked for. `name` is the memory's id.
     """
 
     name: str
@@ -420,18 +420,19 @@ class UpstreamChange(msgspec.Struct, frozen=True, kw_only=True):
     candidate: Candidate | None = None
     # The label of the memory's newest row; None without content.
     source: SourceKind | None = None
-    # The key under which the server behind files it; "" if it has none.
+    # The key under which the upstream server files the memory; "" if it has none.
     key: str = ""
     # The ordinal of the row that was sent.
     ordinal: int = 0
-    # The rules that convicted a quarantined memory; () where somebody hides it for another reason.
+    # The rules for which a memory is in quarantine; () if it is hidden for another reason too.
     rule_ids: tuple[str, ...] = ()
 
 
 class EndedText(msgspec.Struct, frozen=True, kw_only=True):
-    """The pieces of a text that ended here, and that its server may have all the same.
+    """The pieces of a text that was erased in the store, while its server may still have it.
 
-    Each comes with the ordinal below which another memory's row shows it all the same.
+    `pieces` maps each piece to an ordinal. The piece is withheld unless another memory contains it
+    whose ordinal is lower.
     """
 
     tenant: Tenant
@@ -440,16 +441,16 @@ class EndedText(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClosedKey(NamedTuple):
-    """Whether a key of a server behind is closed: what stands there is nobody's to be shown."""
+    """Whether a key of an upstream server is closed, so that no reader is shown its content."""
 
     mine: bool  # for the tenant that asks
     others: bool  # for another tenant
 
 
 class UpstreamMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """The memory that stands under one key of a server behind, by the verdicts of this gate.
+    """The memory under one key of an upstream server, according to the verdicts of this gate.
 
-    `candidate` is the newest change that the server was sent; `number` is that of its row.
+    `candidate` is the newest change that was admitted, and `number` is the ordinal of its row.
     """
 
     number: int
@@ -462,23 +463,23 @@ class UpstreamMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QuarantinedText(msgspec.Struct, frozen=True, kw_only=True):
-    """What a memory under quarantine says, or said in an earlier version.
+    """The text of one version of a memory in quarantine.
 
-    `candidate` has the text and the metadata of that version, kept ones included.
+    `candidate` has the text and the metadata of that version, including inherited ones.
     """
 
     candidate_id: CandidateId
     memory_class: MemoryClass
     candidate: Candidate
     ordinal: int
-    # As in `UpstreamChange`.
+    # The same as `UpstreamChange.rule_ids`.
     rule_ids: tuple[str, ...] = ()
 
 
 class UpstreamChanges(msgspec.Struct, frozen=True, kw_only=True):
-    """The changes behind servers, in order, up to one leaf of the audit log.
+    """The changes of memories on upstream servers, in order, up to one leaf of the audit log.
 
-    `whole` says that these are all changes, and that earlier knowledge is void.
+    `whole`: these are the states of all memories, and earlier knowledge is void.
     """
 
     leaf_count: int
@@ -502,17 +503,17 @@ class PinnedTools(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     @property
     def digest(self) -> str:
-        """The digest by which a person approves exactly this list: hex, 16 digits.
+        """The digest with which a person approves exactly this list: hex, 16 digits.
 
-        The digest covers the sorted names and digests. A name cannot be read as the end of a
-        digest: digests are hex, and come first.
+        The digest covers the sorted names and digests. No name can pass for the end of a digest,
+        because digests are hex and come first.
         """
         joined = "\n".join(f"{digest} {name}" for name, digest in sorted(self.seen))
         return hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 class InheritedFields(msgspec.Struct, frozen=True, array_like=True):
-    """The fields that an update left unchanged, with the values that the earlier row had."""
+    """The fields that an update left unchanged, with the values of the earlier row."""
 
     text: str | None
     metadata_json: str | None
@@ -527,7 +528,7 @@ class InheritedFields(msgspec.Struct, frozen=True, array_like=True):
 class Row(msgspec.Struct, frozen=True, array_like=True):
     """One admitted change. Immutable, except that a purge replaces the row by an `erased` one.
 
-    `canonical` are the judged bytes themselves: with `salt` they prove the commitment in the leaf.
+    `canonical` are the judged bytes: with `salt` they prove the commitment in the leaf.
     """
 
     change: ChangeKind
@@ -550,25 +551,25 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     kept: InheritedFields | None
     canonical: bytes
     erased: bool = False
-    # Guard mode: the keyed hash (8 bytes) of tenant, target and key; b"" if the change is for no
-    # other server.
+    # Guard mode: the keyed hash (8 bytes) of tenant, target and key; b"" if the memory is in this
+    # store alone.
     keyed: bytes = b""
     # Whether the session that wrote the row had read foreign text, and from which tools and hosts.
     after_reading: bool = False
     read_origins: tuple[str, ...] = ()
-    # Whether an earlier version was written by a session that had not, so that a removal after
-    # reading waits: a change of one byte would make the row the reader's own.
+    # Whether an earlier version is of a session without foreign text. The removal of such a memory
+    # by a session that had read waits: otherwise a change of one byte would make the row its own.
     was_unread: bool = False
-    # The key that the server behind gave the memory in its answer; "" if the request named its key.
+    # The key that the upstream server gave the memory in its answer; "" if the request named it.
     assigned_key: str = ""
 
 
 class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to one search of the store at `version`, and what a replay of the search needs.
+    """The answer to one search of the store at `version`, with the facts for a replay.
 
-    `nearest` has the ordinals of the rows nearest to the query, best first, before the caps, at
-    most `NEAREST_MAX`. If a filter tests more than ids, or the index of a large store is
-    approximate, it has only rows that the search read.
+    `nearest` are the ordinals of at most `NEAREST_MAX` rows nearest to the query, best first,
+    before the caps. If a filter tests more than ids, or the index of a large store is approximate,
+    `nearest` has only rows that the search read.
     """
 
     hits: tuple[Hit, ...]
@@ -577,7 +578,7 @@ class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BackupSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backup is of, and what it contains."""
+    """The store of which a backup is a copy, and the parts that the backup contains."""
 
     directory: str
     incarnation: str
