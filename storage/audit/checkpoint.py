@@ -35,11 +35,11 @@ _SIGNATURE_MARK: Final = "\N{EM DASH} "
 
 
 class BadCheckpoint(StorageError):  # noqa: N818 - named for what it says, like its siblings
-    """The error for bytes that are no checkpoint which the given key signed."""
+    """The error for bytes that are no checkpoint signed by the given key."""
 
 
 class ForeignCheckpoint(BadCheckpoint):
-    """A well-formed note that only other keys signed: it belongs to another log."""
+    """The error for a well-formed note that only other keys signed: it is of another log."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VerifierKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A name with an Ed25519 public key, in the form that a verifier is given."""
+    """A name with an Ed25519 public key, by which a verifier checks signatures."""
 
     name: str
     public_key: bytes
@@ -61,7 +61,7 @@ class VerifierKey(msgspec.Struct, frozen=True, kw_only=True):
         """The verifier's half of a signing key: its name and public key.
 
         Raises:
-            ValueError: The name is empty, or holds a space, a plus or a control character.
+            ValueError: The name is empty, or contains a space, a plus or a control character.
         """
         if not _is_key_name(name):
             raise ValueError("not a key name")
@@ -72,8 +72,8 @@ class VerifierKey(msgspec.Struct, frozen=True, kw_only=True):
         """Read a verifier key in its text form, `name+hash+base64`.
 
         Raises:
-            BadCheckpoint: The text is no such key, the key is not Ed25519, or its hash does not
-                fit.
+            BadCheckpoint: The text is no verifier key, the key is not Ed25519, or the hash in the
+                text does not fit the key.
         """
         parts = vkey.split("+", _VKEY_PARTS - 1)
         if len(parts) != _VKEY_PARTS or not _is_key_name(parts[0]):
@@ -88,7 +88,7 @@ class VerifierKey(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key_id(self) -> bytes:
-        """Four bytes that tell apart keys of the same name; too short for a fingerprint."""
+        """Four bytes that distinguish keys of the same name; too short for a fingerprint."""
         hashed = hashlib.sha256(self.name.encode() + b"\n" + _ED25519 + self.public_key)
         return hashed.digest()[:_KEY_ID_LEN]
 
@@ -106,7 +106,7 @@ def sign_note(text: str, name: str, private_key: Ed25519PrivateKey) -> bytes:
     """Sign a text as a note. Ed25519 is deterministic, so equal input gives equal bytes.
 
     Raises:
-        ValueError: The text cannot be the text of a note, or the name the name of a key.
+        ValueError: The text cannot be the text of a note, or `name` is no key name.
     """
     key = _key_of(name, private_key)
     if not text.endswith("\n") or _has_control(text):
@@ -148,8 +148,8 @@ def sign_checkpoint(origin: str, size: int, root: bytes, private_key: Ed25519Pri
     """The head of the log `origin` as a note, signed by the log's key under the log's name.
 
     Raises:
-        ValueError: The origin cannot be the name of a key.
-        InvariantBroken: The size or the root cannot be those of a tree.
+        ValueError: The origin is no key name.
+        InvariantBroken: The size or the root is not one of a tree.
     """
     if not 0 <= size <= _TREE_SIZE_MAX or len(root) != HASH_LEN:
         raise InvariantBroken("not a tree head")
@@ -167,7 +167,7 @@ def open_checkpoint(note: bytes, verifier: VerifierKey) -> Checkpoint:
     if len(lines) < _BODY_LINES_MIN or not all(lines):
         raise BadCheckpoint("not a checkpoint")
     origin, size, root = lines[0], lines[1], _decoded(lines[2])
-    # A key that signs for two logs must not let one log's head stand in for the other's.
+    # A key may sign for two logs, and then one log's head must not pass for the other's.
     if origin != verifier.name:
         raise BadCheckpoint("checkpoint of another log")
     plain = size.isascii() and size.isdigit() and len(size) <= _SIZE_DIGITS_MAX
@@ -206,8 +206,8 @@ def _check(verifier: VerifierKey, signature: bytes, text: str) -> None:
 def _is_key_name(name: str) -> bool:
     if not name or "+" in name or _has_control(name):
         return False
-    # A lone surrogate (a byte of a command line that is no UTF-8) cannot be encoded as bytes, so it
-    # cannot be hashed.
+    # A lone surrogate (a byte of a command line that is not UTF-8) cannot be encoded, so it cannot
+    # be hashed.
     return not any(char.isspace() or "\ud800" <= char <= "\udfff" for char in name)
 
 

@@ -1,7 +1,7 @@
 """The leaves of the audit log, and their bytes.
 
-A leaf never holds content: it names the candidate by its random id and a salted commitment, so that
-a log cannot be searched for guessed content once the salt is gone.
+A leaf contains no content: it names the candidate by a random id and a salted commitment, so that
+no one can test guesses of the content against the log once the salt is erased.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from storage.values import VOUCH, Decision, Row
 LEAF_FORMAT: Final = 1
 SALT_LEN: Final = 16
 NO_STEP_BEFORE: Final = 0
-"""Stands where a memory has no earlier step. Leaf 0 is about the store itself."""
+"""The previous index of a memory's first version; leaf 0 is about the store itself."""
 LEAF_LEN_MAX: Final = 4_096
 
 _Index = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -45,7 +45,7 @@ _Short = Annotated[str, Meta(max_length=256)]
 
 
 class Culprit(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A segment that contains a candidate's text: where it came from, in names without content."""
+    """The segment from which a candidate's text came, in names that contain no content."""
 
     kind: SourceKind
     server: _Short
@@ -76,10 +76,7 @@ class InterceptedLeaf(
 class VerdictLeaf(
     msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=2
 ):
-    """The verdict on a candidate, and its label.
-
-    `version` is the store's version after the verdict.
-    """
+    """The verdict on a candidate, and its label; `version` is the store's version after it."""
 
     candidate_id: CandidateId
     at_ms: _Index
@@ -96,11 +93,11 @@ class VerdictLeaf(
     ruleset_epoch: _Index
     structural: bool
     trust_level: Annotated[str, Meta(max_length=16)]
-    # Kind, server, tool and call of the segment that contains the text. Left out where none is
-    # named.
+    # Kind, server, tool and call of the segment that contains the text; None if no segment has a
+    # name.
     culprit: Culprit | None = None
-    # Our own id of the session that the candidate belongs to (32 hex digits); left out where none
-    # is known.
+    # The sidecar's id of the session of the candidate (32 hex digits); None if no session is
+    # known.
     session: Annotated[str, Meta(max_length=64)] | None = None
     # For an admission: the index of the leaf that admitted the memory's previous version, or
     # NO_STEP_BEFORE.
@@ -108,15 +105,12 @@ class VerdictLeaf(
 
     @property
     def objection(self) -> str | None:
-        """What an enforcing gate would have answered, `hold` or `reject`.
-
-        None where it would have admitted.
-        """
+        """The verdict of an enforcing gate, `hold` or `reject`; None if it would have admitted."""
         return _OBJECTIONS.get(self.approved_by) if self.approved_by else None
 
 
-# The approver of an admission over an objection: not a person, but observe mode. No principal can
-# have this name: a principal's name has no colon, except for the prefix `uid:`.
+# The approver of an admission over an objection: observe mode, and not a person. No principal can
+# have this name, because a principal's name has no colon, except for the prefix `uid:`.
 OBSERVED_HOLD: Final = PrincipalId("observe:hold")
 OBSERVED_REJECT: Final = PrincipalId("observe:reject")
 
@@ -130,15 +124,15 @@ class OperatorLeaf(
     action: Annotated[str, Meta(min_length=1, max_length=64)]
     subject: _Short
     by: PrincipalId
-    detail: _Short = ""  # short machine text about the act, never content
+    detail: _Short = ""  # short text about the act, written by the program; never content
 
 
 class ResultLeaf(
     msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=4
 ):
-    """The outcome of an admitted change at the server behind the gate.
+    """The outcome of an admitted change at the upstream server.
 
-    Until such a leaf says `done` or `failed`, the admission counts as an intent.
+    Until such a leaf records `done` or `failed`, the admission counts as an intent.
     """
 
     candidate_id: CandidateId
@@ -153,7 +147,7 @@ class IncidentLeaf(
 ):
     """One step in the case of a wrong answer (`storage.features.cases`).
 
-    The counts are those of the case so far.
+    The counts are the sums of the case so far.
     """
 
     case_id: Annotated[str, Meta(min_length=1, max_length=32)]
@@ -165,27 +159,27 @@ class IncidentLeaf(
     asks: _Index
     culprits: _Index
     by: PrincipalId
-    # In a fixed word, why a person is needed (`storage.features.cases.Case.why`).
+    # The fixed word for why a person is needed (`storage.features.cases.Case.why`).
     why: Annotated[str, Meta(min_length=1, max_length=32)] | None = None
 
 
 class LastVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The last verdict on one candidate, with the candidate's principal."""
+    """The last verdict on one candidate, with the leaf of its interception."""
 
     verdict: VerdictLeaf
     intercepted: InterceptedLeaf
 
 
 def class_lowered(intercepted: InterceptedLeaf, verdict: VerdictLeaf) -> bool:
-    """Whether, by its two leaves, a candidate was judged below the class that its client named."""
+    """Whether, by its leaves, a candidate got a lower class than the one its client named."""
     named = intercepted.claimed_class if intercepted.class_named else None
     return is_lowered(intercepted.change, named, verdict.memory_class)
 
 
 def wrongly_lowered(intercepted: InterceptedLeaf, verdict: VerdictLeaf) -> bool:
-    """Whether the candidate got a lower class than its client named although no gate may do that.
+    """Whether a candidate got a lower class than its client named, although no gate may do that.
 
-    Only a text that nothing proves lands low, as knowledge; a named policy is refused.
+    Only an unproven text may be lowered, to knowledge; one that is named as policy is refused.
     """
     if verdict.decision is not Decision.ADMIT or not class_lowered(intercepted, verdict):
         return False
@@ -201,8 +195,8 @@ Leaf = InterceptedLeaf | VerdictLeaf | OperatorLeaf | ResultLeaf | IncidentLeaf
 _DECODER: Final = msgspec.msgpack.Decoder(list[Any])
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
-# Ids are hex text in memory and raw bytes on disk: half the size, and most of a leaf is ids.
-# Position 0 of a leaf is the tag of its kind.
+# Ids are hex text in memory and raw bytes on disk, in half the size, because most of a leaf is
+# ids. The numbers are positions in a leaf, keyed by the tag, which is itself at position 0.
 _HEX_AT: Final[dict[int, tuple[int, ...]]] = {1: (1, 12, 13), 2: (1, 17), 3: (), 4: (1,), 5: (1,)}
 _RAW: Final = (bytes,)
 _NO_LETTER: Final = re.compile(r"[\W_]+")
@@ -210,16 +204,17 @@ _RUN_LEN: Final = 8
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/@-]{0,64}")
 _FORMAT_BYTE: Final = bytes((LEAF_FORMAT,))
 _UUID_AT: Final[dict[int, tuple[int, ...]]] = {1: (), 2: (11,), 3: (), 4: (), 5: ()}
-# The first optional field of a leaf, by tag: trailing fields that are None are not written.
+# The position of the first optional field of a leaf, keyed by tag: trailing fields that are None
+# are not written.
 _APPENDED: Final[dict[int, int]] = {2: 16, 5: 10}
 
 
 def culprit_of(origins: tuple[Origin, ...], candidate: Candidate) -> Culprit | None:
     """The first segment that has a name, with only the names that are safe to log.
 
-    None where the candidate's own channel is the only origin. A name that shares eight letters in a
-    row with the candidate is left out: otherwise a caller could name a tool, or number a call, so
-    that a refused text is logged.
+    None if the candidate's own channel is the only origin. A name that shares eight letters in a
+    row with the candidate is left out. Otherwise a caller could log a refused text by naming a tool
+    or a call after it.
     """
     named = next((one for one in origins if one.server or one.tool), None)
     if named is None:
@@ -234,10 +229,7 @@ def culprit_of(origins: tuple[Origin, ...], candidate: Candidate) -> Culprit | N
 
 
 def plain_name(name: str, *texts: str | None) -> str:
-    """A name in the form that a leaf may have.
-
-    "other" if it could spell a part of the given texts.
-    """
+    """The name in the form that a leaf may have; "other" if it could spell a part of the texts."""
     said = _letters(" ".join(filter(None, texts)))
     letters = _letters(name)
     runs = [letters[at : at + _RUN_LEN] for at in range(len(letters) - _RUN_LEN + 1)]
@@ -251,7 +243,7 @@ def _letters(text: str) -> str:
 
 
 def commitment(salt: bytes, digest: bytes) -> bytes:
-    """SHA-256(salt || digest): a value by which a leaf stands for content without revealing it.
+    """SHA-256(salt || digest): a value by which a leaf names content without revealing it.
 
     Raises:
         InvariantBroken: The salt or the digest has another length, so that bytes could move from
@@ -263,15 +255,15 @@ def commitment(salt: bytes, digest: bytes) -> bytes:
 
 
 def veiled_target(target: str, salt: bytes) -> str:
-    """A salted hash in place of a client's target, which must not be readable in the log.
+    """A salted hash that replaces a client's target, which must not be readable in the log.
 
-    A target is the client's own text: a refused candidate could carry its content there.
+    A target is the client's own text, so that a refused candidate could contain content in it.
     """
     return "salted:" + hashlib.sha256(salt + target.encode()).hexdigest()[:16]
 
 
 def encode_leaf(leaf: Leaf) -> bytes:
-    """The bytes by which a leaf is stored, and hashed into the tree; each leaf has one such form.
+    """The bytes of a leaf as it is stored, and hashed into the tree; each leaf has one form.
 
     Raises:
         InvariantBroken: The leaf is longer than any leaf may be.
@@ -297,7 +289,7 @@ Field = str | int | float | bool | None
 def fields_of(leaf: msgspec.Struct, within: str = "") -> dict[str, Field]:
     """The fields of a leaf by name, for people and for JSON: bytes as hex, enums by their value.
 
-    The fields of a struct in it bear its name before theirs, as `culprit.server`.
+    The names of fields of a nested struct have its name before them, as `culprit.server`.
     """
     named: dict[str, Field] = {}
     for name in leaf.__struct_fields__:
@@ -313,10 +305,10 @@ def fields_of(leaf: msgspec.Struct, within: str = "") -> dict[str, Field]:
 
 
 def decode_leaf(data: bytes) -> Leaf:
-    """Decode the bytes of a leaf; only what `encode_leaf` writes is accepted.
+    """Decode the bytes of a leaf; only the one form that `encode_leaf` writes is accepted.
 
     Raises:
-        StoreCorrupt: The bytes are no leaf, or another spelling of one.
+        StoreCorrupt: The bytes are no leaf, or another form of one.
     """
     if not data or data[0] != LEAF_FORMAT or len(data) > LEAF_LEN_MAX:
         raise StoreCorrupt("audit leaf of an unknown format")
@@ -337,12 +329,12 @@ def decode_leaf(data: bytes) -> Leaf:
 
 
 class Results:
-    """What the log says of changes that were sent to other servers, collected leaf by leaf."""
+    """The results of changes that were sent to upstream servers, collected leaf by leaf."""
 
     def __init__(self, problem: Callable[[str], None]) -> None:
         self._problem = problem
-        # By index of the admitting leaf: the final result of each change, and the changes whose
-        # answer was lost.
+        # Keyed by the index of the admitting leaf: the final result of each change, and the changes
+        # whose answer was lost.
         self.ended: dict[int, ForwardStatus] = {}
         self.lost: set[int] = set()
 
@@ -363,7 +355,7 @@ class Results:
 
 
 class Labels:
-    """The label that the log gives each admission: from its verdict, or from a later leaf."""
+    """The label that the log gives to each admission: its verdict's, or that of a vouching."""
 
     def __init__(self) -> None:
         self._vouched: set[str] = set()
@@ -374,7 +366,7 @@ class Labels:
             self._vouched.add(leaf.subject)
 
     def fit(self, leaf: VerdictLeaf, row: Row) -> bool:
-        """Whether a row's label agrees with the log. Call it after the last `take`."""
+        """Whether a row's label agrees with the log. Call `fit` after the last `take`."""
         label = (leaf.source, leaf.basis)
         if vouched_subject(leaf.candidate_id) in self._vouched:
             label = (SourceKind.USER_INPUT, Basis.CONFIRMATION)
@@ -384,7 +376,7 @@ class Labels:
 
 
 def vouched_subject(candidate_id: CandidateId) -> str:
-    """What a vouching leaf names: one row of a memory; later versions are not vouched for."""
+    """The subject of a vouching leaf: one row of a memory; later versions are not vouched for."""
     return f"candidate {candidate_id}"
 
 

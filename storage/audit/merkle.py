@@ -1,8 +1,8 @@
 """The Merkle tree of the audit log: RFC 6962 section 2.1, proofs checked as in RFC 9162.
 
-Only the tree's right edge is kept in memory. Complete subtrees of 2^8, 2^16, 2^24, ... leaves are
-handed to a `NodeStore`, so loading a tree or proving a leaf reads a few hundred hashes, whatever
-the size of the log.
+Only the tree's right edge is held in memory. The hashes of complete subtrees of 2^8, 2^16, 2^24,
+... leaves are stored in a `NodeStore`, so that loading a tree or proving a leaf reads a few hundred
+hashes, whatever the size of the log.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _EMPTY_ROOT: Final = hashlib.sha256(b"").digest()
 
 
 class NodeStore(Protocol):
-    """The store of subtree hashes, as seen in the caller's transaction."""
+    """The stored hashes of subtrees, in the caller's transaction."""
 
     def put(self, level: int, index: int, node: bytes) -> None:
-        """Keep the hash over leaves `index << level` up to `(index + 1) << level`, exclusive."""
+        """Store the hash over leaves `index << level` up to `(index + 1) << level`, exclusive."""
         ...
 
     def get(self, level: int, index: int) -> bytes | None:
@@ -65,7 +65,7 @@ class Tree:
         """Rebuild the tree of `size` leaves from at most 255 leaves and 255 nodes per stored level.
 
         Raises:
-            StoreCorrupt: A node that must be there is missing.
+            StoreCorrupt: A node that the tree needs is missing.
         """
         peaks: list[bytes] = []
         start = 0
@@ -81,12 +81,10 @@ class Tree:
         return self._size
 
     def append(self, leaf: bytes, nodes: NodeStore) -> int:
-        """Add one encoded leaf; returns its index.
+        """Add one encoded leaf; return its index.
 
-        `nodes` belongs to the transaction that stores it.
-
-        Take a `copy` of the tree before the transaction, and go back to the copy when the
-        transaction fails.
+        `nodes` belongs to the transaction that stores the leaf. Take a `copy` of the tree before
+        the transaction, and use the copy instead if the transaction fails.
         """
         index = self._size
         node, level, left = leaf_hash(leaf), 0, index
@@ -161,7 +159,7 @@ def consistency_proof(
 ) -> tuple[bytes, ...]:
     """Proof that the first `old` of `new` leaves are unchanged (RFC 6962 2.1.2).
 
-    Empty for `old == new` and for `old == 0`, where there is nothing to prove.
+    The proof is empty for `old == new` and for `old == 0`, because there is nothing to prove.
 
     Raises:
         ValueError: `old` is not between 0 and `new`.
@@ -181,8 +179,8 @@ def consistency_proof(
         else:
             path.append(range_root(start, middle, leaf_at, nodes))
             start = middle
-    # The old root is left out where it is a subtree of the new tree: the verifier knows the old
-    # root.
+    # If the old tree is a subtree of the new one, its root is left out, because the verifier has
+    # it already.
     if start:
         path.append(range_root(start, stop, leaf_at, nodes))
     return tuple(reversed(path))
@@ -226,10 +224,7 @@ def verify_consistency(
 
 
 def _roots_of(old: int, new: int, nodes: Sequence[bytes]) -> tuple[bytes, bytes] | None:
-    """The old and the new root that follow from a consistency proof.
-
-    None for a proof of a wrong length.
-    """
+    """The old and the new root that a consistency proof implies; None if its length is wrong."""
     place, last = old - 1, new - 1
     while place & 1:
         place >>= 1

@@ -1,7 +1,8 @@
-"""Which rows are live, by tenant and ids: read from the tables and held in memory.
+"""The catalogue of live rows, by tenant and ids: read from the tables and held in memory.
 
-The writer appends; readers take views of arrays that never change below the length they saw. Only
-the marks of live rows change, and every reader checks its hits against the store afterwards.
+The writer appends to arrays. Readers use views of them, which never change below the length that
+the reader saw. Only the marks of live rows change, so every reader checks its hits against the
+store afterwards.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from storage.values import Row
 Ordinals = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Version: TypeAlias = "tuple[int, Row]"
-"""The ordinal of a row of a memory, and that row."""
+"""The ordinal of one row of a memory, and the row."""
 
 _FIRST_CAPACITY: Final = 16
 _MARKS_CAPACITY: Final = 4_096
 _DEAD_SHARE: Final = 2
 _DENSE_SHARE: Final = 16
 MARKED_OVER: Final = 4_096
-"""From so many rows on, long lists are kept as marks as well."""
+"""The number of rows in a store from which on long lists are held as masks as well."""
 _ID_FIELDS: Final = {
     Field.USER_ID: "user",
     Field.AGENT_ID: "agent",
@@ -40,7 +41,7 @@ _ID_FIELDS: Final = {
 
 
 class _Ordinals:
-    """An ascending list that only grows. A view stays valid while the list grows on."""
+    """An ascending list that only grows. A view of it stays valid while the list grows."""
 
     __slots__ = ("_buffer", "_length", "_marking", "_marks", "dead")
 
@@ -71,7 +72,7 @@ class _Ordinals:
             return marks
 
     def forget_marks(self) -> None:
-        """Drop the mask: an entry in the middle of the list changed."""
+        """Drop the mask, because an entry in the middle of the list has changed."""
         with self._marking:
             self._marks = None
 
@@ -85,7 +86,7 @@ class _Ordinals:
         self._length = length + 1
 
     def fill(self, ordinals: Ordinals) -> None:
-        """Fill the empty list with these ordinals."""
+        """Fill the empty list with ascending ordinals."""
         self._buffer = ordinals
         self._length = len(ordinals)
 
@@ -95,7 +96,7 @@ class _Ordinals:
         if at < len(kept) and kept[at] == ordinal:
             self.dead -= 1
             return
-        # The ordinal was removed from the list earlier. The buffer is copied, because a reader may
+        # The ordinal was removed from the list earlier. A new buffer is made, because a reader may
         # be using the old one.
         buffer: Ordinals = np.empty(max(_FIRST_CAPACITY, 2 * (len(kept) + 1)), dtype=np.int64)
         buffer[:at] = kept[:at]
@@ -118,8 +119,8 @@ class _Ordinals:
         kept = kept[np.logical_or.reduce([mask[kept] for mask in masks])]
         buffer: Ordinals = np.empty(max(_FIRST_CAPACITY, 2 * len(kept)), dtype=np.int64)
         buffer[: len(kept)] = kept
-        # The length is set first: a reader in between sees fewer rows of the old buffer, and never
-        # garbage.
+        # The length is set first, so that a reader in between sees fewer rows of the old buffer,
+        # and never undefined ones.
         self._length = min(self._length, len(kept))
         self._buffer = buffer
         self.dead = 0
@@ -129,18 +130,19 @@ class _Ordinals:
 class Catalogue:
     """The live rows of a store. The writer thread changes the catalogue; any thread reads it.
 
-    `stamp` is the header's `leaf_count` that the catalogue agrees with, or -1 during a change;
-    every visible change has a leaf. A reader that finds the same stamp before its read, after it,
-    and in its view of the store has seen one generation.
+    `stamp` is the `leaf_count` of the header with which the catalogue agrees, or -1 during a
+    change; every visible change has a leaf. A reader has seen one generation if the stamp was the
+    same before the read and after it, and equals the `leaf_count` in the reader's view of the
+    store.
     """
 
     def __init__(self) -> None:
         self.stamp = -1
-        # For each floor for reads, the rows that it shows: one row of a memory at most.
+        # Maps each floor for reads to a mask of the rows that it shows, at most one of each memory.
         self._shown: dict[Reads, Mask] = {
             floor: np.zeros(_MARKS_CAPACITY, dtype=np.bool_) for floor in Reads
         }
-        # For a memory's newest row, earlier rows that a floor above the newest one shows, if any.
+        # Maps a memory's newest row to its earlier rows that only floors above the newest one show.
         self._earlier: dict[int, Sequence[Version]] = {}
         # One more than the highest ordinal of the store.
         self._reach = 0
@@ -156,7 +158,7 @@ class Catalogue:
     ) -> None:
         """Fill an empty catalogue with live rows; the rows of a group share tenant and ids.
 
-        `trusts` has the trust of each row's label, by ordinal.
+        `trusts` has the trust of each row's label, indexed by ordinal.
         """
         parts: defaultdict[int, list[Ordinals]] = defaultdict(list)
         entries: dict[int, _Ordinals] = {}
@@ -174,7 +176,7 @@ class Catalogue:
             self._expiry[ordinal] = expiry_ms(expires_at)
 
     def add(self, ordinal: int, row: Row) -> None:
-        """Add a row that became the live state of its memory. Ordinals ascend."""
+        """Add the row of a new memory or version that reads show. Ordinals must ascend."""
         self._reserve(ordinal + 1)
         for entry in self._lists(row.tenant, row.scope):
             entry.append(ordinal)
@@ -184,32 +186,33 @@ class Catalogue:
         self._reach = ordinal + 1
 
     def supersede(self, ordinal: int, row: Row, newest: Version) -> None:
-        """Put a newer row in the place of a memory's newest one.
+        """Replace a memory's newest row by a newer row.
 
-        A row whose label is more trusted than that of every newer one stays, for floors above them.
+        A row whose label is more trusted than all newer ones stays, for floors above the newer
+        ones.
         """
         for one in ((ordinal, row), *self._earlier.get(ordinal, ())):
             self._hide(*one, trust=newest[1].source.trust)
         self.follow(ordinal, row, newest)
 
     def follow(self, ordinal: int, row: Row, newest: Version) -> None:
-        """Note a newer row of a memory, for the reads that show it, now or later."""
+        """Note the newest row of a memory; rows before it that are more trusted stay available."""
         earlier = ((ordinal, row), *self._earlier.pop(ordinal, ()))
         trust = newest[1].source.trust
         self.keep_earlier(newest, [one for one in earlier if one[1].source.trust > trust])
 
     def retire(self, ordinal: int, row: Row) -> None:
-        """Remove a memory that reads show no longer, by its newest row."""
+        """Remove a memory, by its newest row, because reads show it no longer."""
         for one in ((ordinal, row), *self._earlier.get(ordinal, ())):
             self._hide(*one)
 
     def readmit(self, ordinal: int, row: Row) -> None:
-        """Add a memory that was removed, or never shown, by its newest row."""
+        """Add a memory, by its newest row, that was removed before or never shown."""
         self._reserve(ordinal + 1)
         above = -1
         for one, version in ((ordinal, row), *self._earlier.get(ordinal, ())):
             if version.source.trust <= above:
-                # The label of the newest row was raised meanwhile.
+                # The label of a newer row is at least as trusted, because it was raised meanwhile.
                 continue
             for entry in self._lists(version.tenant, version.scope):
                 entry.readmit(one)
@@ -221,13 +224,13 @@ class Catalogue:
     def keep_earlier(
         self, newest: Version, earlier: Sequence[Version], *, live: bool = False
     ) -> None:
-        """Note which earlier rows of a memory floors above its newest row show, newest first.
+        """Note the earlier rows of a memory that floors above its newest row show, newest first.
 
-        `live`: the memory is shown, and these rows of it are not filed yet.
+        `live`: reads show the memory, and its earlier rows are not in the lists yet.
         """
         if not earlier:
             return
-        # A purge may erase the rows: no content of theirs is kept here.
+        # A purge may erase these rows, so their content is not held here.
         self._earlier[newest[0]] = [
             (at, msgspec.structs.replace(row, canonical=b"", kept=None)) for at, row in earlier
         ]
@@ -241,7 +244,7 @@ class Catalogue:
             shown[ordinal] = above < floor.trust <= trust
 
     def _hide(self, ordinal: int, row: Row, *, trust: int | None = None) -> None:
-        """Hide a row from the floors that a newer row of this trust is above; None: from all."""
+        """Hide a row from floors up to the trust of a newer row, or (None) from all floors."""
         for floor, shown in self._shown.items():
             if trust is None or floor.trust <= trust:
                 shown[ordinal] = False
@@ -261,7 +264,7 @@ class Catalogue:
                 self._shown[floor] = grown
 
     def _lists(self, tenant: Tenant, scope: Scope) -> Iterator[_Ordinals]:
-        # `setdefault` would create an empty list for every known name, so it is not used.
+        # `setdefault` would create an empty list on each call, so it is not used.
         mine = self._tenants.get(tenant)
         if mine is None:
             mine = self._tenants[tenant] = _Ordinals()
@@ -275,9 +278,9 @@ class Catalogue:
     def candidates(
         self, tenant: Tenant, where: Filter, now_ms: int, reads: Reads = Reads.ALL
     ) -> tuple[Ordinals, bool]:
-        """The live ordinals of a tenant at or above a floor that may match a filter, ascending.
+        """The live ordinals of a tenant that a floor shows and a filter may match, ascending.
 
-        Returns also whether all of them match.
+        Returns them, and whether all of them are certain to match.
         """
         lists, exact = self._asked(tenant, where)
         if all(self._dense(entry) for entry in lists):
@@ -294,7 +297,7 @@ class Catalogue:
         return self.mask(self._listed(lists, now_ms, reads)), exact
 
     def _asked(self, tenant: Tenant, where: Filter) -> tuple[list[_Ordinals], bool]:
-        """Lists of ordinals with every match in each, and whether the filter tests nothing else."""
+        """Lists of ordinals, each with all matches in it, and whether the filter tests only ids."""
         narrowed = _narrow(where)
         lists = [self._tenants.get(tenant) or _Ordinals()]
         for kind, names in narrowed.ids:
@@ -304,7 +307,7 @@ class Catalogue:
         return lists, narrowed.exact
 
     def _dense(self, entry: _Ordinals) -> bool:
-        """Whether this list is long enough for a mask to pay; only few lists may have one."""
+        """Whether this list is so long that a mask of it saves time; only few lists can be."""
         return len(entry) * _DENSE_SHARE >= self._reach > MARKED_OVER
 
     def _marked(self, lists: Sequence[_Ordinals], now_ms: int, reads: Reads) -> Mask:
@@ -362,7 +365,7 @@ class Catalogue:
         return union
 
     def _under(self, tenant: Tenant, kind: str, root: str) -> list[str]:
-        """The names of a tenant that are `root`, or go on with a full stop after it."""
+        """The names of a tenant that are `root`, or continue it after a full stop."""
         return [
             name
             for owner, named, name in tuple(self._named)
@@ -380,9 +383,9 @@ class Catalogue:
 
 
 class _Narrowed:
-    """The ids that every match of a filter must have, and whether it tests nothing else.
+    """The ids that every match of a filter must have, and whether the filter tests nothing else.
 
-    `ids` names them, kind by kind; `roots` names what they begin with (`Compare.UNDER`).
+    `ids` pairs each kind with the allowed names; `roots` with a first part (`Compare.UNDER`).
     """
 
     __slots__ = ("exact", "ids", "roots")

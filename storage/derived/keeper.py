@@ -1,8 +1,8 @@
-"""The catalogue and the vector index: built from rows at start, then kept in step with writes.
+"""The catalogue and the vector index: built from rows at start, then updated with each write.
 
-A small store is read before it opens. A large one opens at once: writes do not need the rows, so
-they are judged and durable while rows are still being read, and their changes are queued. Reads
-that need all rows wait until then; no read answers from a part of them.
+The rows of a small store are read before it opens. A large store opens at once, because writes do
+not need all rows: they are judged and durable while rows are still being read, and their changes
+are queued. Reads that need all rows wait until then; no read answers from a part of the rows.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from storage.tables.codec import StoreHeader
 from storage.tables.lmdb_store import LmdbStore, View
 
 LOAD_BESIDE_LEN: Final = 20_000
-"""A store with more rows than this opens before its rows are read."""
+"""The number of rows above which a store opens before its rows are read."""
 PATIENCE_S: Final = 20.0
-"""For how many seconds a reader waits until all rows of a large store are loaded."""
+"""The seconds that a reader waits until all rows of a large store are loaded."""
 WARMING: Final = "the rows are being read; searches and listings wait for that"
 _NICE: Final = 10
 _SUBJECT: Final = "warming"
@@ -37,7 +37,7 @@ _SUBJECT: Final = "warming"
 class DerivedState:
     """The catalogue and the index of one open store.
 
-    `follow` and `drop` belong to the writer thread; `wait` may be called from any other.
+    Only the writer thread calls `follow` and `drop`; any other thread may call `wait`.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class DerivedState:
         self.catalogue = catalogue
         self.index = index
         self.files = files
-        # Remarks for a person, by subject; the engine writes to the same ones.
+        # Remarks for an operator, keyed by subject; the engine adds to the same mapping.
         self.remarks = remarks
         self._complete = threading.Event()
         self._failure: str | None = None
@@ -64,7 +64,7 @@ class DerivedState:
     # ---- reading all rows at start ---------------------------------------------------------------
 
     def load(self, store: LmdbStore, header: StoreHeader, failed: Callable[[str], None]) -> None:
-        """Read every row; of a large store on a thread of its own, which calls `failed`.
+        """Read every row; for a large store on a new thread, which calls `failed` with an error.
 
         Raises:
             StoreCorrupt: A row, an id or a vector of a small store is missing or damaged.
@@ -76,8 +76,7 @@ class DerivedState:
                 self._read(view, header)
             return
         self.remarks[_SUBJECT] = WARMING
-        # The view is taken before the writer continues: what is committed later comes through
-        # `follow`.
+        # The view is opened before the writer continues; later commits arrive through `follow`.
         with ExitStack() as stack:
             view = stack.enter_context(store.reading())
             held = stack.pop_all()
@@ -86,7 +85,7 @@ class DerivedState:
     def _load_beside(
         self, view: View, held: ExitStack, header: StoreHeader, failed: Callable[[str], None]
     ) -> None:
-        # Mark the rows as incomplete before the reading starts: if this thread dies, readers must
+        # The rows count as unreadable before the reading starts: if this thread dies, readers must
         # get an error and no partial answer.
         self._failure = "the rows could not be read to the end"
         try:
@@ -102,7 +101,7 @@ class DerivedState:
             self._complete.set()
 
     def _why(self) -> str | None:
-        """The reason why the rows could not all be read; None if there is none."""
+        """The reason why the rows could not all be read; None if there is no error."""
         return self._failure
 
     def _read(self, view: View, header: StoreHeader) -> None:
@@ -131,10 +130,10 @@ class DerivedState:
         return self._complete.is_set()
 
     def wait(self, patience_s: float | None = None) -> None:
-        """Return once all rows are read, within `PATIENCE_S` unless told otherwise.
+        """Wait until all rows are read, for `patience_s` or `PATIENCE_S` seconds.
 
         Raises:
-            StoreUnavailable: The rows are still being read.
+            StoreUnavailable: The rows are still being read after that time.
             StoreCorrupt: The rows cannot be read.
         """
         if not self._complete.wait(PATIENCE_S if patience_s is None else patience_s):
@@ -145,7 +144,7 @@ class DerivedState:
     # ---- keeping in step with the writer ---------------------------------------------------------
 
     def follow(self, header: StoreHeader, changes: IndexChanges) -> None:
-        """Apply a durable transaction; at once, or after all earlier rows were read."""
+        """Apply a durable transaction; at once, or after the rows of the start have been read."""
         if not self._complete.is_set():
             with self._lock:
                 if not self._complete.is_set():
@@ -167,8 +166,8 @@ class DerivedState:
         for added in changes.added:
             if added.shown:
                 catalogue.add(added.ordinal, added.row)
-        # Removals come after additions: a row of this transaction may be replaced in the same
-        # transaction.
+        # Removals come after additions, because a row of this transaction may be replaced in the
+        # same transaction.
         newer = {one.row.prev_ordinal: (one.ordinal, one.row) for one in changes.added if one.shown}
         for ordinal, row in changes.superseded:
             if ordinal in newer:
@@ -185,7 +184,7 @@ class DerivedState:
         catalogue.stamp = header.leaf_count
 
     def drop(self, ordinals: Sequence[int]) -> None:
-        """Take purged vectors out of memory and of every file.
+        """Remove purged vectors from memory and from every file.
 
         Raises:
             OSError: A file could not be rewritten.
@@ -197,9 +196,9 @@ class DerivedState:
     # ---- work beside the writing of memories -----------------------------------------------------
 
     def improve_beside(self) -> None:
-        """Merge and sketch new segments of the index on a separate thread. Cheap if nothing is due.
+        """Merge and sketch new segments of the index on another thread, if there are any.
 
-        Writer thread only.
+        Writer thread only; cheap if no segment is new.
         """
         segments = self.index.segments
         if (
@@ -213,14 +212,14 @@ class DerivedState:
 
     def _improve(self) -> None:
         with suppress(OSError):
-            # Without merging, only the search of new rows is slower, so a write does not wait for
-            # it.
+            # A low priority: without merging, only searches of new rows are slower, so writes come
+            # first.
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
         while not self._stopping and self.index.improve():
             pass
 
     def save(self) -> None:
-        """Write sealed segments to disk; where that fails, only the next start takes longer."""
+        """Write sealed segments to disk; if that fails, only the next start takes longer."""
         if not self.complete:
             return
         try:
@@ -231,7 +230,7 @@ class DerivedState:
             self.remarks.pop("segments", None)
 
     def save_beside(self) -> None:
-        """Write sealed segments to disk on a separate thread, so that the writer does not wait."""
+        """Write sealed segments to disk on another thread, so that the writer does not wait."""
         shape = self._shape()
         if self.complete and shape != self._saved:
             self._saved = shape
@@ -241,7 +240,7 @@ class DerivedState:
         return tuple((int(one.ordinals[0]), len(one.ordinals)) for one in self.index.segments)
 
     def stop(self) -> None:
-        """End the background threads; blocks until their current piece of work is done."""
+        """End the background threads; blocks until each has finished its current step."""
         self._stopping = True
         for thread in self._threads:
             thread.join()

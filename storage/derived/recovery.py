@@ -1,4 +1,4 @@
-"""The start of a store: its header is made or checked, and everything derived is rebuilt."""
+"""The start of a store: its header is made or checked, and the derived indexes are rebuilt."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from storage.tables.rows import ENDING, read_row
 _INCARNATION_LEN: Final = 8
 _LOOK_UP_EVERY: Final = 1_024
 _TRUSTS: Final = {kind: kind.trust for kind in SourceKind}
-_ENDS: Final = 127  # above every label's trust: no floor shows what a memory was before its end
+_ENDS: Final = 127  # above every label's trust: no floor shows a memory's rows before its end
 
 
 def found(embedder_id: str, dimension: int, now_ms: int) -> Generation:
@@ -57,10 +57,7 @@ def found(embedder_id: str, dimension: int, now_ms: int) -> Generation:
 
 
 def with_embedder(generation: Generation, embedder_id: str, dimension: int) -> Generation:
-    """A copy of the generation that names another embedder.
-
-    The next transaction stores the embedder's name.
-    """
+    """A copy of the generation with another embedder, to be stored by the next transaction."""
     header = msgspec.structs.replace(
         generation.header, embedder_id=embedder_id, dimension=dimension
     )
@@ -68,13 +65,13 @@ def with_embedder(generation: Generation, embedder_id: str, dimension: int) -> G
 
 
 def with_key(generation: Generation, key_check: str) -> Generation:
-    """A copy of the generation that has the key's check value, after the key was checked.
+    """A copy of the generation with the check value of the store's key, after it was compared.
 
-    The next transaction stores the key's check value.
+    The next transaction stores the check value.
 
     Raises:
-        StoreCorrupt: The store was made with another key: no nonce, no id and no trust would be
-            found.
+        StoreCorrupt: The store was made with another key, so that no nonce, id or trust could be
+            looked up.
     """
     known = generation.header.key_check
     if known and known != key_check:
@@ -87,10 +84,10 @@ def with_key(generation: Generation, key_check: str) -> Generation:
 
 
 def with_incarnation(generation: Generation) -> Generation:
-    """A copy of the generation in a new incarnation: from here on earlier nonces are refused.
+    """A copy of the generation in a new incarnation, so that earlier nonces are refused.
 
-    An incarnation also has a new random part. With the counter alone, a second restore of a backup
-    would begin the same incarnation again, and nonces spent in the first could be replayed.
+    The new name is random: with a counter alone, a second restore of the same backup would begin
+    the same incarnation again, and nonces spent in the first could be replayed.
     """
     header = generation.header
     renewed = msgspec.structs.replace(
@@ -103,9 +100,7 @@ def with_incarnation(generation: Generation) -> Generation:
 
 
 def load(store: LmdbStore) -> Generation | None:
-    """The committed generation, after its signed root was checked.
-
-    None in a store without a commit.
+    """The committed generation, after its signed root was checked; None before any commit.
 
     Raises:
         StoreCorrupt: Header, leaves or tree contradict each other.
@@ -116,10 +111,10 @@ def load(store: LmdbStore) -> Generation | None:
 
 
 class DerivedRows(msgspec.Struct, frozen=True, kw_only=True):
-    """What a walk over all rows finds for the derived indexes.
+    """The rows that the derived indexes need, as collected from all rows.
 
-    `searchable` are the ordinals of all vectors of the embedder in use, ascending, those of past
-    states too. `foreign_count` live memories have a vector of another embedder.
+    `searchable` are the ordinals of all vectors of the embedder in use, ascending, including those
+    of past versions. `foreign_count` live memories have a vector of another embedder.
     """
 
     searchable: Ordinals
@@ -129,7 +124,7 @@ class DerivedRows(msgspec.Struct, frozen=True, kw_only=True):
 def derive(
     view: View, embedder_id: str, catalogue: Catalogue, stopping: Callable[[], bool]
 ) -> DerivedRows:
-    """Fill the catalogue, and find which vectors the index must hold.
+    """Fill the catalogue from all rows, and return the ordinals that the index must contain.
 
     Raises:
         StoreCorrupt: A row or an id is missing or damaged.
@@ -142,7 +137,7 @@ def derive(
             raise StoreCorrupt(f"an id names row {record.ordinal}, which there is not")
         live[record.ordinal] = record.status is MemoryStatus.LIVE
     trusts = np.zeros(len(live), dtype=np.int8)
-    next_of = np.full(len(live), NO_ORDINAL, dtype=np.int64)  # for each row, of its memory
+    next_of = np.full(len(live), NO_ORDINAL, dtype=np.int64)  # maps a row to its memory's next row
     searchable, foreign_count = array("q"), 0
     # Rows of one tenant with the same ids are added in groups, not one by one.
     filed: dict[tuple[Tenant, bytes], array[int]] = defaultdict(lambda: array("q"))
@@ -183,7 +178,7 @@ def _keep_earlier(
 
 
 def _earlier(trusts: NDArray[np.int8], next_of: Ordinals) -> dict[int, list[int]]:
-    """By the newest row of a memory: the earlier ones more trusted than all after, newest first."""
+    """Map the newest row of a memory to earlier rows that are more trusted than all later ones."""
     found: dict[int, list[int]] = {}
     proven = (trusts >= Reads.USER_INPUT.trust) & (trusts < _ENDS) & (next_of != NO_ORDINAL)
     for ordinal in np.flatnonzero(proven)[::-1].tolist():
@@ -198,7 +193,7 @@ def _earlier(trusts: NDArray[np.int8], next_of: Ordinals) -> dict[int, list[int]
 def load_index(
     view: View, files: SegmentFiles, searchable: Ordinals, index: VectorIndex
 ) -> LoadedIndex:
-    """Fill the empty index with the vectors of these ordinals, from index files as far as they fit.
+    """Fill the empty index with the vectors of these ordinals, from files as far as they fit.
 
     Raises:
         StoreCorrupt: A vector is missing or damaged.

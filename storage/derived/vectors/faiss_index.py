@@ -1,15 +1,15 @@
 """Vectors of committed rows, searchable by inner product: a cache over LMDB.
 
-The index is a row of sealed segments and one growing tail. FAISS crashes when a search meets an
-add, so a reader never sees a part that is being added to: the tail's count is published after its
-rows were copied, and a full tail becomes a new sealed segment in one swap of an immutable snapshot.
-So growth never copies a sealed segment, and never makes a search wait.
-
-`improve` works beside the writing: it merges neighbouring segments into longer ones and puts a
-sketch beside each (`storage.derived.vectors.sketches`), by the same kind of swap. A search uses the
-sketches to find where the best rows are likely to be, scores these exactly, and then asks whether
-it may have missed any. Where it may, it scans all rows: so neither a flood of quarantined
-neighbours nor one of equal texts can hide other rows from it. `exact` scans all rows in any case.
+The index consists of sealed segments and one tail that grows. FAISS crashes if a search and an
+addition run at the same time, so a reader never sees a part to which rows are being added: the
+count of the tail is published after its rows were copied, and a full tail becomes a new sealed
+segment in one swap of an immutable snapshot. So growth never copies a sealed segment, and never
+makes a search wait.
+`improve` runs on another thread than the writer's. It merges neighbouring segments into longer ones
+and adds a sketch to each (`storage.derived.vectors.sketches`), by the same kind of swap. A search
+uses the sketches to find where the best rows are likely to be, scores these rows exactly, and then
+estimates whether it may have missed a better row. If so, it scans all rows, so that neither many
+quarantined neighbours nor many equal texts can hide other rows. `exact` scans all rows in any case.
 """
 
 from __future__ import annotations
@@ -57,27 +57,27 @@ __all__ = [
 
 SEGMENT_LEN: Final = 8_192
 NARROW_LEN: Final = 2_000
-"""Up to so many allowed rows are gathered and scored alone, instead of scanning every segment."""
+"""The most allowed rows that are gathered and scored alone, without a scan of the segments."""
 CROSSOVER_LEN: Final = 32_768
-"""Up to so many rows a search scans all of them: it takes no longer (decision 013)."""
+"""The most rows of which a search scans all, because that takes no longer (decision 013)."""
 SURENESS: Final = 1.75
-"""How many standard errors the best row left out must lie below the last one found."""
+"""How many standard errors the best unscored row must be below the worst row of the answer."""
 
 _LIMIT_MAX: Final = 100
 _FIRST_ROWS: Final = 32
-# A search first scores one row in so many of each segment, then a larger part of the segments where
-# it may still have missed a better row.
+# A search first scores one row in `_SHORT` of each segment, then one in `_LONG` of the segments in
+# which it may have missed a better row.
 _SHORT: Final = 256
 _LONG: Final = 32
 _SHORT_MIN: Final = 64
-# A search also scores at least so many rows of all segments together: in a small index a shorter
-# list would often leave it unsure.
+# A search also scores at least this many rows of all segments together, because in a small index a
+# shorter list would often be too short to be sure.
 LEAST_LEN: Final = 1_024
 _EXCLUDED_SHARE: Final = 2
 
 
 class _Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What one search sees of the index, unaffected by the writer."""
+    """The index as one search sees it, whatever the writer does meanwhile."""
 
     segments: tuple[Segment, ...]
     tail_ordinals: Ordinals
@@ -88,8 +88,8 @@ class _Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 class VectorIndex:
     """Nearest neighbours among the vectors of one embedder.
 
-    `extend` and `drop` belong to the writer thread, `improve` to one other; everything else may be
-    called from any thread at any time, and sees the rows of one moment.
+    Only the writer thread calls `extend` and `drop`, and only one other thread `improve`. Any
+    thread may call the other methods at any time, and sees the rows of one moment.
     """
 
     def __init__(
@@ -99,26 +99,26 @@ class VectorIndex:
             raise InvariantBroken("an index has a dimension and a segment size")
         self._dimension = dimension
         self._segment_len = segment_len
-        # A lock that is held for each swap: the writer extends the snapshot from which `improve`
+        # Held for each swap, because the writer extends the same snapshot from which `improve`
         # takes segments.
         self._swapping = threading.Lock()
         self._snapshot = self._with_empty_tail(())
         self.begin(segments)
 
     def begin(self, segments: Sequence[Segment]) -> None:
-        """Fill an empty index with these segments, before anybody else uses the index."""
+        """Fill an empty index with these segments, before another thread uses the index."""
         if self.count or any(one.vectors.shape[1] != self._dimension for one in segments):
             raise InvariantBroken("an index begins empty, with segments of its own dimension")
         self._snapshot = self._with_empty_tail(_disjoint(segments))
 
     @property
     def dimension(self) -> int:
-        """How many numbers each vector has."""
+        """The number of components of each vector."""
         return self._dimension
 
     @property
     def count(self) -> int:
-        """How many vectors a search can find."""
+        """The number of vectors that a search can find."""
         snapshot = self._snapshot
         return sum(len(part.ordinals) for part in snapshot.segments) + snapshot.tail_count
 
@@ -153,9 +153,9 @@ class VectorIndex:
                 start += self._fill(ordinals[start:], vectors[start:])
 
     def drop(self, ordinals: Sequence[int]) -> None:
-        """Take purged vectors out of memory, whether they are in the index or not.
+        """Remove purged vectors from memory; ordinals that are not in the index are ignored.
 
-        A search that began before may still see them, and holds the old memory until it ends.
+        A search that began before may still read them, and holds the old memory until it ends.
         Writer thread only.
         """
         gone = np.array(sorted(ordinals), dtype=np.int64)
@@ -179,7 +179,7 @@ class VectorIndex:
 
     @property
     def scans_all(self) -> bool:
-        """Whether each search scores every row, so that more rows of it cost next to nothing."""
+        """Whether each search scores every row, so that a larger `limit` costs next to nothing."""
         return self.count <= CROSSOVER_LEN
 
     def search(
@@ -187,10 +187,11 @@ class VectorIndex:
     ) -> list[tuple[int, float]]:
         """The `limit` best rows as (ordinal, cosine), best first, older first on a tie.
 
-        Scores are exact; so is the choice of rows where `exact` is asked for, where there are no
-        more than `CROSSOVER_LEN` of them, and where few are allowed. `allowed` is indexed by
-        ordinal; what it marks False, or does not reach, is never scored, so quarantined neighbours
-        cannot push honest rows out of the answer. It must not change during the call. Any thread.
+        Scores are exact. The choice of rows is exact if `exact` is True, if the index has at most
+        `CROSSOVER_LEN` rows, or if few rows are allowed. `allowed` is indexed by ordinal. A row
+        that it marks False, or that is beyond its end, is never scored, so that quarantined
+        neighbours cannot displace other rows. `allowed` must not change during the call. Any
+        thread.
 
         Raises:
             BadVector: The query is not a finite unit vector of this dimension.
@@ -210,13 +211,11 @@ class VectorIndex:
         return answer.ranked()
 
     def improve(self) -> bool:
-        """Merge neighbouring segments, or put a sketch beside one.
+        """Merge neighbouring segments, or add a sketch to one; return whether there was work.
 
-        Returns whether anything was done.
-
-        Not on the writer thread, and on one thread at a time: it takes up to a second or two. The
-        segments it began with stay searchable until the swap. A result that was built from a
-        segment which a purge has changed meanwhile is thrown away.
+        Call it on one thread at a time, and not on the writer's, because it takes up to two
+        seconds. The old segments stay searchable until the swap. If a purge has changed one of them
+        meanwhile, the result is thrown away.
         """
         before = self._snapshot.segments
         start, end = self._due(before)
@@ -237,10 +236,7 @@ class VectorIndex:
         return True
 
     def _due(self, segments: Sequence[Segment]) -> tuple[int, int]:
-        """Start and end of the segments to be merged, or of one to be sketched.
-
-        The two are equal if nothing is due.
-        """
+        """The range of segments to be merged, or of one to be sketched; empty if there is none."""
         due = mergeable(segments, self._segment_len)
         if due is None and _rows(segments) > CROSSOVER_LEN:
             bare = [at for at, segment in enumerate(segments) if segment.sketch is None]
@@ -248,14 +244,14 @@ class VectorIndex:
         return due or (0, 0)
 
     def _fill(self, ordinals: Ordinals, vectors: Floats) -> int:
-        """Copy the rows that fit into the tail, publish them, seal a full tail.
+        """Copy the rows that fit into the tail, publish them, and seal a full tail.
 
-        Returns how many fitted.
+        Returns the number of rows that fitted.
         """
         now = self._snapshot
         count = min(self._segment_len - now.tail_count, len(ordinals))
         stop = now.tail_count + count
-        # No reader looks at rows from `tail_count` on before the new count is published.
+        # No reader reads rows from `tail_count` on before the new count is published.
         now.tail_ordinals[now.tail_count : stop] = ordinals[:count]
         now.tail_vectors[now.tail_count : stop] = vectors[:count]
         if stop < self._segment_len:
@@ -299,7 +295,7 @@ def _same(some: Sequence[Segment], others: Sequence[Segment]) -> bool:
 
 
 def _parts(snapshot: _Snapshot, allowed: Mask | None) -> list[tuple[SearchedPart, Sketch | None]]:
-    """Every part of the index that has a row which the search may use, with the part's sketch."""
+    """Every part of the index with a row that the search may use, and the part's sketch if any."""
     parts: list[tuple[SearchedPart, Sketch | None]] = []
     for segment in snapshot.segments:
         part = part_of(segment.ordinals, segment.vectors, segment.flat, allowed)
@@ -312,12 +308,12 @@ def _parts(snapshot: _Snapshot, allowed: Mask | None) -> list[tuple[SearchedPart
 def _search(
     answer: Answer, parts: Sequence[tuple[SearchedPart, Sketch | None]], turned: Floats, least: int
 ) -> None:
-    """Scan the parts without a sketch, score the likely rows of the others, and scan where unsure.
+    """Scan parts without a sketch, score the likely rows of the others, and scan those not sure.
 
-    Sure means: the worst row of the answer lies so far above the best estimate of an unscored row
-    that the estimate would have to err by `SURENESS` standard errors to hide a better one. Excluded
-    rows take places on the list of likely rows and raise no score. So the more of them lie near the
-    query, the less sure the search is of the rest, without counting them.
+    A segment is sure if the worst row of the answer is so far above the best estimate of an
+    unscored row that only an error of `SURENESS` standard errors could hide a better row. Excluded
+    rows take places on the list of likely rows and raise no score. So the more of them are near
+    the query, the less sure the search is of the other rows.
     """
     for part, sketch in parts:
         if sketch is None:
@@ -332,8 +328,7 @@ def _search(
         # Segments are examined only after all were searched, because the worst row of the answer is
         # the worst one over all segments.
         unsure = [one for one in unsure if not one.sure(answer.floor)]
-        # If most of the likeliest rows are excluded, most rows of a longer list would be excluded
-        # too.
+        # If most of the likeliest rows are excluded, most rows of a longer list would be too.
         scanned += [one for one in unsure if one.crowded]
         unsure = [one for one in unsure if not one.crowded]
     for one in (*scanned, *unsure):
@@ -354,7 +349,7 @@ class Shortlist:
         self.crowded = False
 
     def lengthen(self, count: int, answer: Answer) -> None:
-        """Score the `count` likeliest rows, except those whose estimate is surely too low."""
+        """Score the `count` likeliest rows, except those whose estimate is certainly too low."""
         estimates, rows = self._sketch.nearest(self._turned, count)
         whole = len(rows) == len(self.part.ordinals)
         self._cut = -np.inf if whole else float(estimates.min())
@@ -366,7 +361,7 @@ class Shortlist:
         if len(self._seen):
             new = ~np.isin(rows, self._seen)
             estimates, rows = estimates[new], rows[new]
-        # The first few rows raise the score that a row must reach, so most others need no scoring.
+        # The first rows raise the score that a row must reach, so that most others are not scored.
         self._look(rows[:_FIRST_ROWS], answer)
         likely = estimates[_FIRST_ROWS:] >= answer.floor - self._margin
         self._look(rows[_FIRST_ROWS:][likely], answer)

@@ -1,11 +1,11 @@
 """Sealed segments on disk, so that a start need not read every vector from LMDB.
 
 A file is a format byte, the length of a JSON header, the header, the ordinals (int64) and the
-vectors (float32), all little-endian but the length. The body is plain numbers rather than a
-serialised FAISS index: FAISS loads flipped and zeroed files without a word, its format changes with
-its version, and its parser is C++ that bytes from a disk should not reach. Plain rows have one
-length for their count, are checked row by row, and are added to a fresh index in under a
-millisecond per segment.
+vectors (float32), all little-endian but the length. The body is plain numbers and no serialised
+FAISS index, because FAISS loads damaged files without an error, its format changes with its
+version, and its parser is C++ that bytes from a disk should not reach. The length of plain rows
+follows from their count, each row is checked, and adding them to a new index takes less than a
+millisecond for a segment.
 
 The files are a cache: a file that does not fit the store exactly is removed and rebuilt.
 """
@@ -43,10 +43,7 @@ _Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class IndexIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """The store and the embedding model that vectors in a file belong to.
-
-    A file of another store or model is never loaded.
-    """
+    """The store and the embedding model of the vectors in a file; no other file is loaded."""
 
     incarnation: str
     embedder_id: str
@@ -54,14 +51,14 @@ class IndexIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RejectedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that was not loaded, and was removed; `reason` is a short machine text."""
+    """A file that was not loaded, and was removed; `reason` is a short fixed text."""
 
     name: str
     reason: str
 
 
 class LoadedIndex(msgspec.Struct, frozen=True, kw_only=True):
-    """An index with exactly the store's vectors, and what loading it cost."""
+    """An index with exactly the store's vectors, and the work that loading it took."""
 
     index: VectorIndex
     rejected: tuple[RejectedFile, ...]
@@ -80,17 +77,17 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class _Unfit(Exception):  # noqa: N818 - a finding about one file, caught in this module
-    """The error for a segment's file that cannot be loaded; its text says why."""
+    """The error for a segment's file that cannot be loaded; its text is the reason."""
 
 
 _HEADER_DECODER: Final = msgspec.json.Decoder(_Header)
 
 
 class SegmentFiles:
-    """The sealed segments of one index in one directory, which holds nothing else.
+    """The sealed segments of one index in one directory, which contains no other files.
 
-    Every method may be called from any thread; they exclude each other, so that a slow background
-    save cannot put back what a purge has just removed.
+    Every method may be called from any thread. The methods exclude each other, so that a slow save
+    in the background cannot write again what a purge has just removed.
     """
 
     def __init__(
@@ -111,15 +108,15 @@ class SegmentFiles:
     def load(
         self, stored: Ordinals, fetch: Callable[[int], bytes], into: VectorIndex | None = None
     ) -> LoadedIndex:
-        """The index of all `stored` ordinals (ascending), from files where they fit the store.
+        """The index of all `stored` ordinals (ascending), from files if they fit the store.
 
-        `into` is an empty index to fill; nobody else may use it meanwhile. A file counts only if
-        its checksums hold and it has exactly the ordinals that the store has in its range. So a
-        file from before a purge, from another store or from a later state does not count. All other
-        vectors come from `fetch`, which returns the stored vector of an ordinal.
+        `into` is an empty index to fill; no other thread may use it meanwhile. A file fits if its
+        checksums are right and it has exactly the ordinals that the store has in its range. So a
+        file from before a purge, from another store or from a later state does not fit. All other
+        vectors are read with `fetch`, which returns the stored vector of an ordinal.
 
         Raises:
-            BadVector: The store itself holds a vector that is not a finite unit vector.
+            BadVector: The store itself has a vector that is not a finite unit vector.
             OSError: The directory cannot be read or written.
         """
         with self._lock:
@@ -140,17 +137,17 @@ class SegmentFiles:
         return LoadedIndex(index=index, rejected=tuple(rejected), rebuilt=len(stored) - covered)
 
     def save(self, index: VectorIndex) -> int:
-        """Write each sealed segment that is not on disk yet; returns how many were written.
+        """Write each sealed segment that is not on disk yet; return how many were written.
 
-        Files of segments that are no longer in the index are removed. The tail is not written: it
-        is at most one segment, and the store has its vectors.
+        Files of segments that are no longer in the index are removed. The tail is not written,
+        because it is at most one segment, and the store has its vectors.
 
         Raises:
             OSError: A file could not be written; the earlier files are still there.
         """
         with self._lock:
-            # The segments are listed inside the lock: after a `drop`, nobody may still write a list
-            # from before.
+            # The segments are listed under the lock, because after a `drop` no thread may write a
+            # list from before it.
             segments = {self._name(segment): segment for segment in index.segments}
             written = 0
             for name, segment in segments.items():
@@ -165,11 +162,11 @@ class SegmentFiles:
             return written
 
     def drop(self, index: VectorIndex, ordinals: Sequence[int]) -> None:
-        """Take purged vectors out of the index and out of every file. Writer thread only.
+        """Remove purged vectors from the index and from every file. Writer thread only.
 
         Raises:
-            OSError: A file could not be rewritten, so vectors may be left in it; call again, or
-                load anew.
+            OSError: A file could not be rewritten, so vectors may be left in it; call `drop` again,
+                or load the index anew.
         """
         index.drop(ordinals)
         self.save(index)
@@ -236,7 +233,7 @@ class SegmentFiles:
         return seal(run, check_vectors(joined, len(run), self._identity.dimension))
 
     def _write(self, name: str, segment: Segment) -> None:
-        """Write one file, whole or not at all: temporary name, fsync, rename."""
+        """Write one file, as a whole or not at all: temporary name, fsync, rename."""
         names = segment.ordinals.astype("<i8").tobytes()
         rows = segment.vectors.astype("<f4").tobytes()
         header = msgspec.json.encode(
@@ -268,10 +265,7 @@ class SegmentFiles:
             self._written("snapshot_written")
 
     def _names(self) -> list[str]:
-        """The names of the files by their first ordinal.
-
-        The names are zero-padded, so they sort like numbers.
-        """
+        """The names of the files, sorted by first ordinal, because the names are zero-padded."""
         found = (entry.name for entry in os.scandir(self._directory))
         return sorted(name for name in found if name.endswith((".seg", ".seg.tmp")))
 
@@ -314,9 +308,9 @@ def _split(data: bytes) -> tuple[_Header, memoryview]:
 
 
 def _check_stored(ordinals: Ordinals, stored: Ordinals) -> None:
-    """Check that a file holds exactly the rows that the store holds in the file's range.
+    """Check that a file has exactly the rows that the store has in the file's range.
 
-    An older copy, put back after a purge, would bring purged vectors back to life.
+    Otherwise an older copy, put back after a purge, would make purged vectors searchable again.
     """
     first, last = int(ordinals[0]), int(ordinals[-1])
     if not len(stored) or last > int(stored[-1]):
@@ -327,7 +321,7 @@ def _check_stored(ordinals: Ordinals, stored: Ordinals) -> None:
 
 
 def _uncovered(stored: Ordinals, segments: Sequence[Segment]) -> tuple[list[Ordinals], Ordinals]:
-    """Runs of stored ordinals between the segments, and those after the last one."""
+    """The runs of stored ordinals between the segments, and the ordinals after the last one."""
     runs: list[Ordinals] = []
     at = 0
     for segment in segments:

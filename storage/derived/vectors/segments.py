@@ -1,4 +1,4 @@
-"""Checked vectors, and sealed pieces of the index that nobody changes any more."""
+"""Checked vectors, and sealed segments of the index, which never change."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _ERROR: Final = math.sqrt(math.pi / 2 - 1)
 Mask = NDArray[np.bool_]
 
 _NORM_TOLERANCE: Final = 1e-3
-# The number of rows up to which rows are scored one by one: the start of a pass over all rows costs
-# as much as eight rows.
+# The number of rows up to which each row is scored by itself, because the start of a pass over all
+# rows costs as much as eight rows.
 _FEW: Final = 8
 
 _faiss: Final[Any] = faiss
-# One OpenMP thread: with two, pauses of 100 ms and more were measured.
+# One OpenMP thread, because with two threads pauses of 100 ms and more were measured.
 _faiss.omp_set_num_threads(1)
 
 
@@ -35,7 +35,7 @@ class BadVector(StorageError):  # noqa: N818 - named for what it says, like its 
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
-    """A sealed part of the index. `vectors` is a view into `flat`, and lives as long as `flat`."""
+    """A sealed part of the index. `vectors` is a view into the memory of `flat`."""
 
     ordinals: Ordinals
     vectors: Floats
@@ -45,11 +45,11 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_vectors(joined: bytes, count: int, dimension: int) -> Floats:
-    """The `count` vectors in `joined`, checked; read-only where nothing had to be copied.
+    """The `count` vectors in `joined`, checked; read-only unless they had to be copied.
 
     Raises:
-        BadVector: A length is wrong, or a vector is not finite or not of unit norm. NaN makes a row
-            that no search finds, and a huge norm makes one that every search finds.
+        BadVector: A length is wrong, or a vector is not finite or not of unit norm. A row with NaN
+            is found by no search, and a row with a huge norm by every search.
     """
     if len(joined) != 4 * dimension * count:
         raise BadVector("a vector of another dimension")
@@ -76,7 +76,7 @@ def check_vectors(joined: bytes, count: int, dimension: int) -> Floats:
 
 
 def check_each(vectors: Sequence[bytes], dimension: int) -> Floats:
-    """Check separate vectors as `check_vectors` does; one's length cannot make up for another's.
+    """Check separate vectors like `check_vectors`, and the length of each by itself; join them.
 
     Raises:
         BadVector: A length is wrong, or a vector is not finite or not of unit norm.
@@ -117,7 +117,7 @@ class Sketch(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
     def nearest(self, turned: Floats, count: int) -> tuple[Floats, Ordinals]:
-        """The highest estimated scores, best first, and the rows they belong to."""
+        """The highest estimated scores, best first, and the positions of their rows."""
         scores, rows = self.coded.search(turned.reshape(1, -1), min(count, self.count))
         found = rows[0] >= 0
         return scores[0][found], rows[0][found]
@@ -133,15 +133,13 @@ class Sketch(msgspec.Struct, frozen=True, kw_only=True):
 SCORE_ERROR: Final = 1e-5
 _RESCORE_ROWS: Final = 1_024
 SPARSE: Final = 8
-"""Where no more than one row in so many is allowed, gathering them is cheaper than a scan."""
+"""If at most one row in `SPARSE` is allowed, copying these rows is cheaper than a scan."""
 
 
 class SearchedPart(msgspec.Struct, frozen=True, kw_only=True):
-    """One segment, or the tail, with the rows that a search may use.
+    """One segment, or the tail, with the rows that a search may use: `mask`, or all if None.
 
-    With a `mask` of None it may use all of them.
-
-    `flat` is there to keep the memory of `vectors` alive.
+    `flat` keeps the memory of `vectors` alive.
     """
 
     ordinals: Ordinals
@@ -163,14 +161,14 @@ def part_of(
 
 
 def _local(allowed: Mask, ordinals: Ordinals) -> Mask:
-    """The part of the caller's mask (which rows a search may use) for the given ordinals.
+    """The entries of `allowed`, the mask of a search, for the given ordinals.
 
-    Ordinals beyond the mask are newer than the caller's read.
+    Ordinals beyond the mask are not allowed, because they are newer than the caller's read.
     """
     reached = int(np.searchsorted(ordinals, len(allowed)))
     if reached == len(ordinals) and reached:
         first, last = int(ordinals[0]), int(ordinals[-1])
-        # The usual case has no gaps; then the mask is a view and no copy.
+        # If the ordinals have no gaps, as usually, the result is a view and no copy.
         if last - first + 1 == reached:
             return allowed[first : last + 1]
     mask = np.zeros(len(ordinals), dtype=np.bool_)
@@ -179,7 +177,7 @@ def _local(allowed: Mask, ordinals: Ordinals) -> Mask:
 
 
 def gathered(parts: Sequence[SearchedPart], dimension: int) -> SearchedPart:
-    """The few allowed rows of all parts of the index, copied together into one part."""
+    """The few allowed rows of all parts, copied together into one part."""
     count = sum(part.allowed for part in parts)
     ordinals = np.empty(count, dtype=np.int64)
     vectors = np.empty((count, dimension), dtype=np.float32)
@@ -193,7 +191,7 @@ def gathered(parts: Sequence[SearchedPart], dimension: int) -> SearchedPart:
 
 
 class Answer:
-    """The best `limit` rows of a search, filled part by part."""
+    """The best `limit` rows of a search, collected part by part."""
 
     def __init__(self, query: Floats, limit: int) -> None:
         self._query = np.ascontiguousarray(query)
@@ -208,22 +206,22 @@ class Answer:
         return self._floor
 
     def add(self, part: SearchedPart) -> None:
-        """Score the allowed rows of a part and keep those that are among the best so far."""
+        """Score the allowed rows of a part, and collect those that are among the best so far."""
         if part.allowed == 0:
             return
         if part.mask is not None and part.allowed * SPARSE <= len(part.ordinals):
             self.add_rows(part, np.flatnonzero(part.mask))
             return
         scores = self._products(part.vectors)
-        # No top-k is taken per part: every row that ties with the last one must stay, however many
-        # there are.
+        # No top-k is taken per part, because every row that ties with the last one must stay,
+        # however many there are.
         chosen = np.flatnonzero(
             scores >= self._floor if part.mask is None else part.mask & (scores >= self._floor)
         )
         self._keep(part, chosen, scores[chosen])
 
     def add_rows(self, part: SearchedPart, rows: Ordinals) -> None:
-        """Score given rows of a part, and keep the best as `add` does; each row at most once."""
+        """Score given rows of a part, and collect the best like `add`; each row at most once."""
         if not len(rows):
             return
         scores = self._products(part.vectors.take(rows, axis=0))
@@ -243,8 +241,8 @@ class Answer:
         """The best rows, scored again in double precision; best first, the older first on a tie.
 
         The rounded score of a vector may depend on its place in memory. Equal texts must tie
-        exactly, so that the order of an answer says nothing of segments and never changes between
-        reads.
+        exactly, so that the order of an answer reveals nothing about segments and is the same in
+        each read.
         """
         ordinals: list[Ordinals] = [np.empty(0, dtype=np.int64)]
         scores: list[NDArray[np.float64]] = [np.empty(0, dtype=np.float64)]
@@ -260,11 +258,11 @@ class Answer:
         return [(int(names[at]), float(exact[at].clip(-1.0, 1.0))) for at in order]
 
     def _products(self, vectors: Floats) -> Floats:
-        """Inner products of the query with every row.
+        """The inner products of the query with every row.
 
-        This uses FAISS's kernel rather than `IndexFlatIP.search` with a selector: on a part of
-        8,192 rows the kernel costs the same without a mask and less with one. BLAS is not used
-        either: its threads would compete with the event loop for the cores.
+        FAISS's kernel is used, and not `IndexFlatIP.search` with a selector: on a part of 8,192
+        rows the kernel costs the same without a mask and less with one. BLAS is not used, because
+        its threads would compete with the event loop for the cores.
         """
         scores: Floats = np.empty(len(vectors), dtype=np.float32)
         _faiss.fvec_inner_products_ny(

@@ -1,11 +1,10 @@
-"""Sketches of segments, one bit per dimension: they show where the best rows are likely to be.
+"""Sketches of segments, one bit per dimension: they estimate where the best rows are.
 
-A search with them takes a tenth of the time. RaBitQ (Gao and Long, SIGMOD 2024) keeps the signs of
-a rotated vector and two numbers. Its estimate of an inner product has no bias, and its error
-depends only on the dimension and the two lengths. So a search can tell when it is not sure. A graph
-index has no such measure, and costs a hundred times as much to build (decision 013).
-
-A sketch lives in memory only. Every score that is returned comes from the exact vectors.
+With sketches a search takes a tenth of the time. RaBitQ (Gao and Long, SIGMOD 2024) stores the
+signs of a rotated vector and two numbers. Its estimate of an inner product has no bias, and the
+error depends only on the dimension and the two lengths. So a search can compute when it is not
+sure. A graph index has no such measure, and building one costs a hundred times as much (decision
+013). A sketch exists in memory only. Every score that is returned comes from the exact vectors.
 """
 
 from __future__ import annotations
@@ -36,10 +35,7 @@ def turn(query: Floats) -> Floats:
 
 
 def sketch_of(vectors: Floats) -> Sketch:
-    """A sketch of the given vectors; equal vectors give equal sketches.
-
-    Releases the GIL for most of it.
-    """
+    """A sketch of the given vectors; equal vectors give equal sketches. Mostly without the GIL."""
     count, dimension = vectors.shape
     rotation = _rotation(dimension)
     centre: Floats = vectors.mean(axis=0, dtype=np.float64).astype(np.float32) @ rotation
@@ -60,10 +56,11 @@ def with_sketch(segment: Segment) -> Segment:
 
 
 def mergeable(segments: Sequence[Segment], segment_len: int) -> tuple[int, int] | None:
-    """Start and end of neighbouring segments of one size class that are due for merging.
+    """The range of neighbouring segments of one size class that should be merged, or None.
 
-    Four segments of a class make one of the next class; the last class may have any number. So
-    there are few segments for any number of rows, and each row is copied once per class.
+    Four segments of a class make one of the next class; the last class may have any number of
+    segments. So there are few segments for any number of rows, and each row is copied once per
+    class.
     """
     start = 0
     while start < len(segments):
@@ -86,7 +83,7 @@ def mergeable(segments: Sequence[Segment], segment_len: int) -> tuple[int, int] 
 _FAN_IN: Final = 4
 _LEVELS: Final = 2
 MERGED_SEGMENTS: Final = _FAN_IN**_LEVELS
-"""How many sealed tails the longest segment that merging makes consists of."""
+"""The number of sealed tails in the longest segment that merging makes."""
 
 
 def _level(segment: Segment, segment_len: int) -> int:
@@ -98,9 +95,9 @@ def _level(segment: Segment, segment_len: int) -> int:
 
 @functools.cache
 def _rotation(dimension: int) -> Floats:
-    """A fixed random rotation: after it no dimension weighs more than another, whatever the text.
+    """A fixed random rotation, after which no dimension matters more than another.
 
-    The rotation need not be the same on another machine: what is made with it is never stored.
+    It may differ on another machine, because no result of it is stored.
     """
     drawn = np.random.default_rng(_SEED).standard_normal((dimension, dimension))
     rotation: Floats = np.ascontiguousarray(np.linalg.qr(drawn)[0].astype(np.float32))
