@@ -1,1 +1,1 @@
-"""Leases on the LMDB environment, and random bytes."""
+"""The base of the other rooms: clock, errors, random bytes, state directory, checked files."""

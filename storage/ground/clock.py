@@ -1,12 +1,11 @@
 """A clock that cannot go back, and the deadline of a decision.
 
-An expired memory or a revoked key must not become valid again. The store has the time of its last
-transaction. Where the wall clock is behind that (a dead battery, a wrong server, manipulation), the
-wall clock is not trusted: time advances from the stored time with the monotonic clock.
-
-A model request waits for its principal's candidates. After the deadline it is forwarded as if they
-were refused, so they have to be refused: the writer asks `Due` during the decision, and reports it
-to the gate. A decision that has begun is not taken back.
+An expired memory or a revoked key must not become valid again. The store records the time of its
+last transaction. If the wall clock is earlier (a dead battery, a wrong server, manipulation), it is
+not trusted: time advances from the recorded time with the monotonic clock.
+A model request waits for the verdicts on its principal's candidates. After the deadline the request
+is forwarded as if the candidates were refused, so they have to be refused: the writer asks `Due`
+during the decision, and reports the answer to the gate. A decision that has begun is completed.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 SLACK_NS: Final = 2_000_000_000
-"""By how much a wall clock may be set back, as happens when clocks are corrected."""
+"""The tolerance by which a wall clock may be set back, as happens when clocks are corrected."""
 
 
 class SteadyClock:
@@ -44,18 +43,18 @@ class SteadyClock:
         return self() // 1_000_000
 
     def not_before(self, time_ms: int) -> None:
-        """Advance the clock to at least this time, at which the store was written."""
+        """Advance the clock to at least `time_ms`, the time of the store's last transaction."""
         if time_ms > self.now_ms():
             self._latest = (time_ms * 1_000_000, self._monotonic_ns())
 
     def behind_s(self) -> float:
-        """By how many seconds the wall clock is behind the trusted time; 0 within the tolerance."""
+        """The seconds that the wall clock is behind the trusted time; 0 within the tolerance."""
         behind_ns = self() - self._wall_ns()
         return behind_ns / 1e9 if behind_ns > SLACK_NS else 0.0
 
 
 class Due:
-    """The deadline of one candidate. Any thread; of `begin` and `expire` the first call wins."""
+    """The deadline of one candidate. Any thread; the first call of `begin` or `expire` decides."""
 
     __slots__ = ("_begun", "_lock", "_over")
 
@@ -65,10 +64,7 @@ class Due:
         self._over = False
 
     def begin(self) -> bool:
-        """Note that the writer begins to decide; False if the request has given up.
-
-        A repeated call returns the same.
-        """
+        """Note that the writer begins to decide; False if the request has given up before."""
         with self._lock:
             self._begun = not self._over
             return self._begun

@@ -1,10 +1,10 @@
-"""Failures of the store, named after what the caller may still rely on."""
+"""The errors of the store, named after the state in which they leave the store."""
 
 from __future__ import annotations
 
 
 class StorageError(Exception):
-    """Base of all errors that this package raises on purpose."""
+    """The base of all errors that this package raises on purpose."""
 
 
 class StoreUnavailable(StorageError):
@@ -40,7 +40,7 @@ class UnknownFormat(StorageError):
 
 
 class StoreRolledBack(StorageError):
-    """The checkpoint outside the store is ahead of it: somebody put an older copy in place."""
+    """The checkpoint outside the store is ahead of the store: an older copy was put in place."""
 
 
 class StoreLocked(StorageError):
@@ -48,7 +48,7 @@ class StoreLocked(StorageError):
 
 
 class StalePermit(StorageError):
-    """The ruleset epoch moved, or the permit does not fit what is staged; nothing was written."""
+    """The ruleset changed, or the permit does not fit the staged bytes; nothing was written."""
 
 
 class UnknownCandidate(StorageError):
@@ -60,7 +60,7 @@ class UnknownMemory(StorageError):
 
 
 class MemoryMoved(StorageError):
-    """The memory is no longer the version that a person was shown; nothing was written."""
+    """The memory was changed after a person was shown it or tried it; nothing was written."""
 
 
 class UnknownLeaf(StorageError):
@@ -68,7 +68,7 @@ class UnknownLeaf(StorageError):
 
 
 class UnknownPins(StorageError):
-    """No server of this name was seen, or its tools have another digest."""
+    """No server with this name was seen, or its tools have another digest."""
 
 
 class UnknownIncident(StorageError):
@@ -76,7 +76,4 @@ class UnknownIncident(StorageError):
 
 
 class NoSuchPast(StorageError):
-    """The store has no such state to go back to; nothing was changed.
-
-    The message names the nearest.
-    """
+    """The store has no such state; the message names the nearest one. Nothing was changed."""

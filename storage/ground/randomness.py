@@ -1,7 +1,7 @@
 """Random bytes for ids, salts, keys and nonces, read from the kernel in blocks.
 
 Each read from the kernel releases the interpreter lock, and under load it takes half a millisecond
-to get the lock back: four reads per candidate were most of what a batch waited for.
+to get the lock back. Four reads per candidate took most of the time that a batch waited.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class _Pool(threading.local):
 
 _POOL: Final = _Pool()
 # After a fork the child must not use the parent's random bytes, or two keys would be equal. In the
-# child only the forking thread exists, and this function runs on it.
+# child only the forking thread exists, and `forget` is called on it.
 os.register_at_fork(after_in_child=_POOL.forget)
 
 
 def random_bytes(count: int) -> bytes:
-    """`count` unpredictable bytes, used once. Any thread, any process after a fork."""
+    """`count` unpredictable bytes, never returned again. Any thread, any process after a fork."""
     pool = _POOL
     start = pool.at
     stop = start + count

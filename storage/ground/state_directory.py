@@ -1,8 +1,8 @@
 """The state directory: its layout, its modes, its lock, and the secrets in it.
 
-Everything under it is mode 0700 or 0600. LMDB does not fsync the directory it creates its files in,
-and a file whose directory entry was never synced may be gone after a power cut: so every creation
-here ends with an fsync of the parent.
+Everything in it has mode 0700 or 0600. LMDB does not fsync the directory in which it creates files,
+and a file whose directory entry was never synced may be gone after a power cut. So every creation
+here ends with an fsync of the parent directory.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _CURSOR_BYTES_MAX: Final = 4_096
 class Secrets(msgspec.Struct, frozen=True, kw_only=True):
     """The keys of one store: 32 raw bytes each; the last two are Ed25519 seeds."""
 
-    # An HMAC key (keyed hash): for nonces, for ids, and to count each violation only once.
+    # The key of keyed hashes (HMAC): of nonces, of ids, and of violations that count only once.
     store_key: bytes
     log_key: bytes  # signs checkpoints of the audit log
     token_key: bytes  # signs promotion tokens
 
     def log_signer(self) -> Ed25519PrivateKey:
-        """The key that checkpoints are signed with."""
+        """The key that signs checkpoints."""
         return Ed25519PrivateKey.from_private_bytes(self.log_key)
 
     def __repr__(self) -> str:
@@ -53,9 +53,9 @@ def fsync_directory(directory: Path) -> None:
 
 
 def write_durably(path: Path, data: bytes) -> None:
-    """Put a file in place whole or not at all, mode 0600, durable when this returns."""
+    """Write a file as a whole or not at all, mode 0600, durable when this returns."""
     temporary = path.with_name(f".{path.name}.unfinished")
-    # The file is a temporary one that a crash left; no other process writes here.
+    # A crash may have left the temporary file; no other process writes here.
     temporary.unlink(missing_ok=True)
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
     try:
@@ -71,7 +71,7 @@ def write_durably(path: Path, data: bytes) -> None:
 
 
 def holds_a_store(root: Path) -> bool:
-    """Whether a store was begun in this directory, or nobody can tell. Creates nothing."""
+    """Whether a store was begun in this directory, or that cannot be found out. Creates nothing."""
     try:
         (root / "secrets" / LOG_KEY).stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -82,7 +82,7 @@ def holds_a_store(root: Path) -> bool:
 
 
 class StateDirectory:
-    """The directory of one gate. Opening it takes the lock; closing gives the lock back.
+    """The state directory of one gate. Creating the object takes the lock; `close` releases it.
 
     Raises:
         StoreLocked: Another gate holds the directory.
@@ -110,8 +110,8 @@ class StateDirectory:
         parts = (self.store, self.staging, self.held_keys, self.segments, self._secrets)
         for part in (self.root, *parts):
             part.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
-            # mkdir keeps the mode of an existing directory, and umask narrows that of a new one, so
-            # the mode is set here.
+            # mkdir does not change the mode of an existing directory, and umask narrows the mode of
+            # a new one, so the mode is set here.
             part.chmod(DIRECTORY_MODE)
         fsync_directory(self.staging)
         fsync_directory(self.root)
@@ -120,8 +120,8 @@ class StateDirectory:
     def _take_lock(self) -> tuple[int, ...]:
         path = self.root / "gate.lock"
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-        # The directory itself is locked too: a removed lock file would lock nobody out, and
-        # `doctor` finds the gate's process by the directory's lock.
+        # The directory itself is locked too, because a lock on a removed file would exclude no
+        # other gate. `doctor` finds the gate's process by the directory's lock.
         itself = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for one in (handle, itself):
@@ -133,13 +133,13 @@ class StateDirectory:
         return handle, itself
 
     def close(self) -> None:
-        """Give the directory back; the lock also ends when the process ends."""
+        """Release the lock on the directory, which also ends when the process ends."""
         for handle in self._lock:
             os.close(handle)
         self._lock = ()
 
     def read_cursor(self, name: str) -> bytes | None:
-        """How far a reader of the log has come, as a number of leaves; None if it never said.
+        """The cursor of a reader of the log, as bytes; None if it stored none.
 
         Raises:
             OSError, UnfitFile: The file cannot be read, or is not this user's own.
@@ -150,7 +150,7 @@ class StateDirectory:
             return None
 
     def write_cursor(self, name: str, cursor: bytes) -> None:
-        """Store durably how far a reader of the log has come.
+        """Store the cursor of a reader of the log durably.
 
         Raises:
             OSError: The file could not be written; the earlier one is still there.
@@ -164,7 +164,7 @@ class StateDirectory:
 
     @property
     def bootstrapped(self) -> bool:
-        """Whether a first commit was ever durable here: then no missing file may be made anew.
+        """Whether a first commit was ever durable here, so that no missing file may be made anew.
 
         Raises:
             UnknownFormat: Another version of this program began this directory.
@@ -184,11 +184,11 @@ class StateDirectory:
             write_durably(self._marker, _MARK)
 
     def secrets(self) -> Secrets:
-        """Load the secrets, or make them on the first start.
+        """Load the secrets, or create them on the first start.
 
         Raises:
-            StoreCorrupt: A secret is missing or damaged although the store was in use before; a
-                new one in its place would silently void every nonce and every signature.
+            StoreCorrupt: A secret is missing or damaged although the store was in use before. A
+                new one would void every nonce and every signature without an error.
         """
         return Secrets(
             store_key=self._secret("store.key"),

@@ -1,9 +1,9 @@
 """Checks of files and directories that an operator names: owner, type, modes and length.
 
-The rule is sshd's for its keys. A file counts only if it belongs to this user or to root, nobody
-else may write it, and no directory or symlink on its path lets somebody else put another one in its
-place. Some things that sshd refuses and honest machines have are allowed: a directory with the
-sticky bit, a group that has nobody else in it, and a directory that root mounted read-only.
+The rule is that of sshd for its keys. A file is accepted only if it belongs to this user or to
+root, no other user may write it, and no directory or symlink on its path lets another user replace
+it. Three cases that sshd refuses and honest machines have are accepted: a directory with the sticky
+bit, a group without other members, and a directory that root mounted read-only.
 """
 
 from __future__ import annotations
@@ -20,46 +20,46 @@ from storage.ground.errors import StorageError
 
 _LINKS_MAX: Final = 40
 _CHUNK_LEN: Final = 1024 * 1024
-# The owning group may read a secret: a kubelet mounts secrets as root's, readable by the pod's
-# `fsGroup`. No other user may read a secret, and only its owner may write it.
+# The owning group may read a secret, because a kubelet mounts secrets as root's, readable by the
+# pod's `fsGroup`. No other user may read a secret, and only its owner may write it.
 _OPEN_TO_STRANGERS: Final = 0o037
 
 
 class UnfitFile(StorageError):  # noqa: N818 - as its siblings: named for what it is
-    """The error for a file or directory that must not be used; it says why, and what to do."""
+    """The error for a file or directory that must not be used, with the reason and the remedy."""
 
 
 class Trust(enum.Enum):
     """The conditions that a file must fulfil before its content is used."""
 
-    OURS = enum.auto()  # Nobody but this user and root can change the file.
-    # Nobody but this user and root can change the file, and nobody else can read it.
+    OURS = enum.auto()  # No one but this user and root can change the file.
+    # No one but this user and root can change the file, and no one else can read it.
     SECRET = enum.auto()
     PLAIN = enum.auto()
-    # A person named the file at a terminal, to have it examined: any owner, and a pipe as well.
+    # A person named the file at a terminal to have it examined: any owner, and a pipe too.
     ANYBODYS = enum.auto()
 
 
 def read_file(path: Path, bytes_max: int, trust: Trust = Trust.OURS) -> bytes:
     """The bytes of a file, at most `bytes_max`.
 
-    A path may lead over symlinks: a kubelet swaps a whole directory of secrets by one.
+    The path may contain symlinks, because a kubelet replaces a directory of secrets by one.
 
     Raises:
-        UnfitFile: The file does not fulfil what `trust` asks for, or is longer than `bytes_max`;
-            the message names the file.
+        UnfitFile: The file does not fulfil the conditions of `trust`, or is longer than
+            `bytes_max`; the message names the file.
         OSError: The file cannot be opened or read; `reason` names the file as well.
     """
     checked = trust is not Trust.ANYBODYS
-    # The file is opened non-blocking: a named pipe in its place would block a start or a reload for
-    # ever.
+    # The file is opened non-blocking, because a named pipe in its place would block a start or a
+    # reload for ever.
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | (os.O_NONBLOCK if checked else 0))
     try:
         if checked:
             _refuse_unfit(path, os.fstat(handle), trust)
         data = _read(handle, bytes_max)
     except OSError as error:
-        # Only the opening call knows the name by itself.
+        # Only the error of `os.open` contains the file's name by itself.
         error.filename = error.filename or str(path)
         raise
     finally:
@@ -70,7 +70,7 @@ def read_file(path: Path, bytes_max: int, trust: Trust = Trust.OURS) -> bytes:
 
 
 def reason(error: Exception) -> str:
-    """An error in words; for a system call with the file that it was about."""
+    """An error in words; for an OSError with the name of its file."""
     if not isinstance(error, OSError):
         return str(error)
     words = error.strerror or type(error).__name__
@@ -83,8 +83,8 @@ def refuse_replaceable(path: Path) -> None:
     For a missing path, its existing parents are checked.
 
     Raises:
-        UnfitFile: The message says who could do what, and where.
-        OSError: Some directory on the path cannot be looked at.
+        UnfitFile: The message names who could do what, and where.
+        OSError: A directory on the path cannot be read.
     """
     at, left, links = Path("/"), list(reversed(path.absolute().parts[1:])), 0
     found = at.lstat()
@@ -147,11 +147,11 @@ def _refuse_writable(directory: Path, found: os.stat_result) -> None:
     others = found.st_mode & stat.S_IWOTH
     if not others and not (found.st_mode & stat.S_IWGRP and not _nobody_else_in(found.st_gid)):
         return
-    # In a directory with the sticky bit nobody can rename another user's file.
+    # In a directory with the sticky bit no user can rename another user's file.
     if found.st_mode & stat.S_ISVTX:
         return
     if os.path.ismount(directory) and os.statvfs(directory).f_flag & os.ST_RDONLY:
-        # Kubernetes mounts a ConfigMap in this way: mode 0777, but below a directory that is closed
+        # Kubernetes mounts a ConfigMap in this way: mode 0777, but in a directory that is closed
         # to others.
         return
     raise UnfitFile(
@@ -163,7 +163,7 @@ def _refuse_writable(directory: Path, found: os.stat_result) -> None:
 def _relied_on() -> frozenset[int]:
     """The users who can change this process without changing a file: this uid and root.
 
-    In a user namespace every uid from outside has the same number, root's among them.
+    In a user namespace all uids from outside, root included, appear as one number.
     """
     known = {0, os.geteuid()}
     try:
@@ -176,7 +176,7 @@ def _relied_on() -> frozenset[int]:
 
 
 def _nobody_else_in(group: int) -> bool:
-    """Whether a group has no members besides this user and root, as far as this machine knows."""
+    """Whether a group has no members but this user and root, as far as this machine knows."""
     try:
         names = frozenset(grp.getgrgid(group).gr_mem)
     except KeyError:

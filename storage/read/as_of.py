@@ -1,8 +1,8 @@
-"""Which rows readers could be shown at an earlier version of the store, for replays.
+"""The rows that readers could be shown at an earlier version of the store, for replays.
 
-Rows are immutable and linked backwards, so the past is read from the rows that are there. A purged
-row is left out. A memory that is quarantined or expired today is left out too: a replay shows
-nobody what no read may show.
+Rows are immutable and linked backwards, so the past is read from the present rows. A purged row is
+left out. A memory that is quarantined or expired today is left out too, because a replay must not
+show what no read may show.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from storage.values import Row
 def marks_at(view: View, tenant: Tenant, live: Mask, version: int) -> Mask:
     """A mask, indexed by ordinal, of the rows that were a memory's newest at a version.
 
-    `live` is the mask of today. It takes as long as there were commits since that version.
+    `live` is the mask of today. The cost grows with the number of commits since that version.
     """
     header = view.header()
     last = 0 if header is None else header.next_ordinal
@@ -43,7 +43,7 @@ def marks_at(view: View, tenant: Tenant, live: Mask, version: int) -> Mask:
 def without_memories(
     view: View, names: KeyedNames, tenant: Tenant, marks: Mask, left_out: Iterable[MemoryId]
 ) -> Mask:
-    """A copy of the mask that is False at every row of these memories."""
+    """A copy of the mask that is False at every row of the memories in `left_out`."""
     rows = [one for memory in left_out for one in _states(view, names, tenant, memory)]
     marks = marks.copy()
     marks[[one for one in rows if one < len(marks)]] = False
@@ -53,9 +53,9 @@ def without_memories(
 def stood(
     view: View, names: KeyedNames, ordinal: int, tenant: Tenant
 ) -> tuple[Row, MemoryStatus] | None:
-    """One row as it stood, with the status of its memory.
+    """One row with the status of its memory; None if no reader may be shown the row.
 
-    None if the row is purged, quarantined or was never shown.
+    That is the case if the row is purged, or its memory is quarantined or on its way to a server.
     """
     row = read_row(view, ordinal)
     if row.tenant != tenant or row.erased:
@@ -66,10 +66,7 @@ def stood(
 
 
 def _first_after(view: View, version: int, last: int) -> int:
-    """The first ordinal that belongs to a later version than this one.
-
-    Versions rise with ordinals.
-    """
+    """The first ordinal of a later version than `version`; versions rise with ordinals."""
     low, high = 0, last
     while low < high:
         middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""Implements `AuditReader` on the embedded store: heads, leaves and proofs of the last commit."""
+"""Reads the audit log of the embedded store: heads, leaves and proofs of the last commit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storage.values import AuditHead, AuditProof
 
 
 class EmbeddedAudit:
-    """Each call reads from one snapshot, so head and proof are of the same generation."""
+    """Reads the audit log (`AuditReader`). Each call reads one snapshot of the store."""
 
     def __init__(self, store: LmdbStore, verifier: VerifierKey) -> None:
         self._store = store
@@ -23,7 +23,7 @@ class EmbeddedAudit:
             return self._head(view)[0]
 
     def leaves(self, offset: int, limit: int) -> tuple[bytes, ...]:
-        """The bytes of some leaves, oldest first; () for an index after the last leaf."""
+        """The bytes of up to `limit` leaves from `offset` on; () after the last leaf."""
         with self._store.reading() as view:
             stop = min(self._head(view)[1].size, offset + limit)
             return tuple(stored_leaf(view, index) for index in range(offset, stop))

@@ -1,4 +1,4 @@
-"""The check of a whole store: it names every contradiction between the tables."""
+"""The check of a whole store, which reports every contradiction between the tables."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _PROBLEMS_MAX: Final = 1_000
 
 
 def check_store(engine: Engine) -> CheckReport:
-    """Walk the whole store; safe beside a running writer, because it reads one generation."""
+    """Check the whole store, while a writer may run, because the check reads one generation."""
     parts = engine.parts
     with parts.store.reading() as view:
         header = view.header()
@@ -67,7 +67,7 @@ def check_store(engine: Engine) -> CheckReport:
 
 
 class _Walk:
-    """Walks every table of one generation, and collects the contradictions that it finds."""
+    """Reads every table of one generation, and collects the contradictions."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class _Walk:
         )
 
     def _check_values(self) -> None:
-        """Check each value against its digest, and go on after one that does not match."""
+        """Check each value against its digest, and continue after one that does not match."""
         for table in TABLES:
             for key in self._view.keys(table):
                 try:
@@ -174,7 +174,7 @@ class _Walk:
         except BadCheckpoint as error:
             self._problem(f"the checkpoint does not open: {error}")
             return
-        # The tree is rebuilt from the leaves alone, so that a wrong inner node shows as well.
+        # The tree is rebuilt from the leaves alone, so that a wrong inner node is detected too.
         whole, kept = Tree(), _Kept()
         for _, data in self._view.scan(LEAVES):
             whole.append(data, kept)
@@ -268,7 +268,7 @@ class _Walk:
                 self._problem(f"a nonce and its leaf {outcome.leaf_index} disagree")
 
     def _check_forwards(self) -> None:
-        """Compare intents, results, and rows of servers behind the gate with each other."""
+        """Compare intents, results, and rows of upstream memories with each other."""
         waiting = self._check_intents()
         for key, known in self._view.records(IDS):
             if known.status is MemoryStatus.FORWARDING and key not in waiting:
@@ -334,7 +334,7 @@ class _Walk:
 
 
 class _Kept:
-    """Holds the inner nodes of a tree that is rebuilt from its leaves alone."""
+    """The inner nodes of a tree that is rebuilt from its leaves, in memory (`NodeStore`)."""
 
     def __init__(self) -> None:
         self._nodes: dict[tuple[int, int], bytes] = {}

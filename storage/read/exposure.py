@@ -1,11 +1,11 @@
-"""How much of one search one origin may fill: a cap that reorders, and hides nothing by itself.
+"""The cap on how much of one search one origin may fill: it reorders, and hides nothing by itself.
 
-However many texts a page gets in, a reader is shown a few of them beside what others say. Counted
-is what sessions wrote that had read foreign text: by the key and the user or namespace that it was
-written for, by each host that the session had read, and by the tool that a text was found in a
-result of. What was written by a session that had read none is not counted. Hits over the cap go to
-the end, into places that no other hit can fill. The cap is hard for a latched origin, whatever its
-session had read: its hits over the cap are not shown at all.
+However many texts a web page gets in, a search shows a few of them beside the texts of others. Only
+memories of sessions that had read foreign text are counted: by the key and the user or namespace
+for which they were written, by each host that the session had read, and by the tool in whose result
+the text was found. Hits over the cap come last, in places that no other hit can fill. The cap is
+hard for a latched origin, whatever its session had read: its hits over the cap are not shown at
+all.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from storage.values import Row
 from storage.write.engine import Engine
 
 EXAMINED_MIN: Final = 200
-"""At least so many of the nearest memories compete for the places of a search."""
+"""The least number of the nearest memories that compete for the places of a search."""
 NEAR_COPY: Final = 0.9
-"""The cosine from which on two texts under a cap count as one, whoever brought them."""
+"""The least cosine at which two texts under a cap count as one, whoever wrote them."""
 
 
 class ExposureOrigin(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a memory of low trust came from, as far as the cap needs it.
+    """The origin of a memory of low trust, as the caps need it.
 
-    `server` and `tool` name the result that its text was found in. `filed` is the user or the
-    namespace that it was written for. `read_origins` are the tools and hosts that its session had
-    read; `after_reading` is whether it had read foreign text at all.
+    `server` and `tool` name the result in which its text was found. `filed` is the user or the
+    namespace for which the memory was written. `after_reading` is whether its session had read
+    foreign text, and `read_origins` are the tools and hosts of that text.
     """
 
     tenant: Tenant
@@ -50,14 +50,14 @@ class ExposureOrigin(msgspec.Struct, frozen=True, kw_only=True):
     filed: str | None = None
     after_reading: bool = False
     read_origins: tuple[str, ...] = ()
-    # Whether the memory came back after a trial and is watched: all of these are one group.
+    # Whether the memory is on probation after a trial; all such memories are counted as one group.
     on_probation: bool = False
 
 
 class Placement(msgspec.Struct, frozen=True):
     """One memory that competes for a place in a search's result.
 
-    `origin` is None if the memory's label is `user_input` or above.
+    `origin` is None if the memory is not counted, because its label is `user_input` or above.
     """
 
     hit: Hit
@@ -66,7 +66,7 @@ class Placement(msgspec.Struct, frozen=True):
 
 
 class Exposure:
-    """The places in the result of one search; they are filled best first."""
+    """The places in the result of one search, which are filled best first."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Exposure:
         restricted_of_ten: int,
         is_restricted: Callable[[ExposureOrigin], bool],
     ) -> None:
-        """`is_restricted` tells whether an origin is latched or on probation."""
+        """`is_restricted` returns whether an origin is latched or on probation."""
         self._limit = limit
         self._is_restricted = is_restricted
         self._shown = places(limit, shown_of_ten)
@@ -99,7 +99,7 @@ class Exposure:
         return origin is not None and self._has_used_up(origin, self._groups(origin))
 
     def place(self, one: Placement) -> bool:
-        """Give the memory a place, or leave it for the end; returns whether it got a place."""
+        """Give the memory a place if its origin has one left; return whether it got a place."""
         keys = self._keys(one)
         if one.origin is not None and self._has_used_up(one.origin, keys):
             return False
@@ -107,14 +107,14 @@ class Exposure:
         return True
 
     def fill(self, one: Placement) -> None:
-        """Give a place that is left to a memory that was over a cap, unless its cap is hard."""
+        """Give a remaining place to a memory that was over a cap, unless its cap is hard."""
         keys = self._keys(one)
         hard = one.origin is not None and self._is_restricted(one.origin)
         if not (hard and one.origin is not None and self._has_used_up(one.origin, keys)):
             self._take(one, keys)
 
     def _groups(self, origin: ExposureOrigin) -> tuple[Hashable, ...]:
-        """What a memory of an origin is counted under; () where it is under no cap."""
+        """The groups in which a memory of an origin is counted; () if it is under no cap."""
         if self._is_restricted(origin):
             return _latched_groups(origin)
         return _groups(origin) if origin.after_reading else ()
@@ -134,10 +134,7 @@ class Exposure:
             self._copies.append((one.vector, keys[-1]))
 
     def _copied(self, one: Placement) -> Hashable:
-        """The group of near copies that the memory belongs to.
-
-        A memory that is near no other gets a new group.
-        """
+        """The group of near copies of a memory; a new group if it is near to no other memory."""
         if one.vector is not None:
             for vector, copied in self._copies:
                 if float(vector @ one.vector) >= NEAR_COPY:
@@ -146,7 +143,7 @@ class Exposure:
 
 
 def places(limit: int, of_ten: int) -> int:
-    """How many places of a search one origin may have, if `of_ten` are its share of each ten."""
+    """The number of places of a search that one origin may have, at `of_ten` of each ten."""
     return of_ten * -(-limit // 10)
 
 
@@ -154,11 +151,11 @@ def _groups(origin: ExposureOrigin) -> tuple[Hashable, ...]:
     hosts = tuple([one for one in origin.read_origins if one.startswith(HOST)])
     each: tuple[Hashable, ...] = tuple([("host", host) for host in hosts])
     if origin.server or origin.tool:
-        # Besides, and not instead: else a page had a share for what repeats its words and another
-        # one for what says them otherwise.
+        # Besides the hosts, and not instead: otherwise a page had one share for memories that
+        # repeat its words, and another one for memories that paraphrase it.
         each = ("tool", origin.server, origin.tool, hosts), *each
-    # Not by the session: a page that many sessions read had a share in each. An application may
-    # write for many people with one key.
+    # Not counted by session, because a page that many sessions read would have a share in each.
+    # The user or namespace counts, because an application may write for many people with one key.
     return ("key", origin.principal_id, origin.filed), *each
 
 
@@ -167,7 +164,7 @@ def _latched_groups(origin: ExposureOrigin) -> tuple[Hashable, ...]:
         return ("probation",)
     whose = ("latched", origin.principal_id)
     if origin.server or origin.tool:
-        # Besides, as above: a history may name as many tools as its sender likes.
+        # Besides the principal, because a history may name as many tools as its sender likes.
         return ("latched tool", origin.server, origin.tool), whose
     return (whose,)
 
@@ -176,7 +173,7 @@ _MEMORY_BYTES: Final = 512  # the bytes of a memory in an answer besides its tex
 
 
 class AnswerRoom:
-    """How much room is left in an answer. The first memory always fits, however large it is."""
+    """The room that is left in an answer. The first memory always fits, however large it is."""
 
     __slots__ = ("_bytes_max", "_left", "full")
 
@@ -185,7 +182,7 @@ class AnswerRoom:
         self.full = False
 
     def taken(self, memories: Iterable[Memory]) -> list[Memory]:
-        """As many of the given memories as fit into the answer, from the first on."""
+        """The given memories, from the first on, as many as fit into the answer."""
         taken: list[Memory] = []
         for memory in memories:
             size = _MEMORY_BYTES + len(memory.text) + len(memory.metadata_json or "")
@@ -203,22 +200,22 @@ _KEPT_MAX: Final = 65_536
 class Origins:
     """The origins of rows. An origin never changes, so a bounded number is cached. Any thread.
 
-    A label can rise (`LABELS`); then all origins are read anew.
+    A change of a label or a probation (`LABELS`) empties the cache.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._known: tuple[int, dict[int, ExposureOrigin | None]] = (-1, {})
-        # What the leaves of rows name, by the rows' ordinals.
+        # Maps the ordinal of a row to the server and tool in its leaf.
         self._names: dict[int, str] = {}
 
     def known(self, ordinal: int) -> tuple[bool, ExposureOrigin | None]:
-        """A truth (the origin of a row was read before) and, if so, that origin."""
+        """Whether the origin of a row is in the cache, and if so, the origin."""
         kept = self._kept()
         return ordinal in kept, kept.get(ordinal)
 
     def of(self, view: View, ordinal: int, row: Row) -> ExposureOrigin | None:
-        """The origin of a row; None for a label of `user_input` or above off probation."""
+        """The origin of a row; None if its label is `user_input` or above and not on probation."""
         kept = self._kept()
         if ordinal not in kept:
             if len(kept) >= _KEPT_MAX:
@@ -227,7 +224,7 @@ class Origins:
         return kept.get(ordinal)
 
     def named(self, view: View, ordinal: int) -> str:
-        """Server and tool that a row's text came from, as its leaf names them; "" for none."""
+        """The server and tool from which a row's text came, as in its leaf; "" if there is none."""
         known = self._names.get(ordinal)
         if known is None:
             leaf = read_leaf(view, read_row(view, ordinal).leaf_index)
@@ -240,7 +237,7 @@ class Origins:
         return known
 
     def _origin(self, view: View, row: Row) -> ExposureOrigin | None:
-        # What begins or ends this has the origins read anew (`LABELS`).
+        # The begin and the end of a probation change the mark `LABELS`, which empties the cache.
         name = self._engine.parts.names.memory(row.tenant, row.memory_id)
         if any(one.counts_apart(view, name) for one in self._engine.parts.judge.followers):
             return ExposureOrigin(
@@ -250,7 +247,7 @@ class Origins:
         return _origin(view, row) if row.source.trust < SourceKind.USER_INPUT.trust else None
 
     def restricted(self, view: View) -> Callable[[ExposureOrigin], bool]:
-        """A predicate: an origin or its principal is latched; read once for each in one search."""
+        """A function that returns whether an origin is restricted; cached for one search."""
         intake = self._engine.parts.judge.intake
 
         @cache
@@ -266,7 +263,7 @@ class Origins:
         return is_restricted
 
     def placing(self, view: View, ordinal: int, row: Row, hit: Hit) -> Placement:
-        """A hit of the search, with everything that the caps need to know about it."""
+        """A hit of the search, with its origin and vector for the caps."""
         origin = self.of(view, ordinal, row)
         if origin is None:
             return Placement(hit)
