@@ -131,7 +131,7 @@ class CallJudge:
         except UNDECIDED:
             return observation_of_call(Reason.GATE_UNAVAILABLE)
         if any(one.decision != _ADMIT for one in judged):
-            # A call is forwarded whole or not at all.
+            # If one item is refused, the whole call is: its admitted items are settled as not done.
             await record(self._guard, principal, server, admitted_of(judged), ForwardStatus.FAILED)
             return _text(judged)
         await self._guard.hand_over(principal, call.call_id, guarded, judged)
@@ -174,7 +174,7 @@ def _read(tool_map: ToolMap, tool: str, call: ModelCall) -> ToolCall:
 
 
 def _closed(principal: Principal, kind: ToolKind | None) -> Reason | None:
-    """Why a call is refused although its tool changes no memory; None if it is not refused."""
+    """The reason to refuse a call whose tool changes no memory; None to forward the call."""
     if kind is None:
         return Reason.UNKNOWN_TOOL
     agent = principal.channel is Channel.AGENT
@@ -213,7 +213,7 @@ class JudgingCoupling:
         self._unmapped = unmapped
 
     async def prepare(self, asked: PrincipalRequest) -> PreparedRequest:
-        """Settle earlier admitted calls by their results in the request, then prepare it."""
+        """Settle earlier admitted calls whose results the request contains, then prepare it."""
         await self._veto.results(asked.principal, asked.body)
         return await self._inner.prepare(asked)
 
@@ -256,7 +256,7 @@ class JudgingCoupling:
             _LOG.warning("an agent has a person's key", extra={"fields": {"principal": who}})
 
     async def replied(self, prepared: PreparedRequest, reply: ModelReply) -> None:
-        """Note what the model said and called, before the agent can act on it."""
+        """Note the model's words and calls, before the agent can act on them."""
         await self._inner.replied(prepared, reply)
 
     def filter(self, prepared: PreparedRequest) -> Filter:

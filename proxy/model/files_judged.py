@@ -71,7 +71,7 @@ class ConversationFiles:
         return FileWrite(tool, item_of(read, call.arguments or {}, before, place))
 
     def goes_on(self, call: ModelCall) -> None:
-        """Note an admitted call of this reply: the agent makes the reply's later calls after it."""
+        """Note an admitted call of this reply, which may change files before the later calls."""
         self._earlier.append(call)
 
     def _read_conversation(self) -> KnownFiles:

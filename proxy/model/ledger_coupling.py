@@ -159,8 +159,8 @@ class LedgerCoupling:
         # are removed from this request.
         if self._checks is not None:
             await self._checks.settled(principal)
-        # Wait for candidates in flight; one that is not decided in time is withheld until its
-        # verdict is known.
+        # Wait for undecided candidates; the text of one that is not decided in time is withheld
+        # until its verdict is known.
         await self._withholding.quiet(principal_id, QUIET_S)
         # Withholding and the session ledger write their notes at the same time: `noted` is awaited
         # only after the ledger has written.
@@ -234,7 +234,7 @@ class LedgerCoupling:
         )
 
     async def replied(self, prepared: PreparedRequest, reply: ModelReply) -> None:
-        """Note what the model said and called, before the agent can act on it."""
+        """Note the model's words and calls, before the agent can act on them."""
         principal = prepared.asked.principal
         noted = await self._withholding.speakers.replied(principal.principal_id, reply)
         await self._sessions.replied(principal, prepared.session, reply, _recalls(prepared, reply))

@@ -49,7 +49,7 @@ class PrincipalRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PreparedRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The request in the form that may go upstream."""
+    """One model request without withheld texts, with its session and its conversation."""
 
     asked: PrincipalRequest
     request: ModelRequest
@@ -108,7 +108,7 @@ class Coupling(Protocol):
         ...
 
     async def replied(self, prepared: PreparedRequest, reply: ModelReply) -> None:
-        """Note what the model said and called, before the agent can act on it."""
+        """Note the model's words and calls, before the agent can act on them."""
         ...
 
     def filter(self, prepared: PreparedRequest) -> Filter:

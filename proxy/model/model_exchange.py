@@ -100,7 +100,7 @@ class ModelExchange:
         self._healed = healed if wire.asks and not asked.extracts else None
 
     async def answer(self) -> tuple[HttpReply, Pieces | None]:
-        """The head of the reply, and the pieces of the body; None if the body is in the head.
+        """Ask the model; return the reply's head, and the body's pieces if it streams, else None.
 
         Raises:
             UndecidedError: A candidate of this principal was not decided in time.
@@ -179,7 +179,7 @@ class ModelExchange:
     # ---- asking again for a reply that memories made wrong ---------------------------------------
 
     async def held_back(self, reply: UpstreamReply) -> list[Event] | None:
-        """All events of a stream that is checked before it is forwarded; None if it is not checked.
+        """Read a stream that has to be checked as a whole; return its events, else None.
 
         Raises:
             UpstreamError: The stream breaks off, or has an event that cannot be parsed.
@@ -194,7 +194,7 @@ class ModelExchange:
         told_by: Callable[[_Came], ModelReply],
         take: Callable[[UpstreamReply], Awaitable[_Came]],
     ) -> _Came:
-        """The reply as it came, or the model's reply to the request without false memories."""
+        """Ask the model again while memories make its reply wrong; return the last reply."""
         healed = self._healed
         while healed is not None and await healed.asks_again(self.current, told_by(came)):
             before = self.prepared
@@ -207,7 +207,7 @@ class ModelExchange:
         return came
 
     async def _another(self, take: Callable[[UpstreamReply], Awaitable[_Came]]) -> _Came | None:
-        """The model's reply to the request without hidden memories; None if there is no reply."""
+        """Ask the model without hidden memories; return its reply, None if there is none."""
         if self._is_late():
             return None
         async with AsyncExitStack() as stack:

@@ -68,7 +68,7 @@ class _Request(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _KeptRequest(msgspec.Struct, frozen=True):
-    """One encrypted request with its key, and what finds it without decryption."""
+    """One encrypted request, its key, and the facts that are needed without decrypting it."""
 
     upstream: str
     api: str
@@ -107,7 +107,7 @@ class ModelReplays:
         self._spent: dict[_Name, tuple[int, int]] = {}
         self._asking = asyncio.Semaphore(1)
 
-    # ---- what is kept ----------------------------------------------------------------------------
+    # ---- keeping requests ------------------------------------------------------------------------
 
     def keeps(self, asked: PrincipalRequest) -> bool:
         """Whether requests of this one's API and `[[model]]` table are kept for replays."""
@@ -158,7 +158,7 @@ class ModelReplays:
         for name in tuple(self._kept):
             self._forget(name)
 
-    # ---- what is asked again ---------------------------------------------------------------------
+    # ---- replaying requests ----------------------------------------------------------------------
 
     def names(self) -> tuple[str, ...]:
         """The names of the `[[model]]` tables whose requests may be replayed."""

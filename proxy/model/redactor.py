@@ -35,7 +35,7 @@ _ANSWER: Final = "the answer to this request"
 
 
 class Redactor:
-    """Removes from one principal's requests and answers the texts that are withheld right then.
+    """Removes withheld texts from one principal's requests and answers.
 
     Event loop only.
     """
@@ -91,10 +91,10 @@ class Redactor:
         return self._body(raw, content_type, _ANSWER)
 
     def no_tokens(self) -> None:
-        """Refuse a prompt that consists of token numbers.
+        """Refuse a prompt of token numbers if any text is withheld from the principal.
 
         Raises:
-            MalformedRequest: Something is withheld, and the numbers may spell it.
+            MalformedRequest: A text is withheld, and the numbers may spell it.
         """
         if self.active:
             raise MalformedRequest(_UNSEARCHED.format(_REQUEST), status=403)

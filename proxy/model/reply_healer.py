@@ -62,7 +62,7 @@ class HealedReply:
         return isinstance(done, AnswerFailure) or done
 
     async def asks_again(self, prepared: PreparedRequest, reply: ModelReply) -> bool:
-        """Whether the model is to be asked again, because this reply is wrong and can be mended."""
+        """Check a reply; return whether memories made it wrong and the model is asked again."""
         memory_ids = _ids(prepared)
         if not memory_ids:
             return False
@@ -84,13 +84,14 @@ class HealedReply:
             return False
         self._case_id = done.case_id or self._case_id
         if done.why == "too_late":
-            # The search for the cause continues, and may still hide what made the reply wrong.
+            # The search for the memories that made the reply wrong continues, and may still hide
+            # them.
             self._why = done.why
         elif not done.mended:
-            # What was hidden in earlier rounds did not make the reply right.
+            # The memories that were hidden in earlier rounds did not make the reply right.
             await self.gives_up("still_wrong" if self.rounds else done.why)
         elif word := _unrepeatable(prepared, reply):
-            # What made the reply wrong is hidden, so that its case needs no person.
+            # The memories that made the reply wrong are hidden, so its case needs no person.
             self._why = word
         elif self.rounds >= ROUNDS_MAX:
             await self.gives_up("rounds")

@@ -20,7 +20,7 @@ MEMORIES_MAX: Final = 1_000
 
 
 class ReplyNotes:
-    """Notes which memories a reply was based on. Event loop only; it never waits."""
+    """Notes the memories that each reply was based on. Event loop only; no method waits."""
 
     def __init__(self, ledger: Recalls, now_ms: Callable[[], int]) -> None:
         self._ledger = ledger

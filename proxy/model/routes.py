@@ -34,7 +34,7 @@ _OURS: Final = "mnemogate-"
 
 
 class AdmittedPrincipal(msgspec.Struct, frozen=True, kw_only=True):
-    """A principal, and the headers that go upstream for it."""
+    """A known principal, and the headers of its request that are forwarded upstream."""
 
     principal: Principal
     headers: dict[str, str]

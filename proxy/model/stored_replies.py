@@ -61,7 +61,10 @@ class CallDecider:
     async def decide(
         self, prepared: PreparedRequest, waiting: tuple[CompleteCall, ...], said: ModelReply
     ) -> list[CallDecision]:
-        """The decision on each call, in order. A call that cannot be decided is refused."""
+        """Judge the waiting calls; return the decision on each, in order.
+
+        A call that cannot be decided is refused.
+        """
         told = await self.tell(prepared, said)
         calls = tuple(one.call for one in waiting)
         verdicts = await self._verdicts(prepared, calls) if told else (UNDECIDED,) * len(calls)
@@ -95,7 +98,7 @@ _NOT_JSON: Final = "the server behind sent a reply that is not JSON"
 
 
 class StoredReplyEditor:
-    """Edits the replies in one answer. Its methods are called by one task."""
+    """Removes refused calls from the replies in one answer. Its methods are called by one task."""
 
     def __init__(
         self,

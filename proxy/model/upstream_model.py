@@ -1,4 +1,4 @@
-"""One model API upstream: requests within its deadlines, and answers within its size limits."""
+"""Sends requests to one model API upstream, within deadlines and limits on the answer's size."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from proxy.seams.operation import (
 )
 
 PHRASE_LEN_MAX: Final = 120
-# An answer to a bulk delete lists at most so many refusals.
+# The largest number of refused items that an answer lists.
 FAILURES_LEN_MAX: Final = 1_000
 _PRINTABLE_FIRST, _PRINTABLE_LAST = " ", "~"
 

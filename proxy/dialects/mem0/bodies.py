@@ -53,7 +53,7 @@ IGNORED_READ: Final = IGNORED_EVERYWHERE | {
     "latest_only",
     "reference_date",
     "rerank",
-    # The option to show expired memories is ignored: they stay hidden.
+    # The option to show expired memories is ignored, so that such memories stay hidden.
     "show_expired",
 }
 """Fields that search, list and export accept and ignore."""

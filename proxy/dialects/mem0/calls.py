@@ -182,7 +182,7 @@ def body_of(call: Mem0Call, shape: type[_Shape], ignored: frozenset[str] = froze
 def shape_of(
     value: JsonValue, shape: type[_Shape], ignored: frozenset[str] = frozenset()
 ) -> _Shape:
-    """Convert a decoded body, or a query of the same form, to a struct; see `body_of`."""
+    """A struct made of a decoded body, or of a query of the same form; see `body_of`."""
     if not isinstance(value, dict):
         raise MalformedRequest("body: must be a JSON object")
     refuse_others(value, set(shape.__struct_fields__) | ignored)

@@ -95,7 +95,7 @@ def instant_ms(text: str, where: str) -> int:
     """Unix milliseconds of an ISO 8601 date (midnight UTC) or date-time (UTC without an offset).
 
     Raises:
-        MalformedRequest: The text is neither.
+        MalformedRequest: The text is neither a date nor a date-time, or is out of range.
     """
     try:
         found = dt.datetime.fromisoformat(text)
@@ -117,7 +117,7 @@ class _Reader:
         self._nodes = 0
 
     def group(self, value: JsonValue, depth: int) -> Filter:
-        """The filter of one object, all of whose keys must match."""
+        """The filter of one object; a memory has to match each of the object's keys."""
         self._count(depth)
         if not isinstance(value, dict):
             raise MalformedRequest("filters: must be an object")
@@ -165,7 +165,7 @@ class _Reader:
             raise MalformedRequest(f"filters: more than {FILTER_NODES_MAX} parts")
 
     def _field(self, field: Field, value: JsonValue, where: str) -> Filter:
-        """The filter for an id, which is compared as text, for equality only."""
+        """The filter for an id, which is compared as text: for equality or containment."""
         if not _only_texts(value):
             raise MalformedRequest(f"filters.{where}: must be text")
         if isinstance(value, dict):

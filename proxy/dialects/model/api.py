@@ -1,4 +1,4 @@
-"""The APIs of model providers that can be parsed and edited, each as one value."""
+"""Defines each supported API of model providers as one value, with its parsers and editors."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ COMPLETIONS: Final = ModelApi(
 
 
 def of_program(api: ModelApi) -> ModelApi:
-    """The same API for agents whose user turns are a program's: they become `Voice.UNPLACED`."""
+    """The API for agents whose user turns a program writes: such texts are `Voice.UNPLACED`."""
 
     def read_request(body: dict[str, Json], readings: Readings = AFRESH, /) -> ModelRequest:
         read = api.read_request(body, readings)

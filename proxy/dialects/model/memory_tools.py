@@ -80,8 +80,8 @@ class FileTool(msgspec.Struct, frozen=True, kw_only=True):
 def file_tool(maps: Maps, call: ModelCall) -> FileTool | None:
     """The file tool that a call uses, by the call's name and arguments; None if it uses none.
 
-    A tool of a map that touches no file is recognised only under its own server, because another
-    server's tool of the same name may do anything.
+    A tool that touches no file is recognised with a server's name only if its map is a server's,
+    because another server's tool of a similar name may do anything.
     """
     named = DeclaredTool(name=call.name, server=call.server)
     for tool_map in maps.files:
@@ -111,7 +111,7 @@ class _Option(msgspec.Struct, frozen=True, kw_only=True):
 class OfferedTools:
     """The memory tools that one request offers.
 
-    `tools` is None if the request does not list them.
+    `tools` is None if the request lists no tools.
     """
 
     def __init__(self, tools: tuple[DeclaredTool, ...] | None, maps: Maps) -> None:
@@ -277,7 +277,10 @@ def _bare(name: str) -> str:
 
 
 def servers_by(tool: DeclaredTool, name: str) -> Iterator[str]:
-    """The server names with which a host's tool name would equal a map's tool name."""
+    """The servers' names that a host may have joined with `name`, a tool's name in a map.
+
+    "" if the host's name of the tool contains no server's name.
+    """
     wanted, there = folded(name), folded(tool.name)
     if tool.server is not None:
         if there == wanted:

@@ -197,12 +197,12 @@ def kind_of(part: Json) -> str:
 
 
 def object_of(value: Json) -> dict[str, Json]:
-    """The value if it is an object, else an empty one."""
+    """The value if it is an object, else an empty object."""
     return value if isinstance(value, dict) else {}
 
 
 def list_of(value: Json) -> list[Json]:
-    """The value if it is an array, else an empty one."""
+    """The value if it is a list, else an empty list."""
     return value if isinstance(value, list) else []
 
 

@@ -125,12 +125,12 @@ class ReplyFilter:
             return [event]
         body = payload(event)
         if body is None:
-            # A comment does not end a text.
+            # A comment does not end a text, so the words of texts continue to wait.
             return [*(self._flush(()) if event.data == _DONE else ()), self._bare(event)]
         return self._feed(event, body)
 
     def end(self) -> list[Event]:
-        """Events that release the words still waiting, for a stream that breaks off."""
+        """Return events with the words that still wait, for a stream that breaks off."""
         return self._flush(())
 
     def _bare(self, event: Event) -> Event:
@@ -223,7 +223,7 @@ class ReplyFilter:
         return named in self._places or named[1:] in self._places
 
     def _called(self, value: Json, at: _Key) -> Json:
-        """Calls of a chat, filtered except for the members that the judging of calls covers."""
+        """Calls in a chat's delta without withheld texts, except in members that are judged."""
         if isinstance(value, list):
             return [self._called(part, (*at, index)) for index, part in enumerate(value)]
         if not isinstance(value, dict):

@@ -20,8 +20,8 @@ from proxy.dialects.model.transcript import Where
 from proxy.dialects.strict_json.tolerant import Json, read_body, read_json, write_body
 from proxy.seams.faults import MalformedRequest
 
-# Members that hold what a provider signed or encrypted, or pictures. They have no words, and may
-# not be changed.
+# Members whose values a provider signed or encrypted, or that are pictures. Such values contain no
+# words, and may not be changed.
 SEALED: Final = frozenset(
     {
         *(

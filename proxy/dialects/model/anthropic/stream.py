@@ -44,7 +44,7 @@ _ADDS: Final = {
 
 
 class _Block:
-    """One content block of a reply, while its pieces arrive."""
+    """One content block of a reply, while its deltas arrive."""
 
     def __init__(self, start: dict[str, Json], *, waits: bool) -> None:
         self.start = start

@@ -113,15 +113,15 @@ def _message(
         for at, block in enumerate(blocks)
     ]
     if told is not None:
-        # A text that only waits for a person may be in calls other than the one that proposed the
-        # text, so this search of all blocks together leaves such texts out.
+        # Search all blocks together, without texts that only wait for a person: such a text may be
+        # in calls other than the one that proposed it.
         asks = plain
         heard = []
         for at, block in enumerate(new):
             heard += _heard(block, leave.typed.get((*where, "content", at, "text"), ()))
         still = asks.of(apart(heard))
         if still is not None:
-            # The withheld text spans several blocks, so each of them is emptied.
+            # The withheld text spans several blocks, so the content of each block is replaced.
             new = [_emptied(block, where, at, leave, still) for at, block in enumerate(new)]
     same = all(a is b for a, b in zip(new, blocks, strict=True))
     return message if same else {**message, "content": [*new]}
@@ -219,7 +219,7 @@ def _without_thinking(
 
 
 def _may_go_on(given: list[Json], turns: list[Json]) -> bool:
-    """Whether manual thinking may stay on, because the last model turn lost no first thought."""
+    """Whether manual thinking may stay on: the last model turn kept the thoughts that begin it."""
     for old, new in zip(reversed(given), reversed(turns), strict=True):
         if object_of(old).get("role") == "assistant":
             return not (_thinks(old) and not _thinks(new))

@@ -111,7 +111,7 @@ def read_reply(body: dict[str, Json]) -> ModelReply:
     turns: list[Turn] = []
     for choice in map(object_of, list_of(body.get("choices"))):
         message = object_of(choice.get("message"))
-        # A choice without a message: the older API completes a text instead of a conversation.
+        # The older API completes a text, so a choice of its replies has `text` and no message.
         completed = said_in(choice.get("text"), ("text",), Voice.MODEL)
         turns += [
             read_turn({**message, "role": "assistant"}),

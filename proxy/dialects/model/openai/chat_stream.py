@@ -322,7 +322,7 @@ class ChatEditor:
         return self._renamed("", {**self._chunk, "choices": [part]}) if delta else b""
 
     def _renamed(self, name: str, body: dict[str, Json], raw: bytes | None = None) -> bytes:
-        """A chunk as the agent gets it: after a second request, with the id of the first reply."""
+        """The bytes of a chunk: after a second request, with the id of the first reply."""
         if not self._askings and raw is not None:
             return raw
         return event_of(name, {**body, **self._first} if self._askings else body)

@@ -25,7 +25,7 @@ def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelReq
         said.append(ContextText(where=("prompt",), text="", voice=Voice.UNPLACED))
     return ModelRequest(
         system=(),
-        # The places of these texts begin at the body itself.
+        # The places of these texts are paths from the body, not from a message.
         prefix=(),
         turns=(Turn(said=tuple(said)),),
         catalogue=(),

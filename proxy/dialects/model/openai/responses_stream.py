@@ -148,7 +148,7 @@ class ResponsesEditor:
                 return b"", ()
             self._held.setdefault(index, [])
         if text_of(item.get("type")) in CALLS:
-            # An item may turn out to be a call only after its beginning.
+            # An item may become a call after its first event; its later events wait then.
             self._held.setdefault(index, [])
         held = self._held.get(index)
         if held is not None:
