@@ -1,7 +1,7 @@
-"""What convicted memories say: the sentences that leave model requests, and that no agent repeats.
+"""The sentences of convicted memories: removed from model requests, and not to be stored again.
 
-A sentence of a quarantined memory is hidden while neither a proven memory has it, nor one that was
-there before the quarantined one.
+A sentence of a quarantined memory is hidden unless a proven memory has the same sentence, or a
+memory that is older than the quarantined one.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _NO_LIMIT: Final = 1 << 62
 
 
 class HiddenVersion(NamedTuple):
-    """One version of a memory that somebody hides: the candidate that brought it, and its class."""
+    """One hidden version of a memory: the id of the candidate that wrote it, and its class."""
 
     candidate_id: str
     memory_class: MemoryClass
 
 
 class ConvictedSentences:
-    """The sentences of one tenant's convicted memories that nothing shows. Event loop only."""
+    """The sentences of one tenant's convicted memories that are hidden. Event loop only."""
 
     def __init__(
         self, pieces: dict[Piece, HiddenVersion], refused: frozenset[Piece] = frozenset()
@@ -54,11 +54,11 @@ class ConvictedSentences:
         self._refused = refused
         self._refused_counts = {count_of(piece) for piece in refused}
         self._counts = {count_of(piece) for piece in pieces}
-        # Texts that were found to have none of them, by their digests.
+        # The digests of texts that were found to have no hidden sentence.
         self._clean: set[bytes] = set()
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
+        """Whether any sentence is hidden."""
         return bool(self._pieces)
 
     def repeated_by(self, candidate: Candidate) -> bool:
@@ -69,7 +69,7 @@ class ConvictedSentences:
         return not self._refused.isdisjoint(chain.from_iterable(found))
 
     def spared(self, text: str, instead: Callable[[HiddenVersion], str]) -> str:
-        """A text with a notice in place of each sentence; the same object if it has none."""
+        """The text with a notice in place of each hidden sentence; the same object without any."""
         name = digest_of(text)
         if name in self._clean:
             return text
@@ -105,7 +105,7 @@ NOTHING: Final = ConvictedSentences({})
 
 
 class _Wanted(NamedTuple):
-    """A sentence of a hidden memory, and the age below which a memory shows it."""
+    """A sentence of a hidden memory, and the age below which another memory exempts it."""
 
     until: int
     # None for a memory that was purged.
@@ -113,12 +113,12 @@ class _Wanted(NamedTuple):
 
 
 class _OfTenant(msgspec.Struct):
-    """What is known of one tenant, and when it was read."""
+    """What was read about one tenant's sentences, with the store's counters at that time."""
 
     changes: int = -1
     leaf_count: int = -1
     wanted: dict[Piece, _Wanted] = {}
-    # By the ordinals of live rows: their ages, and which of the wanted sentences they have.
+    # For each live row, keyed by its ordinal: its age, and the wanted sentences that it has.
     showing: dict[int, tuple[int, frozenset[Piece]]] = {}
     seen: object = None
     convicted: ConvictedSentences = NOTHING
@@ -141,7 +141,7 @@ class Convictions:
         """The convicted sentences of a tenant; the same object while they are the same.
 
         Raises:
-            StorageError: Nobody can tell.
+            StorageError: The store cannot be read, so what is hidden is not known.
         """
         if not self._quarantined.changes:
             return NOTHING
@@ -168,7 +168,7 @@ class Convictions:
             return known.convicted
 
     def _read_wanted(self, known: _OfTenant, tenant: Tenant) -> None:
-        # What only names a thing, or was never convicted, may be said again.
+        # A sentence that is only a memory's name, or that convicted no memory, may be repeated.
         purged = self._quarantined.purged(tenant)
         wanted = {one: _Wanted(until, None) for one, until in purged.items() if until != EVER}
         for one in self._quarantined.texts(tenant):
@@ -214,7 +214,7 @@ def _convicted(known: _OfTenant) -> ConvictedSentences:
 
 
 def said_by(candidate: Candidate) -> tuple[str, ...]:
-    """The texts that a candidate adds to what is remembered."""
+    """The texts that a candidate adds to its memory, metadata included."""
     call = call_of(candidate)
     if call is not None:
         return call.said

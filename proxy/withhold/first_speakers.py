@@ -1,8 +1,8 @@
 """Who said each sentence first to one principal's agent: its program or its person, or another.
 
-What the program (the host) says is its own if no other said it before; otherwise a steered model
-could have a rule of the host taken out by proposing to remember it. The table is bounded: the
-sentence that was not used for longest is forgotten, and then it is no one's.
+A sentence of the program (the host) is not withheld if no other said the sentence before; otherwise
+a steered model could have a rule of the host withheld by proposing to remember the rule. The table
+is bounded: the least recently used sentence is forgotten, and then has no first speaker.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Refused = Callable[[Sequence[str]], frozenset[int]]
 
 
 Durable: TypeAlias = "asyncio.Future[None]"
-"""Done once records are on disk; waited for under `asyncio.shield`, because others wait for it."""
+"""Done once records are on disk; awaited under `asyncio.shield`, because several callers wait."""
 OWN, OTHER, MODEL = 0, 1, 2
 """Marks of sentences: first said by host or person, by others, by a model."""
 SENTENCES_MAX: Final = 120_000
-"""Of one principal; about 12 MB."""
+"""The most sentences of one principal; about 12 MB."""
 PRINCIPALS_MAX: Final = 64
 TEXTS_MAX: Final = 4_096
-"""System texts and descriptions of tools that are not cut into sentences again."""
+"""The most system texts and descriptions of tools whose sentences are cached."""
 
 
 class UncutParts(NamedTuple):
@@ -50,12 +50,12 @@ class UncutParts(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of characters."""
+        """The number of characters in all these parts."""
         said = sum(len(one.text) for turn in self.turns for one in turn.said)
         return said + sum(map(len, self.texts))
 
     def read(self, listener: SentencePrinter) -> UnnotedWords:
-        """The words of these parts. Pure; any thread."""
+        """Cut these parts into sentences; return the prints of the sentences. Pure; any thread."""
         turns = zip(self.turns, map(listener.turn, self.turns), strict=True)
         return UnnotedWords(
             {id(turn): words for turn, words in turns},
@@ -64,7 +64,7 @@ class UncutParts(NamedTuple):
 
 
 class UnnotedWords(NamedTuple):
-    """The words of the parts of a request that were not noted yet: turns by identity, texts."""
+    """The words of a request's new parts: of turns, keyed by their identity, and of host texts."""
 
     turns: dict[int, TurnWords]
     texts: dict[str, tuple[HostSentence, ...]]
@@ -77,7 +77,7 @@ class FirstSpeakers:
         self._listener = listener
         # Whether any sentence was forgotten.
         self.forgot = False
-        # Once there are many, the least recently used sentence comes first.
+        # The mark of each sentence. Once there are many, the least recently used one comes first.
         self._marks: dict[int, int] = {}
         self._fresh: dict[int, int] = {}
         self._turns: ByIdentity[Turn, TurnWords] = ByIdentity()
@@ -97,7 +97,7 @@ class FirstSpeakers:
         return packed(tuple(self._marks)), bytes(self._marks.values())
 
     def take(self) -> tuple[bytes, bytes] | None:
-        """The sentences that were noted since the last call of this method; None if none were."""
+        """Take the sentences that were recorded since the last call; None if there are none."""
         fresh, self._fresh = self._fresh, {}
         return (packed(tuple(fresh)), bytes(fresh.values())) if fresh else None
 
@@ -120,12 +120,12 @@ class FirstSpeakers:
             self._marks[one] = there
 
     def note(self, prints: Iterable[int], mark: int = OTHER) -> None:
-        """Note sentences; without a mark they are of somebody else than host and person."""
+        """Record the first speaker of sentences: by default one other than host and person."""
         for one in prints:
             self._note(one, mark)
 
     def unserved(self, texts: Iterable[str]) -> list[str]:
-        """The given texts without those that were asked about before, and cannot be forgotten."""
+        """Return the texts that were not given before, or all if some may have been forgotten."""
         fresh: list[str] = []
         crowded = self._crowded
         for text in texts:
@@ -147,11 +147,11 @@ class FirstSpeakers:
         )
 
     def hear(self, request: ModelRequest, fresh: UnnotedWords, refused: Refused) -> RequestWords:
-        """Note the words of a request; `fresh` are those of its unread parts.
+        """Record the new words of a request (`fresh`); return the words of the whole request.
 
         Texts above the turns count as said before the turns of a new conversation, and after the
-        new turns of one that continues. `refused` tells which sentences of a text share words with
-        a refused one.
+        new turns of a conversation that continues. `refused` returns the indexes of the sentences
+        that share words with a refused text.
         """
         users = (user for one in fresh.turns.values() for user in one.users)
         goes_on = len(fresh.turns) < len(request.turns) or any(
@@ -174,21 +174,21 @@ class FirstSpeakers:
         if past is not None and heard < len(past.values):
             self._pasts[past] = read[: len(past.values)]
         if self._crowded:
-            # What a request uses is not forgotten.
+            # Recording the sentences again marks them as recently used.
             inside = (parts for one in read for parts in _hosts_in(one))
             self.note(one for parts in (*above, *inside) for part in parts for one in part.prints)
             self.note(user.name for one in read for user in one.users if user is not None)
         return RequestWords(self, request, above, read)
 
     def _text(self, text: str) -> tuple[HostSentence, ...]:
-        # Another request may have taken its place in the meantime.
+        # Other requests may have displaced the text from the cache in the meantime.
         known = self._texts.get(self._listener.print(text))
         return self._listener.host(text) if known is None else known
 
     def _turns_of(
         self, request: ModelRequest, fresh: dict[int, TurnWords], refused: Refused
     ) -> None:
-        """Note what is said in the turns of a request that were not read before."""
+        """Record the words in the turns of a request that were not read before."""
         heard, before = self._pasts.longest(request.turns, ())
         begins = not any(words.by_model for words in before)
         for turn in request.turns[heard:]:
@@ -216,13 +216,13 @@ class FirstSpeakers:
         self.note(user.prints, OTHER if self.sums_up(user) else OWN)
 
     def _host(self, text: str, parts: tuple[HostSentence, ...], refused: Refused) -> None:
-        """Note what the host says in a text that was not read before."""
+        """Record the host's sentences in a text that was not read before."""
         marks = self._marks
         if all(one in marks for part in parts for one in part.prints):
             return
         carrying = frozenset[int]()
         if self.forgot:
-            # It is not known any more whose words these were.
+            # Some first speakers are forgotten, so a refused sentence may not be the host's own.
             carrying = refused([text[part.start : part.end] for part in parts])
         flows: dict[int, bool] = {}
         for at, part in enumerate(parts):
@@ -236,11 +236,11 @@ class FirstSpeakers:
     # ---- asking who said it first ----------------------------------------------------------------
 
     def sums_up(self, user: UserString) -> bool:
-        """Whether a string of a user turn stands in place of earlier turns."""
+        """Whether a string of a user turn is a summary in place of earlier turns."""
         return self._marks.get(user.name) == MODEL
 
     def own(self, parts: tuple[HostSentence, ...]) -> tuple[list[tuple[int, int]], bool]:
-        """The stretches of a text that the host was the first to say, and whether that is all."""
+        """The stretches of a text that the host said first, and whether they are the whole text."""
         found: list[tuple[int, int]] = []
         whole = True
         goes_on = False
@@ -263,7 +263,7 @@ class AllSpeakers:
         pace: RunsAside,
         keep: Callable[[list[FirstSpeakerRecord]], Durable],
     ) -> None:
-        """`keep` queues records at once."""
+        """`keep` queues records for the log, and returns when they are durable."""
         self._listener = listener
         self._pace = pace
         self._keep = keep
@@ -287,23 +287,24 @@ class AllSpeakers:
         self.of(record.principal).restore(record)
 
     def records(self) -> Iterator[FirstSpeakerRecord]:
-        """The records from which all of this can be rebuilt."""
+        """The records from which the first speakers of all principals can be restored."""
         for principal in self._gone:
             yield FirstSpeakerRecord(principal, b"", b"")
         for principal, one in self._of.items():
             yield FirstSpeakerRecord(principal, *one.everything())
 
     def take(self, principal: str) -> list[FirstSpeakerRecord]:
-        """The records of what was noted of a principal since the last call of this method."""
+        """Take the records of a principal's sentences that are new since the last call."""
         fresh = self.of(principal).take()
         return [] if fresh is None else [FirstSpeakerRecord(principal, *fresh)]
 
     async def entered(
         self, principal: str, request: ModelRequest, refused: Refused
     ) -> tuple[RequestWords, Durable]:
-        """Note who says what in a model request (`FirstSpeakers.hear`), and when that is durable.
+        """Record who says what in a model request (`FirstSpeakers.hear`).
 
-        The caller may queue more records before it waits: all of them are written together.
+        Return the request's words, and a future that is done when the record is durable. The caller
+        may queue more records before it waits: all of them are written together.
 
         Raises:
             StorageError: The record could not be written.
@@ -314,7 +315,7 @@ class AllSpeakers:
         return speakers.hear(request, fresh, refused), self._kept(principal)
 
     async def replied(self, principal: str, reply: ModelReply) -> Durable:
-        """Note what a model says and calls, and return when that is durable, as `entered` does.
+        """Record what a model says and calls; return a future that is done when it is durable.
 
         Raises:
             StorageError: The record could not be written.
@@ -326,7 +327,7 @@ class AllSpeakers:
         return self._kept(principal)
 
     async def saw(self, principal: str, texts: Iterable[str]) -> None:
-        """Note texts that an agent was shown outside of model requests, as another's words.
+        """Record texts that an agent was shown outside of model requests, as another's words.
 
         Raises:
             StorageError: The record could not be written.
@@ -338,7 +339,7 @@ class AllSpeakers:
         await asyncio.shield(self._kept(principal))
 
     def served(self, principal: str, texts: Iterable[str]) -> None:
-        """Note the texts of a memory that is served, as another's words."""
+        """Record the texts of a memory that is served, as another's words."""
         speakers = self.of(principal)
         fresh = speakers.unserved(texts)
         if fresh:
@@ -354,7 +355,7 @@ class AllSpeakers:
 
 
 class RequestWords:
-    """One request as first speakers see it: what withholding leaves alone in it."""
+    """The words of one request, with what withholding leaves unchanged because of who said it."""
 
     def __init__(
         self,
@@ -370,7 +371,7 @@ class RequestWords:
         self._turns = turns
 
     def hosts(self) -> Iterator[str]:
-        """What the host says above and between the turns, as far as no other said it before."""
+        """The stretches that the host says above and between the turns, and said first."""
         for said, (stretches, _) in self._own_above():
             yield from (said.text[start:end] for start, end in stretches)
         for _, _, said, _, host in self._strings():
@@ -437,7 +438,7 @@ def _bare(parts: tuple[HostSentence, ...]) -> tuple[HostSentence, ...]:
 
 
 def _worn(words: TurnWords) -> TurnWords:
-    """The words of a turn without the prints that were needed to note them once."""
+    """The words of a turn without the prints that are needed only to record them."""
     users = tuple(
         user
         if user is None

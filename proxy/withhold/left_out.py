@@ -1,4 +1,4 @@
-"""A model request as it would be if some memories of it were in no read any more."""
+"""A model request as it would be if reads no longer showed some of the memories in it."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def without(
     out: Sequence[Memory],
     present: Sequence[Memory],
 ) -> dict[str, Json]:
-    """The body without what the memories `out` say, save what those that are `present` say too.
+    """The body without the words of the memories `out`, except words that `present` ones also have.
 
-    It is what withholding makes of the next request once the memories are hidden; `leave` tells
-    what it leaves unchanged. Nothing is remembered of it. Any thread; it may take milliseconds.
+    Withholding makes the same of the next request once the memories `out` are hidden. `leave` names
+    what stays unchanged. Nothing is recorded. Any thread; the call may take milliseconds.
     """
     printer, kept = WordHasher(secrets.token_bytes(_KEY_LEN)), WithheldTexts("")
     for one in out:

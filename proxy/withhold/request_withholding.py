@@ -1,8 +1,8 @@
-"""Searches the texts of one request for refused texts, and keeps the answers.
+"""The search for refused texts in one request, whose results are recorded.
 
-A text that was withheld once stays withheld, under the id of its call and by its own digest. So the
-same request gives the same bytes, also when the refused text's hashes were dropped for room, and
-after a restart.
+A text that was withheld once stays withheld: it is recognised by the id of its call, or by its own
+digest. So the same request gives the same bytes, also when the refused text's hashes were dropped
+for room, and after a restart.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Conversation:
         return self._words
 
     def opened(self, kept: WithheldTexts, printer: WordHasher) -> tuple[bytes, ...]:
-        """The refused stretches that stand in the program's own words."""
+        """The refused stretches that the program's own words contain."""
         now = kept.withheld.generation
         if self._opened[0] != now:
             found: dict[bytes, None] = {}
@@ -116,7 +116,10 @@ class _Shared:
 
 
 class RequestWithholding:
-    """Implements `proxy.dialects.model.withheld.Asks` for one request. Event loop only."""
+    """Searches one request's texts, and gives the notices in place of refused ones.
+
+    Event loop only (`proxy.dialects.model.withheld.Asks`).
+    """
 
     def __init__(
         self,
@@ -184,7 +187,8 @@ class RequestWithholding:
         left = self.without_convicted(text)
         name = self._printer.digest("spared", text)
         if (left is text) == (name in kept.spared):
-            # The text changes now, and with it what later signed thoughts are bound to.
+            # The text is not the one that was sent before, so that later signed thoughts, which are
+            # bound to the text before them, do not fit any more.
             self._shared.fresh_count += 1
             if left is text:
                 del kept.spared[name]
@@ -193,7 +197,7 @@ class RequestWithholding:
         return left
 
     def without_convicted(self, text: str) -> str:
-        """Like `spared`, for words that no model reads yet; nothing is recorded."""
+        """The result of `spared`, without a record: for words that no model has read yet."""
         return self._kept.convicted.spared(text, self._withdrawn)
 
     def _withdrawn(self, one: HiddenVersion) -> str:
@@ -226,7 +230,7 @@ class RequestWithholding:
         return self._of_key(key) if known is None else known._replace(key=key)
 
     def _place(self) -> bytes:
-        """A digest that stands for this conversation and for the kind of words searched in it."""
+        """A digest of this conversation and of the kind of words that are searched in it."""
         sight, places = self._sight, self._shared.places
         place = places.get(sight.by_model)
         if place is None:
@@ -249,9 +253,9 @@ class RequestWithholding:
         return self._key_in(text) is not None
 
     def carriers(self, parts: Sequence[str]) -> frozenset[int]:
-        """The numbers of those parts of a text that share words with any refused text.
+        """The indexes of those parts of a text that share words with any refused text.
 
-        Texts that wait, and those of other conversations, count as well.
+        Texts that wait for a person, and texts refused in other conversations, count as well.
         """
         numbers = [self._printer.numbers(one) for one in parts]
         spans = self._kept.withheld.anywhere([*chain.from_iterable(numbers)])
@@ -263,7 +267,7 @@ class RequestWithholding:
         )
 
     def notice_of(self, key: int) -> str:
-        """The notice that takes the place of a withheld stretch of this text."""
+        """The notice in place of a withheld stretch of the refused text with this key."""
         return self._notice(self._of_key(key))
 
     def _known(self, entry: WithheldEntry | None) -> _Found | None:
@@ -327,10 +331,7 @@ class RequestWithholding:
         return withheld.whole(numbers_of(text), self.looking) if plain else None
 
     def of_call(self, text: str) -> str | None:
-        """What the agent is told instead of a call that has a whole refused text.
-
-        None for other calls.
-        """
+        """The notice in place of a call that contains a whole refused text; None for any other."""
         for reading in readings_of(NOTICE.sub(_APART, text)):
             key = self._kept.withheld.said_in(self._printer.numbers(reading), self.looking)
             if key is not None:
@@ -340,16 +341,16 @@ class RequestWithholding:
     # ---- searching parts of a text ---------------------------------------------------------------
 
     def of_sentences(self, sentences: Sequence[str]) -> list[str | None]:
-        """The sentences of one text, each with its replacement.
+        """The replacement of each sentence of one text; None for a sentence that stays.
 
-        A refused stretch may run through several.
+        A refused stretch may span several sentences.
         """
         return self._of_parts("sentences", sentences)
 
     def of_lines(self, lines: Sequence[str]) -> list[str | None]:
-        """The lines of a text, each with its replacement or None.
+        """The replacement of each line of a text; None for a line that stays.
 
-        With a removed line, remaining pieces in the lines beside it go too.
+        Lines beside a removed line are removed as well if they are pieces of the same refused text.
         """
         return self._of_parts(_LINES, lines)
 
@@ -396,7 +397,7 @@ class RequestWithholding:
         return NOTICE.search(text) is not None or _MARK.search(text) is not None
 
     def waits(self, text: str) -> bool:
-        """Whether the text says that a memory waits for a person, and a memory does wait."""
+        """Whether the text has the notice that a memory waits for a person, and a memory does."""
         return self._kept.withheld.holds and _WAITS.search(text) is not None
 
     def unbinds(self, name: str) -> bool:
@@ -422,7 +423,7 @@ class RequestWithholding:
 
 
 class ReplyWithholding:
-    """The withholding in replies. Implements `proxy.dialects.model.replies_withheld.Withholds`."""
+    """Searches replies for refused texts (`proxy.dialects.model.replies_withheld.Withholds`)."""
 
     def __init__(
         self, kept: WithheldTexts, printer: WordHasher, conversation: Conversation
@@ -451,7 +452,7 @@ class ReplyWithholding:
 class _Paragraphs:
     """A filter in which each paragraph waits for its end, and is then `changed` whole.
 
-    A sentence is known by all of its words, so that none of them may be shown before the last.
+    A sentence is recognised only by all of its words, so no word may be shown before the last one.
     """
 
     def __init__(self, flow: Flow, changed: Callable[[str], str]) -> None:
@@ -465,7 +466,7 @@ class _Paragraphs:
         return bool(self._rest) or self._flow.holds
 
     def feed(self, text: str) -> str:
-        """Take in the next part of the text; returns what may go out now."""
+        """Add the next part of the text; return the part that may be forwarded now."""
         ended, gap, self._rest = (self._rest + text).rpartition(_PARAGRAPH)
         return self._flow.feed(self._changed(ended + gap))
 

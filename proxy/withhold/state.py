@@ -19,7 +19,7 @@ from policy.withheld.words import WordPrint
 from proxy.withhold.convictions import NOTHING, ConvictedSentences
 
 STUCK_MAX: Final = 50_000
-"""Of each kind and principal, the newest count."""
+"""The most entries of one kind that are stored for one principal; the oldest are dropped."""
 RESULT, TEXT, BLOCK = 0, 1, 2
 _REJECT: Final = "reject"
 # Reasons for a refusal that concern the class or label in one conversation, and not the text
@@ -64,7 +64,7 @@ class UndecidedRecord(msgspec.Struct, frozen=True, array_like=True):
 class RefusedRecord(msgspec.Struct, frozen=True, array_like=True):
     """The record that a candidate was refused, or will never be decided.
 
-    `version` is the store's at that time.
+    `version` is the store's version at that time.
     """
 
     principal: str
@@ -76,7 +76,7 @@ class RefusedRecord(msgspec.Struct, frozen=True, array_like=True):
 class HeldRecord(msgspec.Struct, frozen=True, array_like=True):
     """The record that a candidate waits for a person.
 
-    If it is flagged, the model's own words are searched for it.
+    If the candidate is flagged, the model's own words are searched for its text.
     """
 
     principal: str
@@ -95,7 +95,7 @@ class ClearedRecord(msgspec.Struct, frozen=True, array_like=True):
 class WithheldRecord(msgspec.Struct, frozen=True, array_like=True):
     """The record that a result (by its call), a text or a signed block stays withheld.
 
-    It stays withheld even when the hashes of the refused text are dropped.
+    The entry stays withheld even when the hashes of the refused text are dropped.
     """
 
     principal: str
@@ -164,8 +164,8 @@ class _Refusal(NamedTuple):
 class WithheldTexts:
     """The withheld texts of one principal. Event loop only.
 
-    All changes of what was refused go through `apply`. The store knows what was convicted, so no
-    record is kept of that.
+    All changes of what was refused go through `apply`. The store has the convicted memories, so
+    this class writes no records about them.
     """
 
     def __init__(self, principal: str) -> None:
@@ -189,7 +189,7 @@ class WithheldTexts:
         self.clean = Bounded[bytes, int](STUCK_MAX)
         # For each text of the agent's program the refused stretches in it, at a generation.
         self.stood = Bounded[bytes, tuple[int, tuple[bytes, ...]]](STUCK_MAX)
-        # What convicted memories of the tenant say, and the texts that were sent without that.
+        # The tenant's convicted sentences, and the digests of texts that were sent without them.
         self.convicted = NOTHING
         self.spared = Bounded[bytes, None](STUCK_MAX)
 
@@ -238,7 +238,7 @@ class WithheldTexts:
             self._held[begun.candidate_id] = _Refusal(begun, record.told, keys, record.version)
 
     def withdraw(self, candidate_id: str, told: NoticeParts, prints: Sequence[WordPrint]) -> None:
-        """Withhold all that a memory says, for a request that is asked again without it."""
+        """Withhold all texts of a memory, for a request that is replayed without the memory."""
         for key in self.withheld.withdraw(prints, 0):
             self.told.setdefault(key, told)
             self._of_key.setdefault(key, candidate_id)
@@ -298,7 +298,7 @@ class WithheldTexts:
         return tuple(self._refused)
 
     def same_text(self, candidate_id: str) -> tuple[str, ...]:
-        """The refused candidates whose text says the same and no more, the given one included."""
+        """The refused candidates with no other texts than the given one, which is included."""
         one = self._refused.get(candidate_id)
         if one is None:
             return ()
@@ -308,7 +308,7 @@ class WithheldTexts:
         )
 
     def denied_before(self, released: UndecidedRecord, version: int) -> tuple[str, ...]:
-        """The candidates that a person denied before, and that say no more than this one."""
+        """The candidates that a person denied before, with no other texts than the released one."""
         prints = set(released.prints)
         return tuple(
             name
@@ -320,7 +320,7 @@ class WithheldTexts:
         )
 
     def candidate_of(self, key: int) -> str:
-        """The candidate whose text the search for refused texts knows by this key."""
+        """The id of the candidate whose refused text has this key; "" if that is not known."""
         return self._of_key.get(key, "")
 
     def records(self) -> Iterator[Record]:
@@ -368,7 +368,7 @@ def _terms_of(begun: UndecidedRecord, told: NoticeParts) -> Terms:
 
 
 class Verdicts(Protocol):
-    """Tells how the store decided on candidates, in another process or before a restart."""
+    """The store's decisions on candidates, also those of another process or before a restart."""
 
     def leaf_count(self) -> int:
         """A counter that rises with every verdict."""
@@ -383,7 +383,7 @@ class Verdicts(Protocol):
         ...
 
     async def convicted(self, tenant: Tenant) -> ConvictedSentences:
-        """What a tenant's convicted memories say; the same object while that is the same."""
+        """A tenant's convicted sentences; the same object while they do not change."""
         ...
 
     def held(self, tenant: Tenant) -> frozenset[str]:

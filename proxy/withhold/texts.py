@@ -15,7 +15,7 @@ from proxy.seams.observations import Way, observation_for
 
 
 class CandidateTexts(NamedTuple):
-    """The texts of a candidate that are withheld if it is refused, and what is beside them.
+    """The texts of a candidate that are withheld if it is refused, and the strings beside them.
 
     A deletion has none: its texts name an existing memory, which stays visible if the deletion is
     refused.
@@ -27,7 +27,7 @@ class CandidateTexts(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of characters."""
+        """The number of characters of all texts, strings and names."""
         return sum(map(len, chain(*self)))
 
 

@@ -1,7 +1,8 @@
-"""What each string of a request says, by whose voice it came: fingerprints of sentences. Pure.
+"""The fingerprints of the sentences in each string of a request, and whose words they are. Pure.
 
-A person's turn is hers outside of tags. A `system-reminder` in it, system text and the descriptions
-of tools are of the agent's program (the host), if no one but her said their sentences before.
+In a person's turn, text outside of tags is hers. A `system-reminder` in her turn, system text and
+the descriptions of tools are the words of the agent's program (the host), unless someone other than
+she and the host said the sentences before.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def _pairs(texts: Sequence[str]) -> Iterator[_Pair]:
 
 
 def _apart(pairs: list[_Pair]) -> list[_Pair]:
-    """The outermost pairs; two that overlap are one without a name."""
+    """The outermost pairs of tags; pairs that overlap become one pair without a name."""
     apart: list[_Pair] = []
     for pair in pairs:
         last = apart[-1] if apart else None
@@ -96,11 +97,11 @@ def _apart(pairs: list[_Pair]) -> list[_Pair]:
 
 
 REMINDER: Final = "system-reminder"
-"""The tags between which a host speaks in a person's turn."""
+"""The name of the tags around a host's text in a person's turn."""
 TAIL: Final = 0x7A11
-"""Tells the print of a part of a sentence from that of a sentence."""
+"""Distinguishes the print of a part of a sentence from that of a whole sentence."""
 WHOLE: Final = 0x3C0DE
-"""Tells the print of a whole string from that of a sentence."""
+"""Distinguishes the print of a whole string from that of a sentence."""
 _LED_IN_WORDS_MIN: Final = 7
 _END_LEN: Final = 640
 _JSON_LEN_MAX: Final = 4_000_000
@@ -112,8 +113,9 @@ _JSON: Final = msgspec.json.Decoder()
 class HostSentence(NamedTuple):
     """A sentence or line of a host's text, and its place.
 
-    `told` are the prints by which another's copy of it is known, because parts may be quoted alone.
-    `flows` are those of the sentences of its paragraph without line ends, one tuple for all parts.
+    `told` are the prints of the parts of the sentence that another speaker may have quoted alone.
+    `flows` are the prints of the sentences that its paragraph has when the lines are joined; all
+    sentences of a paragraph share one tuple.
     """
 
     start: int
@@ -128,13 +130,13 @@ class UserString(NamedTuple):
 
     name: int
     hers: tuple[tuple[int, int], ...]
-    # The sentences in these parts; none once the string was noted.
+    # The prints of the sentences outside of tags; empty once they are recorded.
     prints: tuple[int, ...]
     reminders: tuple[tuple[HostSentence, ...], ...]
 
 
 class TurnWords(NamedTuple):
-    """The words of one turn, string by string, and what others than the host say in it."""
+    """The sentences of one turn, string by string, and the prints of others' and models' words."""
 
     by_model: bool
     users: tuple[UserString | None, ...]
@@ -144,7 +146,7 @@ class TurnWords(NamedTuple):
 
 
 class SentencePrinter:
-    """Makes the prints, with one key. Any thread."""
+    """Makes the fingerprints of sentences, with one key. Any thread."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -247,7 +249,7 @@ class SentencePrinter:
 
 
 def _ranges(text: str, start: int, end: int, ends: re.Pattern[str]) -> Iterator[tuple[int, int]]:
-    """The pieces between the given marks, as places; blank pieces are left out."""
+    """The start and end of each stretch between the given marks; blank stretches are left out."""
     at = start
     for gap in (*ends.finditer(text, start, end), None):
         stop = end if gap is None else gap.start()

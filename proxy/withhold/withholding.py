@@ -3,7 +3,7 @@
 The interceptor reports every candidate before and after its verdict. Model requests of a principal
 wait until all of its candidates are decided. Refused texts are then taken out of requests and
 replies, wherever they are. Three things stay: what a person typed outside of tags, what the host
-was the first to say, and what a proven memory contains, or one from before the refusal.
+was the first to say, and the words of a memory that is proven or older than the refusal.
 
 A held candidate is not refused: its text is shown until a person denies it, because blanking the
 page that an agent works on would end its work. Only a held text that steers its reader is taken out
@@ -164,7 +164,7 @@ class Withholding:
     # ---- verdicts on candidates ------------------------------------------------------------------
 
     async def begun(self, submissions: Sequence[Submission]) -> list[Submission]:
-        """Note intercepted candidates: from now on their principal's model requests wait.
+        """Record intercepted candidates, so that model requests wait; return them with deadlines.
 
         Raises:
             StoreUnavailable: The record could not be written; none of the candidates may be judged.
@@ -216,7 +216,7 @@ class Withholding:
         )
 
     def ended(self, submission: Submission, result: Outcome | StorageError | None) -> None:
-        """Note the verdict on a candidate; `result` is None if nobody waits for it any more."""
+        """Record a candidate's verdict; `result` is None if no one waits for it any more."""
         candidate = submission.candidate
         kept = self._of(candidate.principal_id)
         begun = kept.pending.get(submission.candidate_id)
@@ -229,8 +229,8 @@ class Withholding:
             # The candidate has no text, or was given up: then its text is withheld already.
             return
         elif result is None:
-            # The writer continues with it, and the next model request asks the store for the
-            # outcome.
+            # The writer continues with the candidate, and the next model request asks the store for
+            # the outcome.
             early = submission.due is not None and submission.due.expire()
             told = _undecided(candidate.memory_class)
             waits = HeldRecord(kept.principal, submission.candidate_id)
@@ -274,7 +274,7 @@ class Withholding:
         return _record_of(begun, told, self._verdicts.version())
 
     def _show(self, kept: WithheldTexts, memory: Memory) -> tuple[str, ...]:
-        """Let a memory exempt refused words; returns its texts."""
+        """Let a memory exempt refused words; return the memory's texts."""
         stored = StoredText(memory.memory_id, memory.version, memory.source.proven)
         strings = strings_of(memory.metadata_json)
         printer = self._printer
@@ -288,16 +288,16 @@ class Withholding:
         kept.withheld.show(stored, *[unpacked(numbers) for numbers, _ in begun.prints])
 
     def shown(self, principal_id: PrincipalId, memories: Iterable[Memory]) -> None:
-        """Note memories that the principal was shown.
+        """Record memories that the principal was shown.
 
-        If it proposes one of them again, no text is withheld for that.
+        If the principal proposes such a memory again, its text is not withheld for that.
         """
         kept = self._of(principal_id)
         for memory in memories:
             self.speakers.served(principal_id, self._show(kept, memory))
         records = self.speakers.take(principal_id)
         if records:
-            # The next model request fails if the disk refuses.
+            # If the disk fails, the next model request fails.
             with contextlib.suppress(StorageError):
                 self._keep_spoken(records)
 
@@ -380,7 +380,7 @@ class Withholding:
     async def entered(
         self, principal_id: PrincipalId, request: ModelRequest
     ) -> tuple[RequestWords, Durable]:
-        """Note who says what in a model request, and return when that is durable.
+        """Record who says what in a model request; return the words, and when that is durable.
 
         Raises:
             StorageError: The record could not be written.
@@ -391,7 +391,7 @@ class Withholding:
     # ---- taking refused texts out of model requests ----------------------------------------------
 
     def sessions(self, principal_id: PrincipalId) -> frozenset[str]:
-        """The sessions that have a text withheld in them, which other sessions may be shown."""
+        """The sessions in which a text is withheld that other sessions may be shown."""
         return self._of(principal_id).withheld.sessions
 
     async def apply(
@@ -429,7 +429,7 @@ class Withholding:
     def stamp(
         self, principal_id: PrincipalId, conversation: Conversation = NOWHERE
     ) -> tuple[int, ...]:
-        """Numbers that change with everything by which another text may be withheld."""
+        """Numbers that change whenever a search of the same text may have another result."""
         kept = self._of(principal_id)
         own = conversation.opened(kept, self._printer)
         place = hash((conversation.sessions, own))
@@ -469,10 +469,9 @@ class Withholding:
     def heard(self, outcome: Outcome, *, in_part: bool = False) -> tuple[str, ...]:
         """Apply a person's decision as soon as it is durable.
 
-        `in_part`: she struck out lines of the text and let the others in, so it is not withheld.
-
-        Returns the candidates that were denied before, and that are no longer withheld because a
-        person released the same text now.
+        `in_part`: the person removed lines of the text and admitted the others, so the text is not
+        withheld. Returns the candidates that were denied before, and that are no longer withheld
+        because a person released the same text now.
         """
         for kept in self._kept.values():
             begun = kept.waiting.get(outcome.candidate_id)
@@ -514,9 +513,10 @@ class Withholding:
     def refusal(
         self, principal_id: PrincipalId, call: ModelCall, conversation: Conversation = NOWHERE
     ) -> str | None:
-        """What the agent gets instead of a call with a whole refused text, or with its order.
+        """The notice in place of a call that contains a whole refused text, or an order of one.
 
-        Only a text that steers its reader, or that a person denied, is a reason for that.
+        Only a refused text that steers its reader, or that a person denied, counts. None for any
+        other call.
         """
         given = call.unread if call.arguments is None else written(call.arguments)
         asking = self._asked(principal_id, conversation)
@@ -564,10 +564,10 @@ def _record_of(begun: UndecidedRecord, told: NoticeParts, version: int) -> Recor
         case "hold":
             return HeldRecord(begun.principal, begun.candidate_id, told, version)
         case _ if told.reason is Reason.REPEATS_HIDDEN:
-            # The sentence that it repeats leaves requests by itself; what is beside it stays.
+            # Requests lose the repeated sentence anyway; the candidate's other sentences stay.
             return ClearedRecord(begun.principal, begun.candidate_id)
         case _ if told.reason in _NO_REFUSALS and not begun.flagged:
-            # The text is shown as it was while it waited: a denial says where it may not be stored.
+            # The text is shown as it was while it waited, because a denial forbids only storing it.
             return ClearedRecord(begun.principal, begun.candidate_id)
         case _:
             return RefusedRecord(begun.principal, begun.candidate_id, told, version)
