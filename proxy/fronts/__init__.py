@@ -1,1 +1,1 @@
-"""Fronts read requests, authenticate them, translate them and pass them on; none decides."""
+"""Fronts read, authenticate, translate and forward requests; no front decides on a candidate."""

@@ -1,4 +1,4 @@
-"""The admin front: health, metrics, and the operator API. Routing only."""
+"""The admin front: routes requests to health, metrics, confirm page, and the operator API."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 def admin_routes() -> frozenset[str]:
-    """Every route of the operator API that telemetry may name."""
+    """Every route of the admin listener that telemetry may name."""
     fixed = HEALTH_PATHS | {OPENAPI, CONFIRM_ROUTE, UNKNOWN_ROUTE, REFUSED_ROUTE}
     return frozenset(fixed | {API + route.counted_as for route in ROUTES})
 
 
 def _matching(path: str) -> Iterator[tuple[AnyRoute, str]]:
-    """The routes that match a path, whatever their method, each with its variable segment."""
+    """The routes of any method that match a path, each with the path's variable segment."""
     if path.startswith(API):
         for route in ROUTES:
             argument = route.match(path.removeprefix(API))

@@ -1,8 +1,8 @@
-"""Memory servers behind the gate that speak HTTP, at the paths of their own APIs.
+"""Serves upstream memory servers that speak HTTP, at the paths of their own APIs.
 
-The one driver of guard mode for HTTP. It authenticates, finds the route in the adapter's table, and
-has reads sifted and writes judged. A route that is in no table, or administers the server, is
-refused. It decides nothing.
+This is the only driver of guard mode for HTTP. It authenticates, finds the route in the adapter's
+table, and has reads sifted and writes judged. A route that is not in the table, or administers the
+server, is refused. The driver decides nothing.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class BackendFront:
         spawn: Callable[[Coroutine[None, None, None]], None],
         halt: Callable[[], None],
     ) -> None:
-        """`behind` share no path segment."""
+        """No two servers in `behind` may share a path segment."""
         servers = tuple(_Server(one, guard, keys, spawn) for one in behind)
         self._by_segment: Mapping[str, _Server] = {
             segment: server for server in servers for segment in server.behind.adapter.segments
@@ -71,7 +71,7 @@ class BackendFront:
         self._halt = halt
 
     async def answer(self, incoming: RequestHead) -> AnsweredReply:
-        """The answer to a request, failures included, in the shape of the server's own."""
+        """The answer to a request; failures have the form that the server's API gives them."""
         server = self._by_segment[_first(incoming.head.path)]
         progress = _BackendProgress(incoming.head)
         done = await attempt(self._serve(server, incoming, progress), self._halt)
@@ -90,7 +90,7 @@ class BackendFront:
         )
 
     async def tend(self) -> None:
-        """On every server, send what was released, look up what was lost, and hide what is due."""
+        """On every server, send released items, look up lost ones, and hide quarantined ones."""
         for server in self._servers:
             tenants = self._keys.tenants_waiting(server.behind.settings.name)
             await server.writes.tend(tenants)
@@ -114,7 +114,7 @@ class BackendFront:
             raise NotFound
         request = await incoming.complete()
         progress.request = request
-        # A key of this sidecar would reach the server behind, and the log of what was judged.
+        # Without this check, a key of this sidecar would reach the server and the audit log.
         behind.check_keyless(request)
         routed = adapter.classify(request)
         if routed is None:
@@ -169,7 +169,7 @@ class BackendFront:
 
 
 class _Server:
-    """One configured server with what answers its requests."""
+    """One configured server, with the parts that answer its reads and writes."""
 
     def __init__(
         self,
@@ -182,15 +182,15 @@ class _Server:
         self.reads = BackendReads(behind, guard, keys)
         self.writes = BackendWrites(behind, guard, keys, spawn)
         self.hiding = BackendHiding(behind, keys, self.writes.places)
-        # The places that the server was found to know, the newest last. None of them moves, so
-        # each is asked for once.
+        # The places that exist on the server, the latest last. They are taken to exist for good, so
+        # the server is asked for each place once.
         self._places = Bounded[str, None](_PLACES_MAX)
 
     async def failure_of_place(self, request: HttpRequest) -> HttpReply | None:
-        """The failure where the server does not know the place; None if it knows the place.
+        """The server's failure if the place of the request does not exist there; else None.
 
         Raises:
-            UpstreamError: There is no answer.
+            UpstreamError: The server does not answer.
         """
         question = self.behind.adapter.place(request)
         name = "" if question is None else f"{question.method} {question.path}"
@@ -204,7 +204,7 @@ class _Server:
 
 
 class _BackendProgress:
-    """What is known so far about one request, for telemetry and for the shape of a failure."""
+    """The facts known so far about one request, for telemetry and for the form of a failure."""
 
     def __init__(self, request: HttpRequest) -> None:
         self.request = request

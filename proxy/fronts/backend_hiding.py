@@ -1,8 +1,8 @@
-"""Quarantined memories of a server behind, hidden on that server as well.
+"""Hides quarantined memories on the upstream server that has them, and shows them again.
 
-Reads are sifted whatever happens here. Each act is recorded before the server is asked, and when a
-read of the same items shows that it is done: what answers in the moment of a restart may be another
-server, or none. What is due is read from the store. So an act may be sent twice, and none is lost.
+Reads are sifted whatever happens here. Each act is recorded before the server is asked, and again
+when a read of the same items proves that it is done, because during a restart another server may
+answer. The acts that are due are read from the store, so one may be sent twice, but none is lost.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DONE: Final = range(200, 300)
 _PAUSE_MAX: Final = 64
 _NOT_DONE: Final = "the server behind did not do it"
 
-# An act, whether it hides, the tenant, and the place.
+# A kind of act: how and whether it hides, the tenant, and the place on the server.
 _Kind: TypeAlias = tuple[Hiding, bool, str, str]
 
 
@@ -36,16 +36,17 @@ class BackendHiding:
         self._behind = behind
         self._keys = keys
         self._places = places
-        # The counter of changes when the store was last asked for what is due, and the round in
-        # which it is asked again although nothing changed; None where nothing was due.
+        # The counter of changes when the store was last asked for acts due, and the round in which
+        # the store is asked again although nothing changed; None if nothing was due.
         self._asked_at: int | None = None
         self._next: int | None = 0
         self._round = 0
-        # The kinds of acts that failed: until when each waits, and for how long after that.
+        # Maps each kind of act that failed to the round until which it waits, and to the number of
+        # rounds that it waits after the next failure.
         self._paused: dict[_Kind, tuple[int, int]] = {}
 
     async def round(self) -> None:
-        """Ask the server for what is due. What failed before is tried only now and then."""
+        """Carry out the acts that are due; acts that failed wait longer after each failure."""
         self._round += 1
         hiding, changes = self._behind.adapter.hiding, self._keys.hiding_changes()
         if hiding is None or (
@@ -75,7 +76,7 @@ class BackendHiding:
         self._next = min(ends, default=self._round + 1) if due else None
 
     async def _failed(self, hiding: HidesItems, due: list[ItemDue]) -> int:
-        """Do what is due of one kind; how many of these items are still as they were."""
+        """Carry out the acts of one kind; return the number of items that are not changed."""
         failed = 0
         for group in _batched(hiding, tuple(due)):
             try:
@@ -85,7 +86,7 @@ class BackendHiding:
         return failed
 
     def _kinds(self, hiding: HidesItems, due: tuple[ItemDue, ...]) -> dict[_Kind, list[ItemDue]]:
-        """What is due by act, tenant and place."""
+        """The acts that are due, grouped by kind."""
         kinds: dict[_Kind, list[ItemDue]] = {}
         for one in due:
             try:
@@ -98,17 +99,17 @@ class BackendHiding:
         return kinds
 
     async def _act(self, hiding: HidesItems, group: tuple[ItemDue, ...]) -> None:
-        """Do one thing to some items of a place, with nothing else happening in that place.
+        """Carry out one kind of act on some items of a place, while no write happens there.
 
         Raises:
-            UpstreamError, MalformedRequest, Busy, StorageError: It is not done, or not recorded; it
-                stays due.
+            UpstreamError, MalformedRequest, Busy, StorageError: The act is not done, or not
+                recorded; it stays due.
         """
         principal = Principal(principal_id=SETTLES, tenant=group[0].tenant)
         await self._behind.check_version(self._keys, principal)
         settings = self._behind.settings
         async with self._places.turn(hiding.removing(tuple(one.item for one in group))):
-            # A write of an agent may have come, or an operator, before this turn did.
+            # Before this turn came, an agent's write or an operator may have made an act needless.
             only = frozenset(one.keyed for one in group)
             still = await self._keys.hiding_due(settings.name, settings.quarantine, only)
             first = group[0]
@@ -125,7 +126,7 @@ class BackendHiding:
     async def _tag(self, hiding: HidesItems, due: tuple[ItemDue, ...], *, tagged: bool) -> None:
         name, nothing = self._behind.settings.name, (b"",) * len(due)
         if tagged:
-            # Recorded first: a tag that nobody remembers would be taken out by nobody.
+            # Recorded first, because a tag without a record would never be removed.
             await self._keys.hidden(name, due, nothing, done=False)
         await self._behind.ask(hiding.tagging(tuple(one.item for one in due), tagged=tagged))
         seen = await self._seen(hiding, due)
@@ -135,7 +136,7 @@ class BackendHiding:
     async def _remove(self, hiding: HidesItems, due: tuple[ItemDue, ...]) -> None:
         name, items = self._behind.settings.name, tuple(one.item for one in due)
         stands = await self._stands(hiding, due)
-        # What stands no more was deleted by an earlier attempt, which kept it.
+        # An earlier attempt deleted an item that is not there any more, and stored its content.
         kept = tuple(new or one.kept for new, one in zip(stands, due, strict=True))
         await self._keys.hidden(name, due, kept, done=False)
         await self._behind.ask(hiding.removing(items))
@@ -143,7 +144,7 @@ class BackendHiding:
 
     async def _put_back(self, hiding: HidesItems, due: tuple[ItemDue, ...]) -> None:
         stands = await self._stands(hiding, due)
-        # Where something stands again, it is newer than what was removed.
+        # An item that is there again is newer than the removed one, which is not put back then.
         back = [one for one, new in zip(due, stands, strict=True) if one.kept and not new]
         stays = {one.item.key for one in back}
         if back:
@@ -155,10 +156,10 @@ class BackendHiding:
     async def _confirm(
         self, due: tuple[ItemDue, ...], kept: tuple[bytes, ...], stays: set[str]
     ) -> None:
-        """Record what is done; `stays` are the keys of what is still as it was.
+        """Record the acts that are done; `stays` are the keys of items that did not change.
 
         Raises:
-            UpstreamError: Something is.
+            UpstreamError: `stays` is not empty, so some acts stay due.
         """
         pairs = [pair for pair in zip(due, kept, strict=True) if pair[0].item.key not in stays]
         done, left = tuple(one for one, _ in pairs), tuple(item for _, item in pairs)
@@ -170,7 +171,7 @@ class BackendHiding:
             raise UpstreamError(_NOT_DONE)
 
     async def _seen(self, hiding: HidesItems, due: tuple[ItemDue, ...]) -> dict[str, ShownMemory]:
-        """What the server has of these items now, by their keys."""
+        """The memories that the server has now for the items, keyed by the items' keys."""
         question = self._behind.adapter.first(hiding.removing(tuple(one.item for one in due)))
         if question is None:
             raise UpstreamError(_NOT_DONE)
@@ -182,7 +183,7 @@ class BackendHiding:
         return hiding.kept(items, await self._told(hiding.standing(items)))
 
     async def _told(self, question: HttpRequest) -> HttpReply:
-        """The answer to a read; a server that knows no such place now may know it in a moment."""
+        """The server's answer to a read; every failure is temporary, and raises."""
         reply = await self._behind.ask(question)
         if reply.status not in _DONE:
             raise UpstreamError(_NOT_DONE)

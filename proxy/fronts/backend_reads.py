@@ -1,4 +1,4 @@
-"""Reads of a memory server behind the gate: asked, sifted, and cut into pages here."""
+"""Reads of an upstream memory server: asks the server, sifts its answers, and cuts pages."""
 
 from __future__ import annotations
 
@@ -20,30 +20,31 @@ from proxy.settings.backend import Before
 from storage.ground.errors import StorageError
 
 AGAIN_S: Final = 30.0
-"""How long a place without a tag counts as one; a server may be begun anew from a backup."""
+"""Seconds that a place counts as one without tags; a server may be restored from a backup."""
 _PLACES_MAX: Final = 4_096
 
 
 class TaggedPlaces:
     """The places of one server that have items with the sidecar's tag. Event loop only.
 
-    Agents are shown no tagged item in any mode. A store that was begun anew does not know what was
-    quarantined, and an answer may leave out the metadata by which a tag is seen, so the server is
-    asked for items without the tag. Its filter is slow (at 100,000 records 200 ms instead of 3): it
-    is sent where an item has a tag, or may get one at any moment.
+    Agents are never shown a tagged item. A new store does not know which items were quarantined,
+    and an answer may leave out the metadata with the tag, so the server is asked to filter tagged
+    items out. The filter is slow (at 100,000 records 200 ms instead of 3), so it is sent only for a
+    place where an item has a tag, or may get one at any moment.
     """
 
     def __init__(self, behind: BackendServerFront) -> None:
         self._behind = behind
-        # By the question about a place: until when it counts as a place without a tag.
+        # Maps the path of the question about a place to the time until which the place counts as
+        # one without tags.
         self._without = Bounded[str, float](_PLACES_MAX)
 
     async def untagged(self, outgoing: HttpRequest) -> HttpRequest:
-        """A read that is forwarded, with the filter where a tagged item may stand.
+        """The read to forward, with the server's filter if its place may have a tagged item.
 
         Raises:
             UpstreamError: The server does not answer.
-            Busy: Too many requests to it are under way.
+            Busy: Too many requests to the server are unanswered.
         """
         hiding = self._behind.adapter.hiding
         question = None if hiding is None else hiding.tagged(outgoing)
@@ -67,15 +68,16 @@ class TaggedPlaces:
 
 
 KEPT_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Bytes that the answers of one server take in memory, those of all readers together."""
+"""The most bytes of memory that cached answers of one server take, for all readers together."""
 _ENTRY_SIZE: Final = 1_024
-"""What an entry takes beside its strings."""
+"""The bytes that a cache entry takes in addition to its strings."""
 
 
 class SiftedAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer of the server as the agent gets it.
+    """An answer of the server in the form that the agent gets.
 
-    `texts` are the strings of memories in it. `is_whole` False: a wider read has to take its place.
+    `texts` are the strings of memories in it. If `is_whole` is False, too much was hidden to fill
+    the page, and the server has to be asked for more memories.
     """
 
     reply: HttpReply
@@ -89,9 +91,9 @@ _Asked = tuple[object, ...]
 def asked(
     principal: Principal, request: HttpRequest, count: int | None, reply: HttpReply
 ) -> _Asked:
-    """All that the finding about an answer depends on, beside what hides memories.
+    """The cache key of a sifted answer: everything that it depends on except hidden memories.
 
-    `count` is for how many memories the server was asked.
+    `count` is the number of memories that the server was asked for.
     """
     reader = (principal.tenant, principal.reads)
     said = (reply.status, reply.content_type, reply.headers, reply.body)
@@ -99,12 +101,12 @@ def asked(
 
 
 class SiftedAnswers:
-    """Answers that were looked through before: an agent reads its whole memory again and again.
+    """A cache of sifted answers, because an agent reads its whole memory again and again.
 
-    Bounded; the answer that was asked for last is kept longest. Event loop only.
+    Bounded; the least recently used answers are dropped first. Event loop only.
 
-    All that is kept is dropped at the first question after something changed. So a purged text is
-    here no longer than until the next read of its server.
+    The first read of the server after any change drops the whole cache, so a purged text is in it
+    until that read at most.
     """
 
     def __init__(self) -> None:
@@ -113,7 +115,7 @@ class SiftedAnswers:
         self._bytes = 0
 
     def find(self, standing: object, key: _Asked) -> SiftedAnswer | None:
-        """What was found in this answer, if nothing that hides memories has changed since."""
+        """The sifted answer for a key; None if there is none, or `standing` has changed since."""
         if standing != self._standing:
             self._standing = standing
             self._kept.clear()
@@ -124,7 +126,7 @@ class SiftedAnswers:
         return found
 
     def keep(self, standing: object, key: _Asked, found: SiftedAnswer) -> None:
-        """Keep a finding; `standing` is how things stood before the answer was looked through."""
+        """Store a sifted answer; `standing` is the value from before the answer was sifted."""
         size = _size(key, found)
         if standing != self._standing or size > KEPT_BYTES_MAX or key in self._kept:
             return
@@ -135,7 +137,7 @@ class SiftedAnswers:
 
 
 def _size(key: _Asked, found: SiftedAnswer) -> int:
-    """What one entry takes in memory, however little the server answered."""
+    """The bytes that one entry takes in memory, with its key: an answer may be shorter by far."""
     named = cast(
         "list[tuple[tuple[str, str], ...]]", [one for one in key if isinstance(one, tuple)]
     )
@@ -144,7 +146,7 @@ def _size(key: _Asked, found: SiftedAnswer) -> int:
     return _ENTRY_SIZE + sum(map(getsizeof, kept))
 
 
-# How much wider a read is asked again, where something in its answer is hidden.
+# The factor by which more memories are asked for if too many in the answer are hidden.
 _TIMES: Final = 4
 _ANSWERED: Final = range(200, 300)
 _TOO_MANY: Final = (
@@ -155,7 +157,7 @@ _UNREADABLE: Final = "the answer of the server behind cannot be read, so nothing
 
 
 class BackendReads:
-    """Answers reads of one server. Event loop only; decides nothing: the guard says what hides."""
+    """Answers reads of one server. Event loop only; the guard decides what is hidden."""
 
     def __init__(self, behind: BackendServerFront, guard: Guard, keys: KeyOwners) -> None:
         self._behind = behind
@@ -167,18 +169,18 @@ class BackendReads:
     async def answer(
         self, principal: Principal, request: HttpRequest, routed: RoutedRequest, call_id: str
     ) -> HttpReply:
-        """The server's answer without what must not be shown.
+        """The server's answer without the memories that must not be shown.
 
-        It is the very answer where nothing is left out. A page is cut here, out of what the reader
-        is shown: the server is asked from the beginning, and for more until the page is full, or
-        the server has no more. A page that the server cut would tell how many hidden memories a
-        filter finds.
+        If nothing is left out, it is the server's own answer. Pages are cut here from the memories
+        that the reader may see: the server is asked from the beginning, and for more until the page
+        is full or the server has no more. A page that the server cuts would reveal how many hidden
+        memories a filter finds.
 
         Raises:
             MalformedRequest: The page is too far from the beginning.
-            UpstreamError: There is no answer, none that can be read, or nobody can tell within the
-                server's bounds what the page has.
-            StorageError: The guard cannot say what may be shown.
+            UpstreamError: There is no answer, it cannot be read, or too much is hidden to fill the
+                page within the server's bounds.
+            StorageError: The guard does not know what may be shown.
         """
         adapter = self._behind.adapter
         page = adapter.page(request)
@@ -204,7 +206,7 @@ class BackendReads:
         reply: HttpReply,
         count: int | None,
     ) -> SiftedAnswer:
-        """The answer, to a question for `count` memories, without what must not be shown."""
+        """The sifted answer to a read for `count` memories, from the cache if it is there."""
         standing = await self._keys.standing(principal, self._behind.settings.name)
         key = asked(principal, request, count, reply)
         found = self._before.find(standing, key)
@@ -214,10 +216,11 @@ class BackendReads:
         shown, hidden = await self._sifted(principal, request, reply)
         dropped = _dropped(page, shown, hidden)
         given = reply
-        # With a floor every answer is made anew: its spelling does not tell what is below.
+        # With a floor every answer is made anew, so that the form of an answer does not reveal
+        # whether something below the floor was removed.
         if dropped or routed.remade or principal.reads is not Reads.ALL:
             left = self._behind.adapter.without(request, reply, dropped)
-            # A memory that is left out is told in the same words as one that is not there.
+            # The answer for a hidden memory has the same words as for one that does not exist.
             given = self._behind.shown(request, left)
         found = SiftedAnswer(
             reply=given,
@@ -234,7 +237,7 @@ class BackendReads:
         try:
             shown = self._behind.adapter.shown(request, reply)
         except MalformedRequest:
-            # The request was checked before it was sent, so this is about the answer.
+            # The request was checked before it was sent, so the error is about the answer.
             raise UpstreamError(_UNREADABLE) from None
         hidden = await self._keys.hides(
             principal, settings.name, shown, hides_unknown=settings.before is Before.HIDE
@@ -261,19 +264,19 @@ class BackendReads:
         try:
             await self._guard.saw(principal, segment)
         except (StorageError, MalformedRequest):
-            # The texts could not be noted. Without a model front every label is the lowest
-            # already, and with one the reader's own request shows them again.
+            # The texts could not be noted, which is harmless: without a model front every write has
+            # the lowest label anyway, and with one the agent's next request contains the texts.
             return
 
 
 def _first_count(page: ReadPage) -> int | None:
-    """For how many memories the server is asked at first: those of a page with nothing hidden.
+    """The number of memories that the server is asked for first: enough if nothing is hidden.
 
     Raises:
         MalformedRequest: The page is too far from the beginning.
     """
-    # It then takes as many hidden memories as half of what the server gives at once until a page
-    # cannot be told, so a page at the bound tells nobody of a single one.
+    # With this bound, a page can fail only if at least half as many memories are hidden as the
+    # server gives at once, so the failure does not reveal a single hidden memory.
     end = page.offset if page.end is None else page.end
     if end > page.most // 2:
         raise MalformedRequest(f"offset, limit: together at most {page.most // 2}", status=400)
@@ -283,7 +286,7 @@ def _first_count(page: ReadPage) -> int | None:
 def _is_full(
     page: ReadPage, count: int, shown: tuple[ShownMemory, ...], hidden: tuple[bool, ...]
 ) -> bool:
-    """Whether every group has the whole page, or all that the server has.
+    """Whether every group fills the page, or contains all memories that the server has.
 
     `shown` answers a read for the first `count` memories of each group.
     """
@@ -293,10 +296,10 @@ def _is_full(
 
 
 def _wider(page: ReadPage, count: int) -> int:
-    """For how many memories the server is asked next.
+    """The number of memories that the server is asked for next.
 
     Raises:
-        UpstreamError: It gives no more at once.
+        UpstreamError: The server gives no more at once.
     """
     if count >= page.most:
         raise UpstreamError(_TOO_MANY, sent=False)
@@ -306,7 +309,7 @@ def _wider(page: ReadPage, count: int) -> int:
 def _dropped(
     page: ReadPage | None, shown: tuple[ShownMemory, ...], hidden: tuple[bool, ...]
 ) -> frozenset[int]:
-    """The places to leave out: what is hidden, and what is before or behind the page."""
+    """The places of memories to leave out: those hidden, and those before or after the page."""
     dropped, seen = set[int](), Counter[int]()
     for one, hides in zip(shown, hidden, strict=True):
         at = seen[one.group]

@@ -1,7 +1,7 @@
-"""The connection to one memory server behind the gate: its requests, and the version it says.
+"""The connection to one upstream memory server: its requests, and the version it reports.
 
-Nothing of an agent's request is forwarded but what the adapter made of it: no header, no
-credential. The credential of the sidecar is added here.
+Only the request that the adapter made of an agent's request is forwarded, with none of the agent's
+credentials. The sidecar's own credential is added here.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ from proxy.seams.operation import HttpReply, HttpRequest, Refusal
 from proxy.settings.backend import BackendServer
 from proxy.transport.upstream import Upstream
 
-# A shorter value of a header, such as a media type, is no secret, and stands in many answers.
+# A shorter value of a header, such as a media type, is no secret, and is in many answers.
 SECRET_LEN_MIN: Final = 16
 _ESCAPED: Final = re.compile(rb'\\(?:u00([0-9A-Fa-f]{2})|([/"\\]))')
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
-# How many bytes may stand before the secret in a group of three, and how many characters of base64
-# depend on them.
+# Pairs: the number of bytes before the secret in base64's group of three, and the number of base64
+# characters that depend on those bytes.
 _SHIFTS: Final = ((0, 0), (1, 2), (2, 3))
 
 
 class CredentialSpellings:
-    """The spellings of a credential: searched for in bytes, made once."""
+    """The spellings of the sidecar's credential, made once, to be searched for in answers."""
 
     def __init__(self, values: Iterable[str]) -> None:
-        """`values` are those of the headers that the sidecar sends."""
+        """`values` are the values of the headers that the sidecar sends upstream."""
         secrets = frozenset(one for value in values for one in _secrets(value))
         self._needles = (*secrets, *{core for one in secrets for core in _cores(one)})
 
     def is_in(self, text: bytes) -> bool:
-        """Whether the credential stands in a text: plain, in base64, or escaped in JSON or URLs."""
+        """Whether a text contains the credential: plain, in base64, or escaped in JSON or URLs."""
         needles = self._needles
         return bool(needles) and any(one in text for text in _readings(text) for one in needles)
 
 
 def _secrets(value: str) -> Iterator[bytes]:
-    """A header's value, the credential behind its scheme, and what `Basic` has in base64."""
+    """A header's value, the credential after its scheme, and the decoded pair of `Basic`."""
     behind = value.rpartition(" ")[2]
     found = [value.encode(), behind.encode()]
     if value.lower().startswith("basic "):
@@ -64,7 +64,7 @@ def _secrets(value: str) -> Iterator[bytes]:
 
 
 def _cores(secret: bytes) -> Iterator[bytes]:
-    """What base64 of any text has in it in which the secret stands: one of three, by its place."""
+    """The characters in the base64 of every text that contains the secret: three alignments."""
     for shift, depend in _SHIFTS:
         encoded = b64encode(bytes(shift) + secret)
         core = encoded[depend : (shift + len(secret)) * 8 // 6]
@@ -119,7 +119,7 @@ class BackendServerFront:
     ) -> None:
         """`upstream` has the sidecar's own credential, and is open; `now_s` never goes back.
 
-        `check_sent_on` refuses texts in which a key of this sidecar stands
+        `check_sent_on` refuses texts that contain a key of this sidecar
         (`Authenticator.check_sent_on`).
         """
         self.settings = settings
@@ -137,19 +137,19 @@ class BackendServerFront:
         """Refuse a request that would bring one of this sidecar's keys to the server.
 
         Raises:
-            MalformedRequest: A key stands in the path, the query, or a string or name of the body.
+            MalformedRequest: The path, the query, or a string or name of the body contains a key.
         """
         self._check_sent_on("path", (request.path,))
         self._check_sent_on("query", (word for pair in request.query for word in pair))
         self._check_sent_on("body", _words_of(request.body))
 
     async def ask(self, request: HttpRequest) -> HttpReply:
-        """Send one request, once; the server's whole answer.
+        """Send one request once; return the server's whole answer.
 
         Raises:
-            MalformedRequest: A key of this sidecar stands in it; it was not sent.
-            UpstreamError: There is no answer; `sent` says whether the server may have the request.
-            Busy: Too many requests to this server are under way; it was not sent.
+            MalformedRequest: The request contains a key of this sidecar; it was not sent.
+            UpstreamError: There is no answer; `sent`: whether the server may have the request.
+            Busy: Too many requests to this server are unanswered; this one was not sent.
         """
         try:
             reply = await self._ask(request)
@@ -160,7 +160,7 @@ class BackendServerFront:
         return reply
 
     def _tell(self, trouble: str) -> None:
-        """Log what is wrong with the server, or that nothing is any more, when that changes."""
+        """Log the server's trouble, or "" as the end of it, whenever the trouble changes."""
         if trouble == self._trouble:
             return
         self._trouble = trouble
@@ -198,9 +198,9 @@ class BackendServerFront:
         )
 
     def shown(self, request: HttpRequest, reply: HttpReply) -> HttpReply:
-        """An answer as a client may have it: of a failure only the status is the server's.
+        """The answer in the form that a client may get: of a failure only the status.
 
-        Nobody can tell whose words a server puts into the text of a failure.
+        The text of a failure may quote a memory or a request of someone else.
         """
         if reply.status in _ANSWERED:
             return reply
@@ -208,13 +208,13 @@ class BackendServerFront:
         return self.adapter.refuse(request, refusal)
 
     async def check_version(self, guard: KeyOwners, principal: Principal) -> None:
-        """Refuse a write to a server of a version that nobody knows.
+        """Refuse a write to a server of an unknown version.
 
-        The version is asked for again every half minute.
+        The server is asked for its version again after `VERSION_S` seconds.
 
         Raises:
-            MalformedRequest: The version is not told, or neither in the adapter's table nor
-                approved.
+            MalformedRequest: The server reports no version, or one that is neither in the
+                adapter's table nor approved by an operator.
             UpstreamError: The server does not answer.
         """
         version = await self._told()
@@ -236,7 +236,7 @@ class BackendServerFront:
 
 
 def _words_of(body: bytes) -> Iterator[str]:
-    """Every string and name in a body, those in JSON inside a string too; or the body as it is."""
+    """Every string and name in a JSON body, also in JSON inside a string; else the whole body."""
     try:
         waiting: list[object] = [msgspec.json.decode(body)]
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

@@ -1,8 +1,8 @@
-"""Writes to a memory server behind the gate: judged, sent once, settled by the answer.
+"""Writes to an upstream memory server: judged, sent once, and settled by the server's answer.
 
-The order is the whole of it. What a write would change is read first, each memory is judged, an
-admitted one is an intent on disk before the server hears of it, and an answer that is lost is
-looked up by reading (`proxy/settle/`).
+The sequence gives the guarantees: first the memories that a write would change are read, then each
+memory is judged. An admitted one is an intent on disk before it is sent, and an outcome whose
+answer is lost is looked up by a read (`proxy/settle/`).
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from storage.ground.errors import StorageError
 
 TEND_S: Final = 5.0
 LATE_S: Final = 120.0
-"""How long a write that a read did not find counts as still on its way."""
+"""Seconds that a sent write which a read did not find may still arrive at the server."""
 SETTLES: Final = PrincipalId("mnemogate:settle")
-"""In whose name released items are sent and lost ones looked up. No key has such a name."""
+"""The principal that sends released items and looks up lost ones. No key has such a name."""
 _MISSING: Final = 404
 _FAILED: Final = 400
 _SERVER_FAILED: Final = 500
 _DONE: Final = range(200, 300)
 MEMORIES_MAX: Final = 10_000
-"""Memories of one request."""
+"""The most memories of one request."""
 _TOO_MANY: Final = f"body: more than {MEMORIES_MAX} memories at once"
 _NOT_KNOWN: Final = "the server behind did not say what stands there, so nothing was sent"
 _TAKEN: Final = "another tenant has the memory under this key by now, so nothing was sent"
@@ -87,7 +87,7 @@ class BackendWrites:
         routed: RoutedRequest,
         traceparent: str | None,
     ) -> HttpReply:
-        """The answer to a write or deletion: the server's, or a refusal.
+        """Judge and send a write or deletion; return the server's answer, or a refusal.
 
         Raises:
             MalformedRequest: The request cannot be read; nothing was judged, nothing was sent.
@@ -137,10 +137,10 @@ class BackendWrites:
     async def _unseen(
         self, principal: Principal, request: HttpRequest, found: tuple[SentMemory, ...]
     ) -> tuple[SentMemory, ...]:
-        """The deletions of what the principal's tenant has, and a read does not show.
+        """Deletions by key of memories that the principal's tenant has but the read did not show.
 
-        The server may have let the memory expire: without its deletion here the key would be its
-        tenant's for ever. Or the memory is hidden: then its tenant is told what becomes of it.
+        A memory may have expired on the server: without a deletion here its key would belong to the
+        tenant for ever. Or it is hidden: then its deletion is judged and answered all the same.
         """
         seen = {one.item.key for one in found}
         named = [one for one in self._behind.adapter.named(request) if one.item.key not in seen]
@@ -152,7 +152,7 @@ class BackendWrites:
         return tuple(one for one, own in zip(named, ours, strict=True) if own)
 
     async def tend(self, tenants: frozenset[Tenant]) -> None:
-        """Send what was released, and look up what was lost, for each of these tenants."""
+        """Send the released items, and look up the lost ones, of each tenant."""
         for tenant in tenants:
             leftovers = self._leftovers.get(tenant)
             if leftovers is None:
@@ -183,16 +183,16 @@ class BackendWrites:
         *,
         unjudged: frozenset[str],
     ) -> tuple[ItemVerdict, ...]:
-        """One verdict per item. What only another tenant has does not exist for this one.
+        """Judge each item; return the verdicts in order.
 
-        Nor does what is under the keys `unjudged`.
+        An item under a key in `unjudged`, or that only another tenant has, is answered as missing.
         """
         name = self._behind.settings.name
         asked = tuple(
             ShownMemory(key=one.item.key, strings=(), place=at) for at, one in enumerate(sendings)
         )
-        # Nobody knows what a write will be merged with, or replace, while an earlier one is on its
-        # way.
+        # While an earlier write under the same key is unsettled, no one knows what this write would
+        # be merged with, or replace.
         unsettled = await self._keys.unsettled_keys(principal, name)
         if any(one.item.key in unsettled for one in sendings):
             raise UpstreamError(_LOOKED_UP, sent=False)
@@ -217,7 +217,7 @@ class BackendWrites:
             try:
                 verdicts += await judge(self._guard.judge, principal, call)
             except UNDECIDED:
-                # What the earlier calls admitted is not sent either.
+                # The items that earlier calls of this loop admitted are not sent either.
                 await self._forwarding(principal).settle(
                     admitted_of(verdicts), ForwardStatus.FAILED
                 )
@@ -235,9 +235,9 @@ class BackendWrites:
         sendings: tuple[SentMemory, ...],
         parts: list[dict[int, CandidateId]],
     ) -> tuple[HttpReply, ...]:
-        """Send the admitted items, each part in a request of its own; the server's answers.
+        """Send the admitted items, each part in one request; return the server's answers.
 
-        What stands behind a part that the server failed at is not sent, and recorded as failed.
+        Parts after one that the server failed at are not sent, and are recorded as failed.
         """
         forwarding = self._forwarding(principal)
         replies: list[HttpReply] = []
@@ -267,7 +267,7 @@ class BackendWrites:
     async def _sent(
         self, forwarding: Forwarder, outgoing: HttpRequest, ids: tuple[CandidateId, ...]
     ) -> HttpReply:
-        """Send a request, once. Without an answer its items are settled before this raises."""
+        """Send a request once. If no answer arrives, settle its items before raising."""
         try:
             return await self._behind.ask(outgoing)
         except (Busy, MalformedRequest):
@@ -278,7 +278,7 @@ class BackendWrites:
             await forwarding.settle(ids, state)
             raise
         except asyncio.CancelledError:
-            # Nobody waits any more. The items stay intents, and are looked up.
+            # No one waits for the answer any more. The items stay intents, and are looked up.
             self._guard.abandon(ids)
             raise
 
@@ -291,7 +291,7 @@ class BackendWrites:
         ids: tuple[CandidateId, ...],
         reply: HttpReply,
     ) -> bool:
-        """Record what an answer tells of each item; whether it tells that of all."""
+        """Record the outcome of each item; return whether the answer reports every outcome."""
         try:
             outcomes = self._behind.adapter.outcome(request, sent, reply)
         except MalformedRequest:
@@ -303,14 +303,15 @@ class BackendWrites:
             states.setdefault(outcome.state, []).append(candidate_id)
         for state, those in states.items():
             await forwarding.settle(tuple(those), state)
-        # An id that is another memory's is none, so the store has filed nothing under it.
+        # If the server returned the key of another memory, the store filed nothing under it, so
+        # the answer does not report the outcome.
         given = tuple(ShownMemory(key=one.key, strings=(), place=0) for one in outcomes if one.key)
         ours = await self._keys.belongs_to(principal, self._behind.settings.name, given)
         return ForwardStatus.UNKNOWN not in states and all(ours)
 
 
 class BackendPlaces:
-    """What stands on the server where a request writes, and whose turn it is to write there."""
+    """Reads the places on the server that requests write to, one write to a place at a time."""
 
     def __init__(self, behind: BackendServerFront, keys: KeyOwners) -> None:
         self._behind = behind
@@ -318,11 +319,11 @@ class BackendPlaces:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def turn(self, request: HttpRequest) -> AbstractAsyncContextManager[None]:
-        """Hold this from the read of what stands there until the write is answered.
+        """The lock of a request's place, held from the read of the place until the write's answer.
 
-        Two writes to one place are not judged at the same time. Each could be harmless beside what
-        stands there, and the server would merge both; or each would count as the first one there.
-        The place is the folder of the request, or what has to be read before the request is judged.
+        It keeps two writes to one place from being judged at the same time: each could be harmless
+        beside the present content, though the server merges both; or each could count as the first
+        one. A place is the request's folder, or else the read that comes before its verdict.
 
         Raises:
             MalformedRequest: The request cannot be read.
@@ -331,7 +332,7 @@ class BackendPlaces:
         return self._turns.setdefault(place, asyncio.Lock()) if place else nullcontext()
 
     def name(self, request: HttpRequest) -> str:
-        """The place whose turn a request waits for; "" for a request that waits for none."""
+        """The name of the place that a request writes to; "" if it need not wait for others."""
         adapter = self._behind.adapter
         place = adapter.folder(request)
         question = None if place else adapter.first(request)
@@ -342,30 +343,31 @@ class BackendPlaces:
     async def standing(
         self, request: HttpRequest, hidden_from: Principal | None = None
     ) -> tuple[SentMemory, ...]:
-        """The memories that the request concerns, each as it would be beside what stands there.
+        """The memories that the request concerns, merged with the present content of the server.
 
-        What must not be shown to `hidden_from` is not there: a filter does not find it, and its key
-        is answered as one that nobody has.
+        A memory that must not be shown to `hidden_from` does not exist: no filter finds it, and its
+        key is answered as one that no one has.
 
         Raises:
             MalformedRequest: The request or the answer cannot be read.
-            UpstreamError: The server did not say what stands there.
-            Busy: Too many requests to this server are under way.
+            UpstreamError: The server did not report the present content.
+            Busy: Too many requests to this server are unanswered.
         """
         question, known = await self._known(request)
         sendings = self._behind.adapter.items(request, known)
         if question is None or known is None or hidden_from is None:
             return sendings
-        # All of it is read first: without what is hidden, an answer that was cut looks whole.
+        # The whole answer is read by `items` first, which finds out that it was cut: without the
+        # hidden memories a cut answer would look whole.
         seen = await self._seen_by(hidden_from, question, known)
         return sendings if seen is known else self._behind.adapter.items(request, seen)
 
     async def merged(
         self, request: HttpRequest, principal: Principal
     ) -> tuple[tuple[SentMemory, ...], frozenset[str]]:
-        """The same, and the keys of what would be merged with words that are hidden here.
+        """As `standing`, with the keys of memories that would be merged with hidden text.
 
-        A verdict on such words would tell them, piece by piece.
+        A verdict on a merged text would reveal its hidden words, one guess after the other.
 
         Raises:
             MalformedRequest, UpstreamError, Busy: As for `standing`.
@@ -394,7 +396,7 @@ class BackendPlaces:
         *,
         by_keys: bool = False,
     ) -> HttpReply:
-        """The answer without what must not be shown; `by_keys` for that which its key tells."""
+        """The answer without hidden memories; `by_keys`: without those hidden by key alone."""
         if known.status >= _FAILED:
             return known
         adapter, settings = self._behind.adapter, self._behind.settings
@@ -411,7 +413,10 @@ class BackendPlaces:
 
 
 class HttpSettling:
-    """Implements `proxy.settle.leftovers.Backend` for one server and tenant. Event loop only."""
+    """Sends and looks up a tenant's unsettled items on a server (`proxy.settle.leftovers.Backend`).
+
+    Event loop only.
+    """
 
     def __init__(
         self,
@@ -438,19 +443,19 @@ class HttpSettling:
         return True
 
     def turn(self, item: UnsettledItem) -> AbstractAsyncContextManager[None]:
-        """The turn at the item's place."""
+        """The lock of the item's place on the server (`BackendPlaces.turn`)."""
         try:
             return self._places.turn(self._behind.adapter.released(item, item.blob))
         except MalformedRequest:
-            # Such an item is not sent, so nothing has to wait for it.
+            # An item that makes no request is not sent, so no other write has to wait for it.
             return nullcontext()
 
     async def send(self, item: UnsettledItem) -> SendOutcome | None:
-        """Send one released item, once; its outcome, or None where no answer came.
+        """Send one released item once; return its outcome, or None if no answer arrived.
 
         Raises:
-            MalformedRequest: The item cannot be sent as it is kept, its key is another tenant's by
-                now, or something else stands there than when a person saw it; nothing was sent.
+            MalformedRequest: The item cannot be rebuilt, its key belongs to another tenant by now,
+                or the server's content differs from what the person saw; nothing was sent.
         """
         request = self._behind.adapter.released(item, item.blob)
         asked = (ShownMemory(key=item.key, strings=(), place=0),)
@@ -492,11 +497,11 @@ class HttpSettling:
         return self._with_key(item, outcome)
 
     def outcome(self, reply: SendOutcome) -> ForwardStatus:
-        """The outcome that `send` read."""
+        """The outcome in a reply of `send`."""
         return reply.state
 
     async def look_up(self, item: UnsettledItem) -> ForwardStatus | None:
-        """The outcome of a sent item by a read of the server; None if nobody can tell yet."""
+        """Look up a sent item's outcome on the server; return None while it is unknown."""
         adapter = self._behind.adapter
         try:
             question = adapter.question(item)
@@ -505,8 +510,8 @@ class HttpSettling:
             if told is not None and told.state is ForwardStatus.FAILED:
                 if self._may_arrive(item.candidate_id):
                     return None
-                # A crash may have left an item of which no record says that its answer was lost.
-                # Only of one that was lost the key stays closed, in case it arrives all the same.
+                # After a crash, the item may have no record that its answer was lost. With such a
+                # record the key stays closed, in case the write arrives after all.
                 lost = ((item.candidate_id, ForwardStatus.UNKNOWN),)
                 await self._guard.settle(self._principal, self._behind.settings.name, lost)
         except (UpstreamError, MalformedRequest, Busy, StorageError):
@@ -532,7 +537,7 @@ def _ids_of(parts: Iterable[Mapping[int, CandidateId]]) -> tuple[CandidateId, ..
 
 
 def _over(sending: SentMemory, *, ours: bool) -> Item:
-    """The item to judge. What the gate knows under its key is changed, whatever the server says."""
+    """The item to judge: an update if the gate knows a memory under its key, else as it is."""
     change = sending.item.change
     if ours and change is ChangeKind.CREATE:
         change = ChangeKind.UPDATE
@@ -540,7 +545,7 @@ def _over(sending: SentMemory, *, ours: bool) -> Item:
 
 
 def _seen(item: Item | UnsettledItem) -> tuple[ChangeKind, str, list[str]]:
-    """What a person is shown of an item; a kept request may name its parts in another order."""
+    """What a person is shown of an item; sorted, because a kept request may have another order."""
     return item.change, item.key, sorted(item.pieces)
 
 

@@ -1,8 +1,8 @@
-"""The page on which a person reads what waits, group by group, and decides it. No script.
+"""The page on which a person reads held candidates, group by group, and decides. No script.
 
-Nobody sees a candidate without the operator's key or a link that was made for it, and reading
-decides nothing. A browser asks for the key once (Basic, RFC 7617) and keeps it for this page alone:
-a cookie it would hand to every port of the host, where an agent with a shell may listen. A request
+A candidate is shown only with the operator's key or a link made for the candidate, and reading
+decides nothing. A browser asks for the key once (Basic, RFC 7617) and sends it to this page alone.
+It would send a cookie to every port of the host, where an agent with a shell may listen. A request
 that a foreign page makes a browser send lacks the candidate's code, and has a foreign `Origin`.
 """
 
@@ -39,7 +39,7 @@ from storage.values import HeldCandidate
 ROUTE: Final = f"{CONFIRM}/{{}}"
 SHOWN_MAX: Final = 20
 LINK: Final = PrincipalId("confirm:link")
-"""Approves on behalf of whoever had the link; no principal can be called so."""
+"""The principal recorded for a decision made with a link; no other principal has this name."""
 FORM_BYTES_MAX: Final = 16_384
 _FIELDS_MAX: Final = LINES_SHOWN + 8
 _PATH: Final = re.compile(rf"{CONFIRM}(?:/(g[0-9a-f]{{14}}|[0-9a-f]{{4,32}}))?")
@@ -77,8 +77,8 @@ _CSP: Final = (
 _HEADERS: Final = (
     ("Content-Security-Policy", _CSP),
     ("X-Frame-Options", "DENY"),
-    # With the policy "no-referrer" a browser sends `Origin: null` with its forms, and any page
-    # could send that.
+    # With the policy "no-referrer" a browser would send `Origin: null` with this page's form, which
+    # any other page could send too.
     ("Referrer-Policy", "same-origin"),
     ("Cross-Origin-Opener-Policy", "same-origin"),
     ("Cross-Origin-Resource-Policy", "same-origin"),
@@ -107,7 +107,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         return _PATH.fullmatch(path) is not None
 
     async def answer(self, incoming: RequestHead) -> HttpReply:
-        """The requested page, or a page that says why it cannot be shown.
+        """The requested page, or a page with the reason why it cannot be shown.
 
         Raises:
             MalformedRequest: The form is too large.
@@ -115,8 +115,8 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         back = ""
         try:
             by = self._operator(incoming)
-            # A visitor with a link and without the operator's key sees one candidate, and no way to
-            # others.
+            # A visitor with a link and without the operator's key sees one candidate, and no link
+            # to others.
             back = "" if by is None or incoming.head.path == CONFIRM else _BACK
             return await self._answer(incoming, by, back)
         except _Refused as refused:
@@ -147,7 +147,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         return _page(200, "What waits for you", (shown or _said("Nothing waits.")) + back)
 
     def _operator(self, incoming: RequestHead) -> PrincipalId | None:
-        """The operator whose key came with the request; None without a key."""
+        """The operator whose key is in the request; None if the request has no key."""
         header = incoming.head.headers.get("authorization")
         if header is None:
             return None
@@ -166,12 +166,12 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
             raise _Refused(401, "That is no key.", _CHALLENGE) from None
 
     def _group_of(self, begins: str) -> str:
-        """The group of the one waiting candidate whose id begins so; a group's id stays."""
+        """The group of the one held candidate whose id begins with `begins`; else `begins`."""
         found = {one.group for one in self.reader.held() if one.candidate_id.startswith(begins)}
         return found.pop() if len(found) == 1 else begins
 
     def _check(self, code: str, subject: str) -> None:
-        """Check the code of a group, or of a candidate that its holder may decide without a key."""
+        """Check a link's code for a held candidate, or a form's code for a pending group."""
         known = {one.candidate_id: one.memory_class for one in self.reader.held()}
         waiting = {one.group for one in self.reader.held()} | known.keys()
         if subject not in waiting:
@@ -179,7 +179,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         self.confirming.check(code, subject, known.get(CandidateId(subject)))
 
     async def _waiting(self, group: str | None) -> str:
-        """One group, or the groups of which a candidate came last, with a form for each."""
+        """The forms of one group, or of all groups if None: `SHOWN_MAX` at most, newest first."""
         groups = [group]
         if group is None:
             held = sorted(self.reader.held(), key=lambda one: -one.held_at_ms)
@@ -201,7 +201,8 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         form = _form(await incoming.complete(FORM_BYTES_MAX))
         if subject is None:
             raise _Refused(422, "Nothing was decided.")
-        # The code is needed even with a key, because a form that a foreign page sends has no code.
+        # The code is required even with a key: a browser sends the key also with a foreign page's
+        # form, which has no code.
         self._check(form.code, subject)
         decide = {"approve": self.queue.release, "deny": self.queue.deny}.get(form.decision)
         if decide is None:
@@ -219,7 +220,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         return _page(200, "Done", told + _said("You may close this page.") + back)
 
     async def _group(self, subject: str, code: str) -> str:
-        """A group with its form: its lines by session, those of sessions that had read apart."""
+        """The form of a group, with its held texts by session and the buttons that decide."""
         try:
             group = await self.queue.group(subject)
         except NotFound:
@@ -239,7 +240,10 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _sections(self, group: GroupView) -> str:
-        """The lines of a group by session. Any thread."""
+        """The texts of a group by session; last those proposed after foreign text was read.
+
+        Any thread.
+        """
         made: dict[tuple[bool, str], list[str]] = {}
         for line in group.lines:
             made.setdefault((line.after_reading, line.sessions[0]), []).append(self._line(line))
@@ -266,14 +270,14 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         return f"{goes}{now}{said}{strike}"
 
     def _why(self, held: HeldCandidate) -> str:
-        # The first sentence of the text gives the reason. The other sentences address the agent, so
-        # they are left out.
+        # Of the reason's text only the first sentence is for a person. The other sentences address
+        # the agent.
         return _facts(
             [("Waits because", f"{NEXT[held.reason].split('. ')[0]} ({held.reason.value})")]
         )
 
     def _whole(self, held: HeldCandidate, candidate: Candidate) -> str:
-        """All bytes of a candidate that has no lines, and where they come from."""
+        """The whole content of a candidate that is not split into lines, and its provenance."""
         call = call_of(candidate)
         becomes = class_once_confirmed(candidate, held.memory_class, held.basis)
         first = [
@@ -289,7 +293,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
             found = f"a {culprit.kind.value} of {of}, call {culprit.call_id}"
             rows.append(("Its text was seen in", found))
         if call is None:
-            # What is removed brings no text, and an empty box would look like one.
+            # A deletion has no text, and an empty box would look like an empty text.
             texts: tuple[str, ...] = () if candidate.text is None else (candidate.text,)
             rest = candidate.metadata_json or ""
         else:
@@ -311,7 +315,7 @@ class _Form(NamedTuple):
 
 
 def _told(done: ActView) -> list[str]:
-    """What a person is told of the outcome of an act."""
+    """The sentences that report the outcome of an act to the person who decided."""
     told = [f"{count} allowed: {FOLLOWS[Way(way)]}." for way, count in done.ways.items()]
     if done.denied:
         told.append(f"{len(done.denied)} denied, and not asked again. It {COUNTS}.")
@@ -351,7 +355,7 @@ def _form(request: HttpRequest) -> _Form:
 
 
 def _seen(text: str) -> str:
-    """The text for display: what a person would not see as it is, is escaped visibly."""
+    """The text as HTML, with invisible and look-alike characters visibly escaped."""
     return "".join(
         escape(char) if is_plain(char) else f"<mark>{escaped(char)}</mark>" for char in text
     )

@@ -1,4 +1,4 @@
-"""The gate's own socket: the guard's interface for relays in other processes of this user."""
+"""Serves the gate's socket, on which relays in other processes ask the guard."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class GuardFront:
     """Serves the gate's socket. Event loop only.
 
     The socket's listener decides who may connect. The principal is the one bound to the peer's uid,
-    else the uid itself as an agent; nothing in a request changes it.
+    else an agent named after the uid; nothing in a request changes the principal.
     """
 
     name = "guard"
@@ -65,9 +65,9 @@ class GuardFront:
     ) -> None:
         """`link_of` makes the link to a candidate's page, where a person decides without a key.
 
-        Only relays that run as `own_uid` get such a link. `unbound` is filled with the uids of
-        peers that stand for no principal: only the gate's own uid and root may. `hand_over` ends
-        this gate for a sidecar of that uid; None for the gate of a sidecar.
+        Only relays that run as `own_uid` get such a link. `unbound` collects the uids of peers that
+        are bound to no principal. `hand_over` ends this gate for a sidecar of `own_uid`; None if
+        this gate is a sidecar's, which never hands over.
         """
         self._guard = guard
         self._operations = operations
@@ -77,7 +77,7 @@ class GuardFront:
         self._link_of = link_of
         self._own_uid = own_uid
         self.routes = guard_routes()
-        # For each connected relay, the items that it had admitted and that are not settled.
+        # Maps each relay to the items that were admitted for it and that are not settled.
         self._sending: dict[str, set[CandidateId]] = {}
         self._present: Counter[str] = Counter()
         self._unbound = unbound
@@ -120,8 +120,8 @@ class GuardFront:
         try:
             asked = msgspec.json.decode(request.body, type=wire.ASKS[name])
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            # The error must not quote the body: its strings are the agent's, and a decoder's
-            # message would.
+            # The decoder's message is dropped, because it may quote the body, whose strings are the
+            # agent's.
             raise MalformedRequest("body: not what this route takes") from None
         answer = await self._answered(asked, principal, incoming)
         return HttpReply(status=200, body=wire.ENCODER.encode(answer))
@@ -156,7 +156,7 @@ class GuardFront:
                 return wire.EmptyAnswer()
 
     async def _noted(self, asked: object, principal: Principal) -> None:
-        """Record an act that returns nothing, and answer that it was done."""
+        """Carry out a request that has no result: a settlement, or a text that was seen."""
         match asked:
             case wire.Settlement():
                 await self._guard.settle(principal, asked.server, asked.pairs())
@@ -178,7 +178,7 @@ class GuardFront:
             incoming.gone.forget(gone.set)
         admitted = admitted_of(judged)
         if gone.is_set():
-            # The relay has disconnected, so nobody will send the items that this verdict admits.
+            # The relay has disconnected, so no one will send the items that this verdict admits.
             failed = tuple((candidate_id, ForwardStatus.FAILED) for candidate_id in admitted)
             await self._guard.settle(principal, call.server, failed)
         else:
@@ -218,7 +218,7 @@ class GuardFront:
     async def _presence(
         self, incoming: RequestHead, route: str, principal: Principal
     ) -> AnsweredReply:
-        """A response that never ends: the end of its connection shows that the relay has gone."""
+        """Answer with a body that never ends, so that a lost connection shows the relay's end."""
         relay = incoming.head.headers.get(wire.RELAY_HEADER.lower(), "")
         done = await attempt(_named(incoming, principal, relay), self._halt)
         if isinstance(done, AnswerFailure):
@@ -236,11 +236,12 @@ class GuardFront:
     def _left(self, relay: str) -> None:
         self._present[relay] -= 1
         if self._present[relay] > 0:
-            return  # the relay is back already, before the end of its old connection was noticed
+            return  # the relay reconnected before the end of its old connection was noticed
         del self._present[relay]
         waiting = self._sending.get(relay, set())
         self._guard.abandon(tuple(waiting))
-        # The items are kept until the relay returns; of too many, the oldest are dropped.
+        # The items are stored until the relay returns. Beyond `RELAYS_MAX` relays, those of the
+        # oldest one are dropped.
         if not waiting or len(self._sending) > RELAYS_MAX:
             gone = relay if not waiting else next(iter(self._sending))
             self._sending.pop(gone, None)

@@ -1,4 +1,4 @@
-"""Health and metrics, without a key, on the admin listener or a listener of their own."""
+"""Serves health and metrics without a key, on the admin listener or a listener of their own."""
 
 from __future__ import annotations
 
@@ -28,23 +28,24 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 class _Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Body of `/readyz`: reads work while the process lives, writes perhaps not."""
+    """Body of `/readyz`. Reads work while the process lives; writes only while it is ready."""
 
     status: str  # One of "ready" and "degraded".
     reason: str | None
     mode: str  # One of "enforce" and "observe".
-    # The names of tools that seem to be about memory and stand in no tool map.
+    # The names of tools that seem to be about memory, but are in no tool map.
     unmapped_tools: tuple[str, ...] = ()
-    # Uids of relays beside a model front that are bound to no principal: their calls are judged
-    # again.
+    # Uids of relays that are bound to no principal while a model front is configured: the calls
+    # that it admitted are judged again.
     unbound_uids: tuple[int, ...] = ()
-    # How many principals of people have keys that agents use.
+    # The number of principals that stand for people and whose keys agents use.
     people_with_agents: int = 0
-    # The names of receivers for which too many steps of incidents wait.
+    # The names of incident receivers for which too many steps wait to be sent.
     receivers_behind: tuple[str, ...] = ()
-    # Settings and rules that let in more than the shipped ones.
+    # The settings and rules that admit more than the shipped ones.
     wider: tuple[str, ...] = ()
-    # How many candidates wait for a person, and since when the oldest does; waiting is no failure.
+    # The number of candidates that wait for a person, and since when the oldest one waits. Neither
+    # makes the sidecar degraded.
     held: int = 0
     held_since_ms: int | None = None
     # The kind of storage in which undecided candidates are staged.
@@ -83,7 +84,7 @@ class Health:
             return None
         match head.path:
             case "/healthz":
-                # Liveness depends on nothing else: any answer proves that the process answers.
+                # Liveness depends on nothing else: the answer itself proves that the process lives.
                 return HttpReply(status=200, body=b"ok\n", content_type="text/plain")
             case "/readyz":
                 return self._readiness(head.query)
@@ -93,16 +94,14 @@ class Health:
                 return None
 
     def _readiness(self, query: tuple[tuple[str, str], ...]) -> HttpReply:
-        """The answer to `/readyz`.
+        """The answer to `/readyz`: 200, or with `strict=true` 503 if degraded (decision 008).
 
-        A degraded sidecar counts as ready, unless `strict` is asked (decision 008).
-
-        A 503 takes the pod out of its service: on a full disk that would end the reads as well,
-        which work, and turn an honest refusal of a write into a dead address.
+        A 503 removes the pod from its service. On a full disk that would end reads, which still
+        work, and clients would get no connection instead of a refusal of their writes.
         """
         if query not in {(), _STRICT}:
-            # A misspelt query parameter is refused, because ignoring it would answer another
-            # question.
+            # A misspelt query parameter is refused: without it, `/readyz` would mean something
+            # else than the client asks for.
             raise MalformedRequest("query: only strict=true is known here", status=400)
         status = self._status()
         body = _Readiness(
@@ -123,10 +122,10 @@ class Health:
 
 
 class HealthHosts(HostRules, frozen=True, kw_only=True):
-    """Host names for health.
+    """The host names that health requests may have: the listener's own names, and any IP address.
 
-    Allowed are the listener's own names, and any bare address, as kubelets and Prometheus use. A
-    page whose name was made to resolve to this address sends that foreign name, and is refused.
+    Kubelets and Prometheus use addresses. A web page whose name was made to resolve to this address
+    (DNS rebinding) sends that name as the host, and is refused.
     """
 
     def check(self, headers: dict[str, str]) -> None:
@@ -152,7 +151,7 @@ def _is_address(host: str) -> bool:
 
 
 class HealthFront:
-    """Serves the health listener: three paths, none of the operator API."""
+    """Serves the health listener: the three `HEALTH_PATHS`, and no operator API."""
 
     name = "health"
 

@@ -1,4 +1,4 @@
-"""Streamable HTTP at `/mcp/<server>`, with sessions and without. Decides nothing."""
+"""Serves MCP over Streamable HTTP at `/mcp/<server>`, with and without sessions."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ PREFIX: Final = "/mcp/"
 ROUTES: Final = frozenset({"mcp.post", "mcp.listen", "mcp.end", "mcp.refused", REFUSED_ROUTE})
 SWEEP_SECONDS: Final = 30.0
 LISTENING_MAX: Final = 4
-# The prefix of the sidecar's own keys. An invalid key with this prefix must not be sent on as the
-# server's.
+# The prefix of the sidecar's own keys. Even an invalid key with this prefix must not be forwarded
+# as if it were meant for the server.
 _OUR_KEYS: Final = "mg_"
 _PATH: Final = re.compile(r"/mcp/([a-z0-9][a-z0-9._-]{0,62})")
 _SESSION_GONE: Final = -32001
@@ -46,7 +46,7 @@ _ROUTES: Final = {"POST": "mcp.post", "GET": "mcp.listen", "DELETE": "mcp.end"}
 
 
 class ServedServer(msgspec.Struct, frozen=True, kw_only=True):
-    """One configured server, and the principals that may use it; None: all."""
+    """One configured server; only `principals` may use it, or all if None."""
 
     hub: Hub
     principals: frozenset[str] | None = None
@@ -70,7 +70,7 @@ class McpFront:
         self._halt = halt
 
     async def sweep(self) -> None:
-        """End sessions that have been idle for long."""
+        """End sessions that have been idle for longer than their hub allows."""
         for served in self._servers.values():
             served.hub.sweep()
 
@@ -125,7 +125,7 @@ class McpFront:
                 return _not_allowed("GET, POST, DELETE"), None
 
     def _who(self, head: HttpRequest, visit: Visit) -> tuple[Principal, dict[str, str]]:
-        """The principal, and the request's headers without our key, for the server.
+        """The principal, and the headers for the server, without the sidecar's own key.
 
         Raises:
             Unauthenticated: No known principal.
@@ -146,7 +146,7 @@ class McpFront:
     # ---- requests by POST ------------------------------------------------------------------------
 
     async def _post(self, asked: _KnownRequest) -> tuple[HttpReply, Exchange | None]:
-        # A client resumes a stream with GET; with POST the header means nothing.
+        # A client resumes a stream with GET; in a POST the header has no meaning.
         asked.headers.pop(LAST_EVENT, None)
         request = await asked.incoming.complete()
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -172,7 +172,7 @@ class McpFront:
         self, asked: _KnownRequest, message: Message
     ) -> tuple[HttpReply, Exchange | None]:
         if message.kind is MessageKind.NOTIFICATION:
-            # The sessionless protocol has no cancel message: a client cancels a call by closing its
+            # The stateless era has no cancel message: a client cancels a call by closing its
             # stream.
             return HttpReply(status=202), None
         if message.kind is not MessageKind.REQUEST or message.request_id is None:
@@ -199,7 +199,7 @@ class McpFront:
     async def _through(
         self, asked: _KnownRequest, message: Message, line: RelayLine
     ) -> tuple[HttpReply, Exchange | None]:
-        """Handle one message that belongs to a session, on the session's line (relay)."""
+        """Handle one message that belongs to a session, on the session's relay line."""
         exchange = Exchange(message.request_id, asked.headers)
         if message.kind is not MessageKind.REQUEST:
             await line.take(message.raw, message, exchange)
@@ -216,7 +216,7 @@ class McpFront:
     async def _in_lane(
         self, asked: _KnownRequest, message: Message, era: Era
     ) -> tuple[HttpReply, Exchange | None]:
-        """Handle one message that belongs to no session."""
+        """Handle one message that belongs to no session, on a relay line for this exchange."""
         exchange = Exchange(message.request_id, asked.headers, era)
         if message.method == LISTEN:
             asked.hub.keep_open(asked.principal, exchange)
@@ -273,14 +273,14 @@ class McpFront:
 
 
 class _McpProgress:
-    """What is known so far about one request, for telemetry."""
+    """The facts known so far about one request, for telemetry."""
 
     def __init__(self) -> None:
         self.principal = ""
 
 
 class _KnownRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request whose principal is known."""
+    """One authenticated request, with the headers that may be forwarded to the server."""
 
     incoming: RequestHead
     principal: Principal
@@ -288,23 +288,23 @@ class _KnownRequest(msgspec.Struct, frozen=True, kw_only=True):
     hub: Hub
 
     def watch(self, exchange: Exchange) -> None:
-        """Notify the exchange when the client leaves."""
+        """Notify the exchange when the client disconnects."""
         gone = self.incoming.gone
         gone.tell(exchange.leave)
         exchange.when_over(lambda: gone.forget(exchange.leave))
 
 
 def _over(asked: _KnownRequest, line: RelayLine, exchange: Exchange) -> None:
-    """After an exchange without a session, give back its line (a relay), or end the line.
+    """Give back the relay line of a finished exchange without a session.
 
-    It ends if the client left.
+    If the client left, its call is cancelled instead (stateless era), and the line is closed.
     """
     if not exchange.left:
         asked.hub.give_back(asked.principal, line)
     elif exchange.era is Era.STATELESS and exchange.request_id is not None:
         line.spawn(_taken_back(line, exchange.request_id, exchange))
-    # An older client's call continues after the client left. No other client gets the call's line
-    # (its relay); the line ends when it has been idle.
+    # In the handshake era a call continues after its client left. Its relay line is not given back,
+    # and ends once it has been idle for long.
 
 
 async def _taken_back(line: RelayLine, request_id: RequestId, exchange: Exchange) -> None:
@@ -313,9 +313,9 @@ async def _taken_back(line: RelayLine, request_id: RequestId, exchange: Exchange
 
 
 def _unnamed(asked: _KnownRequest, line: RelayLine) -> None:
-    """Give a line (a relay) back if the server's answer to `initialize` named no session.
+    """Give back a relay line if the server's answer to `initialize` named no session.
 
-    A server without sessions does not tell lines apart, so that others may use it.
+    A server without sessions does not distinguish relay lines, so another exchange may use it.
     """
     if line.session_id is None:
         asked.hub.give_back(asked.principal, line)

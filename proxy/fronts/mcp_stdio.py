@@ -1,8 +1,8 @@
-"""The stdio wrapper: between an MCP client and the server, which it starts as its child process.
+"""The stdio wrapper: relays between an MCP client and a server that it starts as its child.
 
-Its own stdin and stdout lead to the client, the child's to the server. The child has the client's
-environment, working directory and stderr, and gets its signals. When the child ends, so does the
-wrapper.
+The wrapper's stdin and stdout are connected to the client, the child's to the wrapper. The child
+has the wrapper's working directory and stderr, its environment without the sidecar's secrets, and
+gets the signals that the wrapper gets. When the child ends, the wrapper ends too.
 """
 
 from __future__ import annotations
@@ -26,24 +26,25 @@ from proxy.mcp.store_server import StoreServer
 
 _LOG: Final = logging.getLogger("mnemogate.mcp")
 _PIECE_BYTES: Final = 64 * 1024
-# The seconds of reading after the server's process has ended: a child of it may keep the pipe open.
+# Seconds to read on after the server's process has ended, because a child of the process may keep
+# the pipe open.
 _LAST_WORDS_S: Final = 1.0
 PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class ByteSource(Protocol):
-    """A source of byte pieces."""
+    """A stream that bytes are read from."""
 
     async def read(self, n: int, /) -> bytes:
-        """Up to `n` bytes; none at the end."""
+        """Read up to `n` bytes; return b"" at the end of the stream."""
         ...
 
 
 class ByteSink(Protocol):
-    """A destination of bytes."""
+    """A stream that bytes are written to."""
 
     def write(self, data: bytes, /) -> None:
-        """Write all of these bytes."""
+        """Write or buffer all of `data`."""
         ...
 
     async def drain(self) -> None:
@@ -51,7 +52,7 @@ class ByteSink(Protocol):
         ...
 
     def close(self) -> None:
-        """Close; bytes already written still go out."""
+        """Close the stream; buffered bytes are still sent."""
         ...
 
 
@@ -74,13 +75,13 @@ class StdioFront:
 
     @property
     def word(self) -> str:
-        """The program's name as the user typed it, for messages."""
+        """The server's program, as the user typed it, for messages."""
         return self._command.words[0]
 
     async def serve(
         self, open_relay: Callable[[Deliver], AbstractAsyncContextManager[Relay]]
     ) -> int:
-        """Relay until the server has ended; returns its exit status, negative for a signal.
+        """Relay until the server has ended; return its exit status, negative for a signal.
 
         Raises:
             OSError: The command cannot be started.
@@ -108,7 +109,7 @@ class StdioFront:
         return child.wait()
 
     async def _down(self, stdout: ByteSource, relay: Relay) -> None:
-        """Pass the server's lines to the relay; at their end all waiting requests are answered."""
+        """Pass the server's lines to the relay; at the end of its output fail waiting requests."""
 
         async def take(line: bytes) -> None:
             self.heard = True
@@ -132,10 +133,7 @@ def _started(command: ServerCommand) -> subprocess.Popen[bytes]:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """End the process and close its files.
-
-    After an orderly end there are none.
-    """
+    """Kill the process if it still runs, and close its pipes."""
     if child.poll() is None:
         child.kill()
     child.wait()
@@ -158,9 +156,9 @@ async def _ended(child: subprocess.Popen[bytes]) -> None:
 
 
 class _Pipes:
-    """Delivers messages to client and server, each written whole.
+    """Writes messages to client and server, one whole message at a time (`Deliver`).
 
-    Messages for an end that has gone are dropped.
+    A message for a side that has gone is dropped.
     """
 
     def __init__(self, client: ByteSink, server: ByteSink) -> None:
@@ -182,7 +180,7 @@ class _Pipes:
 async def _up(source: ByteSource, relay: Relay, stdin: ByteSink) -> None:
     """Pass each line that the client writes to the relay.
 
-    At the end of input the server's input is closed, after everything before it.
+    At the end of the client's output, close the server's input once all messages are forwarded.
     """
     await pass_on(source, Side.CLIENT, relay.from_client, relay.refused)
     await relay.flushed(Side.CLIENT)
@@ -195,7 +193,7 @@ async def pass_on(
     take: Callable[[bytes], Awaitable[None]],
     refuse: Callable[[Side, RequestId | None, str], Awaitable[None]],
 ) -> None:
-    """Take every line of a stream, and report overlong ones. Returns at its end."""
+    """Call `take` with each line of a stream, `refuse` for overlong ones, until the stream ends."""
     lines = Lines()
     while True:
         piece = await source.read(_PIECE_BYTES)
@@ -209,9 +207,9 @@ async def pass_on(
 
 
 class _signals:  # noqa: N801 - used as a function, like a context manager of contextlib
-    """While open, signals to end or reload are passed on to the server.
+    """Forwards the signals in `PASSED_ON` to the server while its context is open.
 
-    The wrapper ends when the server does.
+    The wrapper itself ends when the server does.
     """
 
     def __init__(self, child: subprocess.Popen[bytes]) -> None:
@@ -232,7 +230,7 @@ class _signals:  # noqa: N801 - used as a function, like a context manager of co
 
 @asynccontextmanager
 async def source_of(file: IO[bytes]) -> AsyncGenerator[ByteSource]:
-    """An open file as a byte source, while open."""
+    """A source that reads from an open file, while the context is open."""
     if _is_file(file):
         yield _FileSource(file)
         return
@@ -247,7 +245,7 @@ async def source_of(file: IO[bytes]) -> AsyncGenerator[ByteSource]:
 
 @asynccontextmanager
 async def sink_of(file: IO[bytes]) -> AsyncGenerator[ByteSink]:
-    """A sink that writes to this open file until the block ends."""
+    """A sink that writes to an open file, while the context is open."""
     if _is_file(file):
         yield _FileSink(file)
         return
@@ -257,7 +255,8 @@ async def sink_of(file: IO[bytes]) -> AsyncGenerator[ByteSink]:
     try:
         yield writer
     finally:
-        # Closing flushes buffered bytes; a client that does not read loses those that do not fit.
+        # Closing flushes the buffered bytes that the pipe has room for; a client that does not read
+        # loses the others.
         writer.close()
 
 
@@ -284,7 +283,7 @@ class _FileSink:
         self._file = file
 
     def write(self, data: bytes, /) -> None:
-        """Write all of these bytes to the file."""
+        """Write all of `data` to the file."""
         left = memoryview(data)
         while left:
             left = left[os.write(self._file.fileno(), left) :]
@@ -297,7 +296,7 @@ class _FileSink:
 
 
 class StoreStdio:
-    """Serves one client between two open files."""
+    """Serves one client of store mode over two open files."""
 
     def __init__(self, stdin: IO[bytes], stdout: IO[bytes]) -> None:
         self._stdin = stdin
@@ -306,9 +305,9 @@ class StoreStdio:
     async def serve(
         self, open_server: Callable[[Deliver], AbstractAsyncContextManager[StoreServer]]
     ) -> int:
-        """Serve until the client ends its input or a signal arrives.
+        """Serve until the client closes its output or a signal arrives.
 
-        Accepted messages are finished. Returns 0, or minus the number of the signal.
+        Calls that were accepted by then are finished. Returns 0, or minus the signal's number.
         """
         ended = _Ended()
         async with AsyncExitStack() as stack:
@@ -328,9 +327,9 @@ class StoreStdio:
 
 
 class _Pipe:
-    """Delivers messages to the client, each written whole.
+    """Writes messages to the client, one whole message at a time (`Deliver`).
 
-    Messages for a client that has gone are dropped.
+    A message for a client that has gone is dropped.
     """
 
     def __init__(self, sink: ByteSink) -> None:
@@ -346,7 +345,7 @@ class _Pipe:
 
 
 class _Ended:
-    """Remembers a signal to end, so that accepted messages can be finished first."""
+    """Catches the first signal to end, so that accepted messages can be finished first."""
 
     def __init__(self) -> None:
         self.number = 0

@@ -1,4 +1,4 @@
-"""The memory front: dialect, principal, operation, result, answer, in this order.
+"""The memory front: authenticates, decodes, performs and answers requests of the memory APIs.
 
 It decides nothing.
 """
@@ -32,10 +32,7 @@ _OF_MODELS: Final = ("/chat/completions", "/responses", "/messages", "/completio
 
 
 def route_of(dialect: Dialect, operation: Operation | None) -> str:
-    """The route's name, such as `native.write` or `mem0.search`.
-
-    It is made of dialect and operation, from a closed list.
-    """
+    """The route's name for telemetry, such as `native.write`; one of `routes_of`."""
     if operation is None:
         return f"{dialect.name}.refused"
     return f"{dialect.name}.{operation.__struct_config__.tag}"
@@ -79,7 +76,7 @@ class MemoryFront:
         pace: Pace,
         bases: tuple[str, ...] = (),
     ) -> None:
-        """`bases` has, for each model API, the variable for its base URL and how that URL ends."""
+        """`bases`, for hints: per model API the variable for its base URL, and the URL's end."""
         self._bases = bases
         self._dialects = dialects
         self._pace = pace
@@ -129,7 +126,7 @@ class MemoryFront:
         )
 
     async def _unclaimed(self, incoming: RequestHead) -> AnsweredReply:
-        """For an unclaimed path: not found for a read; for anything else an unknown write."""
+        """The answer to a path of no dialect: not found for a read, else an unknown write."""
         served = ", ".join(dialect.name for dialect in self._dialects)
         failure = await attempt(_nobody(incoming.head.method, served), self._halt)
         return AnsweredReply(
@@ -139,7 +136,7 @@ class MemoryFront:
         )
 
     def _hinted(self, refusal: Refusal, path: str) -> Refusal:
-        """A refusal, with base URLs of model APIs for clients that left out an API's name."""
+        """The refusal, with a hint if the client called a model API without the API's name."""
         if not path.rstrip("/").endswith(_OF_MODELS):
             return refusal
         bases = ", ".join(self._bases) or "no [[model]] table is configured"

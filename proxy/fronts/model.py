@@ -1,4 +1,4 @@
-"""Model APIs below `/<name>/`, one upstream each. The front decides nothing."""
+"""Serves model APIs below `/<name>/`, each with one upstream. The front decides nothing."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ _NAMED: Final = {
     "responses": "model.responses",
     "completions": "model.completions",
 }
-# Usual path prefixes of model APIs: a request below one without a table is told which table to add.
+# Usual path prefixes of model APIs. The refusal of a request below one without a table names the
+# table to add.
 USUAL: Final = ("anthropic", "openai")
 _HOSTED: Final = (
     "unknown_write: this route would write memory, or hold a conversation, where no one judges it"
@@ -91,7 +92,7 @@ class ModelFront:
         surroundings: Environment,
         healing: ReplyHealer | None = None,
     ) -> None:
-        """`healing` looks at replies before the agent gets them; None: nobody does."""
+        """`healing` checks replies before the agent gets them; None: replies are not checked."""
         self._healing = healing
         self._behind = behind
         # The first segments of paths that belong to this front: a configured or a usual name.
@@ -106,7 +107,7 @@ class ModelFront:
         self._recurring = ReadingCache()
 
     async def answer(self, incoming: RequestHead) -> AnsweredReply:
-        """The answer to a request; failures have the shape of the API that was asked."""
+        """The answer to a request; failures have the form of the requested model API."""
         progress = _Progress()
         name = _first(incoming.head.path)
         behind = self._behind.get(name)
@@ -202,9 +203,9 @@ class ModelFront:
             gone.forget(stop)
 
     def _passing(self, served: _Served, clearing: Redactor) -> PassThrough:
-        """Answer a request that asks no model.
+        """The handler of requests that call no model, such as one for a stored reply.
 
-        Model replies inside its answer are judged all the same.
+        Tool calls of a model in the answer are judged all the same.
         """
         coupling, principal = self._coupling, served.admitted.principal
 
@@ -273,7 +274,7 @@ class ModelFront:
         return await turn.answer()
 
     def _keep(self, turn: ModelExchange, body: dict[str, Json], size: int) -> None:
-        """Keep a response, so that a client may continue it later."""
+        """Store a response, so that a later request may continue it, unless `store` is false."""
         if turn.reply_id and turn.output and body.get("store") is not False:
             size += len(write_body({"output": [*turn.output]}))
             principal_id = turn.asked.principal.principal_id
@@ -306,7 +307,7 @@ class ModelFront:
 
 
 class _Progress:
-    """What is known so far about one request, for telemetry."""
+    """The facts known so far about one request, for telemetry."""
 
     def __init__(self) -> None:
         self.principal = ""
@@ -314,7 +315,7 @@ class _Progress:
 
 
 class _Served(msgspec.Struct, frozen=True, kw_only=True):
-    """One request whose principal is known."""
+    """One authenticated request, with its path below the model API's name."""
 
     behind: UpstreamModel
     incoming: RequestHead
@@ -322,7 +323,7 @@ class _Served(msgspec.Struct, frozen=True, kw_only=True):
     rest: str  # the request's path below the prefix of its model API
 
     async def body(self) -> bytes:
-        """The whole body, within the table's own size."""
+        """The whole body, up to the size that the API's settings allow."""
         return await self.incoming.read_up_to(self.behind.settings.request_bytes_max)
 
     def wire(self, *, asks: bool = True) -> Wire:
@@ -336,7 +337,7 @@ class _Served(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def refused(self, refusal: Refusal) -> HttpReply:
-        """The response for a refusal, in the shape of the API that was asked."""
+        """The response for a refusal, in the form of the requested model API."""
         anthropic = self.behind.settings.api is Api.ANTHROPIC
         return refused(refusal, self.incoming.answering, anthropic=anthropic)
 
