@@ -1,1 +1,1 @@
-"""What the sidecar tells people: traces, metrics and logs, none of which ever holds content."""
+"""The sidecar's traces, metrics and logs, none of which ever contains text of a memory."""

@@ -1,8 +1,8 @@
-"""One OTLP/HTTP collector: posts a body, and reports what became of that body.
+"""A client of one OTLP/HTTP collector: posts a body, and reports whether the body arrived.
 
 The SDK's own exporter is not used: it adds OTEL_EXPORTER_OTLP_HEADERS to the headers it is given,
 and its HTTP client follows `http_proxy` and `.netrc`, so that a variable meant for the agent would
-send the traces to another host. The client here reads no such variables and files.
+send the traces to another host. The client here reads neither.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _PAUSES_S: Final = (0.25, 0.5, 1.0, 2.0)
 
 
 def collector_url(url: str, headers: tuple[tuple[str, str], ...] = ()) -> SplitResult:
-    """The parts of a collector's URL, to which these headers can be sent.
+    """Check a collector's URL and the headers for it; return the parts of the URL.
 
     Raises:
-        ValueError: The URL is not http or https, or a header could not be sent as it is.
+        ValueError: The URL is not http or https, or a header has an illegal character.
     """
     parts = urlsplit(url)
     good = parts.scheme in {"http", "https"} and parts.hostname and not parts.username
-    # Reading the port raises for one that is no number, or out of range.
+    # `parts.port` raises ValueError for a port that is no number, or out of range.
     if not good or parts.port == 0:
         raise ValueError("the collector's URL must be http://host[:port] or https://host[:port]")
     for name, value in headers:
@@ -46,7 +46,7 @@ def collector_url(url: str, headers: tuple[tuple[str, str], ...] = ()) -> SplitR
 
 
 class Delivery(enum.Enum):
-    """How posting one body to the collector ended."""
+    """The outcome of posting one body to the collector."""
 
     ARRIVED = "arrived"
     TOO_LARGE = "too_large"
@@ -67,10 +67,10 @@ class Collector:
         timeout_s: float,
         monotonic_s: Callable[[], float],
     ) -> None:
-        """Check the URL and the headers; nothing is connected yet.
+        """Check the URL and the headers; the first `post` connects.
 
         Raises:
-            ValueError: The URL is not http or https, or a header could not be sent as it is.
+            ValueError: The URL is not http or https, or a header has an illegal character.
             OSError: The certificate file cannot be read.
         """
         parts = collector_url(url, headers)
@@ -88,7 +88,7 @@ class Collector:
         self._connection: http.client.HTTPConnection | None = None
 
     def post(self, body: bytes) -> Delivery:
-        """Send one request, with retries where they may help, within the timeout.
+        """Post one body, with retries after a retryable failure; return the outcome.
 
         The timeout bounds the pauses and each single wait on the socket; a collector that trickles
         its answer can hold the calling thread longer, until `abort`.
@@ -109,11 +109,11 @@ class Collector:
         return Delivery.LOST
 
     def hurry(self) -> None:
-        """Make no more pauses between retries: the process is about to end."""
+        """Make `post` give up instead of pausing, because the process is about to end."""
         self._hurried.set()
 
     def abort(self) -> None:
-        """Break off the request under way; a thread that waits in `post` comes back soon."""
+        """Abort the present request, so that a thread that waits in `post` returns soon."""
         self._aborted = True
         connection = self._connection
         waited_on = connection.sock if connection is not None else None
@@ -129,11 +129,11 @@ class Collector:
             self._connection = None
 
     def _attempt(self, body: bytes, deadline_s: float) -> int | None:
-        """Try once; returns the HTTP status, or None where there was no answer."""
+        """Post the body once; return the HTTP status, or None if no answer arrived."""
         kept = self._connection is not None
         status = self._exchange(body, deadline_s)
-        # The try is repeated once at once: the other side may have closed a connection that was
-        # kept open.
+        # On a reused connection a failure is repeated without a pause, because the collector may
+        # have closed the idle connection.
         return self._exchange(body, deadline_s) if status is None and kept else status
 
     def _exchange(self, body: bytes, deadline_s: float) -> int | None:

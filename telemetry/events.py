@@ -1,4 +1,4 @@
-"""The events that are reported, one struct each. None has a field that could hold content.
+"""The events that telemetry reports, one struct each, without a field for content.
 
 Times are Unix nanoseconds (`_ns`) or durations in microseconds (`_us`).
 """
@@ -9,10 +9,10 @@ import msgspec
 
 
 class TraceContext(msgspec.Struct, frozen=True, kw_only=True):
-    """W3C trace context of one request: hex ids, all of them ours.
+    """The W3C trace context of one request: hex ids that were made here.
 
     `parent_span_id` is "" for a new trace. `caller` is a keyed hash of the trace id that the caller
-    brought, 16 hex digits, or "".
+    sent, 16 hex digits, or "" if none was sent.
     """
 
     trace_id: str
@@ -23,11 +23,11 @@ class TraceContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How one numbered step of the gate ended."""
+    """The outcome of one numbered step of the gate; -1 for a time that was not measured."""
 
     step: int
     name: str
-    outcome: str  # how the step ended: "passed", "failed" or "not_reached"
+    outcome: str  # "passed", "failed" or "not_reached"
     started_us: int = -1
     duration_us: int = -1
 
@@ -63,20 +63,20 @@ class VerdictRecorded(msgspec.Struct, frozen=True, kw_only=True, tag="verdict"):
     gate_us: int
     commit_us: int
     error_type: str = ""
-    # "hold" or "reject": what an enforcing gate would have answered, for the given `reason` and
-    # `step`, where a gate that only observes admitted the candidate.
+    # If a gate in observe mode admitted the candidate: "hold" or "reject", which an enforcing gate
+    # would have answered for `reason` at `step`. Else "".
     observed: str = ""
     # Whether the candidate's class is below the one that the client named.
     class_lowered: bool = False
-    # The segment that contains the text: its kind, server, tool and call. Names, no content.
+    # The origin of the candidate's text, a segment that contains it: names, no content.
     culprit_kind: str = ""
     culprit_server: str = ""
     culprit_tool: str = ""
     culprit_call_id: str = ""
-    # Our own id of the session that the candidate belongs to; "" without one.
+    # The session ledger's id of the candidate's session; "" if no session is known.
     session: str = ""
-    # When the gate began to judge; 0 where that was not measured: then the gate is taken to have
-    # ended when the commit began.
+    # When the gate began to judge. 0 if that was not measured; the gate is then taken to have ended
+    # when the commit began.
     gate_started_ns: int = 0
 
 
@@ -92,16 +92,16 @@ class ReadServed(msgspec.Struct, frozen=True, kw_only=True, tag="read"):
     tenant: str
     record_count: int
     error_type: str = ""
-    recall_id: str = ""  # the id of the read's record in the recall ledger; "" where none is kept
+    recall_id: str = ""  # the id of the read's record in the recall ledger; "" if there is none
 
 
 class RequestServed(msgspec.Struct, frozen=True, kw_only=True, tag="request"):
-    """One HTTP request was answered, refused or failed; for metrics and the access log."""
+    """One HTTP request was answered, refused or failed; only for metrics and the access log."""
 
     context: TraceContext
-    listener: str  # which listener took it: "data", "admin", "health" or "guard"
+    listener: str  # the listener of the request: "data", "admin", "health" or "guard"
     method: str
-    route: str  # the route's template, and never the path that was requested
+    route: str  # the route's template, never the requested path
     status: int
     started_ns: int
     ended_ns: int
@@ -112,7 +112,7 @@ class RequestServed(msgspec.Struct, frozen=True, kw_only=True, tag="request"):
 class ModelServed(msgspec.Struct, frozen=True, kw_only=True, tag="model"):
     """One model request was answered, to its last byte or until the agent left.
 
-    Its span is the parent of the spans of verdicts on memories that the model wanted to write.
+    The event's span is the parent of the spans of verdicts on writes that the model asked for.
     """
 
     context: TraceContext
@@ -123,8 +123,8 @@ class ModelServed(msgspec.Struct, frozen=True, kw_only=True, tag="model"):
     streamed: bool
     started_ns: int
     ended_ns: int
-    # When the request went upstream, and when the first byte of a reply went to the agent; 0 if
-    # never.
+    # When the request was sent upstream, and when the first byte of a reply was sent to the agent;
+    # 0 if never.
     sent_ns: int
     first_ns: int
     principal: str
@@ -135,15 +135,15 @@ class ModelServed(msgspec.Struct, frozen=True, kw_only=True, tag="model"):
     refused: int
     withheld: bool
     error_type: str = ""
-    # How many memories stood in the request.
+    # The number of memories in the request.
     reply_memories: int = 0
 
 
 class IncidentAsk(msgspec.Struct, frozen=True, kw_only=True):
-    """One replay of a wrong answer: how many memories were replayed, and with which result."""
+    """One replay of a wrong answer: the number of memories in it, and its outcome."""
 
     size: int
-    outcome: str  # One of "fails", "passes" and "unknown".
+    outcome: str  # "fails" (the answer is still wrong), "passes" or "unknown"
     repeat: int
     started_ns: int
     ended_ns: int
@@ -152,8 +152,8 @@ class IncidentAsk(msgspec.Struct, frozen=True, kw_only=True):
 class IncidentStepped(msgspec.Struct, frozen=True, kw_only=True, tag="incident"):
     """The incident of a wrong answer reached its next step.
 
-    With `ended`, the event becomes a span with children. `links` are the trace ids of the commits
-    of its culprits, as their leaves have them.
+    If `ended`, the event becomes a span with children. `links` are the trace ids of the commits of
+    the culprits, as the audit leaves have them.
     """
 
     context: TraceContext
@@ -173,15 +173,12 @@ class IncidentStepped(msgspec.Struct, frozen=True, kw_only=True, tag="incident")
     # Why a person is needed, in a word of `vocabulary.INCIDENT_REASONS`.
     why: str = ""
     error_type: str = ""
-    # When what followed from a conviction was done.
+    # Start and end (ns) of each act that followed from a conviction.
     closures: tuple[tuple[int, int], ...] = ()
 
 
 class StoreGauges(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a store at the moment of a scrape.
-
-    The gauges are no event: new values replace the earlier ones.
-    """
+    """The state of a store at the moment of a scrape; new values replace the earlier ones."""
 
     version: int
     epoch: int
@@ -193,13 +190,13 @@ class StoreGauges(msgspec.Struct, frozen=True, kw_only=True):
     writable: bool
     observing: bool = False
     queue_len: int = 0
-    # The age of the oldest candidate that waits for a person, and of the oldest notice that the
-    # webhook's receiver has not received.
+    # The age of the oldest candidate that waits for a person, and of the oldest notice of a hold
+    # that the webhook's receiver has not received.
     held_oldest_s: float = 0.0
     held_untold_s: float = 0.0
-    # Records that the recall ledger did not keep, since the start.
+    # The number of records that the recall ledger dropped since the start.
     recalls_dropped: int = 0
-    # Replies of models that were not held against anchors, since the start.
+    # The number of models' replies that were not compared with anchors since the start.
     replies_unchecked: int = 0
 
 

@@ -1,7 +1,7 @@
-"""Spans on their way to an OTLP collector, off the decision path.
+"""Exports spans to an OTLP collector, off the decision path.
 
-A collector that is dead, slow, silent or refuses changes one counter. The audit log is the
-evidence; the trace is for people to read.
+If the collector is dead, slow or silent, or refuses, spans are lost and counted; nothing else
+changes. The audit log is the evidence; the trace is for people to read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CLOSE_TIMEOUT_S: Final = 2.0
 # About a megabyte for one request: collectors and proxies refuse larger bodies.
 SPANS_PER_REQUEST_MAX: Final = 2_048
 _SPANS_PER_TURN: Final = 8
-# How often a body that was too large is split in half before its spans are given up.
+# The number of times that a too large body is split in half before its spans are dropped.
 _HALVINGS_MAX: Final = 4
 _WARNING_INTERVAL_S: Final = 60.0
 
@@ -33,15 +33,15 @@ _Group = list[bytes]
 
 
 class SpanPipe:
-    """Takes events, sends spans. One daemon thread; every method may be called from any thread."""
+    """Sends the spans of events to a collector, on one daemon thread. Methods: any thread."""
 
     def __init__(
         self, settings: TelemetrySettings, url: str, monotonic_s: Callable[[], float]
     ) -> None:
-        """Start the thread; nothing is connected before the first span.
+        """Start the thread; the first span connects to the collector.
 
         Raises:
-            ValueError: The URL or a header is not usable.
+            ValueError: The URL is not http or https, or a header has an illegal character.
             OSError: The certificate file cannot be read.
         """
         self._share = settings.admit_detail_share
@@ -61,32 +61,32 @@ class SpanPipe:
         self._pipe: Pipe[Event] = Pipe("mnemogate-spans", self._deliver, self._collector.disconnect)
 
     def offer(self, event: Event) -> bool:
-        """Queue the event for tracing; False where it was dropped: the pipe is full or closed.
+        """Queue the event for tracing; return False if it was dropped (pipe full or closed).
 
         Never blocks, never raises. An event that is not traced (an unsampled admit or read, a
-        request) takes no place. Some places are reserved for refusals.
+        request) is not queued. Part of the queue is reserved for refusals.
         """
         if not is_traced(event):
             return True
         return self._pipe.offer(event, urgent=is_refusal(event))
 
     def counts(self) -> PipeCounts:
-        """How many of the events offered so far were sent, and how many were dropped."""
+        """The number of traced events offered so far, by their outcome."""
         return self._pipe.counts()
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Send the spans for which there is time.
+        """Send queued spans for at most `timeout_s`, and drop the rest.
 
-        Returns by then even where the collector hangs.
+        Returns in time even if the collector hangs.
         """
         self._collector.hurry()
         self._pipe.close(timeout_s)
-        # A thread that outlived `close` builds and logs nothing more.
+        # A thread that outlives `close` builds no more spans, and logs nothing.
         self._closed = True
         self._collector.abort()
 
     def _deliver(self, events: list[Event]) -> int:
-        """Build and send one batch. Returns how many events arrived with all of their spans."""
+        """Build and send the spans of a batch; return the number of events that fully arrived."""
         arrived = sum(self._send(groups, _HALVINGS_MAX) for groups in self._requests(events))
         if arrived < len(events):
             self._warn(len(events) - arrived)
@@ -100,7 +100,7 @@ class SpanPipe:
             if self._closed:
                 return
             if not spans_count % _SPANS_PER_TURN:
-                # Release the interpreter's lock to the event loop and the writer. Without this they
+                # Release the interpreter's lock to the event loop and the writer. Otherwise both
                 # would wait for a whole switch interval (5 ms) after each I/O.
                 time.sleep(0)
             try:
@@ -108,8 +108,8 @@ class SpanPipe:
                     encoded_span(span) for span in spans_of(event, self._resource, self._share)
                 ]
             except ValueError:
-                # One of the event's ids is invalid, and the collector would refuse the whole
-                # request for it. The event counts as lost.
+                # One of the event's ids is invalid, so the collector would refuse the whole
+                # request. The event counts as lost.
                 continue
             groups.append(group)
             spans_count += len(group)
@@ -133,7 +133,7 @@ class SpanPipe:
                 return 0
 
     def _warn(self, lost: int) -> None:
-        """Log a warning about lost batches, at most once a minute."""
+        """Log the number of lost events as a warning, at most once a minute."""
         self._lost += lost
         now_s = self._monotonic_s()
         if self._closed or now_s - self._warned_at_s < _WARNING_INTERVAL_S:

@@ -1,4 +1,4 @@
-"""The spans of one wrong answer's incident: a root, a child for each replay and each closure."""
+"""Makes the spans of an incident: a root, and a child for each replay and each closure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Attribute = str | int | bool
 def incident_spans(
     event: IncidentStepped, resource: Resource, scope: InstrumentationScope
 ) -> list[ReadableSpan]:
-    """The finished spans, root first. Links lead to the traces that committed the culprits."""
+    """The finished spans, root first; the root links to the traces that committed the culprits."""
     own = _context(event, event.context.span_id)
     ended_ns = max(event.started_ns, event.ended_ns)
 
@@ -108,9 +108,9 @@ def _context(event: IncidentStepped, span_id: str) -> SpanContext:
 
 
 def _link(recorded: str) -> Link | None:
-    """A link to the trace that a leaf names.
+    """A link to the trace that an audit leaf names; None if the leaf has no valid trace id.
 
-    A leaf keeps no span id, so the link's span id is computed from the trace id.
+    A leaf has no span id, so the link's span id is computed from the trace id.
     """
     trace_id = recorded.partition("-")[0]
     if len(trace_id) != _TRACE_ID_LEN:

@@ -1,8 +1,8 @@
 """Structured logs: one JSON object per line on stderr, with stable keys and no content.
 
-Every line goes through a pipe to a thread of its own, because a reader of stderr that stops reading
-would otherwise stop the event loop, and with it every request. Messages of libraries are not shown:
-aiohttp puts paths and exception texts into them, and both may hold what a peer sent.
+A thread of its own writes the lines, because a reader of stderr that stops reading would otherwise
+stop the event loop, and with it every request. Texts of libraries' messages are left out: aiohttp
+puts paths and exception texts into them, and both may contain what a peer sent.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ _events_logger = logging.getLogger(_EVENTS_NAME)
 
 
 class JsonLines(logging.Formatter):
-    """A record as one line of ASCII JSON; every string in it is escaped and bounded.
+    """Formats a log record as one line of ASCII JSON, with every string escaped and bounded.
 
-    A traceback is shown as places in code only. The text of an exception may quote its input.
+    Of an exception only its class and places in code are written: its text may quote its input.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -81,12 +81,12 @@ class JsonLines(logging.Formatter):
 class LogLines(logging.Handler):
     """Writes log records and events as lines, on one thread. Any thread may log; none waits.
 
-    Lines that a reader does not take in time, or that the stream refuses, are lost. The next line
-    written contains their number.
+    Lines are lost if the stream's reader is too slow, or the stream refuses them. The next batch
+    begins with a line that reports the number of lost lines.
     """
 
     def __init__(self, stream: IO[str] | None) -> None:
-        """Without a stream, lines are only counted."""
+        """If `stream` is None, lines are only counted."""
         super().__init__()
         self._stream = stream
         self._lost = 0
@@ -102,7 +102,7 @@ class LogLines(logging.Handler):
         self.pipe.flush(CLOSE_TIMEOUT_S)
 
     def close(self) -> None:
-        """Write queued lines, as many as half a second allows; the rest is lost."""
+        """Write queued lines for at most half a second, and drop the rest."""
         self.pipe.close(CLOSE_TIMEOUT_S)
         super().close()
 
@@ -140,7 +140,7 @@ class EventLog:
         self._lines = self._configured or LogLines(None)
 
     def offer(self, event: Event) -> bool:
-        """Queue the event for the log; False where it was dropped. Never blocks, never raises."""
+        """Queue the event's line; return False if it was dropped. Never blocks, never raises."""
         level = level_of(event)
         if not _events_logger.isEnabledFor(level):
             return True
@@ -149,20 +149,21 @@ class EventLog:
         return self._lines.pipe.offer(event, urgent=level >= logging.WARNING)
 
     def counts(self) -> PipeCounts:
-        """How many lines offered so far were written, and how many were dropped."""
+        """The number of lines offered so far, by their outcome."""
         return self._lines.pipe.counts()
 
     def close(self) -> None:
-        """Wait until queued lines are written, or for half a second."""
+        """Wait until queued lines are written, but half a second at most."""
         self._lines.flush()
         if self._configured is None:
             self._lines.close()
 
 
 def _write(stream: IO[str], text: str) -> None:
-    """Write past the stream's own buffer.
+    """Write to the stream's file descriptor, without the stream's own buffer.
 
-    Its lock would be held while the reader takes nothing, and Python's exit would wait for it.
+    The buffer's lock would be held while the reader reads nothing, and Python's exit would wait for
+    the lock.
     """
     try:
         number = stream.fileno()
@@ -199,8 +200,8 @@ def _line(event: Event) -> str:
 def configure(stream: IO[str], level: str, *, events: bool = True) -> None:
     """Make every logger of the process write JSON lines to `stream`, and nowhere else.
 
-    `level` is for our own loggers; of libraries only messages from WARNING on are logged. With
-    `events` false, no line is written per request or call. Call once, at start.
+    `level` is for the sidecar's own loggers; libraries' messages are logged from WARNING on. If
+    `events` is false, events get no lines. Call once, at start.
     """
     root = logging.getLogger()
     root.handlers[:] = [LogLines(stream)]
@@ -211,12 +212,12 @@ def configure(stream: IO[str], level: str, *, events: bool = True) -> None:
     logging.raiseExceptions = False
 
 
-# HTTP statuses that blame the request, and no failure of ours.
+# The HTTP statuses that report a fault of the request, not of the sidecar.
 _CLIENTS_OWN: Final = range(400, 500)
 
 
 def level_of(event: Event) -> int:
-    """The log level: our own failures are errors, refusals and clients' mistakes are warnings."""
+    """The log level: the sidecar's failures are errors; refusals and bad requests are warnings."""
     match event:
         case VerdictRecorded():
             if event.decision == "error":
@@ -249,7 +250,7 @@ def event_name(event: Event) -> str:
 
 
 def fields_of(event: Event) -> dict[str, Field]:
-    """The stable keys and values of an event's line, in order; verdict export uses them too."""
+    """The stable keys and values of an event's line, in order; exported verdicts have them too."""
     match event:
         case VerdictRecorded():
             return _verdict_fields(event)
@@ -358,7 +359,7 @@ def _how_and_when(event: Event) -> dict[str, Field]:
 
 
 def _frames(record: logging.LogRecord) -> list[str]:
-    """The places that an exception passed, innermost last: module and line, no values."""
+    """The places in an exception's traceback, innermost last: module, function and line only."""
     frames: list[str] = []
     traceback = record.exc_info[2] if record.exc_info else None
     while traceback is not None:
@@ -384,7 +385,7 @@ class Telemetry:
 
     `record` never blocks and never raises.
 
-    Logging itself is set up by `telemetry.logs.configure`, once per process.
+    `telemetry.logs.configure` sets up logging, once per process.
     """
 
     def __init__(self, settings: TelemetrySettings, routes: frozenset[str] = frozenset()) -> None:
@@ -399,14 +400,14 @@ class Telemetry:
             self.metrics.watch_pipe("spans", self._spans.counts)
 
     def record(self, event: Event) -> None:
-        """Report an event to metrics, logs and traces. A few microseconds."""
+        """Report an event to metrics, logs and traces; takes a few microseconds."""
         self.metrics.observe(event)
         self._logs.offer(event)
         if self._spans is not None:
             self._spans.offer(event)
 
     def close(self) -> None:
-        """Send and write out queued events; takes at most 2.5 s, whatever the collector does."""
+        """Send and write queued events; takes at most 2.5 s, whatever the collector does."""
         if self._spans is not None:
             self._spans.close()
         self._logs.close()

@@ -1,8 +1,8 @@
 """Metrics for Prometheus: counters, durations from 50 us up, and the state of the store.
 
-Counting is on the path of a verdict, so it is one lock and a few dictionary steps; the exposition
-is put together at scrape time. Every label is a word of a closed list, so no peer can grow the
-number of series.
+Counting is on the path of a verdict, so it costs one lock and a few dictionary operations; the text
+for Prometheus is made at scrape time. Every label is a word of a closed list, so no peer can
+increase the number of series.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ _DURATIONS: Final = (
 
 
 class _Durations:
-    """One histogram of durations. Not thread-safe: its owner locks."""
+    """One histogram of durations, in seconds. Not thread-safe: `Metrics` locks."""
 
     __slots__ = ("counts", "sum_s")
 
@@ -150,7 +150,7 @@ class Metrics:
         self._registry.register(_Exposition(self))
 
     def observe(self, event: Event) -> None:
-        """Count one event. A few microseconds; never raises on what a string holds."""
+        """Count one event. Takes a few microseconds; raises for no string in the event."""
         match event:
             case VerdictRecorded():
                 self._observe_verdict(event)
@@ -174,7 +174,7 @@ class Metrics:
         self._store = gauges
 
     def set_trust(self, principals: Mapping[str, int]) -> None:
-        """Replace the number of principals per trust level ("trusted", "degraded", ...)."""
+        """Replace the gauge of principals; `principals` maps each trust level to their number."""
         counted: defaultdict[str, int] = defaultdict(int)
         for level, count in principals.items():
             counted[vocabulary.known(level, vocabulary.TRUST_LEVELS)] += count
@@ -185,7 +185,7 @@ class Metrics:
         self._pipes[signal] = counts
 
     def render(self) -> bytes:
-        """The exposition, in Prometheus text format 0.0.4 (`CONTENT_TYPE`)."""
+        """All metrics in Prometheus text format 0.0.4 (`CONTENT_TYPE`)."""
         return generate_latest(self._registry)
 
     def families(self) -> Iterator[Metric]:
@@ -205,8 +205,8 @@ class Metrics:
         )
         with self._lock:
             if event.replayed:
-                # A retry made no new verdict: counting it again would let a client inflate the
-                # figures by repeating a request.
+                # A repeated request gets no new verdict. Counting it as one would let a client
+                # inflate the figures by repetition.
                 self._counters["mnemogate_replays"][(decision,)] += 1
                 return
             self._verdicts[key] += 1
@@ -348,7 +348,7 @@ class Metrics:
 
 
 class _Exposition(Collector):
-    """The collector that the registry asks at scrape time."""
+    """The collector that the Prometheus registry calls at scrape time."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -358,10 +358,7 @@ class _Exposition(Collector):
 
 
 def _seconds(started_ns: int, ended_ns: int) -> float:
-    """A duration in seconds, never negative.
-
-    A clock that was set back must not make a histogram's sum fall.
-    """
+    """A duration in seconds, never negative: a clock set back must not lower a histogram's sum."""
     return max(0, ended_ns - started_ns) / 1e9
 
 

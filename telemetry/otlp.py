@@ -1,9 +1,9 @@
-"""Finished spans as OTLP bytes (opentelemetry-proto, trace/v1), for the spans we make.
+"""Encodes finished spans as OTLP bytes (opentelemetry-proto, trace/v1).
 
 The SDK's encoder takes about 100 us a span, holding the interpreter lock that the event loop and
-the writer thread need too. The encoder here takes a tenth of that, mostly by caching attributes
-that come again. It knows scalar attributes only, no events and no links; tests compare its bytes
-with the SDK's.
+the writer thread need too. The encoder here takes a tenth of that, mostly by caching repeated
+attributes. It encodes scalar attributes only, no events and no links; tests compare its bytes with
+the SDK's.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ _ONE_BYTE: Final = 0x80
 
 
 class Envelope:
-    """The bytes around the spans of one sender (resource and scope); computed once."""
+    """The bytes around a request's spans, resource and scope, which are encoded only once."""
 
     def __init__(self, resource: Resource, scope: InstrumentationScope) -> None:
-        # The SDK's encoder writes these bytes around one span; the span is then cut out.
+        # The SDK encodes a blank span with resource and scope, of which only these two are used.
         blank = ReadableSpan(
             "", context=_BLANK, resource=resource, instrumentation_scope=scope, start_time=0
         )
@@ -64,13 +64,13 @@ class Envelope:
         self._scope = _field(_SCOPE, written.scope_spans[0].scope.SerializeToString())
 
     def around(self, spans: Sequence[bytes]) -> bytes:
-        """An ExportTraceServiceRequest with the given spans, each as `encoded_span` gave it."""
+        """An ExportTraceServiceRequest with the given spans, each encoded by `encoded_span`."""
         scope_spans = self._scope + b"".join(spans)
         return _field(_RESOURCE_SPANS, self._resource + _field(_SCOPE_SPANS, scope_spans))
 
 
 def encoded_span(span: ReadableSpan) -> bytes:
-    """One span, ready for an envelope.
+    """The bytes of one span, for `Envelope.around`.
 
     Raises:
         ValueError: The span lacks its context or a time.

@@ -1,4 +1,4 @@
-"""A bounded queue off the decision path: events in at one end, batches out on a thread.
+"""A bounded queue that takes events off the decision path and delivers batches on a thread.
 
 The producer of an event never waits for its consumer. When the receiver is dead or slow, the queue
 fills up, and further events are dropped and counted; nothing else changes.
@@ -18,15 +18,15 @@ QUEUE_LEN_MAX: Final = 65_536
 BATCH_LEN_MAX: Final = 4_096
 INTERVAL_S: Final = 0.2
 _FLUSHING_S: Final = 0.002
-# Part of the queue that only urgent events may use. Without it a flood of admits could push the
-# trace of a refusal out.
+# The part of the queue that only urgent events may use. Without it a flood of admits could leave no
+# room for the trace of a refusal.
 URGENT_RESERVE: Final = 8_192
 
 T = TypeVar("T")
 
 
 class PipeCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of events handed to a pipe since the process began, by what became of them."""
+    """The number of events offered to a pipe since the process began, by their outcome."""
 
     offered: int
     delivered: int
@@ -35,10 +35,10 @@ class PipeCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pipe(Generic[T]):
-    """Carries events to `deliver` in batches, on one daemon thread of its own.
+    """Passes events to `deliver` in batches, on one daemon thread of its own.
 
-    `deliver` takes a batch and returns how many of its events arrived. It must not raise; it may
-    hang. `ended` is called on the same thread when nothing more will be delivered.
+    `deliver` takes a batch and returns how many of its events arrived. It must not raise, but may
+    hang. `ended` is called on the same thread after the last delivery.
     """
 
     def __init__(
@@ -50,8 +50,8 @@ class Pipe(Generic[T]):
         self._deliver = deliver
         self._ended = ended
         self._queue: deque[T] = deque()
-        # The first lock guards the move of events from the queue to the receiver; `offer` never
-        # takes it. The second lock guards one counter, for the time of one addition.
+        # `_moving` guards the move of events from the queue to the receiver; `offer` never takes
+        # it. `_counting` guards `_dropped`, for the time of one addition.
         self._moving = threading.Lock()
         self._counting = threading.Lock()
         self._delivered = 0
@@ -64,14 +64,14 @@ class Pipe(Generic[T]):
         self._thread.start()
 
     def offer(self, event: T, *, urgent: bool = False) -> bool:
-        """Queue the event; False where the pipe is full or closed.
+        """Queue the event; return False if the pipe is full or closed.
 
-        Takes less than a microsecond, from any thread. The delivering thread is not woken: it looks
-        into the queue every 200 ms.
+        Takes less than a microsecond, on any thread. The delivering thread is not woken: it reads
+        the queue every `INTERVAL_S` seconds.
         """
         room = QUEUE_LEN_MAX if urgent else QUEUE_LEN_MAX - URGENT_RESERVE
-        # Two threads may both see the last free place, so the queue may exceed its bound by their
-        # number.
+        # Several threads may see the same last free place, so the queue may exceed its bound by the
+        # number of threads.
         if len(self._queue) < room and not self._abandoned:
             self._queue.append(event)
             return True
@@ -79,7 +79,7 @@ class Pipe(Generic[T]):
         return False
 
     def counts(self) -> PipeCounts:
-        """Counts of what became of all events so far."""
+        """The number of events offered so far, by their outcome."""
         with self._moving, self._counting:
             waiting = len(self._queue) + self._in_flight
             return PipeCounts(
@@ -97,10 +97,10 @@ class Pipe(Generic[T]):
             time.sleep(_FLUSHING_S)
 
     def close(self, timeout_s: float) -> None:
-        """Deliver what can be delivered in time, and drop (and count) the rest.
+        """Deliver queued events for at most `timeout_s`; drop and count the rest.
 
-        Returns within `timeout_s` even where `deliver` hangs: its thread is a daemon, and its later
-        deliveries are not counted.
+        Returns in time even if `deliver` hangs: its thread is a daemon, and later deliveries are
+        not counted.
         """
         self._stopping = True
         self._wake.set()

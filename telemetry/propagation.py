@@ -1,10 +1,10 @@
-"""W3C Trace Context: each trace gets an id of our own, and the caller's id is kept as a hash.
+"""W3C Trace Context with trace ids made here; a caller's trace id is reported only as a hash.
 
-A caller chooses the sixteen bytes of its id, and could write a refused text into the log and the
-export with them. So the caller's id is only hashed, with the store's key. Of the caller's other
-values only the sampled flag is read: no `tracestate`, no baggage.
+A caller chooses the sixteen bytes of its trace id, and could write a refused text into the log and
+the export with them. So the caller's id is hashed with the store's key. Of the caller's other
+values only the sampled flag is used: no `tracestate`, no baggage.
 
-A header that does not follow the recommendation to the letter counts as absent.
+A header that does not exactly follow the recommendation counts as absent.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 from telemetry.events import TraceContext
 
 RandomHex = Callable[[int], str]
-"""`n -> 2n` hex digits that nobody can predict."""
+"""Returns `n` unpredictable bytes as `2n` hex digits."""
 
 _TRACE_ID_BYTES: Final = 16
 _SPAN_ID_BYTES: Final = 8
@@ -34,13 +34,13 @@ _PARENT_LEN_MAX: Final = 512
 class Traces:
     """Makes the trace context of each request. Thread-safe if `random_hex` is.
 
-    The second half of an id of ours is a keyed hash of the first half. So such an id is recognised
-    when it comes back, from another process of ours or from a client that continues a trace,
-    without a list of ids.
+    The second half of a trace id made here is a keyed hash of the first half. So the id is
+    recognised without a list of ids, when another process of the sidecar or a client continues its
+    trace.
     """
 
     def __init__(self, key: bytes, random_hex: RandomHex) -> None:
-        """`key` makes ids and hashes; with the same key, ids are recognised after a restart."""
+        """`key` is the key of all hashes; with the same key, ids are recognised after a restart."""
         self._key = key
         self._random_hex = random_hex
 
@@ -49,10 +49,10 @@ class Traces:
         return self._started()
 
     def accept(self, traceparents: Sequence[str]) -> TraceContext:
-        """The context of a request, from the values of its `traceparent` headers, in order.
+        """The context of a request, from the values of its `traceparent` headers.
 
-        A trace id of ours is continued, below the span that it came from. Any other id begins a new
-        trace of ours. More than one header is ambiguous (W3C Trace Context 3.2), and counts as
+        A trace whose id was made here is continued, below the caller's span. Any other id, or none,
+        begins a new trace. More than one header is ambiguous (W3C Trace Context 3.2), and counts as
         none.
         """
         parsed = _parse_traceparent(traceparents[0]) if len(traceparents) == 1 else None
@@ -88,12 +88,12 @@ class Traces:
 
 
 def recorded_id(context: TraceContext) -> str:
-    """A trace as the log has it: its id and, behind a hyphen, the hash of the caller's id."""
+    """The form of a trace in the audit log: its id, and after a hyphen the caller id's hash."""
     return f"{context.trace_id}-{context.caller}" if context.caller else context.trace_id
 
 
 def recorded_parts(recorded: str) -> tuple[str, str]:
-    """The two parts of a recorded trace: our trace id, and the hash of the caller's id, or ""."""
+    """The two parts of a `recorded_id`: the trace id, and the caller id's hash or ""."""
     trace_id, _, caller = recorded.partition("-")
     return trace_id, caller
 
@@ -104,7 +104,7 @@ def format_traceparent(context: TraceContext) -> str:
 
 
 def _parse_traceparent(value: str) -> tuple[str, str, bool] | None:
-    """Trace id, the caller's span id and its sampled flag; None for an invalid header."""
+    """The trace id, span id and sampled flag in a header's value; None if it is invalid."""
     if len(value) > _PARENT_LEN_MAX:
         return None
     match = _PARENT.fullmatch(value)
@@ -118,7 +118,7 @@ def _parse_traceparent(value: str) -> tuple[str, str, bool] | None:
 
 
 def _drawn(random_hex: RandomHex, length_bytes: int) -> str:
-    """A random id; it is drawn again if it is all zeros, which W3C forbids."""
+    """A random id as hex; never all zeros, which W3C forbids."""
     while True:
         drawn = random_hex(length_bytes)
         if drawn.strip("0"):

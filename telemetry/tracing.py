@@ -1,7 +1,7 @@
-"""Pure functions from an event to its finished spans. Runs on the exporter's side of the pipe.
+"""Pure functions from an event to its finished spans, called on the exporter's thread.
 
-Spans are built afterwards, from times that were taken during the event; no tracer, no context
-variables, no processor. A reject is a success of the gate, so its status is UNSET (OpenTelemetry,
+Spans are built after the event, from times that the event contains, without a tracer, context
+variables or a processor. A reject is a success of the gate, so its status is UNSET (OpenTelemetry,
 recording errors); only a gate that could not decide is an ERROR.
 """
 
@@ -48,7 +48,7 @@ Attribute = str | int | bool
 
 
 class SharedResource(Resource):
-    """A resource whose hash is cached. The encoder would hash it as JSON for each span."""
+    """A resource whose hash is computed once; the SDK would hash it as JSON for each span."""
 
     def __init__(self, attributes: dict[str, str]) -> None:
         super().__init__(attributes)
@@ -62,9 +62,9 @@ class SharedResource(Resource):
 
 
 def resource_of(settings: TelemetrySettings) -> Resource:
-    """The resource that names this process as the sender of spans.
+    """The resource that identifies this process as the sender of spans.
 
-    No detector runs, so OTEL_RESOURCE_ATTRIBUTES is ignored.
+    The SDK's detectors do not run, so OTEL_RESOURCE_ATTRIBUTES is ignored.
     """
     attributes = {key: vocabulary.printable(value) for key, value in settings.resource}
     attributes["service.name"] = vocabulary.printable(settings.service_name)
@@ -85,8 +85,8 @@ def _objected(event: VerdictRecorded) -> bool:
 def is_traced(event: Event) -> bool:
     """Whether the event becomes spans.
 
-    Refusals always do, also if the caller's sampled flag is off: an agent could otherwise switch
-    off the trace of its own attack. Requests are for metrics and logs alone.
+    Refusals are traced even if the caller's sampled flag is off: an agent could otherwise switch
+    off the trace of its own attack. Requests are only in metrics and logs.
     """
     match event:
         case VerdictRecorded():
@@ -94,7 +94,7 @@ def is_traced(event: Event) -> bool:
         case ReadServed():
             return event.context.sampled
         case ModelServed():
-            # Spans of refused writes are always made, and need this request's span as parent.
+            # Refused writes are always traced, and their spans have this request's span as parent.
             return event.context.sampled or event.refused > 0
         case IncidentStepped():
             return event.ended
@@ -106,7 +106,7 @@ def spans_of(event: Event, resource: Resource, admit_detail_share: float) -> lis
     """The finished spans of one event, root first; [] for one that is not traced.
 
     Raises:
-        ValueError: An id of the trace context is not what W3C says.
+        ValueError: An id of the trace context does not have the form that W3C requires.
     """
     if not is_traced(event):
         return []
@@ -138,7 +138,7 @@ def _verdict_spans(
     operation = _operation(event.operation)
     decision = vocabulary.known(event.decision, vocabulary.DECISIONS)
     root = ReadableSpan(
-        # The span's name has what was asked and what was decided: lists of traces show names first.
+        # The name contains operation and decision, because lists of traces show names first.
         name=f"{operation} {decision}",
         context=own,
         parent=_parent(event.context),
@@ -166,8 +166,8 @@ def _verdict_spans(
 def _verdict_attributes(event: VerdictRecorded, operation: str) -> dict[str, Attribute]:
     tenant = vocabulary.printable(event.tenant)
     attributes: dict[str, Attribute] = {
-        # The attributes stand in the order in which a person asks: what was decided, why, and whose
-        # write it was.
+        # The attributes are in the order in which a person asks: the decision, its reason, and the
+        # principal of the write.
         "output.value": _told(event),
         "mnemogate.decision": vocabulary.known(event.decision, vocabulary.DECISIONS),
         **_why(event),
@@ -230,7 +230,7 @@ def _why(event: VerdictRecorded) -> dict[str, Attribute]:
 
 
 def _told(event: VerdictRecorded) -> str:
-    """The verdict as one line of fixed words, for a column of a list of traces."""
+    """The verdict as one line of fixed words, for a list of traces."""
     decision = vocabulary.known(event.decision, vocabulary.DECISIONS)
     reason = vocabulary.known(event.reason, vocabulary.REASONS)
     told = decision if decision == "admit" else f"{decision}: {reason}"
@@ -357,8 +357,8 @@ def _step_span(
 def _step_intervals(event: VerdictRecorded, steps: Sequence[StepOutcome]) -> list[tuple[int, int]]:
     """Start and end of each step, in Unix nanoseconds, inside the gate's own interval.
 
-    A step that was not timed gets an equal part of the gate's time, in the order in which the steps
-    ran; the span of such a step says so (`mnemogate.step.timed`).
+    A step that was not timed gets an equal part of the gate's time, in the order of the steps. Its
+    span then has `mnemogate.step.timed` false.
     """
     started_ns, ended_ns = _gate_interval(event)
     gate_ns = ended_ns - started_ns
@@ -375,7 +375,7 @@ def _step_intervals(event: VerdictRecorded, steps: Sequence[StepOutcome]) -> lis
 
 
 def _gate_interval(event: VerdictRecorded) -> tuple[int, int]:
-    """Start and end of the gate's work, kept inside the interval of the root span."""
+    """Start and end of the gate's work in Unix nanoseconds, cut to the root span's interval."""
     earliest, latest = event.started_ns, max(event.started_ns, event.ended_ns)
     gate_ns = max(0, event.gate_us) * _NS_PER_US
     started_ns = event.gate_started_ns
@@ -396,8 +396,8 @@ def _operation(operation: str) -> str:
 def _span_context(context: TraceContext, span_id: str) -> SpanContext:
     if len(context.trace_id) != _TRACE_ID_LEN or len(span_id) != _SPAN_ID_LEN:
         raise ValueError("trace or span id has the wrong length")
-    # The caller's tracestate is not read: an agent could put half a kilobyte of refused text into
-    # it.
+    # The trace state is empty: an agent could put half a kilobyte of refused text into its
+    # `tracestate`, which is therefore not read.
     return SpanContext(
         trace_id=int(context.trace_id, 16),
         span_id=int(span_id, 16),
@@ -408,7 +408,7 @@ def _span_context(context: TraceContext, span_id: str) -> SpanContext:
 
 
 def _caller(context: TraceContext) -> dict[str, Attribute]:
-    """The caller's trace id as a keyed hash, by which the caller's spans are found."""
+    """The attribute with the hash of the caller's trace id, to find the caller's trace by."""
     return {"mnemogate.caller": vocabulary.hex_id(context.caller)} if context.caller else {}
 
 
@@ -426,5 +426,5 @@ def _parent(context: TraceContext) -> SpanContext | None:
 
 
 def _step_span_id(context: TraceContext, step: int) -> str:
-    """The span id of a step, computed from the ids of the write, without a random source."""
+    """The span id of a step, computed from the write's trace and span id, so not random."""
     return blake2b(f"{context.trace_id}{context.span_id}{step}".encode(), digest_size=8).hexdigest()

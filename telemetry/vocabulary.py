@@ -1,9 +1,9 @@
 """The permitted forms of a string in a span, a label or a log line.
 
 The event structs have no field for content, but their fields are strings, and a caller's mistake or
-a peer's header could put anything into one. So every value passes through here on its way out: it
-must be in a closed list where there is one, of a fixed form where there is one, and otherwise it is
-made short and printable.
+a peer's header could put anything into a string. So every value is checked here before it is
+written: against a closed list or a fixed form where there is one; otherwise it is made short and
+printable.
 """
 
 from __future__ import annotations
@@ -88,44 +88,41 @@ _HEX_ID = re.compile(r"[0-9a-f\-]{1,64}", re.ASCII | re.IGNORECASE)
 
 
 def known(value: str, vocabulary: frozenset[str]) -> str:
-    """`value` if it is in the closed list.
-
-    "none" if it is empty, and "other" if it is not listed.
-    """
+    """`value` if it is in the closed list `vocabulary`; "none" if it is empty, else "other"."""
     if value in vocabulary:
         return value
     return OTHER if value else NONE
 
 
 def name(value: str) -> str:
-    """A name from our own code (step, dialect, exception class); "other" for any other string."""
+    """`value` if it has the form of a name in code (step, dialect, exception class), or "other"."""
     return value if _NAME.fullmatch(value) else OTHER
 
 
 def call_id(value: str) -> str:
-    """The id of a call in a form that hosts use; "other" for any other string."""
+    """`value` if it has the form of hosts' ids of tool calls, else "other"."""
     return value if _CALL_ID.fullmatch(value) else OTHER
 
 
 def model_name(value: str, status: int) -> str:
-    """The name of a model that its provider served; "other" for any other string.
+    """`value` if it has the form of a model's name, and its provider served the request.
 
-    An agent may write what it likes there, such as a refused text; no provider has a model of that
-    name.
+    Else "other": an agent may write any text as the name, such as a refused one, but no provider
+    serves a model of that name.
     """
     return value if status in _SERVED and _MODEL.fullmatch(value) else OTHER
 
 
 def hex_id(value: str) -> str:
-    """An id of hex digits and dashes, as we make them; "other" for any other string.
+    """`value` if it consists of hex digits and dashes, as the sidecar's ids do, else "other".
 
-    A client that picks its own memory ids could spell content in one.
+    A client that chooses its own memory ids could spell content in one.
     """
     return value if _HEX_ID.fullmatch(value) else OTHER
 
 
 def printable(value: str) -> str:
-    """At most 256 characters that a terminal and an encoder are safe with.
+    """The value in a form that is safe for terminals and encoders, of 256 characters at most.
 
     Control, format (bidi, tag), surrogate and unassigned characters become escapes; a value that
     was cut ends in an ellipsis.
