@@ -143,7 +143,7 @@ class Queue:
         """The lines that wait in a group, or, if `subject` is a candidate's id, in that candidate.
 
         Raises:
-            NotFound: Nothing waits there.
+            NotFound: No held candidate belongs to this group, or has this id.
         """
         found = await asyncio.to_thread(self._group, subject)
         first = found.held[0]
@@ -245,7 +245,10 @@ class Queue:
         )
 
     def _group(self, subject: str) -> _Group:
-        """The group whose id begins with `subject`, or the candidate of this id. In a thread."""
+        """The group whose id begins with `subject`, or the candidate with this id as a group.
+
+        Runs in a thread.
+        """
         of_groups = [one for one in self._reader.held() if one.group.startswith(subject)]
         if len(subject) < BEGINNING_LEN_MIN or len({one.group for one in of_groups}) > 1:
             raise NotFound("several groups begin so, or the beginning is too short")
@@ -278,7 +281,10 @@ class Queue:
         return _Group(held=held, lines=lines)
 
     def _rows(self, shown: Iterable[HeldCandidate]) -> tuple[HeldView, ...]:
-        """Views of held candidates for a listing, with the beginning of each text. In a thread."""
+        """Views of held candidates for a listing, with the beginning of each candidate's text.
+
+        Runs in a thread.
+        """
         rows: list[HeldView] = []
         for one in shown:
             whole = self._reader.held_candidate(one.candidate_id)

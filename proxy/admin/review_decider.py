@@ -202,7 +202,7 @@ class ConfirmLinks:
         self._out.page.base = page_url or self._base
 
     def url_of(self, candidate_id: CandidateId) -> str | None:
-        """The link to a held candidate's page; None if no page is served or it is not held."""
+        """The link to a held candidate's page; None if it is not held, or no page is served."""
         page = self._out.page.of(candidate_id)
         return None if page is None or self._held(candidate_id) is None else page
 

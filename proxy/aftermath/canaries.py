@@ -47,7 +47,7 @@ class Canaries:
         signals: RuleSignals,
         surroundings: Environment,
     ) -> None:
-        """`embedder` embeds the questions, so the store must not be one of clients' own vectors."""
+        """`embedder` embeds the questions as it embeds the memories' texts."""
         self._reader = reader
         self._embedder = embedder
         self._recalls = recalls

@@ -52,7 +52,7 @@ class Trials:
         spoken: OpenedSignals,
         embedder: Embedder | None,
     ) -> None:
-        """`embedder` embeds registered questions; None for a store of clients' own vectors."""
+        """`embedder` embeds registered questions; None if clients supply the store's vectors."""
         self._replays = replays
         self._reader = reader
         self._judges = judges
@@ -128,9 +128,9 @@ class Trials:
         return await self._by_judge(signal.judge, case, question, places)
 
     def _with(self, memory: Memory, signal: Signal) -> tuple[tuple[Hit, ...], bool, str]:
-        """The memories of one wrong answer that reads still show, after the memory on trial.
+        """The memory on trial, and after it the memories of one wrong answer that reads still show.
 
-        Also whether memories or records of the answer were lost, and the question.
+        Also whether memories or records of the answer were lost, and the answer's question.
         """
         if signal.recall_id is None and signal.reply_id is None:
             # The signal named a memory, and no recorded answer.
@@ -216,7 +216,7 @@ class Trials:
 
 
 def _outcome(judge: RuleJudge, found: Sequence[tuple[float, Memory]]) -> tuple[bool, bool, bool]:
-    """Three flags: a memory fails a rule, a trusted one denies a rule, a must-word is missing."""
+    """Three flags: a memory fails a rule, one as trusted as a rule denies it, a word is missing."""
     judged = judge.judged(judged_memory(memory) for _, memory in found)
     lacking = judge.lacking(memory.text for _, memory in found)
     return bool(judged.failing), bool(judged.doubted), bool(lacking)
@@ -277,8 +277,9 @@ class Probations:
 def _counts(recall: Recall, one: OnProbation) -> bool:
     """Whether a recall counts towards the end of a probation.
 
-    Recalls by a writer of the memory do not, because a writer could read it fifty times in a
-    minute; nor do the sidecar's own searches, which no one reads.
+    Recalls by a writer of the memory do not count, because a writer could read the memory fifty
+    times in a minute. The sidecar's own searches do not count either, because no one reads their
+    results.
     """
     if recall.front == CANARY_FRONT or recall.principal_id.startswith(OWN_PRINCIPALS):
         return False

@@ -31,7 +31,7 @@ REPLIES_MAX: Final = 256
 REPLIES_OF_ONE_MAX: Final = 32
 """How many replies to one principal may wait for their check, or for the end of their cases."""
 SETTLED_S: Final = 10.0
-"""How long one request waits for the checks of earlier replies; later requests wait no more."""
+"""How long one request waits for the checks of earlier replies; later requests do not wait."""
 HEALED_S: Final = 10.0
 """How long a reply that is not shown yet is delayed at most until its cases end."""
 _LOOKED_AT_MAX: Final = 4_096

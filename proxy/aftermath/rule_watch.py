@@ -59,7 +59,7 @@ class RuleWatch:
         surroundings: Environment,
         canary_seconds: float,
     ) -> None:
-        """`canary_seconds`: between two rounds of all canaries; 0 if only operators run them."""
+        """`canary_seconds` separates two rounds of all canaries; 0: only operators run them."""
         self._reader = reader
         self.rules = rules
         self.signals = signals

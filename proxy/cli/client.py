@@ -183,8 +183,8 @@ def as_text() -> Generator[None]:
 def _is_ours(headers: Mapping[str, str]) -> bool:
     """Whether a sidecar sent this answer.
 
-    A proxy between may replace `Server`, and an answer to a request that could not be read has no
-    trace id, so one of both suffices.
+    A proxy in between may replace the header `Server`, and the answer to a request that could not
+    be read has no header `Mnemogate-Trace-Id`, so one of the two headers suffices.
     """
     return "Mnemogate-Trace-Id" in headers or headers.get("Server") == "mnemogate"
 

@@ -51,7 +51,7 @@ class Context:
         return self._asked.get(name)
 
     def agreed(self, question: str) -> bool:
-        """Whether a person answers the question with yes; False unless stdin is a terminal."""
+        """Whether a person answers the question with yes; False if stdin is no terminal."""
         if self.terminal.as_json or not sys.stdin.isatty():
             return False
         self.terminal.note(f"{question}? type yes")

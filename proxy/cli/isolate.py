@@ -185,7 +185,7 @@ def _rewound(context: Context, done: RewindReport) -> None:
 
 
 def _whom(one: Incident) -> str:
-    """The reach of an isolation or rewind, in the names of the command's options."""
+    """Describe which memories an isolation or rewind was about, by the command's options."""
     reach = one.reach
     said = {
         "principal": reach.principal_id,

@@ -103,7 +103,7 @@ def now_ms() -> int:
 
 
 def age(since_ms: int, now_ms: int) -> str:
-    """The time since `since_ms` in one unit: minutes, from one hour hours, from two days days."""
+    """The time since `since_ms` in minutes, in hours (from 1 hour) or in days (from 2 days)."""
     minutes = max(0, now_ms - since_ms) // 60_000
     if minutes < 60:  # noqa: PLR2004 - minutes of an hour
         return f"{minutes} min"
