@@ -213,7 +213,7 @@ class JudgingCoupling:
         self._unmapped = unmapped
 
     async def prepare(self, asked: PrincipalRequest) -> PreparedRequest:
-        """Settle earlier admitted calls whose results the request contains, then prepare it."""
+        """Settle earlier admitted calls that have results in the request; prepare the request."""
         await self._veto.results(asked.principal, asked.body)
         return await self._inner.prepare(asked)
 

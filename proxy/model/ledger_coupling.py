@@ -162,8 +162,8 @@ class LedgerCoupling:
         # Wait for undecided candidates; the text of one that is not decided in time is withheld
         # until its verdict is known.
         await self._withholding.quiet(principal_id, QUIET_S)
-        # Withholding and the session ledger write their notes at the same time: `noted` is awaited
-        # only after the ledger has written.
+        # Withholding only queues its records here: `noted` is awaited after the session ledger has
+        # queued its own, so that both are written to disk together.
         heard, noted = await self._withholding.entered(principal_id, request)
         entered = await self._sessions.entered(
             principal, request, reads_foreign=asked.reads_foreign

@@ -59,7 +59,7 @@ class Maps(msgspec.Struct, frozen=True, kw_only=True):
 class MemoryTool(msgspec.Struct, frozen=True, kw_only=True):
     """A memory tool: its map, its name in the map, and the name that the host gives its server.
 
-    If `tool` is None, no map describes the tool although it changes memory or belongs to a memory
+    If `tool` is None, no map describes the tool, which may change memory or belongs to a memory
     server: its calls are refused.
     """
 

@@ -93,7 +93,7 @@ class Asks(Protocol):
         """The replacement for a result that may not be shown at all, else None.
 
         A result stays withheld under its call id, also with another text. A refused text that is
-        too short or too common to be searched for elsewhere is found if it is the whole result.
+        too short or too plain to be searched for elsewhere is found if it is the whole result.
         """
         ...
 
