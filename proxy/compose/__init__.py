@@ -1,1 +1,1 @@
-"""Every object of a running sidecar is built here, once."""
+"""Builds every object of a running sidecar, each once, and connects them."""

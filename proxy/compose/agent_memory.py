@@ -1,4 +1,4 @@
-"""What the model front knows of each agent: its sessions and withheld texts, kept in one log."""
+"""The model front's record of each agent, its sessions and withheld texts, stored in one log."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ from proxy.withhold.withholding import Withholding
 from storage.interfaces import SessionLog, Store
 from storage.values import THE_STORE
 
-# What a server says of itself and its tools is told to the model by its host.
+# The methods whose answers describe a server and its tools: the agent's host, and no tool result,
+# brings these texts into a context.
 _DECLARING: Final = frozenset({"initialize", "server/discover", "tools/list"})
 
 
 class ModelMemory:
-    """Session ledger and withholding, shared by all model fronts of a store.
+    """The session ledger and the withholding, shared by all model fronts of a store.
 
     Event loop only, unless a method says otherwise.
     """
@@ -64,7 +65,7 @@ class ModelMemory:
         """Open the session ledger and the withholding with what was stored before the last stop.
 
         Raises:
-            StoreUnavailable: The ledger's file cannot be opened or made.
+            StoreUnavailable: The ledger's file cannot be opened or created.
         """
         scar = Sessions.scar(surroundings.now_ms())
         log, records = await asyncio.to_thread(store.open_session_log, scar)
@@ -78,12 +79,12 @@ class ModelMemory:
         return cls(log, sessions, withholding, replies, replays=replays, floor=floor)
 
     async def close(self) -> None:
-        """Write what is not yet on disk, close the log's file, and forget kept requests."""
+        """Flush the session log and close its file; drop the requests stored for replays."""
         self.replays.close()
         await self.sessions.close()
 
     def coupled(self, inner: Coupling, checks: ChecksReplies | None) -> Coupling:
-        """Wrap the coupling that judges a model's calls with the ledger and withholding."""
+        """Wrap a coupling of a model front, so that ledger and withholding see its requests too."""
         return LedgerCoupling(
             inner,
             self.sessions,
@@ -95,21 +96,21 @@ class ModelMemory:
         )
 
     def healing(self, heals: HealsReplies, halt: Callable[[], None]) -> ReplyHealer:
-        """The part that looks at replies of models before the agent gets them."""
+        """The object that checks replies of models before they are forwarded to the agent."""
         return ReplyHealer(self._replies, heals, halt)
 
     async def saw(self, principal_id: PrincipalId, segment: RelayedText, tenant: str = "") -> None:
-        """Implements `Notes.saw`: ledger and withholding note what a relay showed an agent."""
+        """Record in ledger and withholding the text that a relay showed an agent (`Notes.saw`)."""
         await self.sessions.saw(principal_id, segment, tenant)
         if segment.tool not in _DECLARING:
             await self.withholding.speakers.saw(principal_id, segment.texts)
 
     def culprits(self, principal_id: PrincipalId, text: str) -> tuple[Origin, ...]:
-        """Implements `Notes.culprits`."""
+        """The origins of the principal's segments that contain a text (`Notes.culprits`)."""
         return self.sessions.culprits(principal_id, text)
 
     def recalled(self, principal: Principal, shown: Shown, recall_id: str) -> None:
-        """Tell ledger and withholding which memories a memory front is about to serve."""
+        """Record in ledger and withholding the memories that a memory front is about to serve."""
         memories = memories_of(shown)
         recalls = memories or earlier_texts_of(shown, principal.tenant)
         if recalls:
@@ -119,13 +120,13 @@ class ModelMemory:
 
 
 def convictions_of(store: Store) -> Convictions:
-    """The convicted sentences of a store's tenants."""
+    """The source of the convicted sentences of each tenant of a store."""
     rules = ScreenMaker(KnownRules(store.reader.anchors))
     return Convictions(store.quarantined, store.reader, rules)
 
 
 class StoreVerdicts:
-    """What an open store knows of candidates; implements `proxy.withhold.withholding.Verdicts`."""
+    """Answers the withholding's questions about candidates from an open store (`Verdicts`)."""
 
     def __init__(self, store: Store, convictions: Convictions) -> None:
         self._store = store
@@ -136,16 +137,16 @@ class StoreVerdicts:
         return self._store.reader.status().leaf_count
 
     def version(self) -> int:
-        """The store's version."""
+        """The store's version, which grows with each commit."""
         return self._store.reader.status().version
 
     def gone(self, memory_ids: frozenset[str], tenant: Tenant) -> frozenset[str]:
-        """Those of `memory_ids` that no read of the tenant shows any more. Any thread."""
+        """The ids of `memory_ids` that no read of the tenant shows any more. Any thread."""
         reader = self._store.reader
         return frozenset(one for one in memory_ids if reader.get(tenant, MemoryId(one)) is None)
 
     async def convicted(self, tenant: Tenant) -> ConvictedSentences:
-        """What a tenant's convicted memories say; the same object while that is the same."""
+        """A tenant's convicted sentences; the same object is returned while they do not change."""
         return await self._convictions.of(tenant)
 
     def held(self, tenant: Tenant) -> frozenset[str]:
@@ -159,8 +160,8 @@ class StoreVerdicts:
             return None
         leaf = found.verdict
         if leaf.reason is Reason.DENIED_BY_PERSON and leaf.approved_by == THE_STORE:
-            # If the staging area lost a candidate, the store denies it by itself: no person decided
-            # about it.
+            # The store itself denies a candidate that its staging area lost: no person decided, so
+            # the notice may not report a person's denial.
             lost = NoticeParts("error", Reason.GATE_UNAVAILABLE, leaf.memory_class)
             return Ruling(lost, leaf.version)
         reason = leaf.reason or Reason.GATE_UNAVAILABLE

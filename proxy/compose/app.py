@@ -66,8 +66,8 @@ def no_core_dumps() -> None:
 
     A dump would write undecided candidates, and the keys that decrypt them, to disk. Programs that
     the process starts are unaffected: the kernel resets the prctl(2) flag at execve(2). The
-    resource limit is for systems where that call is refused; a program in `core_pattern` ignores
-    it.
+    resource limit is for systems that refuse prctl(2); a program in `core_pattern` ignores the
+    limit.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
@@ -82,15 +82,15 @@ OWN_UID: Final = (
     "an agent of the sidecar's own uid can allow its own writes: run the agent under another uid, "
     "and `mnemogate doctor` there"
 )
-"""The first line in the log of each sidecar, and of each wrapper that becomes the gate."""
+"""The first line in the log of each sidecar, and of each MCP wrapper that serves as the gate."""
 
 
 def no_failpoint(_name: str) -> None:
-    """The usual failpoint, which does nothing; tests put faults in its place."""
+    """Do nothing where tests inject a fault (a failpoint)."""
 
 
 def gate_first(store: Store) -> Submits:
-    """The usual place of the gate: in the writer, before anything is written."""
+    """The writer of a store, which asks the gate before it writes; tests replace it."""
     return store.writer
 
 
@@ -114,10 +114,10 @@ class Composition(msgspec.Struct, frozen=True, kw_only=True):
     # A function that wraps the coupling of ledger and withholding around a model front; control
     # runs leave it out.
     couple: Callable[[Coupling], Coupling] = lambda coupling: coupling
-    # If true, the socket for relays and a free loopback port for operators are opened: an MCP
-    # wrapper became the gate.
+    # If true, the socket for relays and a free loopback port for operators are opened, as an MCP
+    # wrapper does that serves as the gate where no sidecar runs.
     guards: bool = False
-    # A function that ends this gate, for a wrapper that gives its place to a sidecar.
+    # A function that ends this gate, for a wrapper that is replaced by a sidecar.
     hand_over: Callable[[], None] | None = None
 
     @property
@@ -135,13 +135,13 @@ class Sidecar(msgspec.Struct, frozen=True, kw_only=True):
     shown_keys: tuple[NewKey, ...]
     store: Store
     telemetry: Telemetry
-    # This is set when an invariant of the code broke, and the process must stop.
+    # Set when an invariant of the code is broken, so that the process must stop.
     halted: asyncio.Event
-    # To be called after keys were changed in another way than by the operator API.
+    # A function to call after keys were changed without the operator API.
     keys_changed: Callable[[], None]
     rules: Rules
-    # The gate as relays in this process ask it: `guard` for the principal of a credential, `direct`
-    # for the process's own uid.
+    # The guard for relays in this process: `guard` for the principal of a credential, `direct` for
+    # the process's own uid.
     guard: LocalGuard
     direct: Direct
 
@@ -155,7 +155,7 @@ __all__ = ["ADMIN_SOCKET", "SHIPPED", "Composition", "Sidecar", "compose"]
 async def compose(
     settings: Settings, composition: Composition = SHIPPED
 ) -> AsyncGenerator[Sidecar]:
-    """Open the store, start every listener, and yield; close all in the opposite order.
+    """Open the store, start every listener, and yield; then close all in the opposite order.
 
     Raises:
         RulesetError, SettingsError: The ruleset, or the installed aiohttp, cannot be used.
@@ -199,8 +199,8 @@ async def compose(
         )
         services.page_served_at(admin, tls=composition.listen and settings.tls_cert is not None)
         health_address = await listening.open_health(stack, health) if composition.listen else None
-        # The ports are opened last: an exception inside a task group comes out as a group, and a
-        # taken port must be reported as itself.
+        # The task groups are entered after the ports are open: a task group wraps an exception in a
+        # group, and the error of a port that is in use must be reported unwrapped.
         if composition.listen:
             await stack.enter_async_context(mcp.running())
         await stack.enter_async_context(services.watching(listens=composition.listen))
@@ -225,7 +225,7 @@ async def compose(
 
 
 def _tell(settings: Settings, composition: Composition, ruleset: Ruleset) -> None:
-    """Log who could get around the gate here, then what lets in more than as shipped."""
+    """Log that agents of the same uid can bypass the gate, and settings wider than shipped."""
     if composition.guarding:
         _LOG.info(OWN_UID, extra={"fields": {"uid": os.geteuid()}})
     for one in (*wider_settings(settings), *wider_rules(ruleset)):
@@ -311,7 +311,7 @@ def _backends(
 
 
 def _routes(dialects: tuple[Dialect, ...]) -> frozenset[str]:
-    """Every route that telemetry may name in its records."""
+    """The templates of all routes, the only names of routes that telemetry may record."""
     fronts = MCP_ROUTES | MODEL_ROUTES | BACKEND_ROUTES
     return routes_of(dialects) | admin_routes() | guard_routes() | fronts
 
@@ -323,13 +323,13 @@ def _store(
     ruleset: Ruleset,
     embedder: Embedder,
 ) -> Store:
-    """The open store, under a clock that cannot be turned back.
+    """Open the store with a clock that never goes backwards; return it.
 
     Opening blocks, so it runs in a thread.
     """
     no_core_dumps()
-    # This check comes before anything is on disk, because a failure later could leave a store whose
-    # first keys were never shown.
+    # aiohttp is checked before anything is on disk, because a failure later could leave a store
+    # whose first keys were never shown.
     check_aiohttp()
     return open_store(
         state=settings.state,
@@ -361,7 +361,7 @@ def _health(settings: Settings, clock: SteadyClock, services: Services, scrape: 
 
 
 def _told(store: Store, clock: SteadyClock) -> StoreStatus:
-    """The store's status, with a note on whether this machine's clock can be trusted."""
+    """The store's status; its `reason` also reports a machine's clock that is behind the store."""
     status = store.reader.status()
     behind_s = clock.behind_s()
     if not behind_s:
@@ -379,10 +379,11 @@ def _gate(settings: Settings, composition: Composition) -> Gate:
 
 
 async def _first_keys(foundation: Foundation, services: Services) -> tuple[NewKey, ...]:
-    """Make the keys that a first start has, after everything that can fail: no key goes unshown.
+    """Store the keys that a first start makes; return those to show.
 
-    The keys are made before any request is answered: a client that waits for the port must not hear
-    that its key is unknown. A start without listeners makes none; the first start that serves does.
+    They are made after every step that can fail, so that each key is shown, and before any request
+    is answered, so that no client is told that its key is unknown. Only a start with listeners
+    makes keys.
     """
     settings, store = foundation.settings, foundation.store
     now_ms = foundation.surroundings.now_ms()

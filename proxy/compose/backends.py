@@ -1,4 +1,4 @@
-"""Which memory servers stand behind the gate, and the front that drives them."""
+"""Builds the adapters of the configured memory servers, and the front that serves them."""
 
 from __future__ import annotations
 
@@ -35,14 +35,13 @@ ADAPTERS: Final[Mapping[str, Callable[[BackendServer], HttpBackend]]] = {
 def adapters_of(
     servers: tuple[BackendServer, ...], models: tuple[ModelUpstream, ...]
 ) -> tuple[HttpBackend, ...]:
-    """The adapter of each server, after a check that no two of them share a path.
+    """The adapter of each server, after a check that no two tables share a path segment.
 
-    A memory API that is imitated here gives way: below a segment of an adapter, the server behind
-    is served in its place.
+    Below an adapter's segments the upstream server is served, and no dialect with the same paths.
 
     Raises:
-        SettingsError: An adapter is not known or cannot do what its table asks for, or its paths
-            are those of another table.
+        SettingsError: An adapter is unknown or lacks what its table asks for, or its paths belong
+            to another table.
     """
     taken = {model.name: f'the [[model]] table "{model.name}"' for model in models}
     found: list[HttpBackend] = []
@@ -66,17 +65,17 @@ def adapters_of(
 
 
 def adapters_by_name(servers: tuple[BackendServer, ...]) -> dict[str, HttpBackend]:
-    """The adapter of each server, by the name of its table, for an operator's commands.
+    """A mapping of the names of `[[backend]]` tables to adapters, for an operator's commands.
 
     Raises:
-        SettingsError: An adapter is not known.
+        SettingsError: As `adapters_of` raises it.
     """
     found = zip(servers, adapters_of(servers, ()), strict=True)
     return {server.name: adapter for server, adapter in found}
 
 
 class BackendServing:
-    """The configured memory servers, built once. Event loop only."""
+    """The configured memory servers: front, connections, background work. Event loop only."""
 
     def __init__(
         self,
@@ -99,7 +98,7 @@ class BackendServing:
         self._jobs = set[asyncio.Task[None]]()
 
     async def open(self, stack: AsyncExitStack) -> BackendFront:
-        """The front of the servers, with a pool of connections to each."""
+        """Open a pool of connections to each server; return the front of all servers."""
         behind: list[BackendServerFront] = []
         for server, adapter in self._servers:
             limits = UpstreamLimits(
@@ -126,7 +125,7 @@ class BackendServing:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Do what requests leave to be done while the block runs."""
+        """Run the background jobs that requests start, while the block runs; then cancel them."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             try:
@@ -138,7 +137,7 @@ class BackendServing:
 
     def _spawn(self, job: Coroutine[None, None, None]) -> None:
         if self._tasks is None:
-            # What it would have recorded is looked up at the next start.
+            # The outcome that the job would have recorded is looked up after the next start.
             job.close()
             return
         task = self._tasks.create_task(job)
@@ -146,5 +145,5 @@ class BackendServing:
         task.add_done_callback(self._jobs.discard)
 
     def periodic(self) -> tuple[Periodic, ...]:
-        """The work that settles what was lost or released."""
+        """The job that settles changes whose answers were lost, and sends released ones."""
         return (every(TEND_S if self._servers else 0, self._front.tend, TENDING, at_once=True),)

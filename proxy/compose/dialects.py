@@ -1,4 +1,4 @@
-"""Which memory APIs are imitated here, and that no model API takes over one of their paths."""
+"""The dialects that are served, and a check that no model API has one of their paths."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from proxy.settings.table import SettingsError
 def dialects_of(rules: Callable[[], Ruleset]) -> tuple[Dialect, ...]:
     """Every dialect that is served; the first one that claims a request answers it.
 
-    `rules` gives the rules in force, for dialects whose own types are mapped to memory classes.
+    `rules` returns the rules in force, which map types of Mem0's APIs to memory classes.
     """
 
     def classes() -> ClassMap:
@@ -27,10 +27,10 @@ def dialects_of(rules: Callable[[], Ruleset]) -> tuple[Dialect, ...]:
 
 
 def unhidden(dialects: tuple[Dialect, ...], models: Iterable[ModelUpstream]) -> tuple[Dialect, ...]:
-    """The dialects, after a check that no model API hides one of their paths.
+    """The same dialects, after a check that no model API hides one of their paths.
 
     Raises:
-        SettingsError: A model API would hide a dialect, because its paths are looked at first.
+        SettingsError: A model API has a dialect's path segment; model APIs are matched first.
     """
     taken = {segment: dialect.name for dialect in dialects for segment in dialect.segments}
     for model in models:

@@ -1,6 +1,6 @@
-"""Which front of the data listener answers a request, by the path.
+"""Builds the MCP servers, and the front that passes a request to another front by its path.
 
-`/mcp/<server>` leads to one hub for each `[[mcp]]` table, which holds all relays to that server.
+Each `[[mcp]]` table has one hub at `/mcp/<server>`, which has all relays to that server.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from proxy.transport.upstream import Upstream, UpstreamLimits
 
 
 class DataFront:
-    """Every front of the data listener, by path."""
+    """Passes each request of the data listener to the front that its path names."""
 
     name = "data"
 
@@ -36,7 +36,7 @@ class DataFront:
     ) -> None:
         self._memory = memory
         self._mcp = mcp
-        # A memory server that stays is served in place of the API that imitates it.
+        # An upstream memory server is served in place of the dialect that imitates its API.
         self._fronts: dict[str, Front] = {
             **dict.fromkeys(model.names, model),
             **dict.fromkeys(backends.names, backends),
@@ -44,7 +44,7 @@ class DataFront:
         self.routes = memory.routes | mcp.routes | model.routes | backends.routes
 
     async def answer(self, incoming: RequestHead) -> AnsweredReply:
-        """Have the front answer to which the request's path belongs."""
+        """Pass the request to the front that its path names, else to the memory front."""
         path = incoming.head.path
         if path.startswith(PREFIX):
             return await self._mcp.answer(incoming)
@@ -52,7 +52,7 @@ class DataFront:
 
 
 class McpServing:
-    """The configured servers, built once, and the front of the data listener. Event loop only."""
+    """The configured MCP servers, and the front of the data listener. Event loop only."""
 
     def __init__(
         self,
@@ -75,9 +75,9 @@ class McpServing:
         self._beside = BackgroundWork()
 
     async def open(self, stack: AsyncExitStack, memory: Front, model: ModelFront) -> DataFront:
-        """The front of the data listener.
+        """Build the hubs, open the upstream connections, and return the data listener's front.
 
-        Until `running` is entered, it refuses requests for MCP servers.
+        Until `running` is entered, the front refuses requests for MCP servers.
         """
         served: dict[str, ServedServer] = {}
         for server in self._servers:
@@ -90,15 +90,15 @@ class McpServing:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Serve MCP clients, and settle what memory servers behind have, while the block runs.
+        """Serve MCP clients, and run the background work of memory servers, while the block runs.
 
-        At its end all sessions and processes are ended.
+        When the block ends, all sessions and server processes are ended.
         """
         async with self._beside.running(self._front.close), self._backends.running():
             yield
 
     def periodic(self) -> tuple[Periodic, ...]:
-        """The work that ends idle sessions, and that of memory servers."""
+        """The job that ends idle MCP sessions, and the jobs of the memory servers."""
         seconds = SWEEP_SECONDS if self._servers else 0
         return (
             every(seconds, self._front.sweep, "ending idle sessions"),

@@ -1,7 +1,7 @@
-"""Reports observe mode: in every answer, each minute in the log, in the metrics.
+"""Reports observe mode: in every answer, each minute in the log, and in the metrics.
 
-Observe mode lets everything in. So that a trial of it is not forgotten, no report can be switched
-off.
+Observe mode admits everything. The reports cannot be switched off, so that an operator does not
+forget that it is on.
 """
 
 from __future__ import annotations

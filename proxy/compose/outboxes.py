@@ -1,4 +1,4 @@
-"""The configured receivers of messages about the audit log, each with a queue on disk (outbox)."""
+"""Builds the outboxes: one durable queue of messages about the audit log for each receiver."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REVIEW: Final = "review.webhook"
 INCIDENTS: Final = "after.webhook"
 SENTRY: Final = "after.sentry"
 OUTBOX_MAX: Final = 10_000
-"""How many steps of incidents may wait for a receiver before `/readyz` names it."""
+"""The number of steps of incidents above which `/readyz` names the receiver they wait for."""
 
 
 class Outboxes:
@@ -42,7 +42,7 @@ class Outboxes:
 
     @property
     def review_untold_ms(self) -> int | None:
-        """The time (Unix ms) of the oldest hold that the receiver was not told of yet."""
+        """The time (Unix ms) of the oldest hold that was not sent to the receiver yet, or None."""
         untold = None if self._review is None else self._review.waiting
         return None if untold is None else untold.at_ms
 
@@ -51,17 +51,17 @@ class Outboxes:
         return tuple(one.name for one in self._incidents if one.untold_count > self._outbox_max)
 
     def turns(self) -> tuple[Callable[[], Awaitable[float]], ...]:
-        """The turns of all outboxes; each returns the seconds until its next one."""
+        """The functions that send outboxes' messages; each returns the seconds to its next call."""
         review = () if self._review is None else (self._review.turn,)
         return (*review, *(outbox.turn for outbox in self._incidents))
 
 
 async def tellers(settings: Settings, store: Store, surroundings: Environment) -> Outboxes:
-    """The configured outboxes.
+    """Open an outbox for each configured receiver; return them.
 
     Raises:
-        StoreUnavailable: The file that says how far a receiver was told cannot be read or written.
-        SettingsError: Events for Sentry are asked for, and cannot be made.
+        StoreUnavailable: A receiver's position in the log cannot be read or written.
+        SettingsError: The settings of the receiver Sentry cannot be used.
     """
     source = f"urn:mnemogate:{store.reader.status().incarnation}"
     review = None

@@ -12,11 +12,11 @@ from proxy.transport.responses import attempt
 
 
 class Periodic(msgspec.Struct, frozen=True, kw_only=True):
-    """Work that is repeated. A number that it returns replaces `seconds` until its next round."""
+    """Work that is repeated each `seconds`; a float that it returns is the next pause instead."""
 
     seconds: float
     work: Callable[[], Awaitable[object]]
-    # Its name in the log.
+    # The name of the work in the log.
     name: str
     at_once: bool = False
 
@@ -24,7 +24,7 @@ class Periodic(msgspec.Struct, frozen=True, kw_only=True):
 def every(
     seconds: float, work: Callable[[], Awaitable[object]], name: str, *, at_once: bool = False
 ) -> Periodic:
-    """Work that is done each time so many seconds are over; never if they are 0."""
+    """A periodic job; with 0 `seconds` the job never runs, with `at_once` it first runs at once."""
     return Periodic(seconds=seconds, work=work, name=name, at_once=at_once)
 
 

@@ -1,4 +1,4 @@
-"""The metrics of a running sidecar, as a scraper gets them."""
+"""The metrics of a running sidecar, as `/metrics` serves them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from telemetry.logs import Telemetry
 
 
 class Scrape:
-    """Renders the metrics, with gauges of the store's state at that moment."""
+    """Renders the metrics, after setting the gauges to the store's current state."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Scrape:
         return 0.0 if since_ms is None else max(0, self._now_ms() - since_ms) / 1_000
 
     def __call__(self) -> bytes:
-        """The metrics as text."""
+        """The metrics in the text format of Prometheus."""
         status = self.store.reader.status()
         self._metrics.set_store(
             StoreGauges(

@@ -1,4 +1,4 @@
-"""The objects between the store and the fronts, each built once; `compose.app` joins them."""
+"""Builds the objects between the store and the fronts; `compose.app` connects them with both."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ _NAMED_MAX: Final = 16
 
 
 class Guards(msgspec.Struct, frozen=True, kw_only=True):
-    """The guards of servers that speak MCP and HTTP, and what the latter asks about keys."""
+    """The guards of MCP servers and of HTTP servers, and the owners of keys on HTTP servers."""
 
     mcp: LocalGuard
     http: LocalGuard
@@ -98,29 +98,26 @@ class Guards(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Foundation(msgspec.Struct, frozen=True, kw_only=True):
-    """An open store with its gate, writer, embedder and model memory."""
+    """An open store with its gate, writer, embedder and model memory, from which all is built."""
 
     settings: Settings
-    gate: Gate  # the enforcing gate, which exists in observe mode as well
+    gate: Gate  # the gate that enforces its verdicts, also in observe mode
     store: Store
     writer: Submits
     embedder: Embedder
     surroundings: Environment
     convictions: Convictions
-    # None if no model front is configured, so that nobody sees what enters a context.
+    # None if no model front is configured, so that contexts are not recorded.
     memory: ModelMemory | None = None
 
     def ledger(self) -> Sessions:
-        """The session ledger.
-
-        Without a model front it has no sessions, only the texts that relays pass on.
-        """
+        """The session ledger; without a model front it has no sessions, only relays' texts."""
         if self.memory is not None:
             return self.memory.sessions
         return Sessions(None, self.store.prints_key, self.surroundings)
 
     def credentials(self, signer: TokenSigner, authenticator: Authenticator) -> Credentials:
-        """The API keys and tokens, as operators make and end them."""
+        """The operator calls that create and end API keys and promotion tokens."""
         return Credentials(
             reader=self.store.reader,
             writer=self.store.writer,
@@ -130,7 +127,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def ids(self, ledger: Sessions) -> IdSearch:
-        """What finds whole ids by their beginnings."""
+        """The operator call that finds whole ids by their beginnings."""
         store = self.store
         return IdSearch(
             reader=store.reader,
@@ -151,7 +148,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         graphs: Graphs,
         paroling: ParoleTrials,
     ) -> tuple[Memories, Candidates, Overview]:
-        """What an operator may do about memories, held candidates, and the store."""
+        """The operator calls about memories, held candidates, and the store."""
         store = self.store
         memories = Memories(
             writer=store.writer,
@@ -179,13 +176,13 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         return memories, candidates, overview
 
     def registering(self, canaries: Canaries | None) -> Registrar:
-        """The commands that register anchors, and canaries if texts are embedded."""
+        """The operator calls that register anchors, and canaries if the store embeds texts."""
         store, out = self.store, self.surroundings
         judges = Judges(self.settings.judge)
         return Registrar(store.reader, store.writer, out, canaries, judges)
 
     def canaries(self, signals: RuleSignals) -> Canaries | None:
-        """The canaries; None where the store embeds no text, so that it can be asked nothing."""
+        """The canaries; None where clients bring the vectors, as no question can be embedded."""
         if takes_client_vectors(self.embedder):
             return None
         return Canaries(
@@ -197,7 +194,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def rule_watch(self, blaming: BlameSearch) -> tuple[RuleWatch, Canaries | None]:
-        """What watches whether memories that are shown fail registered rules."""
+        """The watch that checks shown memories against registered rules, and its canaries."""
         signals = RuleSignals(
             failures=self.store.failures, cases=blaming, surroundings=self.surroundings
         )
@@ -213,11 +210,11 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         return watch, canaries
 
     def screening(self, watch: RuleWatch) -> ScreenMaker | None:
-        """The part that leaves memories out of reads; None where reads show everything."""
+        """The screen that leaves memories out of reads; None with `heal = "off"`."""
         return None if self.settings.after.heal is Heal.OFF else ScreenMaker(watch.rules)
 
     def reply_checks(self, watch: RuleWatch, blaming: BlameSearch) -> ReplyChecks:
-        """The part that holds finished replies of a model against anchors."""
+        """The object that compares finished replies of a model with anchors."""
         return ReplyChecks(
             reader=self.store.reader,
             rules=watch.rules,
@@ -226,7 +223,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def retaining(self, operations: Operations) -> RetentionSweeps:
-        """The part that purges what the ruleset keeps no longer."""
+        """The sweeps that purge memories whose retention, by the ruleset, is over."""
         return RetentionSweeps(
             retained=self.store.of(RetentionCandidates),
             operations=operations,
@@ -235,7 +232,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def deciding(self) -> ReviewDecider:
-        """The part that carries out what persons decide on held candidates."""
+        """The object that carries out a person's decisions on held candidates."""
         return ReviewDecider(
             reader=self.store.reader,
             writer=self.store.writer,
@@ -244,7 +241,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def blaming(self, spoken: OpenedSignals, probations: Probations) -> BlameSearch:
-        """The search for the memories that caused a wrong answer."""
+        """The search for the culprits of wrong answers, with the models and judges it may ask."""
         store = self.store
         no_models = ModelReplays((), self.settings.after.replay, self.surroundings.now_ms)
         return BlameSearch(
@@ -260,7 +257,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def paroling(self, spoken: OpenedSignals, probations: Probations) -> ParoleTrials:
-        """The trials of hidden memories, and what follows."""
+        """The trials of hidden memories, and the probation of those that passed."""
         store, embedder = self.store, self.embedder
         trials = Trials(
             replays=Replays(store.recalls, store.reader),
@@ -276,7 +273,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def wrong_answers(self, blaming: BlameSearch, feedback: FeedbackIntake) -> WrongAnswers:
-        """The commands that operators have about wrong answers."""
+        """The operator calls about wrong answers."""
         return WrongAnswers(
             cases=self.store.cases,
             blaming=blaming,
@@ -286,7 +283,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def aftermath(self) -> tuple[BlameSearch, FeedbackIntake, ParoleTrials]:
-        """The search for the cause of a wrong answer, what is said of answers, and paroles."""
+        """The search for culprits, the intake of feedback, and the parole of hidden memories."""
         store, spoken = self.store, OpenedSignals()
         replays = Replays(store.recalls, store.reader)
         now_ms = self.surroundings.now_ms
@@ -295,7 +292,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         return blaming, self.feedback(blaming), self.paroling(spoken, probations)
 
     def feedback(self, cases: OpensCases) -> FeedbackIntake:
-        """The part that takes what people and programs say of answers."""
+        """The intake of feedback that people and programs give on answers."""
         return FeedbackIntake(
             failures=self.store.failures,
             reader=self.store.reader,
@@ -305,14 +302,14 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def recall_notes(self, watch: RuleWatch) -> RecallNotes:
-        """The parts that are told of each read: ledger, model front if any, watch of rules."""
+        """The recorder of reads: it reports each to recall ledger, model memory and rule watch."""
         store, now_ms = self.store, self.surroundings.now_ms
         return RecallNotes(
             store.recalls, self.memory, lambda: store.reader.status().version, now_ms, watch.shown
         )
 
     def budgets(self) -> WriteCounts:
-        """The budgets: counts of each principal's requests in a window."""
+        """The counts of each principal's writes in the budget window of the rules in force."""
         store = self.store
         return WriteCounts(
             Topics(self.embedder.dimension), lambda: store.ruleset.budgets.window_s * 1_000
@@ -321,7 +318,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
     def interceptor(
         self, shadow: Shadow, budgets: WriteCounts, tokens: TokenVerifier
     ) -> Interceptor:
-        """The interceptor, which makes candidates for the writer."""
+        """The interceptor, which makes candidates of proposals and submits them to the writer."""
         store, embedder, memory = self.store, self.embedder, self.memory
         return Interceptor(
             writer=self.writer,
@@ -341,7 +338,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
     def guards(
         self, writing: Interceptor, ledger: Notes, confirms: ConfirmLinks, watch: RuleWatch
     ) -> Guards:
-        """The guards of servers behind, one for each protocol."""
+        """The guards of upstream servers, one for each protocol (MCP and HTTP)."""
         store = self.store
         sieve = Sieve(store.followed.since, self.screening(watch))
         mcp, http = (
@@ -359,7 +356,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         return Guards(mcp=mcp, http=http, keys=keys)
 
     def backends(self, guard: LocalGuard) -> BackendsCompared:
-        """What an operator may ask about memory servers that speak HTTP."""
+        """The operator calls about memory servers that speak HTTP."""
         store = self.store
         adopting = Adoption(guard, store.reader, store.writer)
         adapters = adapters_by_name(self.settings.backend)
@@ -398,7 +395,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Services:
-    """The objects between the store and the fronts."""
+    """The objects between the store and the fronts, each built once from a `Foundation`."""
 
     def __init__(self, foundation: Foundation, executor: ThreadPoolExecutor, rules: Rules) -> None:
         settings, store, embedder = foundation.settings, foundation.store, foundation.embedder
@@ -436,7 +433,7 @@ class Services:
             store.reader, self.deciding, surroundings, partial(behind.settle, done=True)
         )
         credentials = foundation.credentials(signer, self.authenticator)
-        # Dry runs ask the enforcing gate, also in observe mode.
+        # Dry runs ask the gate that enforces, also in observe mode.
         explainer = Explainer(gate=foundation.gate, probe=_TextProbe(shadow, embedder))
         self.ledger, ids = ledger, foundation.ids(ledger)
         self.features: tuple[object, ...] = (
@@ -463,22 +460,21 @@ class Services:
         return self.guards.mcp
 
     def unmapped_tools(self) -> tuple[str, ...]:
-        """Names of tools that seem to be about memory although no tool map describes them."""
+        """The names of some tools that seem to be about memory, but that no tool map describes."""
         return tuple(one.tool for one in self.ledger.unmapped.all())[:_NAMED_MAX]
 
     def unbound_uids(self) -> tuple[int, ...]:
-        """The uids of relays that are bound to no principal.
+        """The uids of relays that are bound to no principal; () without a model front.
 
-        Such a relay's calls cannot be found in the model's sessions. Empty where no model front
-        judges calls.
+        The calls of such a relay cannot be joined to the model's sessions.
         """
         return tuple(sorted(self._unbound)) if self._foundation.settings.model else ()
 
     @asynccontextmanager
     async def watching(self, *, listens: bool) -> AsyncGenerator[None]:
-        """Look for the causes of wrong answers, and at what is shown, while the block runs.
+        """Search for culprits, and check reads and replies, while the block runs.
 
-        In a stopped sidecar, only what is asked for.
+        Without `listens` (a command on a stopped sidecar), only cases opened meanwhile are.
         """
         async with self.blaming.working(resumes=listens):
             if not listens:
@@ -501,14 +497,14 @@ class Services:
         )
 
     def scrape(self, telemetry: Telemetry, told: Outboxes) -> Scrape:
-        """What renders the metrics."""
+        """The object that renders the metrics."""
         now_ms = self._foundation.surroundings.now_ms
         return Scrape(
             self._foundation.store, telemetry, told, now_ms=now_ms, checks=self.reply_checks
         )
 
     def page_served_at(self, admin: Address | None, *, tls: bool) -> None:
-        """Note where people decide: the sidecar's own listener, or the address in the settings."""
+        """Set the address of the review page: `page_url` if it is set, else the admin listener."""
         webhook = self._foundation.settings.review_webhook
         page_url = None if webhook is None else webhook.page_url
         self.confirming.serve_at(admin, tls=tls, page_url=page_url)
@@ -517,7 +513,7 @@ class Services:
             self._foundation.memory.withholding.page_served(page)
 
     def memory_front(self, dialects: tuple[Dialect, ...], halt: Callable[[], None]) -> MemoryFront:
-        """The front that the data listener has for agents."""
+        """The front for requests of agents in the served dialects."""
         pace = self._foundation.surroundings.pace
         bases = tuple(base_of(model) for model in self._foundation.settings.model)
         return MemoryFront(
@@ -543,7 +539,7 @@ class Services:
         couple: Callable[[Coupling], Coupling] | None,
         halt: Callable[[], None],
     ) -> ModelFront:
-        """The front for model APIs, named in `[[model]]` tables; without `couple` there is none."""
+        """The front for the model APIs of `[[model]]` tables; without `couple` it serves none."""
         coupling: Coupling = UnsafeUncoupled()
         veto, healing = CallJudge(self.guard), None
         if self._foundation.memory is not None:
@@ -568,7 +564,7 @@ class Services:
     def guard_front(
         self, halt: Callable[[], None], hand_over: Callable[[], None] | None
     ) -> GuardFront:
-        """The front of the gate's own socket."""
+        """The front of the sidecar's own Unix socket, for relays."""
         return GuardFront(
             guard=self.guard,
             operations=self.operations,
@@ -583,7 +579,7 @@ class Services:
 
 
 class _TextProbe:
-    """Asks the trial search about a text that has no vector yet."""
+    """Runs the trial search for a text that has no vector yet; None where clients bring vectors."""
 
     def __init__(self, shadow: Shadow, embedder: Embedder) -> None:
         self._shadow = shadow

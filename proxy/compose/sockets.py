@@ -1,4 +1,4 @@
-"""Opens the sockets of a sidecar: which front listens where, and who may connect."""
+"""Opens the sockets of a sidecar, each for one front, and limits who may connect."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ ADMIN_SOCKET: Final = "admin.sock"
 _FREE_PORT: Final = Address(host="127.0.0.1", port=0)
 _LOG: Final = logging.getLogger("mnemogate.listening")
 GUARD_BODY_BYTES_MAX: Final = 64 * 1024 * 1024
-"""What a relay of this user may say at once: a string that cannot be divided may be long."""
+"""The largest request body of a relay: a string that cannot be split may be long."""
 
 
 class Fronts(msgspec.Struct, frozen=True, kw_only=True):
-    """The fronts of a sidecar: for each listener, the code that answers on it."""
+    """The fronts of a sidecar, one for each listener."""
 
     data: Front
     admin: Front
@@ -42,7 +42,8 @@ class Fronts(msgspec.Struct, frozen=True, kw_only=True):
 class Sockets:
     """Opens the sidecar's sockets.
 
-    The data listener is opened late, and the health listener last: it tells that all others work.
+    The data listener is opened late, and the health listener last, because an answer of the health
+    listener means that all others are open.
     """
 
     def __init__(
@@ -56,12 +57,12 @@ class Sockets:
     async def open(
         self, stack: AsyncExitStack, fronts: Fronts, *, listen: bool, guards: bool
     ) -> tuple[Address | None, Address | None]:
-        """Open what is configured; the addresses of the data and the admin listener.
+        """Open the configured sockets; return the addresses of the data and the admin listener.
 
         Connections made before `serve` wait for their answer.
 
-        `listen` opens ports, `guards` the gate's own socket for relays. A gate that only guards has
-        one free loopback port for the admin listener, so that a person can be shown what is held.
+        `listen` opens the ports, and `guards` the socket for relays. With `guards` alone, the admin
+        listener gets a free loopback port, so that a person can review held candidates.
 
         Raises:
             OSError: An address cannot be bound.
@@ -93,10 +94,7 @@ class Sockets:
         await listener.open_unix(settings.state / SOCKET, own | bound, private=True, serving=False)
 
     async def direct(self, stack: AsyncExitStack, front: Front, *, guards: bool) -> Direct:
-        """The front that this process's own relays ask, without a connection to the gate's socket.
-
-        It serves only where `guards` is true.
-        """
+        """The guard's front for this process's relays, which need no socket; serves if `guards`."""
         uid = os.geteuid()
         direct = Direct(
             front,
@@ -111,7 +109,7 @@ class Sockets:
         return direct
 
     async def open_health(self, stack: AsyncExitStack, health: Health) -> Address | None:
-        """Open the listener for orchestrators, where one is configured.
+        """Open the health listener for an orchestrator; return its address, None if not configured.
 
         Raises:
             OSError: The address cannot be bound.
@@ -121,8 +119,8 @@ class Sockets:
             return None
         front = HealthFront(health, self._halted.set)
         listener = await self._listener(stack, front, address, HealthHosts)
-        # The health listener has no TLS: a kubelet has no client certificate, and health has no
-        # secrets.
+        # The health listener has no TLS: a kubelet has no client certificate, and the answers
+        # contain no secret.
         with _moved_by("health"):
             return await listener.open_tcp(address, serving=False)
 
@@ -151,10 +149,10 @@ class Sockets:
         return listener
 
     async def serve(self) -> None:
-        """Answer on every listener, in the order in which they were opened.
+        """Begin to answer on every listener, in the order in which they were opened.
 
         Raises:
-            OSError: The system has no resources for a listener.
+            OSError: The system has no resources to accept connections.
         """
         for listener in self._listeners:
             await listener.serve()
@@ -173,6 +171,6 @@ async def _anywhere(admin: Listener) -> Address | None:
     try:
         return await admin.open_tcp(_FREE_PORT, serving=False)
     except OSError as error:
-        # A sandbox may have no network. Then held candidates are decided by `mnemogate review`.
+        # A sandbox may have no network. Held candidates are then decided by `mnemogate review`.
         _LOG.warning("no page for people", extra={"error_type": type(error).__name__})
         return None
