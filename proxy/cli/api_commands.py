@@ -142,7 +142,7 @@ def pairs(columns: Columns) -> Shows:
 
 
 def lines(told: Callable[[Any], Iterable[str]]) -> Shows:
-    """A printer of the lines that `told` makes of an answer; each must be inert (see `inert`)."""
+    """A printer of the lines that a function makes of an answer; each line must be inert."""
 
     def shows(context: Context, answer: object) -> None:
         for line in told(answer):

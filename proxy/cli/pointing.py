@@ -51,7 +51,7 @@ def first_write(data: str) -> str:
 
 
 def mcp_entries(servers: tuple[McpServer, ...], data: str, state: Path) -> list[str]:
-    """Entries for an MCP host's configuration: the MCP servers behind this sidecar, with a key.
+    """Entries for an MCP host's configuration: the sidecar's upstream MCP servers, with a key.
 
     If there is none, one entry for a memory server that the host runs with the gate between. Its
     writes count as those of the host's uid, because its calls carry no key.
