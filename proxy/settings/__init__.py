@@ -1,1 +1,1 @@
-"""Reads the settings: one table of them, one reader of the environment, and checks of files."""
+"""The settings: a struct for each table of the settings file, their loading, and their checks."""

@@ -1,4 +1,4 @@
-"""The `[after]` table: what is kept of reads, and what becomes of memories that were to blame."""
+"""The `[after]` table: what is recorded of reads, and what is done about culprits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from storage.features.recalls import RecallOptions
 
 
 class Heal(enum.Enum):
-    """What is done about a memory that contradicts an anchor, before anybody complains."""
+    """What is done about a memory that contradicts an anchor, before anyone reports an answer."""
 
     OFF = "off"
     RECALL = "recall"
@@ -34,17 +34,17 @@ class SentryTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what is no range of addresses."""
+        """Refuse an entry of `allow` that is not a range of addresses."""
         _ = self.networks
 
     @cached_property
     def networks(self) -> tuple[Network, ...]:
-        """The ranges of `allow`."""
+        """The ranges in `allow`, parsed."""
         return networks_of(self.allow)
 
 
 class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The `[after.replay]` table: which models may be asked again, how often, at what cost."""
+    """The `[after.replay]` table: the models that may be asked again, how often, at what cost."""
 
     models: Annotated[
         frozenset[Text],
@@ -158,7 +158,7 @@ class AfterTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def acts(self) -> OnConviction:
-        """What a search may do with the memories that it found to blame."""
+        """What a case may do to its culprits without a person; unset, only rules may hide them."""
         return OnConviction(
             rules_propose=self.on_conviction == "propose",
             judges_propose=self.on_conviction != "quarantine",

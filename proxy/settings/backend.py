@@ -1,4 +1,4 @@
-"""The `[[backend]]` tables: memory servers that stay, with the gate in front of them."""
+"""The `[[backend]]` tables: upstream memory servers that agents reach only through the gate."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from proxy.settings.servers import Name, Principals, Text, check_url, headers_fr
 
 
 class Before(enum.Enum):
-    """What becomes of memories that the server had before the gate."""
+    """Whether memories are shown that no verdict admitted, such as those from before the gate."""
 
     SHOW = "show"
     HIDE = "hide"
 
 
 class Collections(enum.Enum):
-    """Whose act it is to make a collection."""
+    """Who may create a collection: an operator alone, or agents too."""
 
     EXISTING = "existing"
     CREATE = "create"
@@ -113,12 +113,12 @@ class BackendServer(
 
     @cached_property
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """The headers of `headers_file`."""
+        """The headers in `headers_file`, which every forwarded request gets."""
         return headers_from(self.headers_file)
 
     @property
     def chosen(self) -> tuple[str, ...]:
-        """The settings that not every kind of server can have, as they are in a table."""
+        """The settings that some kinds of servers cannot have, as `ServerRoutes.unable` has them."""
         return (
             f'quarantine = "{self.quarantine.value}"',
             f'collections = "{self.collections.value}"',
@@ -127,5 +127,5 @@ class BackendServer(
 
     @property
     def shows_whole(self) -> bool:
-        """Whether all that the server has may be shown to whoever may use it."""
+        """Whether every principal that may use the server may be shown all of its memories."""
         return self.tenant is not None and self.before is Before.SHOW

@@ -1,7 +1,4 @@
-"""The `[[principals]]` tables.
-
-Principals that need no key, because the kernel or TLS attests them.
-"""
+"""The `[[principals]]` tables: principals without a key, whom the kernel or TLS attests."""
 
 from __future__ import annotations
 

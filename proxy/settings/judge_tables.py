@@ -1,4 +1,4 @@
-"""The `[[judge]]` tables: programs and servers of the caller that say whether an answer fails."""
+"""The `[[judge]]` tables: a caller's programs and servers that judge whether an answer is wrong."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class JudgeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     ] = False
 
     def __post_init__(self) -> None:
-        """Refuse a judge that is no program and no server, or that somebody could replace."""
+        """Refuse a judge with both or neither of command and URL, or that others can replace."""
         if bool(self.command) == bool(self.url):
             raise BadValue("give exactly one of command and url")
         if self.url:
@@ -65,7 +65,7 @@ class JudgeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @cached_property
     def networks(self) -> tuple[Network, ...]:
-        """The ranges of `allow`."""
+        """The ranges in `allow`, parsed."""
         return networks_of(self.allow)
 
 
@@ -77,7 +77,7 @@ def _check_program(program: Path) -> None:
         if not program.is_file():
             raise BadValue(f"command: there is no program {program}")
     except UnfitFile as error:
-        # The program runs as the gate's user: whoever can replace it can do what the gate can.
+        # The program runs as the gate's user, so whoever can replace it has the gate's rights.
         raise BadValue(f"command: must be {error}") from None
     except OSError as error:
         raise BadValue(f"command: cannot be looked at ({reason(error)})") from None

@@ -1,7 +1,8 @@
-"""The only reader of the environment: flags over `MNEMOGATE_*` over the TOML file over defaults.
+"""Loads the settings: flags override `MNEMOGATE_*`, which override the TOML file, then defaults.
 
-A bad value stops the start before any port opens, with what was wrong and what is allowed. What was
-given is never quoted: it may be a secret that landed in the wrong variable.
+No other module reads the environment. A bad value ends the start before any port is opened, with an
+error that names what is wrong and what is allowed. The error never quotes the value, which may be a
+secret in the wrong variable.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ _OTEL_PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_O
 _OTEL_PROTOCOL: Final = "http/protobuf"
 SENTRY_DSN: Final = "SENTRY_DSN"
 _OURS: Final = frozenset({SENTRY_DSN, OTEL_HEADERS, *map(variable_of, SECRETS)})
-"""The variables with secrets of the sidecar."""
+"""The environment variables that contain secrets of the sidecar."""
 _LISTS: Final = frozenset({"unix_uids", "allowed_hosts", "allowed_origins"})
 _ADDRESSES: Final = frozenset({"listen", "admin", "health"})
 _CONFIG_BYTES_MAX: Final = 1024 * 1024
 _TLS_BYTES_MAX: Final = 16 * 1024 * 1024
-# A file that a store creates in its state directory with its first commit.
+# The name of a file that a store creates in its state directory with its first commit.
 MARKER: Final = "marker"
 
 
@@ -58,17 +59,17 @@ def load_settings(
     config: Path | None = None,
     check_places: bool = True,
 ) -> Settings:
-    """The configuration of this process.
+    """Load and check the configuration of this process; return it.
 
-    `flags` maps setting names to what the command line gave. The file is `config`, else
-    `MNEMOGATE_CONFIG`, else `mnemogate/mnemogate.toml` in the user's configuration directory. It
-    is never looked for in the working directory: the agent may be able to write there.
+    `flags` maps setting names to values of the command line. The file is `config`, else
+    `MNEMOGATE_CONFIG`, else `mnemogate/mnemogate.toml` in the user's configuration directory. It is
+    never searched in the working directory, where the agent may be able to write.
 
     `check_places` is off for commands that only ask about a state directory (`doctor`, and those
-    that talk to a running sidecar): that directory may be another user's, and stand anywhere.
+    that connect to a running sidecar): that directory may be another user's, and be anywhere.
 
     Raises:
-        SettingsError: Anything is unknown, missing or out of range.
+        SettingsError: A setting is unknown, missing or out of range.
     """
     env = dict(os.environ if environment is None else environment)
     names = {field.name for field in SETTINGS}
@@ -101,15 +102,12 @@ def load_settings(
 
 
 def child_environment() -> dict[str, str]:
-    """The environment for a program that is started for a user.
-
-    It is the user's own, without the sidecar's secrets.
-    """
+    """The user's own environment without the sidecar's secrets, for a program that is started."""
     return {name: value for name, value in os.environ.items() if name not in _OURS}
 
 
 def _config_file(env: Mapping[str, str], config: Path | None) -> Path | None:
-    """The path of the settings file. A file that the user named must exist."""
+    """The path of the settings file; None if no file is named and the usual one is missing."""
     given = env.get(CONFIG_ENV)
     try:
         if config or given:
@@ -135,13 +133,12 @@ def _home(env: Mapping[str, str]) -> Path:
     try:
         return Path(env.get("HOME") or str(Path.home()))
     except RuntimeError:
-        # The uid has no entry in the user database, as in many containers. So the path is one that
-        # does not exist.
+        # The uid has no entry in the user database, as in many containers.
         return Path("/nonexistent")
 
 
 def _table_in(file: Path) -> dict[str, object]:
-    """The settings file as a TOML table."""
+    """Read the settings file; return its TOML table."""
     try:
         data = read_file(file, _CONFIG_BYTES_MAX)
         return cast("dict[str, object]", tomllib.loads(data.decode("utf-8")))
@@ -150,19 +147,18 @@ def _table_in(file: Path) -> dict[str, object]:
     except UnfitFile as error:
         raise SettingsError(f"the file of settings must be {error}") from None
     except tomllib.TOMLDecodeError as error:
-        # The error names line and column and quotes no value, which may be a secret that stands
-        # there by mistake.
+        # The error names line and column, and quotes no value, which may be a misplaced secret.
         raise SettingsError(f"{file}: not TOML: {error}") from None
     except (ValueError, RecursionError):
-        # Not UTF-8, or beyond a limit of the TOML reader: numbers with thousands of digits, deep
-        # brackets.
+        # The file is not UTF-8, or exceeds a limit of the TOML parser: numbers with thousands of
+        # digits, deeply nested brackets.
         raise SettingsError(f"{file}: not a TOML file in UTF-8") from None
 
 
 def _document(
     file: Path | None, flags: dict[str, Raw], env: Mapping[str, str]
 ) -> dict[str, object]:
-    """The settings and tables that somebody gave: flags over the environment over the file."""
+    """The settings that are given, without defaults: flags over the environment over the file."""
     document = {} if file is None else _table_in(file)
     names = {field.name for field in SETTINGS}
     for name in document:
@@ -189,7 +185,7 @@ def _document(
 
 
 def _value(field: FieldInfo, raw: object, *, of_file: bool) -> object:
-    """The value of one setting. What no file has is a text, with commas between those of a list."""
+    """The value of one setting; in a flag or variable, a list is a text separated by commas."""
     if field.name in _ADDRESSES:
         try:
             return address(raw)
@@ -202,7 +198,7 @@ def _value(field: FieldInfo, raw: object, *, of_file: bool) -> object:
 
 
 def _take_key(document: dict[str, object], role: str) -> None:
-    """Replace the file of a role's key by the key."""
+    """Replace the path of a role's key file in the document by the key in that file."""
     file = document.get(f"{role}_key_file")
     if not isinstance(file, Path):
         return
@@ -257,7 +253,7 @@ def _sentry_dsn(settings: Settings, env: Mapping[str, str]) -> Secret | None:
 
 
 def _started_in(env: Mapping[str, str], position: int, server: McpServer) -> McpServer:
-    """The server, with the whole environment of its command."""
+    """The server with the complete environment that its command gets."""
     if server.command is None:
         return server
     secret = frozenset(name for name in env if name.startswith(ENVIRONMENT_PREFIX)) | _OURS
@@ -268,9 +264,10 @@ def _started_in(env: Mapping[str, str], position: int, server: McpServer) -> Mcp
 
 
 def elsewhere(settings: Settings) -> dict[str, Path]:
-    """The places of these settings where a command without options would not look, by setting.
+    """A mapping of `state` and `checkpoint` to their paths, for those that are not the default.
 
-    The `MNEMOGATE_*` variables of this process do not count: another shell may not have them.
+    A command without options would not find them. `MNEMOGATE_*` variables are disregarded, because
+    another shell may lack them.
     """
     found: dict[str, Path] = {}
     if settings.state != _usual_state(os.environ).absolute():
@@ -285,17 +282,21 @@ def _usual_state(env: Mapping[str, str]) -> Path:
 
 
 def _usual_checkpoint(state: Path) -> Path:
-    # Named after its state directory: two states in one parent have two copies.
+    # The copy has the name of its state directory, so that two of these in one parent do not share
+    # a copy.
     return state.parent / "mnemogate-checkpoint" / f"{state.name}.txt"
 
 
 def _check_places(settings: Settings, env: Mapping[str, str]) -> None:
-    """Refuse a state directory inside the working directory, where an agent may be working."""
+    """Refuse places that an agent or another user may write, or a checkpoint inside the state.
+
+    An agent may write in the working directory.
+    """
     state = settings.state.resolve()
     here = Path.cwd().resolve()
     home = _home(env).resolve()
-    # Only project directories count: every state directory lies below the root, and most below the
-    # home directory.
+    # The root and the home directory are allowed as working directories, because nearly every state
+    # directory is below one of them.
     if here in (state, *state.parents) and here not in (Path(here.anchor), home):
         raise SettingsError(
             "state: lies inside the working directory, where an agent may write; "
@@ -322,7 +323,7 @@ def _check_reach(name: str, place: Path) -> None:
 
 
 def _check_certificate(name: str, file: Path | None) -> None:
-    """Check a file that the TLS library opens by name."""
+    """Check that a file, which the TLS library opens by name later, can be read and trusted."""
     try:
         if file is not None:
             read_file(file, _TLS_BYTES_MAX)

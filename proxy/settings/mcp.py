@@ -1,4 +1,4 @@
-"""The `[[mcp]]` tables: servers that are served at `/mcp/<name>`, and what each is."""
+"""The `[[mcp]]` tables: upstream MCP servers, each of which is served at `/mcp/<name>`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from proxy.settings.servers import Name, Principals, Text, check_url, headers_fr
 from proxy.settings.tool_maps import load_map
 from proxy.settings.values import BadValue
 
-# A server that the sidecar starts gets only these environment variables of the sidecar's, and so
-# none of its keys and settings.
+# A server that the sidecar starts inherits only these of the sidecar's environment variables, so
+# that it gets none of the sidecar's keys and settings.
 INHERITED: Final = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "TZ")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FROM_OURS: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -89,7 +89,7 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ] = 120.0
 
     def __post_init__(self) -> None:
-        """Refuse keys that do not go together, and files that cannot be used."""
+        """Refuse keys that exclude each other, and files that cannot be used."""
         if self.reads is not Reads.ALL:
             raise BadValue(f"reads: {NO_FLOOR}; `mnemogate mcp --store` keeps its principal's")
         if (self.url is None) == (self.command is None):
@@ -108,12 +108,12 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @cached_property
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """The headers of `headers_file`."""
+        """The headers in `headers_file`, which every forwarded request gets."""
         return headers_from(self.headers_file)
 
     @cached_property
     def tool_map(self) -> ToolMap | None:
-        """The map that the table names; None where the server's own name decides."""
+        """The tool map that the table names; None where the server's own name selects one."""
         return None if self.map is None else load_map(self.map)
 
     @property
@@ -122,10 +122,10 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return self.tool_map is None or self.tool_map.posture is Posture.MEMORY
 
     def environment(self, ours: Mapping[str, str], secret: frozenset[str]) -> dict[str, str]:
-        """The whole environment of the command, of `ours` (the sidecar's own) and of `env`.
+        """The complete environment of the command, from `ours` (the sidecar's own) and `env`.
 
         Raises:
-            BadValue: The table names a variable that is not there, or that is among `secret`.
+            BadValue: A value in `env` names a variable that is missing, or that is in `secret`.
         """
         found = {name: ours[name] for name in INHERITED if name in ours}
         for name, value in self.env.items():

@@ -18,8 +18,8 @@ from proxy.settings.servers import Name, Principals, Text, Texts, check_url, hea
 from proxy.settings.tool_maps import maps_of_models
 from proxy.settings.values import BadValue
 
-# First path segments that a table may not take, because other fronts of the data listener use them;
-# a test checks them. A start also refuses those of dialects.
+# First path segments that no `[[model]]` table may have as its name, because other fronts use them;
+# a test checks the list. At a start, the segments of dialects are refused as well.
 RESERVED: Final = frozenset(
     {
         *("api", "api-keys", "auth", "configure", "confirm", "entities", "generate-instructions"),
@@ -29,7 +29,7 @@ RESERVED: Final = frozenset(
 )
 
 
-# Matches a route below the table's name; a star stands for one segment.
+# The path of a route below the table's name; a star matches one segment.
 Path: TypeAlias = Annotated[
     str,
     Meta(
@@ -163,12 +163,16 @@ class ModelUpstream(
 
     @cached_property
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """The headers of `headers_file`."""
+        """The headers in `headers_file`, which every forwarded request gets."""
         return headers_from(self.headers_file)
 
     @cached_property
     def tool_maps(self) -> Maps:
-        """The maps by which memory tools of the model are recognised."""
+        """The tool maps by which a model's calls of memory tools are recognised.
+
+        Raises:
+            BadValue: A pattern of `instruction_paths` or `fact_paths` is invalid.
+        """
         try:
             found = maps_of_models(self.maps, self.instruction_paths, self.fact_paths)
             _ = [one.all_places for one in found.files]
@@ -178,7 +182,7 @@ class ModelUpstream(
 
 
 def base_of(model: ModelUpstream) -> str:
-    """The variable from which clients take their base URL, and what that URL has to end in."""
+    """The environment variable of a client's base URL, with the end that the URL must have."""
     if model.api is Api.ANTHROPIC:
         return f"ANTHROPIC_BASE_URL=.../{model.name}"
     return f"OPENAI_BASE_URL=.../{model.name}/v1"

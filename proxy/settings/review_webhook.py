@@ -1,4 +1,4 @@
-"""The `[review.webhook]` table: the receiver that hears over HTTP of held candidates."""
+"""The `[review.webhook]` table: the HTTP receiver of notices about held candidates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SECRET_LEN_MAX: Final = 64
 
 
 class Receiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """The `[after.webhook]` table: where messages go over HTTP, and how they are signed."""
+    """The `[after.webhook]` table: an HTTP receiver of messages, and the keys that sign them."""
 
     url: Annotated[
         Text,
@@ -54,13 +54,13 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a URL that messages may not go to, and files without a secret."""
+        """Refuse a URL to which no message may be sent, and files without a secret."""
         check_receiver(self.url, self.networks)
         _ = self.keys
 
     @cached_property
     def networks(self) -> tuple[Network, ...]:
-        """The ranges of `allow`."""
+        """The ranges in `allow`, parsed."""
         return networks_of(self.allow)
 
     @cached_property
@@ -83,7 +83,7 @@ class ReviewWebhook(Receiver, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = None
 
     def __post_init__(self) -> None:
-        """Refuse, besides, a page that no browser could be sent to."""
+        """Refuse, like `Receiver`, an unusable URL or secret; also an invalid `page_url`."""
         super().__post_init__()
         if self.page_url is None:
             return

@@ -1,4 +1,4 @@
-"""Keys from files, as Kubernetes and Compose mount them: one line, not readable by strangers."""
+"""Reads secrets from files, as Kubernetes and Compose mount them, not readable by other users."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def secret_from(path: Path) -> Secret:
     """The secret in a file; one line break at its end is not part of it.
 
     Raises:
-        BadValue: The message says what the file must be like, and nothing of its content.
+        BadValue: The file is not allowed; the message names what is, and quotes no content.
     """
     line = _read(path, _FILE_BYTES_MAX).removesuffix("\n").removesuffix("\r")
     try:
@@ -26,10 +26,10 @@ def secret_from(path: Path) -> Secret:
 
 
 def pairs_from(path: Path) -> tuple[tuple[str, str], ...]:
-    """The names and values of a file, one per line; blank lines and `#` lines are left out.
+    """The `NAME: VALUE` pairs in a file, one per line; blank lines and `#` lines are left out.
 
     Raises:
-        BadValue: The message says what the file must be like, and nothing of its content.
+        BadValue: The file is not allowed; the message names what is, and quotes no content.
     """
     pairs: list[tuple[str, str]] = []
     for line in _read(path, LIST_BYTES_MAX).splitlines():
@@ -46,7 +46,7 @@ def _read(path: Path, bytes_max: int) -> str:
     """The text of a file that other users may not read.
 
     Raises:
-        BadValue: The message says what the file must be like, and nothing of its content.
+        BadValue: The file is not allowed; the message names what is, and quotes no content.
     """
     try:
         return read_file(path, bytes_max, Trust.SECRET).decode("ascii")

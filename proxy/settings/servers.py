@@ -1,4 +1,4 @@
-"""What tables share: names, a server's URL and credential, and ranges of addresses."""
+"""Types and checks that several tables share: names, URLs, credentials, ranges of addresses."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def check_url(url: str, *, has_credential: bool) -> None:
     """Refuse a URL that names no single server, or that would send a credential unencrypted.
 
     Raises:
-        BadValue: The URL is not allowed; the message says what is.
+        BadValue: The URL is not allowed; the message names what is.
     """
     allowed = "url: must be http:// or https:// with a host, without user, query or fragment"
     try:
@@ -56,10 +56,10 @@ def check_url(url: str, *, has_credential: bool) -> None:
 
 
 def check_receiver(url: str, allow: tuple[Network, ...]) -> None:
-    """Refuse the URL of a receiver that would get messages unencrypted, unless `allow` has it.
+    """Refuse the URL of a receiver over plain HTTP, unless `allow` has ranges of addresses.
 
     Raises:
-        BadValue: The URL is not allowed; the message contains what is.
+        BadValue: The URL is not allowed; the message names what is.
     """
     check_url(url, has_credential=False)
     if urlsplit(url).scheme != "https" and not allow:
@@ -70,7 +70,7 @@ def networks_of(allow: tuple[str, ...]) -> tuple[Network, ...]:
     """The ranges of addresses in the key `allow`.
 
     Raises:
-        BadValue: An entry is no such range; the message contains what is allowed.
+        BadValue: An entry is not a range of addresses; the message names what is allowed.
     """
     try:
         return tuple(map(ip_network, allow))
@@ -79,10 +79,10 @@ def networks_of(allow: tuple[str, ...]) -> tuple[Network, ...]:
 
 
 def headers_from(file: str | None) -> tuple[tuple[str, str], ...]:
-    """The headers in a file of secrets; none where there is no file.
+    """The headers in a file of secrets; () if `file` is None.
 
     Raises:
-        BadValue: The message says what the file must be like, and nothing of its content.
+        BadValue: The file is not allowed; the message names what is, and quotes no content.
     """
     if file is None:
         return ()
@@ -99,7 +99,7 @@ def headers_from(file: str | None) -> tuple[tuple[str, str], ...]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, by its name or address."""
+    """Whether a host is `localhost` or a loopback address; no name is looked up."""
     if host == "localhost":
         return True
     try:

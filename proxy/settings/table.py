@@ -1,8 +1,8 @@
-"""The settings of a sidecar: one struct that is the settings file, with all that each key allows.
+"""The settings of a sidecar: one struct for the settings file, with the allowed values of each key.
 
-One name per setting: `body_bytes_max` in the TOML file, `MNEMOGATE_BODY_BYTES_MAX` in the
-environment, `--body-bytes-max` where a flag exists. A field without a description is no setting:
-nobody can give it.
+A setting has one name: `body_bytes_max` in the TOML file, `MNEMOGATE_BODY_BYTES_MAX` in the
+environment, `--body-bytes-max` where a flag exists. A field without a description is not a setting,
+and cannot be given in this way.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class SettingsError(Exception):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits on what a peer may take of one listener."""
+    """Limits on the time, memory and connections that peers may use of one listener."""
 
     body_bytes_max: Annotated[
         int, Meta(ge=1024, le=4 * 1024**2, description="Largest request body in bytes.")
@@ -113,7 +113,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole configuration, checked. `state` and `checkpoint` have defaults of the user's."""
+    """The whole configuration, checked. `load_settings` gives defaults to its required fields."""
 
     listen: Annotated[
         Address,
@@ -297,7 +297,11 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sentry_dsn: Secret | None = None
 
     def __post_init__(self) -> None:
-        """Refuse settings that do not go together."""
+        """Refuse settings that contradict each other; set the default of `unix_uids`.
+
+        Raises:
+            BadValue: The settings contradict each other; the message names both.
+        """
         if (self.tls_cert is None) != (self.tls_key is None) or (
             self.tls_client_ca is not None and self.tls_cert is None
         ):
@@ -324,11 +328,11 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def review_webhook(self) -> ReviewWebhook | None:
-        """The receiver that hears of held candidates."""
+        """The receiver of notices about held candidates; None if none is configured."""
         return None if self.review is None else self.review.webhook
 
     def ruleset_text(self) -> str:
-        """The TOML text of the ruleset; read again at each call, for a reload.
+        """Read the TOML text of the ruleset, which may have changed since the last call; return it.
 
         Raises:
             SettingsError: The file cannot be read.
@@ -351,7 +355,7 @@ def _check_once(table: str, key: str, given: Sequence[object]) -> None:
 
 
 def meaning_of(field: FieldInfo) -> str:
-    """What a key of a table means; "" of a field that is no key."""
+    """The description of a key of a table; "" for a field that is not a key."""
     known = getattr(field.type, "__metadata__", ())
     return next((one.description for one in known if one.description), "")
 
@@ -365,13 +369,13 @@ ENVIRONMENT_PREFIX: Final = "MNEMOGATE_"
 
 
 def variable_of(name: str) -> str:
-    """The environment variable of a setting."""
+    """The name of a setting's environment variable."""
     return ENVIRONMENT_PREFIX + name.upper()
 
 
 SECRETS: Final = frozenset({"agent_key", "operator_key"})
-"""They come from the environment or a file of their own alone: a flag is visible in `ps`, and the
-settings file may be committed to a repository."""
+"""Settings that only the environment, or a file of their own, may give: a flag is visible in `ps`,
+and the settings file may be committed to a repository."""
 SETTINGS: Final = tuple(
     sorted(keys_of(Settings), key=lambda field: field.name in Limits.__struct_fields__)
 )

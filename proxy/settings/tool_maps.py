@@ -1,4 +1,4 @@
-"""Tool maps that come with the program, and those that an operator wrote."""
+"""Loads tool maps: those that are shipped with the program, and files of an operator."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def shipped() -> tuple[str, ...]:
 
 
 def shipped_map(name: str) -> ToolMap | None:
-    """A shipped map by its own name."""
+    """The shipped map of this name; None if there is none."""
     return _shipped().get(name)
 
 
 def map_for_server(server_name: str) -> ToolMap | None:
-    """The shipped map for an MCP server that names itself so in `serverInfo.name`."""
+    """The shipped map for an MCP server with this `serverInfo.name`; None if there is none."""
     return next((found for found in _shipped().values() if server_name in found.server_names), None)
 
 
@@ -41,11 +41,11 @@ def maps_of_models(
 ) -> Maps:
     """The maps by which a model's memory tools are recognised: the named ones, or all shipped ones.
 
-    Maps of file tools are always among them: they have only changes of places judged. All of them
-    get the two lists of places beside their own.
+    Maps of file tools are always included, because through them only changes of places are judged.
+    Every map gets the two lists of places added to its own.
 
     Raises:
-        MapError: No such map exists, or a file is no map (see `load_map`).
+        MapError: No such map exists, or a file is not a map (`load_map`).
     """
 
     def placed(one: ToolMap) -> ToolMap:
@@ -71,10 +71,10 @@ def _of_files(tool_map: ToolMap) -> bool:
 
 
 def load_map(given: str) -> ToolMap:
-    """The map that `--map` means: a shipped one by its name, else a file.
+    """The map that `--map` names: a shipped map by its name, else a file.
 
     Raises:
-        MapError: No such map or file exists, or the file is no map; the message says where and why.
+        MapError: No such map or file exists, or the file is not a map; the message contains why.
     """
     found = shipped_map(given)
     if found is not None:

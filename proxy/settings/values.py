@@ -1,4 +1,4 @@
-"""From the text of a setting to its value, or to one line that names it and what is allowed."""
+"""Converts the text of a setting to its value, or to an error of one line with what is allowed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SECRET_LEN_MAX: Final = 256
 _PORT_MAX: Final = 65_535
 
 Raw = str | int | float | bool | list[str]
-"""What a flag, an environment variable or the TOML file can hold."""
+"""The types of value that a flag, an environment variable or the TOML file can give."""
 
 
 T = TypeVar("T")
@@ -24,12 +24,12 @@ T = TypeVar("T")
 class BadValue(ValueError):  # noqa: N818 - always turned into a SettingsError that names the setting
     """The error for a value that is not allowed.
 
-    The message contains what is allowed, and never quotes the text, which may be a secret.
+    The message names what is allowed, and never quotes the value, which may be a secret.
     """
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a listener binds; port 0 lets the kernel choose."""
+    """The address that a listener binds; with port 0 the kernel chooses the port."""
 
     host: str
     port: int
@@ -63,8 +63,12 @@ class Secret:
 
 
 def path(raw: object) -> Path:
-    """Read the path of a file or directory; `~` is the home directory."""
-    # TOML can spell a NUL, and no file name has one.
+    """Parse the path of a file or directory; `~` is the home directory.
+
+    Raises:
+        BadValue: The value is not a path.
+    """
+    # A TOML string can contain a NUL, and a file name cannot.
     if not isinstance(raw, str) or not raw.strip() or "\0" in raw:
         raise BadValue("a path")
     try:
@@ -74,7 +78,11 @@ def path(raw: object) -> Path:
 
 
 def address(raw: object) -> Address:
-    """Read an address `HOST:PORT`, with an IPv6 host in brackets."""
+    """Parse an address `HOST:PORT`, with an IPv6 host in brackets.
+
+    Raises:
+        BadValue: The value is not an address.
+    """
     text = raw.strip() if isinstance(raw, str) else ""
     found = re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", text)
     if found is None or int(found[2]) > _PORT_MAX:
@@ -83,7 +91,11 @@ def address(raw: object) -> Address:
 
 
 def secret(raw: object) -> Secret:
-    """Read a secret of at least 20 printable ASCII characters without spaces."""
+    """Parse a secret of 20 to 256 printable ASCII characters without spaces.
+
+    Raises:
+        BadValue: The value is not such a text.
+    """
     if (
         not isinstance(raw, str)
         or not SECRET_LEN_MIN <= len(raw) <= _SECRET_LEN_MAX
@@ -96,7 +108,7 @@ def secret(raw: object) -> Secret:
 
 
 def unquoted(key: str) -> str:
-    """A key without the quotation marks that a person pasted around it."""
+    """The key without a pair of quotation marks that a person pasted around it."""
     bare = key[1:-1]
     return bare if len(key) > 1 and key[0] == key[-1] and key[0] in "\"'" else key
 
@@ -128,12 +140,12 @@ _SUCCESSORS: Final = {
 
 
 def no_such(name: str) -> str:
-    """The line about a key that does not exist; about a removed one it names the successor."""
+    """The error line about an unknown setting; for a removed one it names the successor."""
     return f"{name}: no such setting{successor_of(name)}"
 
 
 def successor_of(name: str) -> str:
-    """What to do in the place of a removed setting, after a semicolon; "" of any other name."""
+    """The advice on what replaces a removed setting, after a semicolon; "" for any other name."""
     return f"; {_SUCCESSORS[name]}" if name in _SUCCESSORS else ""
 
 
@@ -142,10 +154,12 @@ _STEP: Final = re.compile(r"\.(\w+)(?:\[(\d+)\])?")
 
 
 def value_of(raw: object, kind: type[T], *, strict: bool = True) -> T:
-    """A value, or a whole TOML table as its struct. `strict` is off for texts of an environment.
+    """Convert a value, or a whole TOML table, to a type; return it.
+
+    Without `strict`, a text is converted too, as of an environment variable.
 
     Raises:
-        BadValue: One line that names table and key, and what is allowed.
+        BadValue: The message is one line that names table and key, and what is allowed.
     """
     try:
         return msgspec.convert(raw, kind, strict=strict, dec_hook=_read)
@@ -188,14 +202,14 @@ def _line(error: msgspec.ValidationError, kind: object) -> str:
 
 
 def struct_in(kind: object) -> type[msgspec.Struct] | None:
-    """The struct that a type names, alone or in a list of tables; None of a plain value."""
+    """The struct in a type: the type itself, or that of a list of tables; None for plain types."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return kind
     return next(filter(None, map(struct_in, get_args(kind))), None)
 
 
 def _allowed(info: inspect.Type) -> str:  # noqa: C901, PLR0911 - one case for each kind
-    """What a type allows, in words; a `title` among its metadata is taken as it is."""
+    """The values that a type allows, in words; the `title` in its metadata if it has one."""
     match info:
         case inspect.Metadata(extra_json_schema={"title": str() as title}):
             return title

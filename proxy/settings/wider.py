@@ -1,4 +1,4 @@
-"""Lists settings and rules that admit more than the shipped ones do: allowed, but reported."""
+"""Lists settings and rules that admit more than the shipped ones: allowed ones, but reported."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from proxy.settings.table import Settings
 
 @lru_cache(maxsize=1)
 def shipped_rules() -> Ruleset:
-    """The ruleset that comes with this program."""
+    """The default ruleset, which is shipped with this program."""
     return parse_ruleset(resources.files("policy").joinpath("default.toml").read_text("utf-8"))
 
 
 def wider_settings(settings: Settings) -> tuple[str, ...]:
-    """Settings that open a listener to others, with reasons."""
+    """Lines about settings that open a listener to web pages, or to others without TLS."""
     found: list[str] = []
     if "null" in {origin.lower() for origin in settings.allowed_origins}:
-        # Any web page can send `Origin: null`, from a sandboxed frame or a local file, so allowing
-        # it lets all pages in.
+        # Any web page can send `Origin: null`, from a sandboxed frame, so allowing it allows every
+        # page.
         found.append("allowed_origins: null is the origin of any page in a sandboxed frame")
     for name, address in (("listen", settings.listen), ("admin", settings.admin)):
         if settings.tls_cert is None and not is_loopback(address.host):
@@ -30,5 +30,5 @@ def wider_settings(settings: Settings) -> tuple[str, ...]:
 
 
 def wider_rules(rules: Ruleset) -> tuple[str, ...]:
-    """Keys of a ruleset that admit more than the shipped ruleset."""
+    """Lines that name the keys of a ruleset that admit more than the shipped ruleset."""
     return tuple(f"ruleset: {key}" for key in wider_than(rules, shipped_rules()))
