@@ -1,4 +1,4 @@
-"""Runs all probes in order, and says what they prove together."""
+"""Runs all probes in order, and derives what they prove together."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _PTRACE_DETACH: Final = 17
 _WALL: Final = 0x40000000
 _SUDO_TIMEOUT_S: Final = 5
 
-# A process with one of these capabilities can act as another user, so being two users separates
-# nothing.
+# A process with one of these capabilities can act as another user, so that a user of its own does
+# not separate it from the sidecar.
 _CAPABILITIES: Final = {
     0: "CAP_CHOWN",
     1: "CAP_DAC_OVERRIDE",
@@ -49,7 +49,10 @@ _CAPABILITIES: Final = {
 
 
 def probe_identity(owner_uid: int | None) -> Iterator[Finding]:
-    """Check the identity of this process: root, or the sidecar's own user, cannot be kept out."""
+    """Check who this process runs as: root and the sidecar's own user can bypass the gate.
+
+    Capabilities and a `sudo` without password are checked too.
+    """
     uid = os.geteuid()
     attempt = Attempt("identity.uid", "be a user of its own", "neither root nor the sidecar's uid")
     if uid == 0:
@@ -74,7 +77,7 @@ def probe_identity(owner_uid: int | None) -> Iterator[Finding]:
 
 
 def probe_environment() -> Finding:
-    """Search the environments of all processes that the agent may read for the operator key."""
+    """Search for the operator key in every process environment that this process may read."""
     attempt = Attempt(
         "agent.environment", "find MNEMOGATE_OPERATOR_KEY in a readable environment", "in none"
     )
@@ -89,7 +92,7 @@ def probe_environment() -> Finding:
 
 
 def probe_process(pid: int) -> Iterator[Finding]:
-    """Try on the sidecar's process every way by which one process reaches into another."""
+    """Try every way to read, debug, signal or limit the sidecar's process."""
     root = Path("/proc") / str(pid)
     for name, flags in (("environ", os.O_RDONLY), ("maps", os.O_RDONLY), ("mem", os.O_RDWR)):
         attempt = Attempt(f"process.{name}", f"open {root / name}", REFUSED)
@@ -117,8 +120,7 @@ def _read(path: Path, flags: int) -> str:
 def _attach(pid: int) -> str:
     """Try to attach to the process as a debugger.
 
-    PTRACE_SEIZE does not stop the process. If the attempt succeeds, the process is released at
-    once.
+    PTRACE_SEIZE does not stop the process; after a successful attempt, it is released at once.
     """
     library = ctypes.CDLL(None, use_errno=True)
     trace = library.ptrace
@@ -177,17 +179,17 @@ def _sudo() -> Finding:
 _MACHINES_OWN: Final = 0xEFFFFFFC
 DIRECTORIES_MAX: Final = 200_000
 _NO_FILES: Final = frozenset({"proc", "sys", "dev"})
-# Files by which a gate's state directory is recognised, and files in its subdirectories, of which a
-# container may mount one alone.
+# Names by which a gate's state directory is recognised, or its subdirectory `secrets`, which a
+# container may mount alone.
 _SIGNS: Final = (
     frozenset({"gate.lock", "store", "secrets"}),
     frozenset({"store.key", "log.key", "token.key"}),
 )
-# Files that every LMDB environment has, a gate's or another program's.
+# Files of every LMDB environment, whether a gate's or another program's.
 _ALIKE: Final = frozenset({"data.mdb", "lock.mdb"})
 # The probes of the gate's files and process, which have no target in an isolated container.
 UNSEEN: Final = frozenset({"identity.uid", "state.list", "process.mem"})
-# Probes that show that a gate answers and refuses, on the agent's own way to it.
+# Probes whose success shows that a gate answers and refuses at the agent's own URL.
 _ANSWERED: Final = frozenset({"data.anonymous"})
 _A_GATE: Final = frozenset({"data.agent_key.L1", "mode"})
 PROCESSES: Final = "isolation.processes"
@@ -195,10 +197,9 @@ FILES: Final = "isolation.files"
 
 
 def probe_isolation(root: Path = Path("/")) -> Iterator[Finding]:
-    """Findings on whether a gate's process and files are visible to this process.
+    """Search for a gate's process and files, without doctor's arguments, which may be wrong.
 
-    Where neither is, no attempt on them can be refused. Both are searched for without relying on
-    doctor's arguments, which may name a wrong place.
+    If neither is visible from here, attempts on them have no target that could refuse them.
     """
     alone = _processes()
     yield alone
@@ -207,7 +208,7 @@ def probe_isolation(root: Path = Path("/")) -> Iterator[Finding]:
 
 
 def isolated(findings: Iterable[Finding]) -> bool:
-    """Whether a gate answers, and neither its process nor its files exist where this runs."""
+    """Whether a gate answers, and neither its process nor its files are visible from here."""
     well = {finding.id for finding in findings if finding.verdict is ProbeResult.OK}
     seen = well & {"state.list", "process.mem"}
     return not seen and {PROCESSES, FILES} | _ANSWERED <= well and bool(_A_GATE & well)
@@ -219,8 +220,8 @@ def _processes() -> Finding:
     )
     try:
         number = Path("/proc/self/ns/pid").stat().st_ino
-        # If /proc hides the processes of other users, it would also hide a gate on the same
-        # machine.
+        # If /proc hides other users' processes, it could hide a gate on this machine too, so
+        # reading process 1 must succeed.
         first = Path("/proc/1/cmdline").read_bytes()
     except OSError as error:
         return attempt.skipped(f"not every process is shown here ({type(error).__name__})")
@@ -233,9 +234,9 @@ def _processes() -> Finding:
 
 
 def _files(root: Path) -> Finding:
-    """Search all directories for a gate's files, from the root on.
+    """Search all directories below the root for a gate's files.
 
-    Outside this process's mounts no file can be opened by name, so this search is complete.
+    The search is complete, because no file outside this process's mounts can be opened by name.
     """
     attempt = Attempt(FILES, "find a gate's state directory anywhere", "none that can be listed")
     looked = 0
@@ -256,9 +257,9 @@ def _files(root: Path) -> Finding:
 class Examination(msgspec.Struct, frozen=True, kw_only=True):
     """The result of `mnemogate doctor`.
 
-    `separated`: no probe succeeded. `proven`: in addition the sidecar's files, process and
-    listeners were found, so the probes had a target; or `isolated`: a gate answers, and neither its
-    process nor its files are visible from here.
+    `separated`: no attempt to bypass the gate succeeded. `proven`: the sidecar's files, process and
+    listeners were found, so that the attempts had a target; or `isolated`: a gate answers, and
+    neither its process nor its files are visible from here.
     """
 
     separated: bool
@@ -267,7 +268,7 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
 
 
-# These probes have to be made: if one was skipped, nothing counts as proven.
+# Probes that have to be made: if one of them was skipped, nothing is proven.
 _ESSENTIAL = ("identity.uid", "state.list", "data.anonymous", "process.mem", *ESSENTIAL)
 
 
@@ -296,7 +297,7 @@ def _unseen(finding: Finding) -> Finding:
 
 
 def owner_uid(aim: DoctorTarget) -> int | None:
-    """The sidecar's user, found by its process, its listening socket or its state directory."""
+    """The uid of the sidecar, from its process, listening socket or state directory; else None."""
     for pid in aim.pids:
         uid = effective_uid(pid)
         if uid is not None:

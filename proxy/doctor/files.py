@@ -1,7 +1,7 @@
 """Probes of the file system: the state directory, its secrets, the checkpoint copy, the code.
 
-Every probe is harmless also if it succeeds: files are opened and closed, never truncated; the one
-file that is created is removed.
+A probe that succeeds is harmless too: files are opened and closed, and never truncated; a file that
+it creates is removed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 from proxy.doctor.finding import Attempt, DoctorTarget, Finding, forbidden
 
 REFUSED: Final = "permission denied"
-# Sockets that give root: a process that may talk to one of them can become root on this machine.
+# Sockets of container engines: a process that may connect to one of them can become root.
 _ROOT_SOCKETS: Final = (
     "/run/docker.sock",
     "/run/podman/podman.sock",
@@ -29,7 +29,7 @@ _PACKAGES: Final = ("proxy", "policy", "storage", "telemetry")
 
 
 def probe_files(aim: DoctorTarget) -> Iterator[Finding]:
-    """One finding per file that the agent could write, replace or read to get around the gate."""
+    """Try to read, write or replace each file by which an agent could bypass the gate."""
     yield _listed(aim.state)
     yield _created("state.create", aim.state)
     yield _replaceable("state.replace", "the state directory", aim.state)
@@ -87,7 +87,7 @@ def _created(probe_id: str, directory: Path) -> Finding:
 
 
 def _replaceable(probe_id: str, what: str, path: Path) -> Finding:
-    """The finding on whether the agent could replace a directory on the path to a file."""
+    """Check whether the agent could rename a directory on the path, and so replace the file."""
     attempt = Attempt(probe_id, f"rename {what} or a directory above it", REFUSED)
     resolved = Path(os.path.realpath(path))
     hole = next((above for above in resolved.parents if _may_rename(above, resolved)), None)
@@ -111,7 +111,7 @@ def _may_rename(directory: Path, below: Path) -> bool:
     try:
         return os.geteuid() in (entry.lstat().st_uid, information.st_uid, 0)
     except OSError as error:
-        # If an entry of the path is missing, the agent could create it before the sidecar does.
+        # The agent could create a missing entry of the path before the sidecar does.
         return error.errno == errno.ENOENT
 
 
@@ -125,7 +125,7 @@ def _checkpoint(copy: Path | None) -> Iterator[Finding]:
 
 
 def _code() -> Finding:
-    """The sidecar's interpreter and modules, if it runs from this installation."""
+    """Check that this installation's files, which the sidecar may run, are not writable."""
     attempt = Attempt("code.write", "write the sidecar's program files", REFUSED)
     for path in _program_files():
         if os.access(path, os.W_OK, effective_ids=True):

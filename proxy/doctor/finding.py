@@ -12,20 +12,20 @@ import msgspec
 
 
 class ProbeResult(enum.Enum):
-    """How a probe ended. Only `FAIL` means that the agent could get around the gate."""
+    """How a probe ended. Only `FAIL` means that the agent can bypass the gate."""
 
     OK = "ok"
     FAIL = "FAIL"
     SKIPPED = "skipped"
-    WARNED = "warn"  # The agent could do nothing, but a person should look all the same.
+    WARNED = "warn"  # The agent could do nothing, but a person should check the finding.
     UNSEEN = "unseen"  # The agent cannot see the target at all, and so cannot attack it.
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one probe.
 
-    It has a stable id, what was tried, the result expected for a separated agent, and the result
-    here.
+    `id` is stable, `expected` is the result for an agent that is separated from the gate, and `got`
+    is the actual result.
     """
 
     id: str
@@ -36,7 +36,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProbeRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request of a probe; `target` is the part of a URL behind the host."""
+    """One request of a probe; `target` is the part of a URL after the host."""
 
     method: str
     target: str
@@ -44,20 +44,20 @@ class ProbeRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BackendTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory server behind the gate, and requests to it that change nothing."""
+    """An upstream memory server, and requests to it that change nothing."""
 
     name: str
     url: str
     # The file with the sidecar's own credential for the server, where the table names one.
     headers_file: Path | None
-    # Shows through the gate that the server runs.
+    # A request that shows, when it is sent through the gate, that the server runs.
     alive: ProbeRequest
     read: ProbeRequest
     write: ProbeRequest
 
 
 class DoctorTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the sidecar is, as far as the agent can know. `pids` are the sidecar's processes."""
+    """Where the sidecar's files, listeners and processes (`pids`) are, as an agent can find out."""
 
     state: Path
     checkpoint: Path | None
@@ -70,7 +70,7 @@ class DoctorTarget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attempt:
-    """One attempt, described before it is made, so that a crash cannot hide it."""
+    """The description of one attempt, from which its finding is made once it has ended."""
 
     def __init__(self, probe_id: str, tried: str, expected: str) -> None:
         self._id = probe_id
@@ -82,15 +82,15 @@ class Attempt:
         return self._finding(got, ProbeResult.OK)
 
     def fail(self, got: str) -> Finding:
-        """Report that the attempt succeeded: the agent can get around the gate in this way."""
+        """Report that the attempt succeeded, so that the agent can bypass the gate in this way."""
         return self._finding(got, ProbeResult.FAIL)
 
     def skipped(self, why: str) -> Finding:
-        """Report that the attempt could not be made, with the reason: nothing was learnt."""
+        """Report that the attempt could not be made, with the reason, and so proves nothing."""
         return self._finding(why, ProbeResult.SKIPPED)
 
     def warned(self, got: str) -> Finding:
-        """Report that the agent can do nothing, but that a person should judge what was found."""
+        """Report that the agent can do nothing, but that a person should judge the result."""
         return self._finding(got, ProbeResult.WARNED)
 
     def _finding(self, got: str, verdict: ProbeResult) -> Finding:
@@ -104,9 +104,10 @@ _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESRCH})
 
 
 def forbidden(attempt: Attempt, act: Callable[[], str]) -> Finding:
-    """Try an act that the system must refuse. `act` returns what it achieved, if it is not refused.
+    """Try an act that the system must refuse; return the finding.
 
-    An error other than a refusal proves nothing, and is reported as skipped.
+    `act` returns what it achieved where it is not refused. An error other than a refusal proves
+    nothing, and is reported as skipped.
     """
     try:
         done = act()

@@ -1,4 +1,4 @@
-"""Find the sidecar from outside, with what every user of the machine may see."""
+"""Finds the sidecar's processes, by information that every user of the machine may read."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ _PROGRAM: Final = re.compile(r"(^|/)mnemogate$")
 
 
 def effective_uid(pid: int) -> int | None:
-    """The user a process runs as; None if the process is gone or hidden.
+    """The uid that a process runs as; None if the process has ended or is hidden.
 
-    It is read from `status`: for a process that is not dumpable, `/proc/<pid>` itself belongs to
-    root.
+    It is read from `status`, because `/proc/<pid>` of a process without core dumps belongs to root.
     """
     try:
         status = (Path("/proc") / str(pid) / "status").read_text(encoding="utf-8", errors="replace")
@@ -31,7 +30,7 @@ def effective_uid(pid: int) -> int | None:
 
 
 def listening_uid(url: str) -> int | None:
-    """The user who owns the socket that listens at a URL's port on this machine (Linux)."""
+    """The uid that owns the socket that listens at a URL's port on this machine; None if none."""
     port = urlsplit(url).port
     if port is None:
         return None
@@ -48,9 +47,9 @@ def listening_uid(url: str) -> int | None:
 
 
 def running_sidecars(uid: int | None) -> tuple[int, ...]:
-    """Processes whose command line looks like a gate's; those of one user if one is given.
+    """The ids of processes whose command line is a gate's, of one user if `uid` is given.
 
-    `mnemogate run` is one; any `mnemogate mcp` may be, or become, the gate of its state directory.
+    `mnemogate run` is a gate; any `mnemogate mcp` may be, or become, that of its state directory.
     """
     found: list[int] = []
     for directory in Path("/proc").glob("[0-9]*"):
@@ -61,12 +60,12 @@ def running_sidecars(uid: int | None) -> tuple[int, ...]:
 
 
 def gates_of(state: Path, uid: int | None) -> tuple[int, ...]:
-    """The process that is the gate of one state directory.
+    """The id of the process that is the gate of a state directory; () if none is found.
 
-    The gate holds a lock on the directory, and /proc/locks names the holder. On file systems where
-    that finds nothing (their device numbers differ), it is a process of `uid` whose command line
-    names that directory; or the only one of `uid`, if its command line names none (a container
-    image names it in the environment).
+    The gate holds a lock on the directory, and /proc/locks names the holder. On file systems whose
+    device numbers differ there, the gate is a process of `uid` whose command line names the
+    directory; or the only process of `uid`, if its command line names none (a container image names
+    the directory in the environment).
     """
     holders = lock_holders(state)
     if holders:
@@ -87,8 +86,8 @@ def lock_holders(place: Path) -> tuple[int, ...]:
     device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
     holders: set[int] = set()
     for line in lines:
-        # A line has the format `1: FLOCK ADVISORY WRITE 4711 fe:00:1234 0 EOF`; a hidden process
-        # has pid 0.
+        # A line of the file is like `1: FLOCK ADVISORY WRITE 4711 fe:00:1234 0 EOF`, where 4711 is
+        # the process id; that of a hidden process is 0.
         words = line.split()
         if words[1] == "FLOCK" and device in words and int(words[4]) > 0:
             holders.add(int(words[4]))
@@ -102,11 +101,11 @@ def _named_state(pid: int) -> Path | None:
 
 
 def option_of(pid: int, option: str) -> str | None:
-    """What a process's command line gives for an option; None if it does not name the option."""
+    """The value of an option in a process's command line; None if the option is not in it."""
     told: str | None = None
     words = iter(_words(pid))
     for word in words:
-        # behind "--" stands the command line of a server that `mnemogate mcp` wraps
+        # After "--" follows the command line of a server that `mnemogate mcp` wraps.
         if word == "--":
             break
         name, separator, value = word.partition("=")

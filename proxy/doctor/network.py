@@ -1,7 +1,7 @@
-"""Probes of the listeners: their answers without a credential, and to the agent's key.
+"""Probes of the listeners: their answers without a credential, and with the agent's key.
 
-The requests change nothing even if they are let in: an empty body, which the operator's routes
-refuse as malformed. The one exception is a write to L1, which tests the promise itself; its fixed
+Requests that are accepted change nothing either, because their empty bodies are refused as
+malformed. The exception is a write to L1, which tests that an agent cannot set policy; its fixed
 nonce makes it one candidate per key, however often doctor runs.
 """
 
@@ -32,7 +32,7 @@ from storage.values import STAGED_IN_MEMORY
 
 _ANSWER_LEN_MAX: Final = 65_536
 _ALIVE: Final = range(200, 300)
-# Servers look for a credential under different names.
+# The headers, beside `Authorization`, in which memory servers look for a credential.
 _KEY_NAMES: Final = ("x-api-key", "x-chroma-token")
 _CURE: Final = (
     "whoever is here writes past the gate. Have the server ask for a credential that stands in the "
@@ -40,11 +40,11 @@ _CURE: Final = (
     "they come, put it into a network, or under a user, that only the sidecar can connect to"
 )
 ESSENTIAL: Final = ("backend.anonymous.read", "backend.anonymous.write")
-"""Nothing is proven of a server while one of these could not be tried."""
+"""The probes of a memory server without which nothing is proven about it."""
 
 
 def probe_backend(aim: DoctorTarget, target: BackendTarget) -> Iterator[Finding]:
-    """Ask the server past the gate, without a credential and with the agent's key."""
+    """Send requests to a memory server directly: without a credential, and with the agent's key."""
     if target.headers_file is not None:
         yield _credential(target.headers_file)
     unknown = _why_unknown(aim, target)
@@ -66,7 +66,7 @@ def _credential(path: Path) -> Finding:
 
 
 def _why_unknown(aim: DoctorTarget, target: BackendTarget) -> str:
-    """Why nobody knows whether the server runs; "" if the gate gets an answer of it."""
+    """Ask the server through the gate; return why it is unknown whether it runs, "" if it does."""
     if aim.agent_key is None:
         return "only the agent's key shows through the gate that it runs: --agent-key-file"
     try:
@@ -103,7 +103,7 @@ def _tried(
 def _unreached(
     opened: http.client.HTTPConnection, attempt: Attempt, unknown: str
 ) -> Finding | None:
-    """Connect; None once that is done, else what it means that it cannot be done."""
+    """Connect; return None if connected, else the finding that follows from the failure."""
     try:
         opened.connect()
     except ssl.SSLCertVerificationError:
@@ -120,7 +120,7 @@ def _unreached(
 def _asked(
     opened: http.client.HTTPConnection, url: str, request: ProbeRequest, key: str | None
 ) -> int:
-    """The status of the answer. The connection is closed."""
+    """Send a request and close the connection; return the status of the answer."""
     path = urlsplit(url).path + request.target
     return _exchange(opened, request.method, path, key, request.body, also=_KEY_NAMES).status
 
@@ -155,7 +155,7 @@ class _Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe_network(aim: DoctorTarget) -> Iterator[Finding]:
-    """Ask every listener without a credential, and with the agent's key."""
+    """Send requests to every listener, without a credential and with the agent's key."""
     yield _socket(aim.state / "admin.sock")
     for method, path in (("GET", "/api/v1/status"), ("POST", "/api/v1/keys")):
         yield _closed(f"admin.anonymous.{method}", aim.admin_url, method, path, None)
@@ -210,7 +210,7 @@ def _closed(probe_id: str, url: str, method: str, path: str, key: str | None) ->
 def _staged(attempt: Attempt, place: str) -> Finding:
     if place == STAGED_IN_MEMORY:
         return attempt.ok(f"in memory ({place})")
-    # This is only a warning: the candidates on disk are encrypted, with keys that exist only in
+    # It is only a warning, because candidates on disk are encrypted with keys that exist only in
     # memory.
     return attempt.warned(f"not in memory: {place or 'nowhere, no file can be had'}")
 
@@ -218,7 +218,7 @@ def _staged(attempt: Attempt, place: str) -> Finding:
 def _relays(attempt: Attempt, unbound: tuple[int, ...]) -> Finding:
     if not unbound:
         return attempt.ok("none comes from a uid that is bound to nobody")
-    # This is only a warning: the relay has the call judged again, though without its conversation.
+    # It is only a warning, because the call is judged again, though without its conversation.
     uids = ", ".join(map(str, unbound))
     return attempt.warned(
         f"uid {uids} is bound to no principal: a call that the model front let through is judged a "
@@ -249,14 +249,15 @@ def _modes(aim: DoctorTarget) -> Iterator[Finding]:
     else:
         yield mode.ok(ready.mode)
     if ready.unmapped_tools:
-        # This is only a warning: calls of these tools are not judged, and only a person can say
-        # whether one of the tools keeps memory.
+        # It is only a warning: calls of these tools are not judged, but only a person can find out
+        # whether one of the tools stores memories.
         yield maps.warned(f"see `mnemogate mcp map` for {', '.join(ready.unmapped_tools)}")
     else:
         yield maps.ok("none was seen")
     yield _relays(relays, ready.unbound_uids)
     if ready.people_with_agents:
-        # A warning: who holds a key is not seen, only that a model calls tools with it.
+        # It is only a warning: the gate sees that a model calls tools with a person's key, but not
+        # who has the key.
         yield people.warned(
             f"{ready.people_with_agents} of channel `user` have models that call tools: what those "
             "write counts as a person's words. Give the agent a key of its own; the log names whose"
@@ -264,7 +265,7 @@ def _modes(aim: DoctorTarget) -> Iterator[Finding]:
     else:
         yield people.ok("no model of theirs called a tool")
     if ready.wider:
-        # This is only a warning: an operator may have reasons for these settings.
+        # It is only a warning, because an operator may have reasons for these settings.
         yield wide.warned("; ".join(ready.wider))
     else:
         yield wide.ok("nothing does")
@@ -313,7 +314,7 @@ def _reason(body: bytes) -> str | None:
 
 
 def connection(url: str) -> http.client.HTTPConnection:
-    """A connection to the host of a URL, not made yet; every wait has a deadline."""
+    """A connection object for the host of a URL, not connected yet; every wait has a deadline."""
     parts = urlsplit(url)
     host = parts.hostname or "127.0.0.1"
     if parts.scheme == "https":
