@@ -1,6 +1,6 @@
-"""Incidents of wrong answers as events: CloudEvents 1.0 in JSON, structured mode. Pure.
+"""Encodes incidents of wrong answers as events: CloudEvents 1.0 in JSON, structured mode. Pure.
 
-The fields are a closed list, and no content is among them.
+The fields are a closed list, and none of them contains content.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TAG_AT: Final = 2
 
 
 class IncidentNotice(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of an incident, as its leaf has it; the counts are those of the incident so far."""
+    """One step of an incident, with the fields of its leaf; counts cover the incident so far."""
 
     incident_id: str
     state: str
@@ -57,10 +57,10 @@ class IncidentEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def incident_of(leaf: bytes) -> IncidentLeaf | None:
-    """The step of an incident that a leaf records; None of every other leaf.
+    """The step of an incident that a leaf records; None for every other leaf.
 
     Raises:
-        StoreCorrupt: The leaf looks like one of an incident, and does not decode.
+        StoreCorrupt: The leaf has the tag of an incident, but does not decode.
     """
     if leaf[_TAG_AT : _TAG_AT + 1] != _TAG:
         return None
@@ -69,7 +69,7 @@ def incident_of(leaf: bytes) -> IncidentLeaf | None:
 
 
 def incidents_event(message_id: str, steps: Sequence[IncidentLeaf], *, source: str) -> bytes:
-    """One webhook event about one or more steps of incidents; its time is that of the last step."""
+    """The webhook event about one or more steps of incidents, with the time of the last step."""
     notices = tuple(
         IncidentNotice(
             incident_id=one.case_id,
@@ -96,7 +96,7 @@ def incidents_event(message_id: str, steps: Sequence[IncidentLeaf], *, source: s
 
 
 def incident_event(incident_id: str, state: str, data: bytes, *, source: str, at_ms: int) -> bytes:
-    """One event of a whole incident at one state; its id is the same each time it is exported."""
+    """The event about a whole incident in one state; repeated exports have the same event id."""
     return _ENCODER.encode(
         IncidentEvent(
             id=f"{incident_id}-{state}",

@@ -1,7 +1,7 @@
-"""Incidents of wrong answers as Detection Findings of OCSF. Pure.
+"""Maps incidents of wrong answers to Detection Findings of OCSF. Pure.
 
-The fields are a closed list, and no content is among them. Source: Open Cybersecurity Schema
-Framework 1.5, class 2004; the technique is that of MITRE ATLAS.
+The fields are a closed list, and none of them contains content. Source: Open Cybersecurity Schema
+Framework 1.5, class 2004; the technique is one of MITRE ATLAS.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _NOBODY: Final = frozenset({CaseStep.NOT_REPRODUCED, CaseStep.NOT_MEMORY_CAUSED}
 
 
 class Product(msgspec.Struct, frozen=True, kw_only=True):
-    """The program that found something."""
+    """The program that made the finding."""
 
     name: str = "Mnemogate"
     vendor_name: str = "Mnemogate"
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose finding it is; `uid` is the same each time that it is told."""
+    """The finding's id and product; `uid` is the same each time the finding is reported."""
 
     uid: str
     version: str = SCHEMA_VERSION
@@ -41,20 +41,20 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Technique(msgspec.Struct, frozen=True, kw_only=True):
-    """A technique of an attack, by its catalogue's number."""
+    """The technique of an attack, with its number in MITRE ATLAS."""
 
     uid: str = "AML.T0080"
     name: str = "AI Agent Context Poisoning"
 
 
 class Attack(msgspec.Struct, frozen=True, kw_only=True):
-    """What an attack does, in the words of MITRE ATLAS."""
+    """The attack that a finding is about, as a technique of MITRE ATLAS."""
 
     technique: Technique = Technique()
 
 
 class FindingInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found: the incident's id, and how it came to be looked into."""
+    """The incident that the finding is about: its id, and the signal (`types`) that opened it."""
 
     uid: str
     title: str = "A stored memory may have made an answer wrong"
@@ -72,7 +72,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unmapped(msgspec.Struct, frozen=True, kw_only=True):
-    """What the schema has no field for. Counts are those of the incident so far."""
+    """Fields of an incident that the schema has no place for; counts cover the incident so far."""
 
     state: str
     mode: str
@@ -84,7 +84,7 @@ class Unmapped(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DetectionFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of an incident, or an incident at its present step. `time`: Unix milliseconds."""
+    """One step of an incident, or an incident at its current step. `time`: Unix milliseconds."""
 
     activity_id: int
     category_uid: int = CATEGORY_UID
@@ -100,7 +100,7 @@ class DetectionFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def finding_of(leaf: IncidentLeaf) -> DetectionFinding:
-    """One step of an incident, as its leaf has it."""
+    """The finding about the step of an incident that a leaf records."""
     return finding(
         incident_id=leaf.case_id,
         step=leaf.step,
@@ -128,7 +128,7 @@ def finding(
     opened_at_ms: int | None = None,
     resources: tuple[Resource, ...] | None = None,
 ) -> DetectionFinding:
-    """An incident at one step; what is left out is not among the fields."""
+    """The finding about an incident at one step; an argument that is None is left out of it."""
     activity_id = _CREATE if step is CaseStep.OPENED else _CLOSE if step in _ENDED else _UPDATE
     severity_id = _HIGH if step is CaseStep.NEEDS_PERSON else _MEDIUM
     return DetectionFinding(

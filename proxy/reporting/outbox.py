@@ -1,7 +1,8 @@
 """Sends a receiver messages about leaves of the audit log: at least once, in the log's order.
 
-The log is the queue. Stored beside the log is only a cursor: which leaf comes next, and where the
-message being sent ends. So after a crash the same message is sent again, under the same id.
+The log itself is the queue. Beside the log only a cursor is stored: the next leaf to report, and
+the end of the message that is being sent. So after a crash the same message is sent again, with the
+same id.
 """
 
 from __future__ import annotations
@@ -24,32 +25,33 @@ Told = TypeVar("Told")
 
 POLL_S: Final = 1.0
 TOGETHER_S: Final = 60
-"""What comes within a minute of a message waits for the next one, unless that is full."""
+"""Seconds from one message to the next, unless the next one is full earlier."""
 MESSAGE_LEN_MAX: Final = 100
 RETRY_FIRST_S: Final = 5
 RETRY_MAX_S: Final = 600
 SLICE_LEN: Final = 1_000
-# Leaves without anything to report, after which the cursor moves past them all the same, so that a
-# start need not read them again.
+# After so many leaves without anything to report, the cursor is moved past them, so that the next
+# start does not read them again.
 _IDLE_LEN: Final = 10_000
 
 
 class Sink(Protocol):
-    """What an outbox sends its messages to."""
+    """The receiver of an outbox's messages."""
 
     async def deliver(self, message_id: str, body: bytes) -> None:
-        """Send a message; returns when the receiver has taken it.
+        """Send a message; return once the receiver has confirmed it.
 
         Raises:
-            UpstreamError: The receiver did not take it, or nobody knows.
+            UpstreamError: The receiver refused the message, or it is unknown whether it arrived.
         """
         ...
 
 
 class Cursor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How far the receiver was told of the log.
+    """The position up to which the log was reported to a receiver.
 
-    Leaves below `told` need no report. A message being sent covers those from there to `until`.
+    Leaves before `told` need no report. A message that is being sent is about the leaves from
+    `told` up to, but without, `until`.
     """
 
     told: int
@@ -57,15 +59,14 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Notifier(msgspec.Struct, Generic[Told], frozen=True, kw_only=True):
-    """Selects the leaves that a receiver hears of, and words the messages.
+    """Selects the leaves that are reported to a receiver, and builds the messages.
 
-    `name` is the name of the cursor's file.
+    `name` is the receiver's name, and that of the cursor's file.
     """
 
     name: str
     picks: Callable[[bytes], Told | None]
-    # Makes the message's body of its id and the picked leaves: at least one, at most
-    # `MESSAGE_LEN_MAX`.
+    # Builds a message's body from its id and from 1 to `MESSAGE_LEN_MAX` picked leaves.
     body: Callable[[str, tuple[Told, ...]], bytes]
 
 
@@ -82,7 +83,7 @@ class Outbox(Generic[Told]):
         sink: Sink,
         surroundings: Environment,
     ) -> None:
-        """Blocks: reads the cursor; without one, starts behind the log's present last leaf.
+        """Read the cursor (blocks); without one, begin after the log's current last leaf.
 
         Raises:
             StoreUnavailable: The cursor is damaged, or cannot be read or written.
@@ -93,11 +94,11 @@ class Outbox(Generic[Told]):
         self._sink = sink
         self._out = surroundings
         self._cursor = self._opened()
-        # Picked leaves not reported yet, each with its index; `_read_until` is how far the log was
-        # read.
+        # Picked leaves that were not reported yet, each with its index in the log; `_read_until` is
+        # the position up to which the log was read for them.
         self._waiting: list[tuple[int, Told]] = []
         self._read_until = self._cursor.told
-        # How many picked leaves were not told yet, of those before `_counted_until`.
+        # The number of unreported leaves to report, among the leaves before `_counted_until`.
         self._untold = 0
         self._counted_until = self._cursor.told
         self._sent_ms = 0
@@ -110,7 +111,7 @@ class Outbox(Generic[Told]):
 
     @property
     def untold_count(self) -> int:
-        """How many picked leaves were not told yet. None is ever dropped: the log keeps them."""
+        """The number of leaves still to be reported; none is dropped, as the log stores them."""
         return self._untold
 
     @property
@@ -125,8 +126,7 @@ class Outbox(Generic[Told]):
             end = self._store.reader.status().leaf_count
             cursor = Cursor(told=end) if kept is None else msgspec.json.decode(kept, type=Cursor)
             if cursor.told > end:
-                # The log is shorter than the cursor says: somebody restored an older state on
-                # purpose.
+                # The log ends before the cursor, because an operator restored an older state.
                 _LOG.warning("the log is shorter than what was told of it")
                 cursor = Cursor(told=end)
             elif cursor.until is not None and not cursor.told < cursor.until <= end:
@@ -144,7 +144,7 @@ class Outbox(Generic[Told]):
         self._store.write_cursor(self._telling.name, msgspec.json.encode(cursor))
 
     async def turn(self) -> float:
-        """Read new leaves, and send what is due; returns the seconds until the next turn."""
+        """Read new leaves, and send a message if one is due; return seconds to the next turn."""
         try:
             await self._count()
             await self._read()
@@ -164,7 +164,7 @@ class Outbox(Generic[Told]):
         return 0.0 if len(self._waiting) >= MESSAGE_LEN_MAX else POLL_S
 
     async def _count(self) -> None:
-        """Count the leaves to report among those that are new since the last turn."""
+        """Count the leaves to report among the leaves that are new since the last turn."""
         end = self._store.reader.status().leaf_count
         while self._counted_until < end:
             length = min(SLICE_LEN, end - self._counted_until)
@@ -176,12 +176,12 @@ class Outbox(Generic[Told]):
             self._counted_until += read
 
     def _counted(self, start: int, length: int) -> tuple[int, int]:
-        """How many of these leaves are to be reported; also returns how many there are."""
+        """The number of leaves to report in a part of the log, and the number of leaves in it."""
         leaves = self._audit.leaves(start, length)
         return sum(self._telling.picks(one) is not None for one in leaves), len(leaves)
 
     async def _read(self) -> None:
-        """Pick leaves to report from those since the last read, as many as one message takes."""
+        """Pick leaves to report after the last read position, at most one message's."""
         end = self._counted_until if self._cursor.until is None else self._cursor.until
         while self._read_until < end and len(self._waiting) < MESSAGE_LEN_MAX:
             length = min(SLICE_LEN, end - self._read_until)
@@ -195,7 +195,7 @@ class Outbox(Generic[Told]):
             await self._move(Cursor(told=self._read_until))
 
     def _pick(self, start: int, length: int) -> tuple[list[tuple[int, Told]], int]:
-        """Pick the leaves to report until a message is full; also returns how many were read."""
+        """Pick leaves until a message is full; return them, and how many leaves were read."""
         room = MESSAGE_LEN_MAX - len(self._waiting)
         picked: list[tuple[int, Told]] = []
         leaves = self._audit.leaves(start, length)
@@ -217,8 +217,8 @@ class Outbox(Generic[Told]):
     async def _send(self) -> None:
         told = tuple(one for _, one in self._waiting)
         if self._cursor.until is None:
-            # The end of the message is on disk before it is sent: after a crash exactly this
-            # message is repeated.
+            # The end of the message is on disk before the message is sent, so that exactly this
+            # message is repeated after a crash.
             await self._move(Cursor(told=self._cursor.told, until=self._waiting[-1][0] + 1))
         until = self._cursor.until or 0
         message_id = self._message_id(until)
@@ -234,7 +234,7 @@ class Outbox(Generic[Told]):
         self._cursor = cursor
 
     def _message_id(self, until: int) -> str:
-        """An id for the message: a keyed hash of its place in the log, which thus stays hidden."""
+        """The id of a message: a keyed hash of its position in the log, which stays hidden."""
         incarnation = self._store.reader.status().incarnation
         said = f"{self._telling.name} {incarnation} {self._cursor.told} {until}".encode()
         key = self._store.prints_key[: hashlib.blake2b.MAX_KEY_SIZE]

@@ -1,7 +1,7 @@
-"""Events about candidates that wait for a person: CloudEvents 1.0 in JSON, structured mode.
+"""Encodes events about held candidates: CloudEvents 1.0 in JSON, structured mode.
 
-The fields are a closed list. A leaf holds no content, and its names stay inside too: no principal,
-tenant or origin is sent, nor the leaf's place in the log.
+The fields are a closed list. No content, principal, tenant or origin is sent, nor the position of a
+leaf in the log.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from storage.values import Decision
 TYPE: Final = "dev.mnemogate.review.v1"
 CONTENT_TYPE: Final = "application/cloudevents+json; charset=utf-8"
 _ENCODER: Final = msgspec.json.Encoder()
-# These bytes stand in every leaf about a hold and in few others: a quick test before decoding.
+# Every leaf about a hold contains these bytes, and few others do: a quick test before decoding.
 _HOLD: Final = msgspec.msgpack.encode(Decision.HOLD.value)
 
 
 class HeldNotice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One candidate that was held; `age_seconds` counts to the time of the event."""
+    """One candidate that was held; `age_seconds` is its age at the time of the event."""
 
     id: CandidateId
     memory_class: MemoryClass = msgspec.field(name="class")
@@ -54,10 +54,10 @@ class ReviewEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def hold_of(leaf: bytes) -> VerdictLeaf | None:
-    """The verdict of a leaf that says that a candidate waits; None of every other leaf.
+    """The verdict in a leaf if it holds a candidate; None for every other leaf.
 
     Raises:
-        StoreCorrupt: The leaf looks like a hold, and does not decode.
+        StoreCorrupt: The leaf has the bytes of a hold, but does not decode.
     """
     if _HOLD not in leaf:
         return None
@@ -73,7 +73,7 @@ def review_event(
     source: str,
     page_of: Callable[[CandidateId], str | None],
 ) -> bytes:
-    """The event of some holds, at least one; its time is that of the last of them."""
+    """The event about one or more held candidates, with the time of the last hold."""
     at_ms = holds[-1].at_ms
     notices = tuple(
         HeldNotice(

@@ -1,8 +1,8 @@
-"""Steps of incidents as events for Sentry, which its SDK words and which go out from an outbox.
+"""Encodes steps of incidents with Sentry's SDK, and posts them from an outbox.
 
-An event is made of the incident's record and of nothing else: the SDK looks at no process, no
-request, no frame and no breadcrumb, and sends nothing by itself. Each envelope is posted by the
-outbox, so an event that the receiver did not take is sent again, under the same id.
+An event is built from the incident's record alone: the SDK adds no process, request, frame or
+breadcrumb, and sends nothing itself. The outbox posts each envelope, so that an event that the
+receiver did not confirm is sent again, with the same id.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from storage.audit import IncidentLeaf
 from storage.features.cases import Case
 
 if TYPE_CHECKING:
-    # An extra, which is not there for every process that names this module.
+    # The SDK is an optional dependency (extra), so it may be missing when this module is imported.
     from sentry_sdk.envelope import Envelope
 
 _ENDED: Final = frozenset({"healed", "closed", "not_reproduced", "not_memory_caused"})
 _TAKEN_MAX: Final = 1_000
-"""How many events that the receiver took are known; one message has a hundred at most."""
+"""The number of confirmed event ids that are stored; a message has at most a hundred events."""
 _ENCODER: Final = msgspec.json.Encoder()
 
 
@@ -49,7 +49,7 @@ _DECODER: Final = msgspec.json.Decoder(tuple[SentryEvent, ...])
 
 
 def sentry_events(steps: Sequence[IncidentLeaf], case_of: Callable[[str], Case]) -> bytes:
-    """The events of some steps, in their order. `case_of` gives the record of an incident."""
+    """The events about some steps, in their order. `case_of` returns an incident's record."""
     return _ENCODER.encode(tuple(_event(one, case_of(one.case_id)) for one in steps))
 
 
@@ -78,10 +78,10 @@ def _event(leaf: IncidentLeaf, case: Case) -> SentryEvent:
 
 
 class Sentry:
-    """Implements `Sink`. Event loop only; one request for each event.
+    """Posts events to Sentry, one request for each (`Sink`). Event loop only.
 
     Raises:
-        BadValue: The extra `sentry` is not installed, or the DSN is none.
+        BadValue: The extra `sentry` is not installed, or the DSN is invalid.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Sentry:
     ) -> None:
         """`release` is the version of this program, as Sentry shows it."""
         try:
-            # The SDK is an extra, and no process that does not use it loads it.
+            # The SDK is an extra, and only a process that uses it imports it.
             from sentry_sdk import Client, Scope  # noqa: PLC0415
             from sentry_sdk.consts import EndpointType  # noqa: PLC0415
             from sentry_sdk.transport import Transport  # noqa: PLC0415
@@ -105,7 +105,7 @@ class Sentry:
         kept: list[bytes] = []
 
         class Keeping(Transport):
-            """Keeps each envelope that the SDK makes, and sends none."""
+            """Stores each envelope that the SDK builds, and sends none."""
 
             def capture_envelope(self, envelope: Envelope) -> None:
                 kept.append(envelope.serialize())
@@ -127,11 +127,11 @@ class Sentry:
             default_integrations=False,
             auto_enabling_integrations=False,
             max_breadcrumbs=0,
-            # Or a variable of the environment would have the SDK post to another place by itself.
+            # Otherwise an environment variable could make the SDK post to another address itself.
             spotlight=False,
         )
         self._header = auth.to_header()
-        # The newest events that the receiver took. After a restart some may be sent again.
+        # The newest ids of events that the receiver confirmed; some are sent again after a restart.
         self._taken = Bounded[str, None](_TAKEN_MAX)
         self._posting = HttpPoster(
             auth.get_api_url(EndpointType.ENVELOPE),
@@ -145,8 +145,8 @@ class Sentry:
         """Send the events of one message, one after the other.
 
         Raises:
-            UpstreamError: The receiver refused an event, or it may not have arrived. That event and
-                those after it are sent when the message is sent again; those before it are not.
+            UpstreamError: The receiver refused an event, or it may not have arrived. When the
+                message is sent again, this event and the later ones are sent, and no earlier one.
         """
         del message_id
         headers = {

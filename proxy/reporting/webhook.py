@@ -1,4 +1,4 @@
-"""A receiver over HTTP: one signed POST for each message (Standard Webhooks 1.0)."""
+"""Sends messages to an HTTP receiver: one signed POST for each (Standard Webhooks 1.0)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ LIMITS: Final = UpstreamLimits(connect_seconds=5.0, head_seconds=10.0, connectio
 
 
 class HttpPoster:
-    """Posts to one URL. Event loop only; one connection for each message."""
+    """Posts to one URL, after a check of its addresses, each time by a new connection.
+
+    Event loop only.
+    """
 
     def __init__(
         self,
@@ -67,13 +70,13 @@ class HttpPoster:
 
 
 def signature(key: bytes, message_id: str, timestamp_s: int, body: bytes) -> str:
-    """One signature as the header has it: `v1,` and HMAC-SHA256 of id, time and body in base64."""
+    """One signature for the header: `v1,` and the HMAC-SHA256 of id, time and body in base64."""
     signed = f"{message_id}.{timestamp_s}.".encode() + body
     return "v1," + base64.b64encode(hmac.digest(key, signed, "sha256")).decode()
 
 
 class Webhook:
-    """Implements `Sink`. Event loop only; one connection for each message."""
+    """Posts signed messages to the receiver of a table (`Sink`). Event loop only."""
 
     def __init__(
         self,
@@ -94,7 +97,7 @@ class Webhook:
         )
 
     async def deliver(self, message_id: str, body: bytes) -> None:
-        """Send one message, signed with every current key and the present time.
+        """Send one message, signed with each of the receiver's keys at the current time.
 
         Only the status of the answer counts: no byte of its body is read.
 
