@@ -1,1 +1,1 @@
-"""Which place a file path of a tool call leads to, by links and imports too."""
+"""Finds the place (docs/glossary.md) that a file path of a tool call leads to."""

@@ -1,8 +1,8 @@
-"""The place that a tool call changes, as far as the files on this machine tell.
+"""Finds the place that a tool call changes, with the files on this machine.
 
-Links are followed, and the instructions files above a file are read for what they import. If host
-and sidecar share no file system, the name of the file alone decides: a link that has another name
-and leads to a place is not seen, and neither is an import that the conversation does not show.
+Links are followed, and instructions files in folders above a file are searched for imports of it.
+If host and sidecar share no file system, only the file's name decides: a link with another name to
+a place is not recognised, nor an import that the conversation does not show.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _TEXT_BYTES_MAX: Final = 262_144
 async def place_of(
     call: FileCall, places: Places, imported: Callable[[str], Place | None] = lambda _: None
 ) -> Place | None:
-    """The place that the call changes, moves or makes; of several, an instructions place.
+    """The place that the call changes, moves or creates; of several, one of instructions.
 
-    `imported` tells the place whose text, as the conversation showed it, imports a file.
+    `imported` returns the place whose text, as the conversation showed it, imports a file.
 
     Raises:
-        MalformedRequest: The path is a link to a place, or below one, or the place itself is a
-            link.
+        MalformedRequest: The path of the call leads to a place through a link, or the place itself
+            is a link.
     """
     # A call with a destination may move a folder, and with it every place inside.
     of = places.of_path if call.to is None else places.of_folder
@@ -43,7 +43,7 @@ async def place_of(
         named = of(path)
         is_link, real = await asyncio.to_thread(_resolved, path)
         meant = None if real is None else of(real)
-        # The verdict is about the path as it was given, while the write goes where a link leads.
+        # The verdict is about the path that the call names, but the write would follow the link.
         stricter = is_instructions(meant) and not is_instructions(named)
         if stricter or (meant is not None if named is None else is_link):
             raise MalformedRequest(f"arguments: {call.rule.path}: {_LINK}")
@@ -55,7 +55,7 @@ async def place_of(
 
 
 def _resolved(path: str) -> tuple[bool, str | None]:
-    """A truth (the file is a link) and its real path; None if this machine cannot tell."""
+    """A pair: True for a link, and the real path, None if it cannot be resolved here."""
     try:
         file = Path(path)
         if not file.is_absolute():
@@ -66,7 +66,7 @@ def _resolved(path: str) -> tuple[bool, str | None]:
 
 
 def _importer_here(path: str, places: Places) -> Place | None:
-    """The instructions file, in a folder above this file, that imports it on this machine."""
+    """The place of an instructions file, in a folder above a file, that imports the file."""
     above = Path(path).parents if path.startswith("/") else ()
     names = (f"{folder}/{name}" for folder in above for name in places.imports)
     found = {name: places.of_path(name) for name in names if os.path.isfile(name)}  # noqa: PTH113
@@ -75,7 +75,7 @@ def _importer_here(path: str, places: Places) -> Place | None:
         for name in imports_of(importer, _text_of(importer)):
             if may_be_one(name, path) or os.path.realpath(name) == os.path.realpath(path):
                 return found[importer]
-            # What is imported imports in turn.
+            # An imported file may have imports too.
             if name not in found and len(files) < _IMPORTERS_MAX:
                 found[name] = found[importer]
                 files.append(name)
@@ -84,7 +84,7 @@ def _importer_here(path: str, places: Places) -> Place | None:
 
 def _text_of(file: str) -> str:
     try:
-        # Anything but a plain file might never end, or wait for a writer.
+        # A device might never end, and a pipe might wait for a writer.
         if not Path(file).is_file():
             return ""
         with Path(file).open("rb") as opened:
