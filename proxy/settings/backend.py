@@ -118,7 +118,7 @@ class BackendServer(
 
     @property
     def chosen(self) -> tuple[str, ...]:
-        """The settings that some kinds of servers cannot have, as `ServerRoutes.unable` has them."""
+        """The settings that some kinds of servers cannot have, spelled as in `unable` of one."""
         return (
             f'quarantine = "{self.quarantine.value}"',
             f'collections = "{self.collections.value}"',

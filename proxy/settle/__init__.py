@@ -1,4 +1,4 @@
-"""What happens to an admitted write for another server: intent, sent, settled, reconciled.
+"""Sends admitted writes to upstream servers, and records or looks up their outcomes.
 
-No protocol is known here.
+The code is independent of the servers' protocols.
 """

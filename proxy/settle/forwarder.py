@@ -1,7 +1,7 @@
-"""Judges writes to another server, sends each once, and settles it by the answer.
+"""Has writes to an upstream server judged, and records the outcome of each that was sent.
 
-An admitted item is an intent on disk before it is sent. Without an answer its outcome is recorded
-as unknown, and the item is looked up later. It is never sent again.
+The intent of an admitted item is on disk before the item is sent. Without an answer, the outcome is
+recorded as unknown, and the item is looked up later. An item is never sent twice.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class Settles(Protocol):
 
 
 async def judge(asks: Asks, principal: Principal, call: GuardedCall) -> tuple[ItemVerdict, ...]:
-    """One verdict per item of the call.
+    """Have a call judged; return one verdict per item.
 
-    Each admitted item has to be sent and settled, or settled as failed.
+    The caller has to send and settle each admitted item, or settle it as failed.
 
     Raises:
-        StorageError, MalformedRequest: Nothing was judged; send nothing.
+        StorageError, MalformedRequest: Nothing was judged, so that nothing may be sent.
     """
     judged = await asks(principal, call)
     if len(judged) != len(call.items):
@@ -61,7 +61,7 @@ async def judge(asks: Asks, principal: Principal, call: GuardedCall) -> tuple[It
 
 
 def admitted_of(judged: tuple[ItemVerdict, ...]) -> tuple[CandidateId, ...]:
-    """The items of a call that were admitted and so may be sent."""
+    """The candidate ids of a call's items that were admitted, and so may be sent."""
     return tuple(
         one.candidate_id
         for one in judged
@@ -76,9 +76,9 @@ async def record(
     candidate_ids: tuple[CandidateId, ...],
     state: ForwardStatus,
 ) -> bool:
-    """Tell the gate the outcome of these items; returns whether the gate recorded it.
+    """Report the outcome of items to the guard; return whether the guard recorded it.
 
-    Items whose outcome was not recorded stay unsettled.
+    An item whose outcome was not recorded stays unsettled.
     """
     try:
         if candidate_ids:
@@ -90,7 +90,7 @@ async def record(
 
 
 class Forwarder:
-    """One principal's writes to one server behind. Event loop only."""
+    """Settles one principal's writes to one upstream server. Event loop only."""
 
     def __init__(
         self,
@@ -113,9 +113,9 @@ class Forwarder:
         self._closed = False
 
     def sent(self, candidate_ids: tuple[CandidateId, ...], *, timed: bool = True) -> None:
-        """Note that the server has these items now. They stay open until they are settled.
+        """Record that items were sent to the server; each stays open until it is settled.
 
-        `timed`: after the time limit they are recorded as unknown; an answer may still come.
+        `timed`: after the time limit, items are recorded as unknown, but may still be answered.
         """
         late = None
         if timed and candidate_ids and not self._closed:
@@ -124,21 +124,20 @@ class Forwarder:
         self._open |= dict.fromkeys(candidate_ids, late)
 
     def is_open(self, candidate_id: CandidateId) -> bool:
-        """Whether the answer for this item may still come."""
+        """Whether the server may still answer for this item."""
         return candidate_id in self._open
 
     async def settle(self, candidate_ids: tuple[CandidateId, ...], state: ForwardStatus) -> None:
-        """Record the outcome of sent items, as soon as the gate is reachable."""
+        """Record the outcome of sent items, now or as soon as the guard can be reached."""
         for candidate_id in candidate_ids:
             late = self._open.pop(candidate_id, None)
-            # The items of one call share a timer, which is cancelled once the last of them is
-            # settled.
+            # The items of one call share a timer, which is cancelled when the last item is settled.
             if late is not None and late not in self._open.values():
                 late.cancel()
         await self._record(candidate_ids, state)
 
     async def unsettled(self) -> tuple[UnsettledItem, ...]:
-        """Admitted items to be sent or looked up now; () where the gate cannot answer."""
+        """The admitted items to be sent or looked up now; () if the guard cannot be reached."""
         try:
             return await self._guard.unsettled(self._principal, self._server)
         except UNDECIDED:
@@ -147,8 +146,7 @@ class Forwarder:
     async def close(self) -> None:
         """Record open items as unknown, because no answer can arrive any more.
 
-        A write that gets its verdict while this waits for the gate is recorded as unknown too: it
-        may have been sent.
+        An item that is sent while this waits for the guard is recorded as unknown too.
         """
         self._closed = True
         while self._open:
@@ -174,8 +172,8 @@ class Forwarder:
     async def _record_later(
         self, candidate_ids: tuple[CandidateId, ...], state: ForwardStatus
     ) -> None:
-        # If this process ends before that, the items stay unsettled, and another process looks them
-        # up.
+        # If this process ends before the outcome is recorded, the items stay unsettled, and another
+        # process looks them up.
         for _ in range(SETTLE_TRIES):
             await asyncio.sleep(self._retry_seconds)
             if await self._recorded(candidate_ids, state):

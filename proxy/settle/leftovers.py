@@ -1,7 +1,7 @@
-"""Handles leftover items of a server: sends released ones, looks up lost ones.
+"""Handles leftovers of a server: sends items that a person released, looks up unanswered ones.
 
-The gate gives out a released item once, and it is sent once. An item whose answer was lost is only
-looked up, by reading.
+The guard returns a released item once, and the item is sent once. An item whose answer was lost is
+only looked up, by a read.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from proxy.seams.guard import ForwardStatus, UnsettledItem
 from proxy.settle.forwarder import Forwarder
 
 _LOG: Final = logging.getLogger("mnemogate.settle")
-# An item whose outcome a read could not tell is looked up again after this many rounds, then after
-# twice as many, and so on.
+# An item whose outcome a read did not show is looked up again after so many rounds, then after
+# twice as many, and so on, up to `_PAUSE_MAX`.
 _FIRST_PAUSE: Final = 2
 _PAUSE_MAX: Final = 720
 _REPLIES_MAX: Final = 16
@@ -28,43 +28,40 @@ Reply = TypeVar("Reply")
 
 
 class Backend(Protocol[Reply]):
-    """One server behind, to which the sidecar sends requests of its own. Event loop only."""
+    """One upstream server, to which the sidecar sends requests of its own. Event loop only."""
 
     async def is_ready(self) -> bool:
         """Whether the server can be asked now. If not, it is asked again in the next round."""
         ...
 
     def turn(self, item: UnsettledItem) -> AbstractAsyncContextManager[None]:
-        """What is held from before an item is sent or looked up until its outcome is recorded.
+        """The lock that is held while an item is sent or looked up and its outcome is recorded.
 
-        Where a server's changes of one place wait for each other, no other change of the item's
-        place happens meanwhile.
+        Where a server's changes of one key are serialised, no other change of the item's key
+        happens meanwhile.
         """
         ...
 
     async def send(self, item: UnsettledItem) -> Reply | None:
-        """Send one item, once. The server's answer, or None where no answer came in time.
+        """Send one item, once; return the server's answer, None where none was received in time.
 
         Raises:
-            MalformedRequest: The item cannot be sent as it is kept; nothing was sent. Never raised
-                after sending: the item would count as failed.
+            MalformedRequest: The stored item cannot be sent, and nothing was sent. It is never
+                raised after sending, because the item would then count as failed.
         """
         ...
 
     def outcome(self, reply: Reply) -> ForwardStatus:
-        """The outcome of a sent item, as the server's answer tells it."""
+        """The outcome of a sent item that the server's answer shows."""
         ...
 
     async def look_up(self, item: UnsettledItem) -> ForwardStatus | None:
-        """The outcome of a sent item, as a read of the server shows it.
-
-        None if the read shows nothing.
-        """
+        """Read from the server; return the outcome of a sent item, None if the read shows none."""
         ...
 
 
 class Leftovers(Generic[Reply]):
-    """Sends and looks up items left over on one connection to a server. Event loop only."""
+    """Sends and looks up the unsettled items of one connection to a server. Event loop only."""
 
     def __init__(self, forwarding: Forwarder, backend: Backend[Reply], turn: asyncio.Lock) -> None:
         """`turn` is shared by all connections to that server: only one works at a time."""
@@ -72,23 +69,24 @@ class Leftovers(Generic[Reply]):
         self._backend = backend
         self._turn = turn
         self._round = 0
-        # Items that no read could settle, with the round before which they are left alone.
+        # A mapping of items whose outcome no read showed to the round of their next look-up, and to
+        # the pause after it.
         self._paused: dict[CandidateId, tuple[int, int]] = {}
         self._replies: dict[CandidateId, Reply] = {}
 
     async def run(self, seconds: float) -> None:
-        """Do a round every so many seconds, until cancelled."""
+        """Call `round` with a pause of so many seconds between two calls, until cancelled."""
         while True:
             await self.round()
             await asyncio.sleep(seconds)
 
     async def send_released(self, candidate_id: CandidateId) -> Reply | None:
-        """Send the released items; returns the server's answer for this one, if it was sent now."""
+        """Do a round; return the server's answer for this item, None if it was not sent now."""
         await self.round()
         return self._replies.pop(candidate_id, None)
 
     async def round(self) -> None:
-        """Send and look up the leftovers of this moment."""
+        """Send or look up each item that is unsettled now, if the server can be reached."""
         async with self._turn:
             self._round += 1
             if not await self._backend.is_ready():
@@ -101,7 +99,7 @@ class Leftovers(Generic[Reply]):
                         await self._send(one)
 
     async def _send(self, one: UnsettledItem) -> None:
-        """Send, once, an item that the gate gave to this relay alone."""
+        """Send, once, a released item, which the guard returned to this connection alone."""
         ours = (one.candidate_id,)
         self._forwarding.sent(ours, timed=False)
         try:
