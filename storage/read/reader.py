@@ -1,4 +1,4 @@
-"""Reads of the last committed generation; every hit is checked against the store first."""
+"""Reads of the last committed generation, which check every hit against the store."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ from storage.write.wellness import notice, writable
 Selected = TypeVar("Selected")
 
 LIVES_MAX: Final = 64
-"""After so many hidden memories of one client's key, what is put there stays hidden as well."""
+"""The number of hidden memories under one client's key from which on new ones are hidden too."""
 HISTORY_BYTES_MAX: Final = 8 * 1024 * 1024
 _HIDDEN: Final = frozenset({MemoryStatus.QUARANTINED, MemoryStatus.FORWARDING})
-_BELOW: Final = "below the floor: "  # no client's own key begins so
+_BELOW: Final = "below the floor: "  # no key that a client chooses begins with these words
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
-"""How many bytes of text, metadata and names one answer may have; the rest is for the next page."""
-# The bytes that an id takes in an answer, without its name: two times, a count, the field names.
+"""The most bytes of text, metadata and names in one answer; the rest is for the next page."""
+# The bytes of an id in an answer besides its name: two times, a count, the field names.
 _ENTITY_BYTES: Final = 256
 _LATEST_MS: Final = 2**63
 _OVERFETCH: Final = 4
@@ -83,7 +83,7 @@ _PAUSE_S: Final = 0.000_5
 
 
 class EmbeddedReader(TrustReads):
-    """Implements `MemoryReader` on the embedded engine. Any thread."""
+    """Reads the memories of the embedded store (`MemoryReader`). Any thread."""
 
     def __init__(
         self, engine: Engine, reads: Reads = Reads.ALL, origins: Origins | None = None
@@ -97,11 +97,11 @@ class EmbeddedReader(TrustReads):
         self._catalogue = engine.parts.derived.catalogue
         self._clock = engine.parts.clock
         self._origins = origins or Origins(engine)
-        # The anchors of every tenant, and the count of changes under which they were read.
+        # The count of changes at which the anchors were read, and the anchors, keyed by tenant.
         self._anchors: tuple[int, dict[Tenant, tuple[Anchor, ...]]] = (-1, {})
 
     def at(self, reads: Reads) -> Self:
-        """The reader of the rows at or above a floor: for it, nothing below exists."""
+        """A reader of the rows whose label is at or above a floor; it shows no other row."""
         if reads is self.reads:
             return self
         return type(self)(self._engine, reads, self._origins)
@@ -116,9 +116,9 @@ class EmbeddedReader(TrustReads):
             return None if memory is None else self._told(view, memory)
 
     def stands_for(self, tenant: Tenant, memory_id: MemoryId) -> MemoryId:
-        """The id that a change of a memory names for the gate; another one for a memory below.
+        """The id by which a change names a memory to the gate; unused if it is below the floor.
 
-        No memory has the other one, so the change is answered as one of a memory that never was.
+        No memory has that unused id, so the change is answered as if the memory had never existed.
         """
         if self.reads is Reads.ALL:
             return memory_id
@@ -131,11 +131,11 @@ class EmbeddedReader(TrustReads):
     def id_of(self, tenant: Tenant, own_key: str, by: PrincipalId | None = None) -> MemoryId:
         """The id of the memory that clients of a tenant file under a key of their own.
 
-        A memory under quarantine keeps its id, as evidence. What is filed under its key from then
-        on is another memory: otherwise one lie would make the key useless to everybody. After a
-        quarantine the key means the newest of these memories that is shown, so that each one can be
-        read and deleted by its key. A memory below the floor is treated alike, unless the principal
-        `by` wrote it.
+        A memory in quarantine keeps its id, as evidence. The next memory under its key gets another
+        id, because otherwise one false memory would make the key useless to all clients. After a
+        quarantine the key means the newest of these memories that reads show, so that each one can
+        be read and deleted by its key. A memory below the floor counts as one in quarantine, unless
+        the principal `by` wrote it.
         """
         newest, shown = self._names.own(tenant, own_key), None
         with self._store.reading() as view:
@@ -163,22 +163,20 @@ class EmbeddedReader(TrustReads):
             return None if found is None else found[0].source
 
     def _shown(self, view: View, ordinal: int, tenant: Tenant) -> Memory | None:
-        """The memory of a row, if a reader may be shown it."""
+        """The memory of a row, if a reader may be shown it, else None."""
         found = self._live(view, ordinal, tenant)
         return None if found is None else memory_of(*found, ordinal=ordinal)
 
     def _told(self, view: View, memory: Memory) -> Memory:
-        """The memory with its origin."""
+        """A copy of the memory with its origin."""
         origin = self._origins.named(view, memory.ordinal)
         return msgspec.structs.replace(memory, origin=origin)
 
     def _live(self, view: View, ordinal: int, tenant: Tenant) -> tuple[Row, MemoryStatus] | None:
-        """A row, if it is the newest at or above the floor of a memory that a read may show.
+        """The row at an ordinal, with the status of its memory, if this read may show the row.
 
-        None for any other row.
-
-        Catalogue and index may be a moment ahead of or behind this view, so each hit is checked
-        here.
+        None unless the row is the newest of a live memory at or above the floor. The catalogue and
+        the index may be ahead of this view or behind it, so every hit is checked here.
         """
         row = None if ordinal == NO_ORDINAL else read_row(view, ordinal)
         if row is None or row.tenant != tenant or row.erased:
@@ -206,7 +204,7 @@ class EmbeddedReader(TrustReads):
             for memory in self._joined(view, tenant, newest_first.tolist()):
                 if not matches(where, memory):
                     continue
-                # All matches are counted, and only those of the page are kept.
+                # All matches are counted, and only those of the page are collected.
                 if offset <= total < offset + limit and not room.full:
                     kept.extend(self._told(view, one) for one in room.taken((memory,)))
                 total += 1
@@ -223,7 +221,7 @@ class EmbeddedReader(TrustReads):
             return tuple(itertools.islice(matching, limit))
 
     def turnover(self, tenant: Tenant, where: Filter, seen: object, limit: int) -> Turnover | None:
-        """Which live memories came and went since an earlier call (`MemoryReader.turnover`)."""
+        """The live memories that came or went since an earlier call (`MemoryReader.turnover`)."""
         # `seen` is the array that an earlier call of this method returned, or None.
         before = np.zeros(0, dtype=np.int64) if seen is None else cast("Ordinals", seen)
         with self._moment(tenant, EVERYTHING, self._catalogue.candidates) as (view, found, _):
@@ -238,7 +236,7 @@ class EmbeddedReader(TrustReads):
                     memories.append((ordinal, memory))
                     if len(memories) > limit:
                         return None
-        # Ordinals that are newer than this view are examined at the next call.
+        # Ordinals that are newer than this view are examined in the next call.
         looked = found[~np.isin(found, unread)] if unread else found
         return Turnover(came=tuple(memories), gone=tuple(gone.tolist()), seen=looked)
 
@@ -252,8 +250,8 @@ class EmbeddedReader(TrustReads):
         """A view of the store together with the candidate rows of the same generation.
 
         Between a commit and the catalogue's update the two disagree, and an updated memory would be
-        in neither, so this waits for that moment to pass. If the writer hangs there, hits that the
-        store confirms are shown.
+        in neither, so this method waits until they agree. If the writer hangs in between, the hits
+        that the store confirms are shown.
         """
         self._derived.wait()
         for patience in reversed(range(_PATIENCE)):
@@ -276,15 +274,15 @@ class EmbeddedReader(TrustReads):
     def _shown_if_known(self, view: View, ordinal: int, tenant: Tenant) -> Memory | None:
         header = view.header()
         if header is None or ordinal >= header.next_ordinal:
-            # The row was committed after this view was taken, so this read does not show it.
+            # The row was committed after this view was opened, so this read does not show it.
             return None
         return self._shown(view, ordinal, tenant)
 
     def history(self, tenant: Tenant, memory_id: MemoryId) -> tuple[HistoryEntry, ...]:
-        """The committed steps of one memory, oldest first; () if the tenant never had it.
+        """The committed versions of one memory, oldest first; () if the tenant never had it.
 
-        Of a history longer than `HISTORY_BYTES_MAX` only the newest steps are returned, the first
-        of them without the text before it.
+        If the history is longer than `HISTORY_BYTES_MAX`, only the newest versions are returned,
+        the first of them without the text before it.
         """
         with self._store.reading() as view:
             known = read_id(view, self._names.memory(tenant, memory_id))
@@ -318,9 +316,7 @@ class EmbeddedReader(TrustReads):
         as_of: int | None = None,
         shows: Callable[[Memory], bool] | None = None,
     ) -> SearchAnswer:
-        """The live memories that match, nearest to a vector first, without what a replay needs.
-
-        See `MemoryReader`.
+        """The live memories that match, nearest to a vector first (`MemoryReader.searched`).
 
         Raises:
             BadVector: The vector is not a finite unit vector of the index's dimension.
@@ -334,16 +330,16 @@ class EmbeddedReader(TrustReads):
                 mask = without_memories(view, self._names, tenant, mask, without)
             asked = _Searching(view, tenant, where, limit, confirms, shows)
             wanted = limit if decided else limit * _OVERFETCH
-            # If every row is scored anyway, naming more of them costs next to nothing. In a larger
-            # store, naming more would double the time of a search.
+            # If every row is scored anyway, asking for more of them costs next to nothing. In a
+            # larger store it would double the time of a search.
             if self._derived.index.scans_all:
                 wanted = max(wanted, NEAREST_MAX)
             while True:
                 found = self._derived.index.search(vector, wanted, mask, exact=exact)
                 near = [one for one in found if one[1] >= threshold]
                 placed, left = self._placed(asked, near)
-                # The search continues with more rows until it has as many hits as asked for, has
-                # scored all allowed rows, or meets a score below the threshold.
+                # The search is repeated for more rows until it has as many hits as asked for, has
+                # scored all allowed rows, or reaches a score below the threshold.
                 exhausted = len(found) < wanted or len(near) < len(found)
                 if not placed.full and not exhausted and (not left or wanted < EXAMINED_MIN):
                     wanted = max(wanted * _OVERFETCH, EXAMINED_MIN if left else 0)
@@ -387,18 +383,18 @@ class EmbeddedReader(TrustReads):
         return placed, left
 
     def _fill(self, placed: Exposure, asked: _Searching, left: list[tuple[int, float]]) -> None:
-        """Fill the places that are left, reading no more memories than that may need."""
+        """Fill the remaining places, without reading more memories than necessary."""
         for one in self._placings(asked, left):
             if placed.full:
                 return
             placed.fill(one)
 
     def _placings(self, asked: _Searching, found: list[tuple[int, float]]) -> Iterator[Placement]:
-        """The hits that the store confirms, with everything that the caps need to know."""
+        """The hits that the store confirms, with origin and vector for the caps."""
         header = asked.view.header()
         for ordinal, score in found:
             if header is None or ordinal >= header.next_ordinal:
-                # The row was committed after this view was taken, so this search does not show it.
+                # The row was committed after this view was opened, so this search does not show it.
                 continue
             confirmed = asked.confirms(asked.view, ordinal, asked.tenant)
             if confirmed is None:
@@ -410,10 +406,10 @@ class EmbeddedReader(TrustReads):
                 yield self._origins.placing(asked.view, ordinal, confirmed[0], hit)
 
     def entities(self, tenant: Tenant, offset: int = 0) -> EntityPage:
-        """The ids that live memories of a tenant are filed under, by kind and name."""
+        """The ids under which live memories of a tenant are filed, by kind and name."""
         self._derived.wait()
         entities: list[Entity] = []
-        # The ids are listed before the view is taken, so every listed row is in the view.
+        # The ids are listed before the view is opened, so every listed row is in the view.
         listed = sorted(
             self._catalogue.entities(tenant, self._clock(), self.reads),
             key=lambda one: (one[0], one[1]),
@@ -424,7 +420,7 @@ class EmbeddedReader(TrustReads):
                 left -= _ENTITY_BYTES + len(kind) + len(name)
                 if entities and left < 0:
                     break
-                # Rows are read one at a time: one id may name all memories of the tenant.
+                # Rows are read one at a time, because one id may name all memories of the tenant.
                 first_at_ms, last_at_ms = _LATEST_MS, 0
                 for ordinal in found.tolist():
                     row = read_row(view, ordinal)
@@ -475,7 +471,7 @@ class EmbeddedReader(TrustReads):
         )
 
     def denied(self) -> frozenset[CandidateId]:
-        """The candidates of which a person denied a line that is not forgiven. Any thread."""
+        """The candidates of which a person denied a line, unless it was forgiven. Any thread."""
         with self._store.reading() as view:
             return frozenset(denied_lines(view).values())
 
@@ -488,10 +484,11 @@ class EmbeddedReader(TrustReads):
     def anchors(self, tenant: Tenant) -> tuple[Anchor, ...]:
         """The anchors of a tenant, oldest first.
 
-        Every write asks for them, and operators seldom change them: they are read once per change.
+        Every write asks for them, and operators seldom change them, so they are read once for each
+        change.
         """
-        # The count is read before the anchors: after a change in between, this reading counts as
-        # outdated.
+        # The count is read before the anchors, so that after a change in between this reading
+        # counts as outdated.
         changes = self._engine.moves[ANCHORS]
         known, by_tenant = self._anchors
         if known != changes:
@@ -521,7 +518,7 @@ class EmbeddedReader(TrustReads):
         return by_tenant
 
     def usage(self) -> tuple[TenantUsage, ...]:
-        """How many bytes of the store each tenant takes, the largest first."""
+        """The bytes of the store that each tenant uses, the largest number first."""
         usage = self._engine.parts.judge.usage
         limit = self._store.quota_bytes if usage.limit_bytes is None else usage.limit_bytes
         found = sorted(usage.by_tenant().items(), key=lambda one: (-one[1], one[0]))
@@ -552,15 +549,15 @@ class EmbeddedReader(TrustReads):
         )
 
     def check(self) -> CheckReport:
-        """Walk the whole store and report each contradiction. Seconds on a large store."""
+        """Read the whole store and report each contradiction. Takes seconds on a large store."""
         return check_store(self._engine)
 
 
 class _Searching(NamedTuple):
-    """A search of memories that is being answered now.
+    """The arguments of one search of memories.
 
-    `confirms` returns the row of an ordinal if the row may be shown, else None. `shows` tells
-    whether the caller lets a memory be shown.
+    `confirms` returns the row of an ordinal and its memory's status if the row may be shown, else
+    None. `shows` returns whether the caller lets a memory be shown.
     """
 
     view: View
@@ -572,7 +569,7 @@ class _Searching(NamedTuple):
 
 
 def _looked_at(placed: Exposure, left: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    """The rows that a filter lets through, best first, as far as the search read them."""
+    """The rows that the search read and the filter accepts, best first."""
     shown = {hit.memory.ordinal: hit.score for hit in placed.hits}
     return sorted((dict(left) | shown).items(), key=lambda one: (-one[1], one[0]))
 
@@ -583,7 +580,7 @@ def _version(view: View) -> int:
 
 
 def _differing(before: Ordinals, now: Ordinals) -> tuple[Ordinals, Ordinals]:
-    """Entries of the second list alone, and of the first alone; both lists ascend."""
+    """The entries of the second list alone, and those of the first alone; both lists ascend."""
     # Usually no entry was removed, and the new ones are at the end, so this case is tried first.
     if len(now) >= len(before) and np.array_equal(now[: len(before)], before):
         return now[len(before) :], before[:0]

@@ -1,4 +1,4 @@
-"""Reads of trust: of principals and of origins, with the changes that led to it."""
+"""Reads of the trust in principals and origins, with the last changes of each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from storage.write.trust_intake import ORIGINS, RECENT, TRUST, trust_of
 
 
 class TrustReads:
-    """The reads of trust of `MemoryReader`, on the tables. Any thread."""
+    """Reads the trust records of the tables, for `MemoryReader`. Any thread."""
 
     def __init__(self, store: LmdbStore, names: KeyedNames) -> None:
         self._store = store

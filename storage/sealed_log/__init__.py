@@ -1,1 +1,1 @@
-"""Sealed files that are only appended to: one of the session ledger, many of the recall ledger."""
+"""Files of encrypted records that are only appended to, for the session and recall ledgers."""

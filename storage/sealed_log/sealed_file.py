@@ -1,13 +1,11 @@
-"""One sealed file that is only appended to: a header, and frames of encrypted records.
+"""One sealed file to which encrypted records are only appended: a header, then frames.
 
 A frame is sealed (AES-GCM) under a key made of the store's key and of random bytes in the file's
-header, and bound to its own number: no frame can be changed, moved to another file or number, or
-read once the header is overwritten. Two ledgers keep such files. What they ask of one differs in
-its `Policy`.
-
-The header of a file that promises its frames counts them, so a file that was cut off between two
-frames is noticed. That header is written after the frames and synced with them: after a crash there
-may be more frames than it counts, and fewer mean a loss.
+header, and is bound to its own number. So no frame can be changed, moved to another file or number,
+or read once the header is overwritten. Two ledgers use such files, each with its own `Policy`.
+If the policy promises durable frames, the header counts them, so that a file which was cut off
+between two frames is detected. The header is written after the frames and synced with them. After a
+crash there may be more frames than it counts; fewer frames mean a loss.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from storage.ground.randomness import random_bytes
 from storage.ground.state_directory import FILE_MODE, fsync_directory
 
 SECTOR_LEN: Final = 512
-"""The header is alone in its sector: a torn frame cannot tear it."""
+"""The header has a sector of its own, so that a torn write of a frame cannot damage it."""
 
 _UNFINISHED: Final = ".unfinished"
 _DRAWN_LEN: Final = 32
@@ -43,17 +41,17 @@ HEAD_LEN: Final = _HEAD.size
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """What a ledger asks of its files."""
+    """The properties of a ledger's files."""
 
-    magic: bytes  # 8 bytes that say whose file it is, and in which format
-    purpose: bytes  # what its keys are derived for, at most 16 bytes
-    # Whether appended frames are durable, and counted, so that a loss is noticed. If not, a file
+    magic: bytes  # 8 bytes that identify the ledger and the format of its files
+    purpose: bytes  # the purpose in the derivation of the files' keys, at most 16 bytes
+    # Whether appended frames are durable, and counted, so that a loss is detected. If not, a file
     # may end anywhere after a power cut.
     promises: bool
 
 
 class Record(NamedTuple):
-    """One record in plain; `tag` has 8 bytes by which it can be looked up."""
+    """One record before encryption; `tag` has 8 bytes by which the record can be looked up."""
 
     kind: int
     number: int
@@ -63,7 +61,7 @@ class Record(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """One stored record, which is decrypted when its contents are asked for."""
+    """One stored record, which `plain` decrypts."""
 
     kind: int
     number: int
@@ -80,32 +78,32 @@ class Frame(NamedTuple):
 
 
 class FileKey:
-    """The keys of one file: for its frames, and for parts sealed once more inside records."""
+    """The keys of one file: for its frames, and for parts of records that are sealed once more."""
 
     def __init__(self, store_key: bytes, purpose: bytes, drawn: bytes) -> None:
-        # The store's own key is needed too: a copy of the file alone says only when something was
-        # written.
+        # The store's own key is needed too, so that a copy of the file alone reveals only the times
+        # of its records.
         self._cipher = AESGCM(derived(store_key, purpose, drawn + b"frames"))
         self._inner = derived(store_key, purpose, drawn + b"inner")
 
     def framed(self, record: Record) -> bytes:
-        """The bytes of a record in a file."""
+        """The frame of a record, as bytes of a file."""
         length = _NONCE_LEN + len(record.plain) + _TAG_LEN
         head = _HEAD.pack(length, *record[:-1])
         nonce = random_bytes(_NONCE_LEN)
         return head + nonce + self._cipher.encrypt(nonce, record.plain, head)
 
     def unseal(self, sealed: bytes, head: bytes) -> bytes | None:
-        """Decrypt the sealed part of a frame; None if it or its head was changed."""
+        """Decrypt the sealed part of a frame; None if the part or its head was changed."""
         return _opened(self._cipher, sealed, head)
 
     def seal_inner(self, number: int, salts: Sequence[bytes], plain: bytes) -> bytes:
-        """Encrypt a part of a record, which opens only while all the given salts are there."""
+        """Encrypt a part of a record under salts, so that it needs all of them to be decrypted."""
         nonce = random_bytes(_NONCE_LEN)
         return nonce + self._under(salts).encrypt(nonce, plain, number.to_bytes(8, "big"))
 
     def unseal_inner(self, number: int, salts: Sequence[bytes], sealed: bytes) -> bytes | None:
-        """Decrypt what `seal_inner` encrypted; None if one of the salts is wrong or gone."""
+        """Decrypt a part that `seal_inner` encrypted; None if one of the salts is wrong."""
         return _opened(self._under(salts), sealed, number.to_bytes(8, "big"))
 
     def _under(self, salts: Sequence[bytes]) -> AESGCM:
@@ -113,10 +111,10 @@ class FileKey:
 
 
 class FileKeys:
-    """The keys of a store's files of one policy; `owner` names the store and its incarnation.
+    """The keys of a store's files of one policy; `owner` names the incarnation of the store.
 
-    In another incarnation ordinals stand for other rows and sessions have another history, so a
-    file of another owner is as good as none.
+    In another incarnation ordinals name other rows and sessions have another history, so a file of
+    another owner is treated as no file.
     """
 
     def __init__(self, policy: Policy, store_key: bytes, owner: str) -> None:
@@ -135,7 +133,7 @@ class FileKeys:
         return (head + self._mac(head)).ljust(SECTOR_LEN, b"\0")
 
     def read_header(self, data: bytes) -> tuple[bytes, int] | None:
-        """Random bytes and number of frames in a header; None for another owner's, or none."""
+        """The random bytes and the frame count of a header; None if it is not one of this owner."""
         head, mac = data[: _HEADER.size], data[_HEADER.size : _HEADER.size + _MAC_LEN]
         if len(data) < SECTOR_LEN or self._mac(head) != mac:
             return None
@@ -158,15 +156,15 @@ class SealedFile:
         self.key = keys.of(drawn)
         self.frame_count = frame_count
         self.length = length
-        # Why the file cannot be appended to any more; None while it can.
+        # The reason why nothing can be appended to the file any more; None while appending works.
         self.failed: str | None = None
 
     @classmethod
     def made(cls, path: Path, keys: FileKeys, records: Iterable[Record] = ()) -> Self:
-        """A new file of records in place of any other, whole or not at all.
+        """Create a file of records in place of any other, as a whole or not at all.
 
         Raises:
-            OSError: The file could not be put in place.
+            OSError: The file could not be put in place; an earlier one is still there.
         """
         beside = path.with_name(f".{path.name}{_UNFINISHED}")
         beside.unlink(missing_ok=True)
@@ -185,10 +183,10 @@ class SealedFile:
         return file
 
     def append(self, records: Iterable[Record]) -> list[int]:
-        """Append a frame for each record; returns the positions where they end.
+        """Append a frame for each record; return the positions at which the frames end.
 
         Raises:
-            OSError: No record counts; with `failed` set, no further one can be appended either.
+            OSError: No record was appended; if `failed` is set, no later one can be either.
         """
         before = self.frame_count, self.length
         try:
@@ -202,7 +200,7 @@ class SealedFile:
         return ends
 
     def close(self) -> None:
-        """Release the file."""
+        """Close the file."""
         os.close(self._handle)
 
     def _append(self, records: Iterable[Record]) -> list[int]:
@@ -215,13 +213,13 @@ class SealedFile:
         return ends
 
     def _head(self) -> None:
-        """Write the header, and make it durable where it is a promise."""
+        """Write the header, and make it durable if the policy promises that."""
         write_all(self._handle, self._keys.header(self.drawn, self.frame_count), 0)
         if self._keys.policy.promises:
             os.fdatasync(self._handle)
 
     def _take_back(self, error: OSError) -> None:
-        """After a failed write: cut the file back to its old end, or mark it as unusable."""
+        """After a failed write, cut the file back to its old end, or mark it as unusable."""
         try:
             os.ftruncate(self._handle, self.length)
             self._head()
@@ -230,17 +228,17 @@ class SealedFile:
 
 
 class Contents(NamedTuple):
-    """The valid frames of a file, and the position where they end."""
+    """The valid frames of a file, decrypted, and the position at which they end."""
 
     drawn: bytes
     plains: tuple[bytes, ...]
     length: int
-    # Whether these are all frames that the file promises, and nothing else.
+    # Whether the file has all frames that its header promises, and nothing else.
     whole: bool
 
 
 def read_contents(path: Path, keys: FileKeys) -> Contents | None:
-    """The content of a file up to the first frame that is wrong; None without a file.
+    """The contents of a file up to the first damaged frame; None if there is no file.
 
     Raises:
         OSError: The file cannot be read.
@@ -266,7 +264,7 @@ def read_contents(path: Path, keys: FileKeys) -> Contents | None:
 
 
 def frames(data: bytes, key: FileKey, at: int = 0) -> Iterator[Frame]:
-    """The frames that are whole in some bytes, from a position on."""
+    """The complete frames in `data`, from position `at` on."""
     while at + HEAD_LEN <= len(data):
         length, kind, number, at_ms, tag = _HEAD.unpack_from(data, at)
         start, at = at + HEAD_LEN, at + HEAD_LEN + length
@@ -276,7 +274,7 @@ def frames(data: bytes, key: FileKey, at: int = 0) -> Iterator[Frame]:
 
 
 def first_ms(head: bytes) -> int | None:
-    """The time in the head of a frame; None where the head is not whole."""
+    """The time in the head of a frame; None if the head is incomplete."""
     return int(_HEAD.unpack(head)[3]) if len(head) == HEAD_LEN else None
 
 
@@ -284,14 +282,14 @@ def remove_unfinished(directory: Path) -> None:
     """Remove the files of a directory that a crash left unfinished.
 
     Raises:
-        OSError: One is still there.
+        OSError: A file could not be removed.
     """
     for path in directory.glob(f".*{_UNFINISHED}"):
         path.unlink()
 
 
 def erase(path: Path) -> None:
-    """Remove a file. Its header is overwritten first: without it no frame can be read.
+    """Overwrite a file's header, without which no frame can be read, and remove the file.
 
     Raises:
         OSError: The file is still there.
@@ -309,12 +307,12 @@ def erase(path: Path) -> None:
 
 
 def derived(store_key: bytes, purpose: bytes, drawn: bytes = b"") -> bytes:
-    """A key derived from the store's key; each purpose and file has one of its own."""
+    """A key derived from the store's key; each purpose and file has its own."""
     return blake2b(drawn, digest_size=32, key=store_key, person=purpose).digest()
 
 
 def write_all(handle: int, data: bytes, at: int) -> None:
-    """Write all bytes at a position; a short write is continued.
+    """Write all bytes at a position; after a short write, write the rest.
 
     Raises:
         OSError: Not all bytes were written.

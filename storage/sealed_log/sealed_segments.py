@@ -1,11 +1,10 @@
-"""The recall ledger's sealed files; the oldest are removed first.
+"""The recall ledger's sealed files, of which the oldest are removed first.
 
-A *segment* is two files: `NUMBER.log` with the records, and `NUMBER.idx`, which has the place of
-each record in the log, so that a look-up reads one record and not all of them. What an index lacks,
-after a crash for example, is read from the log.
-
-Nothing here is synced: after a power cut the end of a segment may be missing or torn, which ends
-that segment and harms no other. Each start begins a new segment, so nothing is appended to a torn
+A *segment* is two files: `NUMBER.log` with the records, and `NUMBER.idx` with the position of each
+record in the log, so that a look-up reads one record and not all of them. Records that are missing
+in an index, after a crash for example, are read from the log.
+Segments are not synced. After a power cut the end of a segment may be missing or torn, which ends
+that segment and affects no other. Each start begins a new segment, so nothing is appended to a torn
 end.
 """
 
@@ -44,16 +43,16 @@ from storage.sealed_log.sealed_file import (
 )
 
 _Rows = NDArray[np.void]
-# Which rows of an index are looked for: their places, ascending.
+# A function that selects rows of an index: it returns their positions, ascending.
 _Pick = Callable[[_Rows], NDArray[np.intp]]
 
 
 SEGMENT_LEN: Final = 16_384
-"""Records in one segment, at most; fewer where fewer than eight such segments are kept."""
+"""The most records in one segment; fewer if `count_max` is less than eight such segments."""
 SEGMENT_MS: Final = 24 * 3_600_000
 POLICY: Final = Policy(magic=b"MNGRECA\x02", purpose=b"recall ledger", promises=False)
 
-# One row of an index: the record's number, where the record ends in the log, and its tag.
+# One row of an index: the record's number, the position in the log where it ends, and its tag.
 _ROW: Final = struct.Struct(">QQ8s")
 _ROWS: Final = np.dtype([("number", ">u8"), ("end", ">u8"), ("tag", ">u8")])
 _PARTS: Final = ("log", "idx")
@@ -64,9 +63,9 @@ _NAME: Final = re.compile(r"[0-9a-f]{16}")
 class Segments:
     """The segments of one directory. `append` and `forget` on one thread, reads on any.
 
-    `owner` names the incarnation of the store: in another incarnation the ordinals stand for other
-    rows, so its segments are removed. `count_max` is how many records are kept; 0: none are
-    written.
+    `owner` names the incarnation of the store: in another incarnation ordinals name other rows, so
+    the segments of another owner are removed. `count_max` is the number of records that are kept; 0
+    means that none are written.
     """
 
     def __init__(self, directory: Path, store_key: bytes, owner: str, count_max: int) -> None:
@@ -81,7 +80,7 @@ class Segments:
         self.next_number = self._reopened()
 
     def _reopened(self) -> int:
-        """Remove segments of other stores; returns the number after the last one that was used."""
+        """Remove segments of other owners; return the number after the last one that was used."""
         last = 0
         remove_unfinished(self._directory)
         for number in self._numbers():
@@ -97,12 +96,12 @@ class Segments:
         return max([last, *used]) + 1
 
     def key(self, number: int, now_ms: int) -> FileKey:
-        """The key under which records from this number on are to be encrypted.
+        """The key with which records from `number` on are to be encrypted.
 
-        A new segment is begun if it is time for one.
+        A new segment is begun if the current one is full or a day old.
 
         Raises:
-            OSError: The segment cannot be begun.
+            OSError: A new segment cannot be begun.
         """
         file = self._file
         if file is None or self._full(file, now_ms):
@@ -110,11 +109,11 @@ class Segments:
         return file.key
 
     def append(self, records: Sequence[Record]) -> None:
-        """Append records to the segment that `key` was asked for.
+        """Append records to the segment of the last `key`.
 
         Raises:
-            OSError: Not all records were written; the next key will be that of a new segment. A
-                segment that these records began is gone, with its files.
+            OSError: Not all records were written; the next `key` is that of a new segment. If the
+                segment had no other records, its files are removed.
         """
         file = self._file
         if file is None:
@@ -125,7 +124,7 @@ class Segments:
             rows = zip(records, ends, strict=True)
             index = b"".join(_ROW.pack(one.number, end, one.tag) for one, end in rows)
             write_all(self._index_handle, index, before * _ROW.size)
-            # The time of the last record, by the store's clock, by which `forget` decides.
+            # The time of the last record, by the store's clock, is the file's time for `forget`.
             ended_ns = records[-1].at_ms * 1_000_000
             os.utime(self._path(self._number, "log"), ns=(ended_ns, ended_ns))
         except OSError:
@@ -150,7 +149,7 @@ class Segments:
         return file
 
     def _abandon(self, *, keep: bool) -> None:
-        """End the segment after a refused write, and remove its files if no record is in them."""
+        """Close the segment after a refused write, and remove its files unless `keep`."""
         self.close()
         if keep:
             return
@@ -163,7 +162,7 @@ class Segments:
                     self._path(self._number, part).unlink(missing_ok=True)
 
     def forget(self, before_ms: int, next_number: int) -> None:
-        """Remove segments that ended before a time, and the oldest ones beyond the count.
+        """Remove segments that ended before a time, and the oldest ones beyond `count_max`.
 
         Raises:
             OSError: A segment could not be removed.
@@ -177,7 +176,7 @@ class Segments:
             self._remove(numbers[-1])
 
     def newest_first(self, since_ms: int = 0) -> Iterator[Frame]:
-        """Every readable record from a time on, newest first; each is decrypted when asked for."""
+        """Every readable record from a time on, newest first; `Frame.plain` decrypts each."""
         return self._where(lambda rows: np.arange(len(rows)), since_ms)
 
     def tagged(self, tag: bytes, since_ms: int = 0) -> Iterator[Frame]:
@@ -202,7 +201,7 @@ class Segments:
             )
 
     def oldest_ms(self) -> int | None:
-        """The time of the oldest record; None where there is none."""
+        """The time of the oldest record; None if there is none."""
         for number in self._numbers():
             with self._opened(number, "log") as log:
                 key = self._key(log)
@@ -212,7 +211,7 @@ class Segments:
         return None
 
     def close(self) -> None:
-        """End the segment; a later `append` begins another one."""
+        """Close the current segment; the next `key` begins another one."""
         if self._file is not None:
             self._file.close()
         if self._index_handle >= 0:
@@ -220,12 +219,12 @@ class Segments:
         self._file, self._index_handle = None, -1
 
     def _key(self, log: BinaryIO) -> FileKey | None:
-        """The key of a segment, of which the header is read; None for no segment of this store."""
+        """The key of an opened segment, from its header; None if it is not of this owner."""
         head = self._keys.read_header(log.read(SECTOR_LEN))
         return None if head is None else self._keys.of(head[0])
 
     def _picked(self, number: int, pick: _Pick) -> Iterator[Frame]:
-        """The records of a segment whose rows in its index are picked, newest first."""
+        """The records of a segment whose rows in its index `pick` selects, newest first."""
         with self._opened(number, "log") as log:
             key = self._key(log)
             if key is None:
@@ -237,15 +236,16 @@ class Segments:
                 length = int(ends[at]) - start
                 log.seek(start)
                 for frame in frames(log.read(length), key):
-                    # An index that was changed shows no record as another one.
+                    # A row of an index that was changed must not show a record under another
+                    # number.
                     if frame.end == length and frame.number == int(rows["number"][at]):
                         yield frame
                     break
 
     def _index(self, number: int, log: BinaryIO) -> _Rows:
-        """The places of a segment's records, oldest first: rows of `_ROWS`.
+        """The positions of a segment's records, oldest first, as rows of `_ROWS`.
 
-        A row whose record is not whole in the log is left out.
+        A row whose record is incomplete in the log is left out.
         """
         size = log.seek(0, os.SEEK_END)
         with self._opened(number, "idx") as index:
@@ -253,7 +253,7 @@ class Segments:
         rows = np.frombuffer(data[: len(data) // _ROW.size * _ROW.size], _ROWS)
         ends = rows["end"].astype(np.int64)
         if not np.all(np.diff(ends, prepend=SECTOR_LEN) > HEAD_LEN):
-            rows, ends = rows[:0], ends[:0]  # no index of ours
+            rows, ends = rows[:0], ends[:0]  # not an index that this class wrote
         rows = rows[ends <= size]
         end = int(rows["end"][-1]) if len(rows) else SECTOR_LEN
         if end == size:
@@ -262,7 +262,7 @@ class Segments:
         return np.concatenate((rows, np.frombuffer(rest, _ROWS)))
 
     def _scanned(self, number: int, start: int) -> Iterator[bytes]:
-        """The rows of the records in a log from a place on, read from the log."""
+        """The index rows of the records in a log from a position on, read from the log."""
         with self._opened(number, "log") as log:
             key = self._key(log)
             log.seek(start)
@@ -271,13 +271,13 @@ class Segments:
             yield _ROW.pack(frame.number, start + frame.end, frame.tag)
 
     def _opened(self, number: int, part: str) -> BinaryIO:
-        """A file of a segment; an empty one if it is gone."""
+        """A file of a segment, opened for reading; an empty one if it is gone."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             return open(os.open(self._path(number, part), flags), "rb")  # noqa: PTH123 - fd
         except OSError:
             # The file was removed a moment ago, or this user may not read it, so its records count
-            # as gone.
+            # as removed.
             return BytesIO()
 
     def _ended_ms(self, number: int) -> int:
@@ -295,7 +295,7 @@ class Segments:
         return sorted(int(stem, 16) for stem in stems if _NAME.fullmatch(stem))
 
     def _remove(self, number: int) -> None:
-        """The log is erased first: without its header the rest of it cannot be read."""
+        """Erase the log first, because without its header no record can be read; then the index."""
         erase(self._path(number, "log"))
         self._path(number, "idx").unlink(missing_ok=True)
 

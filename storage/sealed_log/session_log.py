@@ -1,7 +1,7 @@
-"""The session ledger's own file: appended to, encrypted, with losses reported.
+"""The session ledger's own file: encrypted, only appended to, and checked for losses.
 
-After a loss `whole` is False, and the ledger trusts less. One frame has all records that were
-written together.
+After a loss `whole` is False, and the ledger trusts less. Records that are written together are in
+one frame.
 """
 
 from __future__ import annotations
@@ -43,10 +43,7 @@ _DECODE: Final = msgspec.msgpack.Decoder(tuple[bytes, ...]).decode
 
 
 class Opened(NamedTuple):
-    """The contents of a log that was opened.
-
-    `whole` is False where a promised record is missing.
-    """
+    """A log that was opened, and its records; `whole` is False if a promised record is missing."""
 
     log: SealedLog
     records: tuple[bytes, ...]
@@ -54,7 +51,7 @@ class Opened(NamedTuple):
 
 
 class _Batch:
-    """Records that are written together, and the futures that wait for these records."""
+    """Records that are written together, and the future that is done when they are durable."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.records: list[bytes] = []
@@ -63,7 +60,7 @@ class _Batch:
 
 
 class SealedLog:
-    """Implements `SessionLog` on a file; a thread waits for the disk."""
+    """Writes the session ledger's records to a file, on a thread that waits (`SessionLog`)."""
 
     def __init__(self, path: Path, keys: FileKeys, file: SealedFile) -> None:
         self._path = path
@@ -80,7 +77,7 @@ class SealedLog:
         return self._file.length
 
     def add(self, records: Iterable[bytes]) -> asyncio.Future[None]:
-        """Have records written soon; the returned future is done when they are durable."""
+        """Queue records to be written soon; the returned future is done when they are durable."""
         self._require_usable()
         batch = self._open
         if batch is None:
@@ -93,14 +90,14 @@ class SealedLog:
         if batch.bytes > QUEUE_LEN_MAX:
             raise StoreUnavailable("the session ledger cannot keep up")
         if self._writing is None:
-            # What is queued in the same turn of the loop is written together.
+            # Records that are queued in the same turn of the event loop are written together.
             asyncio.get_running_loop().call_soon(self._start)
         return batch.done
 
     async def append(self, records: Iterable[bytes] = ()) -> None:
-        """Make records durable, and all that were queued before."""
-        # The waiting caller may be cancelled; the records are written for the other callers all the
-        # same.
+        """Make records, and all that were queued before, durable."""
+        # The waiting caller may be cancelled, but the records are written all the same, for other
+        # callers too.
         await asyncio.shield(self.add(records))
 
     def _start(self) -> None:
@@ -122,10 +119,10 @@ class SealedLog:
                 self._start()
             return
         batch.done.set_exception(error)
-        # Nobody has to wait for this future, so its exception is marked as seen. Later records must
-        # not become durable without these records.
+        # It may be that no caller waits for this future, so its exception is marked as retrieved.
         batch.done.exception()
-        # Records must not become durable before those that were queued earlier.
+        # The failed records are queued first, because later ones must not become durable before
+        # them.
         waiting = self._open
         if waiting is None:
             waiting = self._open = _Batch(asyncio.get_running_loop())
@@ -135,19 +132,19 @@ class SealedLog:
     async def rewrite(self, records: Iterable[bytes]) -> None:
         """Replace all records that were added before by the given ones.
 
-        Records that are being written at this moment may be in the file twice.
+        Records that are being written at this moment may be in the new file as well.
         """
         self._require_usable()
         loop = asyncio.get_running_loop()
         await asyncio.shield(loop.run_in_executor(self._pool, self._replace, list(records)))
 
     async def check(self) -> str | None:
-        """What is wrong with the file now; None if it is sound."""
+        """The defect of the file, in words; None if it is sound."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, self._check)
 
     def _check(self) -> str | None:
-        """Check the file on the thread that writes: then nothing is written meanwhile."""
+        """Check the file on the thread that writes it, so that no write happens meanwhile."""
         try:
             contents = read_contents(self._path, self._keys)
         except OSError as error:
@@ -160,7 +157,7 @@ class SealedLog:
         return None
 
     async def close(self) -> None:
-        """Write queued records and release the file."""
+        """Write queued records and close the file."""
         if self._closed:
             return
         loop = asyncio.get_running_loop()
@@ -180,7 +177,7 @@ class SealedLog:
             raise StoreUnavailable(f"the session ledger cannot be written: {self._file.failed}")
 
     def _write(self, batch: list[bytes]) -> None:
-        """Append one or more frames. Worker thread only."""
+        """Append records in one or more frames. Worker thread only."""
         self._require_usable()
         try:
             self._file.append(_frames(batch, self._file.frame_count))
@@ -188,7 +185,7 @@ class SealedLog:
             raise StoreUnavailable(f"the session ledger cannot be written: {error}") from error
 
     def _replace(self, records: list[bytes]) -> None:
-        """Put a new file in place of the old one. Worker thread only."""
+        """Replace the file by a new one. Worker thread only."""
         self._require_usable()
         try:
             file = SealedFile.made(self._path, self._keys, _frames(records))
@@ -204,19 +201,19 @@ def session_keys(store_key: bytes, incarnation: str) -> FileKeys:
 
 
 def prints_key(store_key: bytes) -> bytes:
-    """The key that the session ledger's fingerprints are made with."""
+    """The key of the fingerprints of the session ledger."""
     return derived(store_key, b"mnemogate", b"session log, prints")
 
 
 def open_session_log(state: Path, keys: FileKeys, scar: bytes, *, is_new: bool = False) -> Opened:
-    """Open or make the session ledger's file below a locked state directory. Blocks.
+    """Open or create the session ledger's file below a locked state directory. Blocks.
 
-    If anything is lost, a new file is begun with the readable records and `scar`, a record of the
-    loss, so that the next start does not take the new file for a whole one. `is_new`: the store was
-    made just now, so that no file means no history.
+    If a part is lost, a new file is begun with the readable records and with `scar`, a record of
+    the loss, so that the next start does not take the new file for a complete one. `is_new`: no
+    file was ever written, so that a missing file is no loss.
 
     Raises:
-        StoreUnavailable: The file cannot be opened or made.
+        StoreUnavailable: The file cannot be opened or created.
     """
     directory = state / DIRECTORY
     path = directory / NAME
@@ -241,7 +238,7 @@ def open_session_log(state: Path, keys: FileKeys, scar: bytes, *, is_new: bool =
 
 
 def write_session_log(path: Path, keys: FileKeys, records: list[bytes]) -> None:
-    """Make the session ledger's file of a restored store.
+    """Create the session ledger's file of a restored store.
 
     Raises:
         OSError: The file could not be put in place.
@@ -255,7 +252,7 @@ def records_of(contents: Contents) -> tuple[bytes, ...]:
 
 
 def _frames(records: Iterable[bytes], number: int = 0) -> list[Record]:
-    """Records in groups that fit one frame each, numbered from a frame on."""
+    """The records in groups that each fit into one frame, numbered from `number` on."""
     groups: list[list[bytes]] = []
     room = 0
     for record in records:
