@@ -1,1 +1,1 @@
-"""Candidates before a verdict, each sealed under a key of its own."""
+"""Candidates before a verdict, each encrypted under a key of its own."""

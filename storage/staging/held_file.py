@@ -1,4 +1,4 @@
-"""The file of held candidates: opened, made, or reopened after a disk error."""
+"""The file of held candidates: opened, created, or reopened after a disk error."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _MAKING: Final = "making.mdb"
 
 
 class StagingFile:
-    """An LMDB environment that can be used again after a failed write.
+    """An LMDB environment that is reopened after a failed write.
 
-    After an error while writing its meta page, LMDB refuses everything until the environment is
-    reopened: one disk error would stop all holding until the next restart. Any thread; transactions
-    exclude each other.
+    After an error while writing its meta page, LMDB refuses every call until the environment is
+    reopened, so that one disk error would end all holding until the next restart. Any thread;
+    transactions exclude each other.
     """
 
     def __init__(self, directory: Path, map_bytes: int) -> None:
@@ -34,7 +34,7 @@ class StagingFile:
             self._opened()
 
     def _opened(self) -> lmdb.Environment:
-        """The environment; it is opened if it is closed.
+        """The environment, which is opened if it is closed.
 
         Raises:
             StoreUnavailable: The disk refused.
@@ -66,11 +66,11 @@ class StagingFile:
         return env
 
     def _make(self) -> None:
-        """Put an empty environment in place, whole or not at all.
+        """Create an empty environment in its place, as a whole or not at all.
 
-        LMDB does not sync its very first pages, and an environment with a torn one never opens
-        again: a power cut at the first start would make the gate unusable for good. So the
-        environment is made beside its place, and renamed when it is durable.
+        LMDB does not sync its very first pages, and an environment with a torn page never opens
+        again, so that a power cut at the first start would make the gate unusable for good. So the
+        environment is created under another name, and renamed when it is durable.
         """
         beside = self._directory / _MAKING
         beside.unlink(missing_ok=True)
@@ -82,7 +82,8 @@ class StagingFile:
         (self._directory / f"{_MAKING}-lock").unlink(missing_ok=True)
         beside.rename(self._directory / _DATA)
         fsync_directory(self._directory)
-        # The directory's own entry is synced too: a durable file in a lost directory is lost.
+        # The directory's own entry is synced too, because a durable file in a lost directory is
+        # lost.
         fsync_directory(self._directory.parent)
 
     @property
@@ -91,7 +92,7 @@ class StagingFile:
 
     @contextmanager
     def writing(self) -> Generator[lmdb.Transaction]:
-        """A write transaction; committed when the block ends without an exception.
+        """A write transaction, which commits when the block ends without an exception.
 
         Raises:
             StoreUnavailable: The environment is full, or the disk refused.
@@ -109,7 +110,7 @@ class StagingFile:
 
     @contextmanager
     def reading(self) -> Generator[lmdb.Transaction]:
-        """A read transaction; keep it short.
+        """A read transaction; end it soon, because it excludes all others.
 
         Raises:
             StoreUnavailable: The environment cannot be read.
@@ -125,7 +126,7 @@ class StagingFile:
                 yield txn
 
     def bytes_used(self) -> int:
-        """Bytes in pages that are in use; free pages do not count.
+        """The bytes in pages that are in use; free pages do not count.
 
         Raises:
             StoreUnavailable: The environment cannot be opened.
@@ -136,7 +137,7 @@ class StagingFile:
         return int(pages * stat["psize"])
 
     def close(self) -> None:
-        """Close the environment; a later use would open it again."""
+        """Close the environment; the next transaction would open it again."""
         with self._lock:
             self._shut()
 

@@ -1,13 +1,12 @@
 """Candidates before their verdict, and held candidates: two environments, all encrypted.
 
-LMDB leaves deleted bytes in free pages, so deletion alone erases nothing. Each candidate has a key
-of its own; a rejected candidate becomes unreadable because its key is destroyed.
-
-Candidates that await their verdict go through an environment that has no name and is in memory
+LMDB leaves deleted bytes in free pages, so a deletion alone erases nothing. Each candidate has a
+key of its own, and a rejected candidate becomes unreadable because its key is destroyed.
+Candidates before their verdict are in an environment that has no name and is in memory
 (`storage.staging.undecided`), under keys that are never in a file. A candidate that is held is
-sealed once more, under another key, into an environment that is synced, before its hold commits;
-that second key is a file beside the environment. So whoever finds a key file can decrypt the held
-candidate and nothing else (decision 028).
+encrypted once more, under another key, into an environment that is synced, before its hold commits.
+That second key is a file beside the environment. So a key file decrypts the held candidate and
+nothing else (decision 028).
 """
 
 from __future__ import annotations
@@ -38,22 +37,21 @@ _MAP_PER_QUOTA: Final = 2
 class Staging:
     """The staged candidates, undecided and held.
 
-    Writer thread only, except `sealed` and methods that read or list held ones.
+    Writer thread only, except `sealed` and the methods that read or list held ones.
     """
 
     def __init__(self, directory: Path, key_directory: Path, quota_bytes: int) -> None:
         self._key_directory = key_directory
         self._quota_bytes = quota_bytes
         self._pid = os.getpid()
-        # Keys of held candidates, and keys that were drawn for candidates which a transaction is
-        # about to hold.
+        # Keys of held candidates; and below, the new keys of candidates that a transaction is about
+        # to hold.
         self._keys: dict[CandidateId, bytes] = {}
         self._held: set[CandidateId] = set()
         self._drawn: dict[CandidateId, bytes] = {}
-        # Ciphertexts of held candidates whose key is destroyed; they are removed with the next
-        # write.
+        # Held candidates whose key is destroyed; their ciphertexts are removed with the next write.
         self._held_litter: list[CandidateId] = []
-        # Candidates whose key is gone from memory, and not yet from the disk.
+        # Candidates whose key is no longer in memory, but still on the disk.
         self._condemned: list[CandidateId] = []
         self._erasing = threading.Lock()
         self._undecided = Undecided(directory, quota_bytes * _MAP_PER_QUOTA)
@@ -70,7 +68,7 @@ class Staging:
 
     @staticmethod
     def sealed(candidate_id: CandidateId, contents: StagedContents) -> Sealed:
-        """A candidate encrypted under a fresh key, ready to be staged. Any thread."""
+        """Encrypt a candidate for staging, under a new key. Any thread."""
         key = new_key()
         data = seal(key, name_of(candidate_id), packed(contents))
         return Sealed(candidate_id=candidate_id, key=key, data=data)
@@ -79,7 +77,7 @@ class Staging:
         """Stage candidates, in one transaction.
 
         Raises:
-            StoreUnavailable: There is no room for them, or no environment; none of them is staged.
+            StoreUnavailable: There is no room, or no environment; no candidate was staged.
         """
         if os.getpid() != self._pid:
             raise StoreLocked("staging was opened by another process")
@@ -106,13 +104,13 @@ class Staging:
 
     @property
     def place(self) -> str:
-        """Where undecided candidates are kept: "memfd", "unlinked file", or "" if nowhere."""
+        """Where undecided candidates are stored: "memfd", "unlinked file", or "" if nowhere yet."""
         return self._undecided.place
 
-    # ---- keeping candidates that are held for a person -------------------------------------------
+    # ---- storing candidates that are held for a person -------------------------------------------
 
     def read_held(self, candidate_id: CandidateId) -> StagedContents | None:
-        """A held candidate; None where a part of it cannot be decrypted. Any thread.
+        """A held candidate; None if a part of it cannot be decrypted. Any thread.
 
         Raises:
             StoreUnavailable: Staging cannot be read.
@@ -132,10 +130,10 @@ class Staging:
         return StagedContents(canonical=canonical, evidence=evidence)
 
     def seal(self, candidate_id: CandidateId, data: bytes) -> bytes:
-        """Encrypt a held candidate's row data under the key that it will be held under.
+        """Encrypt a held candidate's row data under the key of its hold.
 
-        The key is a new one: the first key is destroyed with the verdict, and must never be in a
-        file.
+        The key is a new one, because the first key is destroyed with the verdict, and must never be
+        in a file.
         """
         key = self._drawn[candidate_id] = new_key()
         return seal(key, _key(candidate_id, _ROW), data)
@@ -146,7 +144,7 @@ class Staging:
         return None if key is None else unseal(key, _key(candidate_id, _ROW), sealed)
 
     def hold(self, kept: Mapping[CandidateId, StagedContents]) -> None:
-        """Make candidates durable with their evidence and key, before the hold commits.
+        """Make candidates, with their evidence and key, durable before the hold commits.
 
         Raises:
             StoreUnavailable: The disk refused; the caller must not commit the hold.
@@ -168,8 +166,8 @@ class Staging:
             for candidate_id in kept:
                 key = self._drawn.pop(candidate_id)
                 if candidate_id in self._held:
-                    # The transaction runs a second time, so the keys that its first run drew are
-                    # not needed.
+                    # The transaction runs a second time, so the key that its first run wrote is
+                    # replaced.
                     self._shred(self._key_path(candidate_id))
                 write_durably(self._key_path(candidate_id), key)
                 self._keys[candidate_id] = key
@@ -179,19 +177,19 @@ class Staging:
             raise StoreUnavailable(f"a held candidate cannot be kept: {error}") from error
 
     def destroy(self, candidate_ids: Iterable[CandidateId]) -> None:
-        """Destroy keys of held candidates, so that their ciphertexts can never be read again.
+        """Destroy the keys of held candidates, so that their ciphertexts can never be read again.
 
         Raises:
-            OSError: A key's file could not be removed; its key in memory is gone.
+            OSError: A key file could not be removed; the key in memory is deleted.
         """
         if self.condemn(candidate_ids):
             self.erase()
             self.tidy()
 
     def condemn(self, candidate_ids: Iterable[CandidateId]) -> bool:
-        """Drop keys of held candidates from memory, so that this process cannot read them.
+        """Delete keys of held candidates from memory, so that this process cannot read them.
 
-        The key files stay until `erase`. Returns True where there are any.
+        The key files remain until `erase`. Returns whether any of the candidates was held.
         """
         found = False
         for candidate_id in candidate_ids:
@@ -204,10 +202,11 @@ class Staging:
         return found
 
     def erase(self) -> None:
-        """Erase the key files of condemned candidates. When this returns, all of them are gone.
+        """Erase the key files of condemned candidates.
 
-        Any thread; a second caller waits. Keys whose erasing fails stay condemned; a start erases
-        them too.
+        Any thread; a second caller waits, so that for both all files are gone when this returns. A
+        candidate whose key file cannot be erased stays condemned, and the next start erases the
+        file.
 
         Raises:
             OSError: A file could not be overwritten or removed.
@@ -219,7 +218,7 @@ class Staging:
                 self._shred(self._key_path(candidate_id))
             if some:
                 fsync_directory(self._key_directory)
-            # Keys that were condemned meanwhile stand behind the erased ones, and stay in the list.
+            # Candidates that were condemned meanwhile come after the erased ones, and stay listed.
             del self._condemned[: len(some)]
 
     @property
@@ -228,20 +227,20 @@ class Staging:
         return self._erasing.locked()
 
     def tidy(self) -> None:
-        """Remove ciphertexts whose key is destroyed, where the disk permits."""
+        """Remove the ciphertexts of destroyed candidates, if the disk permits."""
         with contextlib.suppress(StoreUnavailable):
-            # A failure is ignored: the ciphertext is unreadable already, only its room is freed
-            # later.
+            # A failure is ignored, because the ciphertext is unreadable already, and its room is
+            # freed later.
             self._sweep_held()
 
     def sweep(self) -> None:
-        """Remove the ciphertexts of destroyed candidates now, not with the next hold.
+        """Remove the ciphertexts of destroyed candidates now, without waiting for the next hold.
 
         Raises:
-            StoreUnavailable: The disk refused; the ciphertexts are there, and cannot be read.
+            StoreUnavailable: The disk refused; the ciphertexts remain, and cannot be read.
         """
         # After a crash there may be ciphertexts without a key that are in no list, so all are
-        # looked at.
+        # examined.
         self._held_litter.extend(self._kept_ids() - self._held)
         self._sweep_held()
 
@@ -272,11 +271,11 @@ class Staging:
         return frozenset(CandidateId(name[:-1].hex()) for name in names)
 
     def bytes_free(self) -> int:
-        """Bytes left before `put` would be refused, freed pages included."""
+        """The bytes left before `put` would be refused, freed pages included."""
         return self._quota_bytes - self._undecided.bytes_used - self._kept_bytes
 
     def close(self) -> None:
-        """Close the environments and drop every key from memory."""
+        """Close the environments and delete every key from memory."""
         self._keys.clear()
         self._drawn.clear()
         if os.getpid() == self._pid:
@@ -293,8 +292,8 @@ class Staging:
         except FileNotFoundError:
             return
         try:
-            # The key is overwritten in place before its file is removed: an unlinked file's blocks
-            # keep their bytes.
+            # The key is overwritten in place before its file is removed, because the blocks of an
+            # unlinked file keep their bytes.
             os.write(handle, bytes(KEY_LEN))
             # The file keeps its length, so only its data has to reach the disk.
             os.fdatasync(handle)

@@ -1,13 +1,12 @@
-"""The environment that candidates go through before their verdict: on a file that has no name.
+"""The environment of candidates before their verdict, on a file that has no name.
 
-LMDB works on a `memfd`, which is in no directory and on no disk, so none of it outlives the
-process. If the system gives no `memfd`, or no path to its descriptor, a new file is preallocated
+LMDB uses a `memfd`, which is in no directory and on no disk, so that nothing of it outlives the
+process. If the system has no `memfd`, or no path to its descriptor, a new file is preallocated
 and unlinked while it is open. Then ciphertexts are on the disk, under keys that exist only in
 memory.
-
 Each candidate is encrypted (AES-256-GCM) under a key of its own, bound to its name, and is erased
-by destroying the key. The pages are released with the file, which is replaced when no candidate
-waits in it.
+by destroying the key. The pages are released with the file, which is replaced when no candidate is
+in it.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def new_key() -> bytes:
 
 
 def seal(key: bytes, name: bytes, data: bytes) -> bytes:
-    """Encrypt `data`; it can be decrypted under that key and name only. Any thread."""
+    """Encrypt `data`; it can be decrypted only with the same key and name. Any thread."""
     nonce = random_bytes(_NONCE_LEN)
     return nonce + AESGCM(key).encrypt(nonce, data, name)
 
@@ -56,7 +55,7 @@ def unseal(key: bytes, name: bytes, sealed: bytes | memoryview) -> bytes | None:
 
 
 def packed(contents: StagedContents) -> bytes:
-    """Two values joined to one, padded to a multiple of 256 bytes, which hides their length."""
+    """The two values as one, padded to a multiple of 256 bytes, which hides their length."""
     head = _LENGTHS.pack(len(contents.canonical), len(contents.evidence))
     said = b"".join((head, contents.canonical, contents.evidence))
     return said + bytes(-len(said) % PAD_LEN)
@@ -75,30 +74,29 @@ UNLINKED: Final = "unlinked file"
 _DESCRIPTORS: Final = Path("/proc/self/fd")
 _NO_EXEC_SEAL: Final = 0x0008  # the flag MFD_NOEXEC_SEAL, known since Linux 6.3
 _BESIDE: Final = "undecided.mdb"
-# Room for a batch, the pages that LMDB copies for it, and the remains of earlier batches.
+# Enough for a batch, the pages that LMDB copies for it, and the remains of earlier batches.
 _PREALLOCATED_BYTES: Final = 32 * 1024 * 1024
-# The number of bytes after which a file is replaced before the next batch, if there was no pause
-# before.
+# The number of staged bytes after which the file is replaced as soon as it contains no candidate.
 _RENEWED_AFTER_BYTES: Final = 4 * 1024 * 1024
 
 
 class Undecided:
     """Candidates between their interception and their verdict. Writer thread only.
 
-    Nobody else may read the environment: LMDB's own lock, which would keep a reader's pages, is
-    off.
+    No other process may read the environment, because LMDB's own lock, which protects the pages of
+    a reader, is off.
     """
 
     def __init__(self, directory: Path, map_bytes: int) -> None:
-        """`directory` is where the file of the fallback is created, before it is unlinked."""
+        """`directory` is for the fallback: its file is created there, and unlinked at once."""
         self._directory = directory
         self._map_bytes = map_bytes
         self._env: lmdb.Environment | None = None
         self._keys: dict[CandidateId, bytes] = {}
         self.bytes_used = 0
-        # Where the environment is, as `status` reports it; "" if none could be made.
+        # Where the environment is, as `status` reports it; "" if none could be created.
         self.place = ""
-        # A full disk must not stop the gate's reads, so a failure here is ignored: the next `put`
+        # A full disk must not end the gate's reads, so a failure here is ignored: the next `put`
         # tries again.
         with contextlib.suppress(StoreUnavailable):
             self._opened()
@@ -107,7 +105,7 @@ class Undecided:
         """Stage candidates in one transaction.
 
         Raises:
-            StoreUnavailable: None of them is staged.
+            StoreUnavailable: No candidate was staged.
         """
         env = self._opened()
         try:
@@ -125,7 +123,7 @@ class Undecided:
             self.bytes_used += len(one.data)
 
     def read(self, candidate_ids: Sequence[CandidateId]) -> list[StagedContents | None]:
-        """The candidates as read back in a new transaction; None for one that cannot be decrypted.
+        """The candidates, read in a new transaction; None for one that cannot be decrypted.
 
         Raises:
             StoreUnavailable: The environment cannot be read.
@@ -138,7 +136,7 @@ class Undecided:
             self._shut()
             raise StoreUnavailable(f"staging cannot be read: {error}") from error
         if None in found:
-            # A write from outside altered this row and may have altered the tree of pages as well:
+            # A write from outside altered this row, and may have altered the tree of pages too, so
             # no more candidates are put into this file.
             self._keys.clear()
             self._shut()
@@ -153,7 +151,7 @@ class Undecided:
         return None if data is None else unpacked(data)
 
     def ids(self) -> frozenset[CandidateId]:
-        """The ids of the undecided candidates: those whose encryption key still exists."""
+        """The ids of the undecided candidates, which are those whose key still exists."""
         return frozenset(self._keys)
 
     def forget(self, candidate_ids: Iterable[CandidateId]) -> None:
@@ -171,7 +169,7 @@ class Undecided:
                 self._opened()
 
     def close(self) -> None:
-        """Drop every key, and the file."""
+        """Delete every key, and close the file."""
         self._keys.clear()
         self._shut()
 
@@ -182,10 +180,10 @@ class Undecided:
             self._env = None
 
     def _opened(self) -> lmdb.Environment:
-        """The environment, on a new file where there is none.
+        """The environment, which is opened on a new file if there is none.
 
         Raises:
-            StoreUnavailable: Neither memory nor disk gives a file.
+            StoreUnavailable: Neither memory nor disk provides a file.
         """
         if self._env is None:
             self._env = self._in_memory()
@@ -197,10 +195,7 @@ class Undecided:
         return self._env
 
     def _in_memory(self) -> lmdb.Environment | None:
-        """The environment on a `memfd`.
-
-        None if the system has no `memfd`, or no path to its descriptor.
-        """
+        """The environment on a `memfd`; None if the system has none, or no path to one."""
         try:
             handle = _memory_file()
         except OSError:
@@ -208,8 +203,8 @@ class Undecided:
         try:
             os.fchmod(handle, FILE_MODE)
             path = _DESCRIPTORS / str(handle)
-            # If something else than procfs is mounted at /proc, this path does not lead to the
-            # `memfd`, and LMDB would make a new file there.
+            # If another file system than procfs is mounted at /proc, this path does not lead to the
+            # `memfd`, and LMDB would create a new file there.
             if not os.path.samestat(path.stat(), os.fstat(handle)):
                 return None
             return self._environment(path)
@@ -226,7 +221,7 @@ class Undecided:
             try:
                 handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
                 try:
-                    # The file is preallocated, so that a disk that fills up later cannot stop a
+                    # The file is preallocated, so that a disk that fills up later cannot prevent a
                     # verdict.
                     os.posix_fallocate(handle, 0, _PREALLOCATED_BYTES)
                 finally:
@@ -246,7 +241,7 @@ class Undecided:
             subdir=False,
             map_size=self._map_bytes,
             mode=FILE_MODE,
-            # Nothing is synced: no part of this environment is to survive the process.
+            # Nothing is synced, because no part of this environment may survive the process.
             sync=False,
             metasync=False,
             # With `writemap` a full disk would kill the process by a signal.

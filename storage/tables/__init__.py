@@ -1,1 +1,1 @@
-"""The tables in LMDB: rows, keys, the bytes of each value, and the one change of a transaction."""
+"""The tables in LMDB: rows, keys, the bytes of each value, and the changes of a transaction."""

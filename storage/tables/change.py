@@ -1,4 +1,4 @@
-"""The changes of one write transaction; they take effect only after its commit."""
+"""The changes of one write transaction, which take effect only after its commit."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from storage.tables.lmdb_store import LEAVES, NODES, Draft, View
 from storage.values import Row
 
 LABELS: Final = b"labels"
-"""The mark of a change after which the origins of rows have to be read anew."""
+"""The mark of a change after which reads must read the origins of rows anew."""
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
-    """The last committed state: header, audit tree, and the checkpoint signed over it."""
+    """The last committed state: header, audit tree, and the signed checkpoint of the tree."""
 
     header: StoreHeader
     tree: Tree
@@ -39,7 +39,7 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Nodes:
-    """Complete subtrees of the audit log, as the caller's transaction sees them."""
+    """The hashes of complete subtrees of the audit log, in the caller's transaction."""
 
     __slots__ = ("_view",)
 
@@ -47,14 +47,14 @@ class Nodes:
         self._view = view
 
     def get(self, level: int, index: int) -> bytes | None:
-        """The stored hash of one subtree."""
+        """The stored hash of one subtree, or None."""
         return self._view.get(NODES, _node_key(level, index))
 
     def put(self, level: int, index: int, node: bytes) -> None:
-        """Refuse to store anything: these are the nodes of a read transaction.
+        """Refuse to store a hash, because this is a read transaction.
 
         Raises:
-            InvariantBroken: Always: a view cannot write.
+            InvariantBroken: Always, because a view cannot write.
         """
         raise InvariantBroken(f"a view cannot write node {index} of level {level}: {node.hex()}")
 
@@ -67,15 +67,15 @@ class _DraftNodes(Nodes):
         self._draft = draft
 
     def put(self, level: int, index: int, node: bytes) -> None:
-        """Store the hash of one subtree that became complete."""
+        """Store the hash of one subtree that has become complete."""
         self._draft.put(NODES, _node_key(level, index), node)
 
 
 class AddedRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A row that becomes the state of its memory. `vector` is b"" if the row has none.
+    """A row that becomes the newest of its memory. `vector` is b"" if the row has none.
 
-    `shown` False: the vector is indexed, but reads find the row only after a readmission. `before`:
-    the row of the same memory that it follows, if there is one.
+    `shown` False: the vector is indexed, but reads do not show the row until a readmission.
+    `before`: the previous row of the same memory, if there is one.
     """
 
     ordinal: int
@@ -86,22 +86,22 @@ class AddedRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IndexChanges(msgspec.Struct, frozen=True):
-    """What one transaction changes in the catalogue and the index, which follow after its commit.
+    """The changes of one transaction for the catalogue and the index, applied after its commit.
 
-    Each row comes with its ordinal.
+    Each row is paired with its ordinal.
     """
 
     added: list[AddedRow] = []
     superseded: list[tuple[int, Row]] = []
     readmitted: list[tuple[int, Row]] = []
-    # The live rows whose labels a person raised, as they are now.
+    # The live rows whose label a person raised, with the new label.
     raised: list[tuple[int, Row]] = []
     # The ordinals of purged rows.
     erased: list[int] = []
 
 
 class ChangeContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a change knows of its store: the rules in force, and how many bytes may be added."""
+    """The facts about the store for a change: key names, ruleset, and bytes that may be added."""
 
     names: KeyedNames
     ruleset: Ruleset
@@ -113,7 +113,7 @@ Part = TypeVar("Part")
 
 
 class Change:
-    """One write transaction under way. Writer thread only; a new one for every attempt."""
+    """One write transaction before its commit. Writer thread only; each attempt has a new one."""
 
     def __init__(
         self, draft: Draft, generation: Generation, now_ms: int, around: ChangeContext
@@ -122,23 +122,23 @@ class Change:
         self.now_ms = now_ms
         self.around = around
         self.names = around.names
-        # The header that this transaction will leave, but for the counts that follow.
+        # The header as this transaction will store it, except for the counts below.
         self.header = generation.header
         self.version = generation.header.version
         self.next_ordinal = generation.header.next_ordinal
         self.live_count = generation.header.live_count
         self.held_count = generation.header.held_count
         self.index = IndexChanges()
-        # Tables, and other marks, whose changes caches follow (`Access.moves`).
+        # Tables, and other marks, whose changes caches watch (`StoreAccess.moves`).
         self.moved: set[bytes] = set()
-        # By how many bytes each tenant's share grows or shrinks.
+        # Maps each tenant to the bytes by which its usage grows or shrinks.
         self.charges: Counter[Tenant] = Counter()
         self._parts: dict[type, Any] = {}
         self._tree = generation.tree.copy()
         self._nodes = _DraftNodes(draft)
 
     def of(self, kind: type[Part]) -> Part:
-        """The part of the change that has this type; made when it is first asked for."""
+        """The part of the change that has this type; it is created on the first call."""
         if kind not in self._parts:
             self._parts[kind] = kind()
         part: Part = self._parts[kind]
@@ -146,23 +146,23 @@ class Change:
 
     @property
     def leaf_count(self) -> int:
-        """The number of leaves in the log, with those of this transaction."""
+        """The number of leaves in the log, including those of this transaction."""
         return self._tree.size
 
     def log(self, leaf: Leaf) -> int:
-        """Append one leaf to the audit log; returns its index."""
+        """Append one leaf to the audit log; return its index."""
         data = encode_leaf(leaf)
         index = self._tree.append(data, self._nodes)
         self.draft.append(LEAVES, ordinal_key(index), data)
         return index
 
     def note(self, action: str, subject: str, by: PrincipalId, detail: str) -> int:
-        """Append the leaf of what a person, or the store by itself, did; returns its index."""
+        """Append the leaf of an act of a person, or of the store itself; return its index."""
         leaf = OperatorLeaf(at_ms=self.now_ms, action=action, subject=subject, by=by, detail=detail)
         return self.log(leaf)
 
     def finish(self, origin: str, signer: Ed25519PrivateKey) -> Generation:
-        """Write header and signed checkpoint; returns the store's generation once this commits."""
+        """Write header and signed checkpoint; return the generation that the commit will leave."""
         header = msgspec.structs.replace(
             self.header,
             version=self.version,
@@ -183,7 +183,7 @@ class Change:
 
 
 def leaf_source(view: View) -> Callable[[int], bytes]:
-    """Reads leaves of the log by index, for proofs and for loading the tree."""
+    """A function that returns leaves of the log by index, for proofs and for loading the tree."""
 
     def leaf_at(index: int) -> bytes:
         data = view.get(LEAVES, ordinal_key(index))
@@ -195,7 +195,7 @@ def leaf_source(view: View) -> Callable[[int], bytes]:
 
 
 def read_leaf(view: View, index: int) -> Leaf:
-    """Read one leaf of the log.
+    """One leaf of the log.
 
     Raises:
         StoreCorrupt: The leaf is missing or damaged.
@@ -204,7 +204,7 @@ def read_leaf(view: View, index: int) -> Leaf:
 
 
 def load_generation(view: View, header: StoreHeader) -> Generation:
-    """The committed generation, its tree rebuilt from stored leaves and nodes.
+    """The committed generation, with its tree rebuilt from stored leaves and nodes.
 
     Raises:
         StoreCorrupt: A leaf or node is missing or damaged.

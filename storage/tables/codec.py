@@ -1,8 +1,8 @@
 """Bytes on disk: every value is `format byte | 16-byte digest | payload`, checked on read.
 
-LMDB has no page checksums: a flipped bit comes back as another value. The digest covers the table,
-the key and the payload, so a value that was moved to another key is noticed as well. Payloads are
-msgpack arrays; a field is only ever appended, with a default.
+LMDB has no page checksums, so a flipped bit is returned as another value. The digest covers the
+table, the key and the payload, so that a value that was moved to another key is detected too.
+Payloads are msgpack arrays; a new field is only ever appended, with a default.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from storage.values import Decision
 
 FORMAT: Final = b"\x01"
 STORE_FORMAT: Final = 6
-"""Format of the store as a whole: of its tables, their keys and what their values mean."""
+"""The format of the store as a whole: of its tables, their keys and the meaning of values."""
 _DIGEST_LEN: Final = 16
 _PAYLOAD_AT: Final = 1 + _DIGEST_LEN
 KEY_LEN_MAX: Final = 16
@@ -43,7 +43,7 @@ _ORDINAL: Final = struct.Struct(">Q").pack
 
 
 def frame(table: bytes, key: bytes, payload: bytes) -> bytes:
-    """The value to store for a payload. Keys of one table have one length, at most 16 bytes."""
+    """The value to store for a payload. All keys of one table have one length, at most 16 bytes."""
     digest = blake2b(payload, digest_size=_DIGEST_LEN, person=table, salt=key).digest()
     return b"".join((FORMAT, digest, payload))
 
@@ -52,7 +52,7 @@ def unframe(table: bytes, key: bytes, value: bytes) -> bytes:
     """The payload of a stored value.
 
     Raises:
-        StoreCorrupt: Unknown format, or the digest does not fit table, key and payload.
+        StoreCorrupt: The format is unknown, or the digest does not fit table, key and payload.
     """
     payload = value[_PAYLOAD_AT:]
     if value[:1] != FORMAT:
@@ -68,10 +68,10 @@ def ordinal_key(ordinal: int) -> bytes:
 
 
 class StoreHeader(msgspec.Struct, frozen=True, array_like=True):
-    """The generation of the whole store; rewritten by every transaction.
+    """The generation of the whole store; every transaction rewrites it.
 
-    The framing and the order of its fields never change, so that any version of this program can
-    tell the format of any store.
+    The framing and the order of the fields never change, so that any version of this program can
+    read the format of any store.
     """
 
     incarnation: str  # random part of the incarnation's name: 16 hex digits
@@ -90,20 +90,20 @@ class StoreHeader(msgspec.Struct, frozen=True, array_like=True):
     observing: bool = False  # whether the last gate on this store only observed (decision 010)
     # The time of the last transaction, in Unix milliseconds.
     time_ms: int = 0
-    # A check value that tells `store.key` from another key; "" until the first transaction that
+    # A check value that distinguishes `store.key` from other keys; "" until the first transaction
     # stores it.
     key_check: str = ""
 
     @property
     def incarnation_name(self) -> str:
-        """Random part and restore counter, to which nonces are bound."""
+        """Random part and restore counter, the name to which nonces are bound."""
         return f"{self.incarnation}-{self.restores}"
 
 
 class RowBrief(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The fields of a `Row` that listings and the index are made from; other fields are skipped.
+    """The fields of a `Row` for listings and the index; the other fields are not decoded.
 
-    A start reads every row: leaving the other fields undecoded takes a third of the time.
+    A start reads every row, and takes a third of the time without the other fields.
     """
 
     change: ChangeKind
@@ -133,7 +133,7 @@ class IdRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FirstOutcome(msgspec.Struct, frozen=True, array_like=True):
-    """The first verdict given for a nonce, without content; a retry is answered with it."""
+    """The first verdict for a nonce, without content, which is the answer to a repeated request."""
 
     candidate_id: CandidateId
     decision: Decision
@@ -150,10 +150,7 @@ class FirstOutcome(msgspec.Struct, frozen=True, array_like=True):
 
 
 class NonceRecord(msgspec.Struct, frozen=True, array_like=True):
-    """The request that spent a nonce, and its outcome.
-
-    The request is kept as a keyed hash of digest, principal and target.
-    """
+    """The request that used a nonce, as a keyed hash (`KeyedNames.binding`), and its outcome."""
 
     binding: bytes
     outcome: FirstOutcome
@@ -162,9 +159,9 @@ class NonceRecord(msgspec.Struct, frozen=True, array_like=True):
 class HeldRow(msgspec.Struct, frozen=True, array_like=True):
     """One candidate that waits for a person.
 
-    `sealed` is the intercept record and the salt, encrypted under the candidate's own key: the
-    client's text in the target, and the digest, must be unreadable once the candidate is denied and
-    its key destroyed.
+    `sealed` is the intercept record and the salt, encrypted under the candidate's own key, because
+    the client's text in the target, and the digest, must be unreadable once the candidate is denied
+    and its key destroyed.
     """
 
     principal_id: PrincipalId
@@ -179,10 +176,10 @@ class HeldRow(msgspec.Struct, frozen=True, array_like=True):
     intercepted_index: int
     sealed: bytes
     origin: str = ""  # the origin, as `storage.write.held_queue` names it
-    origin_key: bytes = b""  # the key in the table of origins; empty where no tool is named
+    origin_key: bytes = b""  # the key in the table of origins; empty if no tool is known
     after_reading: bool = False  # whether the session that wrote it had read foreign text
-    # The keys of its lines in `lines`, should they be let in. A candidate with the same is not held
-    # beside this one.
+    # The keys of the candidate's lines in the table `lines`. A candidate with the same keys is not
+    # held a second time.
     lines: tuple[bytes, ...] = ()
 
 
@@ -195,7 +192,7 @@ class SealedIntercept(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HeldEvidence(msgspec.Struct, frozen=True, array_like=True):
-    """What was known about a candidate when it was held; encrypted in staging."""
+    """The evidence about a candidate at the time when it was held; encrypted in staging."""
 
     provenance: Provenance
     intercepted_at_ms: int
@@ -206,14 +203,14 @@ class HeldEvidence(msgspec.Struct, frozen=True, array_like=True):
     vector: bytes
     embedder_id: str
     trace_id: str
-    # The version of the memory to change; 0 where there was none.
+    # The version of the memory to change; 0 if there is none.
     target_version: int = 0
     guarded_key: str | None = None
     guarded_blob: bytes = b""
 
 
 class StagedEvidence(msgspec.Struct, frozen=True, array_like=True):
-    """Further evidence on an undecided candidate; in staging, never on disk."""
+    """The evidence about an undecided candidate; in staging, and never readable on disk."""
 
     held: HeldEvidence
     reading: Reading

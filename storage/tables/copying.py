@@ -1,4 +1,4 @@
-"""A compacted copy of an LMDB environment; it is durable once it is in place."""
+"""A compacted copy of an LMDB environment, durable when the function returns."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ DATA: Final = "data.mdb"
 def copy_compactly(env: lmdb.Environment, directory: Path) -> None:
     """Write one generation of `env`, without its free pages, to the new directory `directory`.
 
-    Readers and the writer go on meanwhile: the copy is taken through a read transaction.
+    The copy is made in a read transaction, so readers and the writer continue meanwhile.
 
     Raises:
-        StoreUnavailable: No room, or the disk refused; nothing of the copy is left behind.
+        StoreUnavailable: No room, or the disk refused; the incomplete copy was removed.
     """
     try:
         shutil.rmtree(directory, ignore_errors=True)

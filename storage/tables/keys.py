@@ -1,4 +1,4 @@
-"""Keys of the tables: a client's own words become keys only as keyed hashes (HMAC)."""
+"""Keys of the tables; words of clients become keys only as keyed hashes (HMAC)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,7 @@ _INCARNATION: Final = re.compile(r"([0-9a-f]{16}-[0-9]{1,9}):")
 
 
 class KeyedNames:
-    """Keys of 16 bytes, hashed under the store's secret.
-
-    Without the secret they cannot be guessed.
-    """
+    """Keys of 16 bytes, hashed under the store's secret, without which no one can guess them."""
 
     __slots__ = ("_inner", "_outer", "_seal_secret", "group", "principal", "tenant")
 
@@ -38,7 +35,7 @@ class KeyedNames:
         self._seal_secret = sha256(self._name(b"seals") + secret).digest()
 
     def _name(self, purpose: bytes, *parts: bytes) -> bytes:
-        # Each part is preceded by its length, so that two different lists of parts never give the
+        # Each part is preceded by its length, so that two different lists of parts never have the
         # same bytes.
         framed = [self._inner, purpose, b"\0"]
         for part in parts:
@@ -47,7 +44,7 @@ class KeyedNames:
         return sha256(self._outer + inner).digest()[:_NAME_LEN]
 
     def check(self) -> str:
-        """A value that is stored so that a start with another secret is noticed."""
+        """A value that is stored, so that a start with another secret is detected."""
         return self._name(b"check").hex()
 
     def nonce(self, principal_id: PrincipalId, nonce: str) -> bytes:
@@ -55,7 +52,7 @@ class KeyedNames:
         return self._name(b"nonce", principal_id.encode(), nonce.encode())
 
     def binding(self, candidate: Candidate, digest: Digest) -> bytes:
-        """The request that a nonce is spent for, as a hash of digest, principal and target.
+        """A hash of nonce, digest, principal and target: the request that used a nonce.
 
         See MWP 3.2, check 5.
         """
@@ -68,42 +65,42 @@ class KeyedNames:
         )
 
     def charge(self, candidate: Candidate, digest: Digest) -> bytes:
-        """The key under which violations of a principal with one nonce and digest count once."""
+        """The key that makes violations of a principal with one nonce and digest count once."""
         return self._name(
             b"charge", candidate.principal_id.encode(), candidate.nonce.encode(), digest
         )
 
     def memory(self, tenant: Tenant, memory_id: MemoryId) -> bytes:
-        """The key of a tenant's memory: the same id in another tenant has another key."""
+        """The key of a tenant's memory; the same id in another tenant has another key."""
         return self._name(b"memory", tenant.encode(), memory_id.encode())
 
     def own(self, tenant: Tenant, key: str, life: int = 0) -> MemoryId:
         """The id of the memory that a client files under a key of its own.
 
-        `life` counts the memories of that key that were hidden before it. Without the secret the id
-        tells nothing of the key: it stays in the log after a purge.
+        `life` is the number of earlier memories under that key that were hidden. The id remains in
+        the log after a purge, and reveals nothing about the key without the secret.
         """
         parts = (tenant.encode(), key.encode(), *((b"%d" % life,) if life else ()))
         return uuid_of(self._name(b"own", *parts), 8)
 
     def guarded(self, tenant: Tenant, target: str, key: str) -> bytes:
-        """The prefix of all rows of one memory behind another server; 8 bytes, an ordinal follows.
+        """The prefix of the rows of one upstream memory: 8 bytes, before an ordinal.
 
-        64 keyed bits are enough: nobody can search for a second key with the same prefix.
+        64 keyed bits are enough, because no one can search for a second key with the same prefix.
         """
         name = self._name(b"guarded", tenant.encode(), target.encode(), key.encode())
         return name[:_KEYED_LEN]
 
     def closed(self, tenant: Tenant, target: str, key: str) -> bytes:
-        """The record of a key that is closed for a tenant; it begins with `closed_by_anybody`."""
+        """The key of the record of a key closed for a tenant; begins with `closed_by_anybody`."""
         return self.closed_by_anybody(target, key) + self.tenant(tenant)[:_KEYED_LEN]
 
     def closed_by_anybody(self, target: str, key: str) -> bytes:
-        """The prefix of the records of one key of a server; 8 bytes of the tenant's follow."""
+        """The prefix of the records of one key of a server: 8 bytes, before 8 of the tenant's."""
         return self._name(b"closed", target.encode(), key.encode())[:_KEYED_LEN]
 
     def seal(self, purpose: str) -> bytes:
-        """The key, of 32 bytes, of what is sealed for one purpose."""
+        """The encryption key, of 32 bytes, for records of one purpose."""
         return sha256(self._name(b"seal", purpose.encode()) + self._seal_secret).digest()
 
     def children(self, tenant: Tenant, parent: MemoryId) -> bytes:
@@ -111,12 +108,12 @@ class KeyedNames:
         return self._name(b"children", tenant.encode(), parent.encode())[:_KEYED_LEN]
 
     def _group(self, tenant: Tenant, principal_id: PrincipalId, place: str) -> bytes:
-        """The prefix, of 7 bytes, of what persons decided for a principal in a place."""
+        """The prefix, of 7 bytes, of people's decisions for a principal in a place."""
         parts = (tenant, principal_id, place)
         return self._name(b"group", *(one.encode("utf-8", "surrogatepass") for one in parts))[:7]
 
     def line(self, group: bytes, kind: bytes, said: bytes) -> bytes:
-        """The key of a decision on one line of a group; a kind is one byte."""
+        """The key of a decision on one line of a group; `kind` is one byte."""
         return group + kind + self._name(b"line", said)[:_KEYED_LEN]
 
     def pins(self, tenant: Tenant, server: str) -> bytes:
@@ -136,11 +133,11 @@ class KeyedNames:
         return self._name(b"principal", principal_id.encode())
 
     def origin(self, tenant: Tenant, server: str, tool: str) -> bytes:
-        """The key of the trust of what a server's tool brings into a tenant's sessions."""
+        """The key of a tenant's trust in the results of one tool of a server."""
         return self._name(b"origin", tenant.encode(), server.encode(), tool.encode())
 
     def counted(self, holder: bytes, kind: str, subject: str) -> bytes:
-        """The key of an outcome about a subject that counted for one principal or origin."""
+        """The key of the time at which an outcome about a subject last counted for a holder."""
         return self._name(b"counted", holder, kind.encode(), subject.encode())
 
     def api_key(self, key_id: str) -> bytes:
@@ -163,9 +160,6 @@ def uuid_of(raw: bytes, version: int) -> MemoryId:
 
 
 def named_incarnation(nonce: str) -> str | None:
-    """The incarnation that a nonce was made for, as the nonce names it.
-
-    None if it names none.
-    """
+    """The incarnation that a nonce names, or None if it names none."""
     match = _INCARNATION.match(nonce)
     return None if match is None else match[1]

@@ -1,7 +1,7 @@
-"""The production environment: named tables of framed values, one writer, many readers.
+"""The store's LMDB environment: named tables of framed values, one writer, many readers.
 
-`writemap=False`, `sync=True` and `metasync=True` are security settings, not tuning: with a
-writable map an aborted write leaves its text in the file, and a full disk kills the process.
+`writemap=False`, `sync=True` and `metasync=True` are settings for security and not for speed: with
+a writable map an aborted write leaves its text in the file, and a full disk kills the process.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from storage.values import Anchor, KeyRecord, Row
 
 
 class Lease:
-    """Lets many readers use the environment at once, or one thread alone that reopens it.
+    """A lock for many readers of the environment, or for one thread that reopens it.
 
-    Not reentrant: a thread that holds a shared lease must not ask for another.
+    Not reentrant: a thread that holds the lease shared must not take it again.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Lease:
 
     @contextmanager
     def shared(self) -> Generator[None]:
-        """Hold the lease together with other readers; waits for a thread that holds it alone."""
+        """Hold the lease together with other readers; waits while a thread holds it alone."""
         with self._changed:
             self._changed.wait_for(lambda: not self._closing)
             self._readers += 1
@@ -66,7 +66,7 @@ class Lease:
 
     @contextmanager
     def exclusive(self) -> Generator[None]:
-        """Hold the lease alone; new readers wait, and present readers are waited for."""
+        """Hold the lease alone; waits for its present readers, and new ones wait for its end."""
         with self._changed:
             self._closing = True
             self._changed.wait_for(lambda: self._readers == 0)
@@ -82,7 +82,7 @@ Record = TypeVar("Record")
 
 
 class RecordTable(bytes, Generic[Record]):
-    """The name of a table, which can read the records in it."""
+    """The name of a table, with the decoder of its records."""
 
     decoded: Callable[[bytes], Record]
 
@@ -125,7 +125,7 @@ OF_FEATURES: Final = (
     b"forgotten",
     b"lines",
 )
-"""The tables that features declare in `storage.features`; none of the core's code reads them."""
+"""The tables that features declare in `storage.features`; the core does not read them."""
 TABLES: Final = (
     META,
     ROWS,
@@ -145,8 +145,8 @@ TABLES: Final = (
 _HEADER_KEY: Final = b"header"
 _CHECKPOINT_KEY: Final = b"checkpoint"
 _UNERASED_KEY: Final = b"unerased"
-# The map size is address space and not disk: it has room for what purges may use beyond the quota
-# (`storage.tables.usage`), and for the pages that a batch copies.
+# The map size is address space and not disk. It includes what purges may use beyond the quota
+# (`storage.tables.usage`), and the pages that a batch copies.
 _MAP_PER_QUOTA: Final = 2.0
 _MAP_SPARE_BYTES: Final = 64 * 1024 * 1024
 _READERS_MAX: Final = 512
@@ -163,7 +163,7 @@ class View:
         self._tables = tables
 
     def get(self, table: bytes, key: bytes) -> bytes | None:
-        """The payload under a key.
+        """The payload under a key, or None.
 
         Raises:
             StoreCorrupt: The stored value does not match its digest.
@@ -172,7 +172,7 @@ class View:
         return None if value is None else unframe(table, key, bytes(value))
 
     def read(self, table: RecordTable[Record], key: bytes) -> Record | None:
-        """The record under a key.
+        """The record under a key, or None.
 
         Raises:
             StoreCorrupt: The stored value does not match its digest.
@@ -183,7 +183,7 @@ class View:
         return None if value is None else table.decoded(unframe(table, key, bytes(value)))
 
     def has(self, table: bytes, key: bytes) -> bool:
-        """Whether a key is there; the value is not read."""
+        """Whether the table has a key; the value is not read."""
         return self._txn.get(key, db=self._tables[table]) is not None
 
     def scan(self, table: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
@@ -222,7 +222,7 @@ class View:
         return None if payload is None else decode_header(payload)
 
     def checkpoint(self) -> bytes | None:
-        """The signed checkpoint of the audit log, in the same generation."""
+        """The signed checkpoint of the log, of the same generation; None before any commit."""
         return self.get(META, _CHECKPOINT_KEY)
 
     def unerased(self) -> bool:
@@ -230,7 +230,7 @@ class View:
         return self.has(META, _UNERASED_KEY)
 
     def bytes_used(self) -> int:
-        """Bytes in pages that hold something; free pages do not count."""
+        """The bytes in pages that are in use; free pages do not count."""
         used = 0
         for table in self._tables.values():
             stat = self._txn.stat(table)
@@ -245,11 +245,11 @@ class Draft(View):
     __slots__ = ()
 
     def put(self, table: bytes, key: bytes, payload: bytes) -> None:
-        """Frame and store a payload, replacing what was there."""
+        """Frame and store a payload in place of an earlier one."""
         self._txn.put(key, frame(table, key, payload), db=self._tables[table])
 
     def write(self, table: RecordTable[Record], key: bytes, record: Record) -> None:
-        """Store a record, replacing what was there."""
+        """Store a record in place of an earlier one."""
         self.put(table, key, encode(record))
 
     def append(self, table: bytes, key: bytes, payload: bytes) -> None:
@@ -257,7 +257,7 @@ class Draft(View):
         self._txn.put(key, frame(table, key, payload), db=self._tables[table], append=True)
 
     def delete(self, table: bytes, key: bytes) -> bool:
-        """Remove a key; returns whether it was there."""
+        """Remove a key; return whether it was in the table."""
         return self._txn.delete(key, db=self._tables[table])
 
     def put_header(self, header: StoreHeader) -> None:
@@ -280,18 +280,18 @@ class Draft(View):
         return self._txn.id()
 
     def commit(self) -> None:
-        """Make everything durable and visible, or raise `lmdb.Error` with the outcome unknown."""
+        """Make the changes durable and visible; after an `lmdb.Error` the outcome is unknown."""
         self._txn.commit()
 
     def abort(self) -> None:
-        """Drop everything. Safe to call in any state."""
+        """Discard all changes. Safe to call in any state."""
         self._txn.abort()
 
 
 class LmdbStore:
     """The LMDB environment of a store and its open tables.
 
-    `reading` may be used from any thread; everything else belongs to the writer thread.
+    Any thread may call `reading`; only the writer thread calls the other methods.
     """
 
     def __init__(self, directory: Path, quota_bytes: int) -> None:
@@ -307,12 +307,12 @@ class LmdbStore:
     def open(self, *, bootstrapped: bool) -> None:
         """Open or create the environment, and make its directory entries durable.
 
-        A crash while LMDB wrote its very first pages leaves a file that LMDB refuses to open.
-        Before the first commit was durable there is nothing to lose, so such a file is made anew;
-        later the file counts as damaged, and the store stays closed.
+        A crash while LMDB writes its very first pages leaves a file that LMDB refuses to open.
+        Before the first commit is durable no data can be lost, so such a file is made anew. Later
+        the file counts as damaged, and the store stays closed.
 
         Raises:
-            StoreCorrupt: The file is damaged, or gone from a store that was in use.
+            StoreCorrupt: The file is damaged, or missing from a store that was in use.
             StoreUnavailable: The disk refused.
         """
         if bootstrapped and not (self.directory / "data.mdb").exists():
@@ -343,8 +343,8 @@ class LmdbStore:
         except lmdb.Error:
             env.close()
             raise
-        # The environment is kept before the sync: if the sync fails, nothing may be written, but
-        # reads go on.
+        # The environment is assigned before the sync: if the sync fails, nothing may be written,
+        # but reads continue.
         self._env = env
         self._inode = (self.directory / "data.mdb").stat().st_ino
         fsync_directory(self.directory)
@@ -352,11 +352,11 @@ class LmdbStore:
     def _agreeing_environment(self) -> lmdb.Environment:
         """The environment, once its lock file and its data file name the same generation.
 
-        The lock file holds the number of the last transaction, and outlives a replaced data file
-        for as long as any other process (an `audit verify`, a backup) has it open. A writer that
-        believes such a lock file takes the wrong one of the two meta pages, which in a compacted
-        copy is an empty store. So the lock file is replaced. Only that other process needs the old
-        one: it reads the old data file.
+        The lock file contains the number of the last transaction, and outlives a replaced data file
+        while another process (an `audit verify`, a backup) has it open. A writer that relies on
+        such a lock file takes the wrong one of the two meta pages, which in a compacted copy is an
+        empty store. So the lock file is replaced. Only the other process needs the old lock file,
+        because it reads the old data file.
         """
         for _ in range(_LOCK_ATTEMPTS):
             env = lmdb.open(
@@ -379,7 +379,7 @@ class LmdbStore:
 
     def _environment(self) -> lmdb.Environment:
         if os.getpid() != self._pid:
-            # LMDB would also write from a forked child: two writers would then share one map, so a
+            # LMDB would also write from a forked child, and two writers would share one map, so a
             # fork is refused.
             raise StoreLocked("the store was opened by another process; open it after the fork")
         if self._env is None:
@@ -391,7 +391,7 @@ class LmdbStore:
         """A view of the last committed generation; keep it short. Not reentrant per thread.
 
         Raises:
-            StoreUnavailable: The environment is closed, or was poisoned by a failed commit.
+            StoreUnavailable: The environment is closed, or unusable after a failed commit.
             StoreLocked: The caller forked.
         """
         with self._lease.shared():
@@ -403,10 +403,10 @@ class LmdbStore:
                 yield View(txn, self._tables)
 
     def bytes_free(self) -> int:
-        """How many bytes the disk has left for this user.
+        """The number of bytes that the disk has left for this user.
 
         Raises:
-            OSError: The disk does not say.
+            OSError: The file system does not report it.
         """
         found = os.statvfs(self.directory)
         return found.f_bavail * found.f_frsize
@@ -422,8 +422,8 @@ class LmdbStore:
     def overtaken(self, draft: Draft) -> bool:
         """Whether another process has committed, or replaced the file, since the last commit.
 
-        LMDB keeps writers apart by a lock file. If that file is removed, two processes have one
-        each, and each transaction continues from the last one of its own process.
+        LMDB excludes a second writer by a lock file. If that file is removed, two processes have
+        one lock file each, and each transaction continues from the last one of its own process.
         """
         if self._environment().info()["last_txnid"] + 1 != draft.number():
             return True
@@ -433,11 +433,11 @@ class LmdbStore:
             return True
 
     def reader_check(self) -> int:
-        """Free the slots of dead readers, which would pin old pages for ever; returns how many."""
+        """Free the slots of dead readers, which would keep old pages for ever; return how many."""
         return self._environment().reader_check()
 
     def reopen(self) -> None:
-        """Close the environment and open it again; readers are excluded meanwhile.
+        """Close the environment and open it again, while readers are excluded.
 
         Raises:
             StoreUnavailable: The environment cannot be opened; it stays closed.
@@ -448,7 +448,7 @@ class LmdbStore:
             self.open(bootstrapped=True)
 
     def compact(self) -> int:
-        """Rewrite the file without its free pages, and put the copy in its place.
+        """Rewrite the file without its free pages, by a copy that replaces it.
 
         Returns:
             Bytes saved.
@@ -456,8 +456,8 @@ class LmdbStore:
         Raises:
             StoreUnavailable: No space for the copy; the store continues with the old file.
             OutcomeUnknown: The copy is in place, but its name may not be durable, or it cannot be
-                opened. Nothing more may be written: after a power cut the old file could be back,
-                without what was committed since.
+                opened. Nothing more may be written, because after a power cut the old file could be
+                back, without the commits since.
             OSError: A file beside the store could not be removed.
         """
         beside = self.directory.with_name("store.compacting")
@@ -482,7 +482,7 @@ class LmdbStore:
         return max(0, before - data.stat().st_size)
 
     def close(self) -> None:
-        """Close the environment. No reader may be using it; `reopen` and `compact` see to that."""
+        """Close the environment. No reader may be using it, as `reopen` and `compact` ensure."""
         if self._env is not None and os.getpid() == self._pid:
             self._env.close()
         self._env = None

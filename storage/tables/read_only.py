@@ -1,4 +1,4 @@
-"""The store's LMDB environment, opened for reading alone by a process that is not the gate's."""
+"""The store's LMDB environment, opened only for reading, by a process that is not the gate's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from storage.tables.lmdb_store import META, TABLES, View
 def read_only(directory: Path) -> Generator[View]:
     """One consistent view of the last committed generation, also while a gate is running.
 
-    Never use it inside the gate's own process: LMDB's locks do not survive a second open there.
+    Never call it in the gate's own process, because LMDB's locks do not survive a second open
+    there.
 
     Raises:
         StoreUnavailable: There is no store, it cannot be read, or it is no LMDB environment.
@@ -45,10 +46,10 @@ def read_only(directory: Path) -> Generator[View]:
 
 @contextmanager
 def hot(directory: Path) -> Generator[lmdb.Environment]:
-    """The environment for a copy, in a reader's slot that a running gate respects.
+    """The environment for a copy, with a reader's slot that a running gate respects.
 
-    Without the slot the gate would reuse pages while they are being copied, so no copy is made
-    without one. Never in the gate's own process.
+    Without the slot the gate would reuse pages while they are copied, so without a slot no copy is
+    made. Never call it in the gate's own process.
 
     Raises:
         StoreUnavailable: There is no store, or this user may not take a reader's slot.
@@ -68,7 +69,7 @@ def hot(directory: Path) -> Generator[lmdb.Environment]:
 
 
 def header_of(env: lmdb.Environment) -> StoreHeader | None:
-    """The header of an environment that is open for a copy; None where it has none."""
+    """The header of an environment that is open for a copy; None if it has no header."""
     try:
         tables = {META: env.open_db(META, create=False)}
     except lmdb.NotFoundError:
@@ -79,19 +80,19 @@ def header_of(env: lmdb.Environment) -> StoreHeader | None:
 
 def _opened(directory: Path) -> lmdb.Environment:
     if not (directory / "lock.mdb").exists():
-        # No gate ever ran here. LMDB would create the file with this user as owner; if this user is
-        # root, the gate could then not open its own store.
+        # No gate has run here. LMDB would create the lock file with this user as owner; if this
+        # user is root, the gate could then not open its own store.
         return _open(directory, lock=False)
     try:
         return _open(directory, lock=True)
     except (lmdb.ReadonlyError, lmdb.LockError, PermissionError):
-        # A backup on read-only media has no place for a reader's slot, and no writer that would
-        # need to see one.
+        # A backup on read-only media has no place for a reader's slot, and no writer that needs to
+        # see one.
         return _open(directory, lock=False)
 
 
 def _open(directory: Path, *, lock: bool) -> lmdb.Environment:
-    # Map size 0 takes over the writer's own size, so that a growing store stays readable.
+    # Map size 0 uses the writer's own size, so that a growing store stays readable.
     return lmdb.open(
         str(directory),
         map_size=0,

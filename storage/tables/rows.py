@@ -1,4 +1,4 @@
-"""From stored rows to the values that a read may show."""
+"""Functions that read stored rows, and make of them the values that a read may show."""
 
 from __future__ import annotations
 
@@ -37,19 +37,20 @@ GROUP_LEN: Final = 7
 STANDING: Final = frozenset({MemoryStatus.LIVE, MemoryStatus.QUARANTINED})
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 ENDING: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
-"""After such a row a memory begins anew."""
+"""The changes that end a memory; a later row under its id begins a new one."""
 _CANDIDATE_ID_LEN: Final = 16
 
 
 def read_id(view: View, name: bytes) -> IdRecord | None:
-    """Where a memory's newest row is; None if the memory never existed."""
+    """The id record of a memory; None if the memory never existed."""
     return view.read(IDS, name)
 
 
 def read_standing(view: View, name: bytes) -> IdRecord:
-    """Where the newest row of a memory is that is shown, or under quarantine.
+    """The id record of a memory that is live or in quarantine.
 
-    A memory that is still being sent to another server is neither: no read shows it yet.
+    A memory that is still being sent to an upstream server is neither, because no read shows it
+    yet.
 
     Raises:
         UnknownMemory: There is no such memory, or it was deleted.
@@ -61,7 +62,7 @@ def read_standing(view: View, name: bytes) -> IdRecord:
 
 
 def read_row(view: View, ordinal: int) -> Row:
-    """Read one row.
+    """The row with this ordinal.
 
     Raises:
         StoreCorrupt: The row is missing or damaged.
@@ -73,7 +74,7 @@ def read_row(view: View, ordinal: int) -> Row:
 
 
 def text_of(row: Row, known: Candidate | None = None) -> tuple[str | None, str | None, Candidate]:
-    """Text and metadata of the memory as they were after this row, and the candidate of this row.
+    """Text and metadata of the memory after this row's change, and the row's candidate.
 
     Raises:
         StoreCorrupt: The row was erased, or its canonical bytes are not a candidate's.
@@ -133,10 +134,10 @@ def memory_of(
 
 
 class GuardedRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of a memory behind another server, and the present state of that memory.
+    """One row of a memory on an upstream server, and the present state of that memory.
 
-    `row` is the memory's newest row, which somebody may have changed here; `sent` is the row that
-    was sent to the server.
+    `row` is the memory's newest row, which may have been changed here; `sent` is the row of the
+    change that was sent to the server.
     """
 
     name: bytes
@@ -147,17 +148,14 @@ class GuardedRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def status(self) -> MemoryStatus:
-        """The memory's state now."""
+        """The memory's present status."""
         return self.known.status
 
 
 def guarded_rows(
     view: View, names: KeyedNames, tenant: Tenant, target: str, key: str
 ) -> Iterator[GuardedRow]:
-    """Every row under a key of a server, oldest first.
-
-    Rows that failed or are gone are included.
-    """
+    """Every row under a key of a server, oldest first, including failed and deleted ones."""
     prefix = names.guarded(tenant, target, key)
     for found, _ in view.scan(KEYED, prefix):
         if not found.startswith(prefix):
@@ -168,10 +166,10 @@ def guarded_rows(
 
 
 def guarded_row(view: View, names: KeyedNames, ordinal: int) -> GuardedRow:
-    """The row with this ordinal, which the table of keys names.
+    """The row with this ordinal, which the table of keys names, with its memory's newest row.
 
     Raises:
-        StoreCorrupt: There is no such row, or its memory has no id.
+        StoreCorrupt: There is no such row, or its memory has no id record.
     """
     sent = read_row(view, ordinal)
     name = names.memory(sent.tenant, sent.memory_id)
@@ -192,35 +190,35 @@ def children_of(
             return
         ordinal = int.from_bytes(key[len(prefix) :], "big")
         row = read_row(view, ordinal)
-        # Two memories may share the prefix, 64 bits of a hash, so the row itself is checked.
+        # Two memories may share the prefix of 64 bits of a hash, so the row itself is checked.
         if row.tenant == tenant and parent in candidate_of(row).derived_from:
             yield ordinal, row
 
 
 def file_lineage(draft: Draft, names: KeyedNames, ordinal: int, candidate: Candidate) -> None:
-    """File a row under each parent that its candidate names."""
+    """Record a row as a child of each parent that its candidate names."""
     for parent in candidate.derived_from:
         draft.put(CHILDREN, names.children(candidate.tenant, parent) + ordinal_key(ordinal), b"")
 
 
 def step_before(newest: Row | None) -> int:
-    """The index of the leaf of a memory's latest step, which the leaf of its next step will name.
+    """The index of the leaf of a memory's newest row, which the leaf of the next row will name.
 
-    A purge leaves no step behind, so after one the next step names none.
+    After a purge there is no such leaf, and the next leaf names none.
     """
     return NO_STEP_BEFORE if newest is None or newest.erased else newest.leaf_index
 
 
 def subject_of(memory_id: MemoryId, candidate_id: str) -> str:
-    """The name of a memory in leaves: its own id where we made it, else its candidate's id.
+    """The name of a memory in leaves: its own id if the store made it, else its candidate's id.
 
-    A client's own id could be any text, and a leaf stays after a purge: the candidate's id is ours.
+    An id that a client chose could be any text, and a leaf remains after a purge.
     """
     return memory_id if is_uuid(memory_id) else f"candidate {candidate_id}"
 
 
 def is_uuid(memory_id: MemoryId) -> bool:
-    """Whether a memory's id is one that the store could have made, and so no client's own text."""
+    """Whether the store could have made a memory's id, so that it is no text of a client."""
     return _UUID.fullmatch(memory_id) is not None
 
 
@@ -243,8 +241,8 @@ def chain(
 ) -> list[Row]:
     """The rows of one memory at or above a floor, oldest first.
 
-    With a limit, the newest that fit, at least one: anybody who may update a memory can make its
-    history as long as he likes.
+    With `bytes_max`, the newest that fit, at least one, because whoever may update a memory can
+    make its history as long as they like.
     """
     rows: list[Row] = []
     size = 0
@@ -261,7 +259,7 @@ def chain(
     rows.reverse()
     if reads is Reads.ALL:
         return rows
-    # The end of what was below the floor is no step of the history either.
+    # A deletion of a memory whose rows are all below the floor is no part of the history either.
     befores: list[Row | None] = [None, *rows]
     return [
         row
@@ -271,10 +269,10 @@ def chain(
 
 
 def newest_above(view: View, ordinal: int, reads: Reads) -> int:
-    """The newest row at or above a floor of the memory with this newest row; `NO_ORDINAL` if none.
+    """The ordinal of a memory's newest row at or above a floor; `NO_ORDINAL` if there is none.
 
-    A deletion ends what the memory was before; for a memory that is deleted now, the row before its
-    deletion counts.
+    `ordinal` is the memory's newest row. Rows before an earlier deletion do not count. If the
+    newest row is itself a deletion, the row before it counts.
     """
     newest = ordinal
     while reads is not Reads.ALL and ordinal != NO_ORDINAL:
@@ -292,7 +290,7 @@ def _inherited_len(row: Row) -> int:
 
 
 def history_of(rows: list[Row]) -> tuple[HistoryEntry, ...]:
-    """The history of a memory, from its rows; a purge shows as a step without text."""
+    """The history of a memory, from its rows; a purge is an entry without text."""
     entries: list[HistoryEntry] = []
     old_text: str | None = None
     for row in rows:
@@ -342,7 +340,7 @@ def held_candidate_of(candidate_id: CandidateId, row: HeldRow) -> HeldCandidate:
 
 
 def group_id(line: bytes) -> str:
-    """The id of the group of a line, as people give it; it can be no beginning of another id."""
+    """The id of the group of a line, as people type it; "g" is no hex digit, as in other ids."""
     return f"g{line[:GROUP_LEN].hex()}"
 
 
@@ -352,10 +350,10 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def expiry_ms(expires_at: str) -> int:
-    """The first moment at which a memory is not shown any more.
+    """The first moment (Unix ms) at which reads do not show a memory any more.
 
-    A date lasts until its end, in UTC. An expiry that cannot be read counts as past: a dialect lets
-    no such value through, and a memory that nobody can date must not stay for ever.
+    A date lasts until its end, in UTC. An unreadable expiry counts as past: no dialect accepts one,
+    and a memory whose end is unknown must not stay for ever.
     """
     try:
         moment = datetime.fromisoformat(expires_at)
@@ -364,6 +362,6 @@ def expiry_ms(expires_at: str) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     day = timedelta(days=1 if _DATE.fullmatch(expires_at) else 0)
-    # The moment is computed with integers: the calendar's last day has no next day, and nothing may
-    # raise after a durable commit.
+    # The moment is computed with integers, because the calendar's last day has no next day, and
+    # nothing may raise after a durable commit.
     return ((moment - _EPOCH) // _MILLISECOND) + day // _MILLISECOND

@@ -1,7 +1,8 @@
-"""How many bytes of the store each tenant takes, so that none can take the room of all others.
+"""The bytes of the store that each tenant uses, so that none can use the room of all others.
 
-The counts are kept beside the rows, in the same transactions. Counted is what stays: the length of
-rows and vectors, and for each verdict, a refusal as well, its leaves, nodes and nonce.
+The counts are stored beside the rows, in the same transactions. They include what stays in the
+store: the length of rows and vectors, and for each verdict, also a refusal, its leaves, nodes and
+nonce.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ VERDICT_BYTES: Final = 1_024
 """The bytes of a verdict: two leaves, their nodes, a nonce, an id, and half-filled pages."""
 
 # The share of the quota that deletions may use beyond it, so that a full store can be emptied. The
-# leaves of a tenant's refusals may take the same share beyond the tenant's own.
+# leaves of a tenant's refusals may use the same share beyond the tenant's own.
 _OVERDRAFT: Final = 0.1
-# The share that purges may use beyond deletions: a full store can always be purged. The leaves of
-# a purge take two thirds of the smallest memory's size, because the log keeps them.
+# The share that purges may use beyond deletions, so that a full store can always be purged. The
+# leaves of a purge need two thirds of the smallest memory's size, because the log keeps them.
 _PURGE_RESERVE: Final = 0.8
 _REMOVALS: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
 _PREFIX: Final = b"\x01"
@@ -41,24 +42,21 @@ _DECODE = msgspec.msgpack.Decoder(_Recorded).decode
 
 
 class Usage:
-    """Bytes by tenant, as of the last commit. Writer thread only, except `by_tenant`."""
+    """The bytes that each tenant uses, as of the last commit. Writer thread, except `by_tenant`."""
 
     def __init__(self, names: KeyedNames, quota_bytes: int, share: float) -> None:
-        """A tenant may take that `share` of the quota.
-
-        A share of 1 or more means all of the quota, without a check.
-        """
+        """A tenant may use that `share` of the quota; 1 or more means all, without a check."""
         self._quota_bytes = quota_bytes
         self.limit_bytes = int(quota_bytes * share) if share < 1 else None
         self._names = names
         self._bytes: Counter[Tenant] = Counter()
 
     def by_tenant(self) -> dict[Tenant, int]:
-        """How many bytes each tenant takes. Any thread."""
+        """Maps each tenant to the bytes that it uses. Any thread."""
         return dict(self._bytes)
 
     def load(self, view: View) -> None:
-        """Take over the recorded usage.
+        """Read the usage that the store records.
 
         Raises:
             StoreCorrupt: A value is damaged.
@@ -66,13 +64,13 @@ class Usage:
         self._bytes.update(recorded_usage(view))
 
     def used(self, tenant: Tenant, change: Change) -> int:
-        """The bytes of a tenant, with what this transaction adds so far."""
+        """The bytes of a tenant, including those that this transaction has added so far."""
         return self._bytes[tenant] + change.charges[tenant]
 
     def measured(
         self, budget: BudgetState | None, candidate: Candidate, change: Change
     ) -> BudgetState | None:
-        """The budget facts, with whether the tenant's share of the store is used up."""
+        """The budget facts, with the fact whether the tenant's share of the store is used up."""
         if budget is None or self.limit_bytes is None or candidate.change in _REMOVALS:
             return budget
         if self.used(candidate.tenant, change) < self.limit_bytes:
@@ -80,21 +78,21 @@ class Usage:
         return msgspec.structs.replace(budget, tenant_full=True)
 
     def must_free(self, candidate: Candidate, room: int) -> bool:
-        """Whether this is a deletion that is only allowed if it frees room.
+        """Whether a candidate is a deletion that is allowed only if it frees room.
 
-        A deletion of nothing, or one that is refused or held, adds leaves like any refusal. Where
-        its tenant or the store is full, only admitted deletions are allowed: there are at most as
-        many as there are memories. A purge is an operator's command, which no agent can send.
+        A deletion of nothing, or one that is refused or held, adds leaves like any refusal. If its
+        tenant or the store is full, only deletions that are admitted are allowed; there are at most
+        as many as memories. A purge is an operator's command, which no agent can send.
         """
         if candidate.change is not ChangeKind.DELETE:
             return False
         return room < 0 or self._is_beyond(self._bytes[candidate.tenant])
 
     def no_room(self, candidate: Candidate, room: int, change: Change) -> QuotaReached | None:
-        """The error for a write that does not get a leaf, where `room` bytes are left in the store.
+        """The error for a write if `room`, the bytes left in the store, is too little, or None.
 
         A tenant far above its share gets this error too. A refusal by the gate adds leaves, which
-        take room for good: without a limit the refusals themselves would be the flood.
+        stay for good, so that refusals without a limit would fill the store.
         """
         removal = candidate.change in _REMOVALS
         overdraft = _OVERDRAFT if removal else 0.0
@@ -110,13 +108,13 @@ class Usage:
         return self.limit_bytes is not None and used >= self.limit_bytes * (1 + _OVERDRAFT)
 
     def record(self, change: Change) -> None:
-        """Put the changed byte counts of tenants into the transaction."""
+        """Write the changed byte counts of tenants into the transaction."""
         for tenant in change.charges:
             recorded = _Recorded(tenant, max(0, self.used(tenant, change)))
             change.draft.put(META, self._key(tenant), encode(recorded))
 
     def adopt(self, change: Change) -> None:
-        """Take over the changed byte counts after the transaction became durable."""
+        """Apply the changed byte counts after the transaction became durable."""
         for tenant, moved in change.charges.items():
             self._bytes[tenant] = max(0, self._bytes[tenant] + moved)
 
@@ -125,7 +123,7 @@ class Usage:
 
 
 def recorded_usage(view: View) -> dict[Tenant, int]:
-    """How many bytes each tenant takes, as of one view of the store."""
+    """Maps each tenant to the bytes that it uses, as of one view of the store."""
     found: dict[Tenant, int] = {}
     for key, payload in view.scan(META, _PREFIX):
         if not key.startswith(_PREFIX):
