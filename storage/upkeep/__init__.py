@@ -1,1 +1,1 @@
-"""Backup and restore of a state directory, and reads of a store while no gate is asked."""
+"""Backup and restore of a state directory, and reads of a store without a gate."""

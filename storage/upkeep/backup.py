@@ -1,14 +1,14 @@
 """A backup: one generation of a store, copied while it is in use, with a signed list of its files.
 
-    DIR/manifest.json       what this is, and the SHA-256 of every other file
-    DIR/manifest.sig        Ed25519 over it, by the key that signs the audit log
-    DIR/store/data.mdb      memories (readable!), nonces, trust, keys' hashes, audit log
-    DIR/checkpoint.txt      the signed head of the log in that copy
-    DIR/sessions/log        what is withheld, and the session ledger, as sealed records
-    DIR/secrets/*.key       only where asked for
-    DIR/staging/...         held candidates with their keys, only where asked for
+        DIR/manifest.json       the description of the backup, and the SHA-256 of every other file
+        DIR/manifest.sig        the Ed25519 signature of the manifest, by the audit log's key
+        DIR/store/data.mdb      memories (readable!), nonces, trust, hashes of keys, audit log
+        DIR/checkpoint.txt      the signed head of the log in that copy
+        DIR/sessions/log        the session ledger, and what is withheld, as encrypted records
+        DIR/secrets/*.key       only if asked for
+        DIR/staging/...         held candidates with their keys, only if asked for
 
-The manifest is written last: a directory without one is a backup that never ended.
+The manifest is written last, so that a directory without one is a backup that was interrupted.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class BackupFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The manifest of a backup: which store it is of, and which files are in it."""
+    """The manifest of a backup: the store of which it is a copy, and the files in it."""
 
     format: int
     taken_at_ms: _Count
@@ -85,8 +85,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     leaf_count: _Count
     held_count: _Count
     verifier_key: str
-    # A hash by which separately kept secrets are recognised as those of this store. The secrets are
-    # 32 random bytes, so nobody can guess them from the hash.
+    # A hash by which separately stored secrets are recognised as those of this store. The secrets
+    # are 32 random bytes, so no one can guess them from the hash.
     store_key_sha256: _Hash
     files: tuple[BackupFile, ...]
 
@@ -137,17 +137,17 @@ def load_secrets(directory: Path) -> Secrets:
 def take(
     state: Path, target: Path, now_ms: int, *, with_secrets: bool = False, with_held: bool = False
 ) -> Manifest:
-    """Back up the store of a state directory; see `OfflineStore.back_up`.
+    """Back up the store of a state directory (`OfflineStore.back_up`); return the manifest.
 
-    Memories, nonces, trust and the log are of one generation. Held candidates are copied after it:
-    a candidate that was decided in between is refused when the backup is restored.
+    Memories, nonces, trust and the log are of one generation. Held candidates are copied later: a
+    candidate that was decided in between is refused when the backup is restored.
     """
     _refuse_place(state, target)
     secrets = load_secrets(state / "secrets")
     try:
         with hot(state / "store") as env:
-            # The store is read first, so that nothing is written to the target if the store is of
-            # an unknown format.
+            # The header is read first, so that nothing is written to the target if the store has an
+            # unknown format.
             refuse_unknown(header_of(env))
             target.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
             target.chmod(DIRECTORY_MODE)
@@ -189,7 +189,7 @@ def _take_checkpoint(target: Path) -> None:
 
 
 def _take_sessions(state: Path, target: Path) -> None:
-    """Copy the session ledger's file, which is only appended to, up to its end at this moment."""
+    """Copy the session ledger's file, which is only appended to, up to its present end."""
     source = state / SESSIONS
     if source.exists():
         (target / DIRECTORY).mkdir(mode=DIRECTORY_MODE)
@@ -211,7 +211,7 @@ def _copy_each(source: Path, target: Path, names: tuple[str, ...]) -> None:
         try:
             data = read_file(source / name, SECRET_LEN, Trust.PLAIN)
         except FileNotFoundError:
-            continue  # the candidate was decided while the copy was made, so it is left out
+            continue  # the candidate was decided while the copy was made, so its key is left out
         write_durably(target / name, data)
     fsync_directory(target)
 
@@ -242,7 +242,7 @@ def _described(target: Path, secrets: Secrets, now_ms: int) -> Manifest:
 
 
 def note_of(directory: Path, name: str) -> bytes:
-    """Read a short file of a backup that has a signature of its own."""
+    """The bytes of a short file of a backup that has a signature of its own."""
     try:
         return read_file(directory / name, NOTE_LEN_MAX, Trust.PLAIN)
     except UnfitFile as error:
@@ -250,10 +250,10 @@ def note_of(directory: Path, name: str) -> bytes:
 
 
 def _files(directory: Path) -> list[Path]:
-    """Every file of a backup but its manifest.
+    """Every file of a backup, except the manifest and its signature.
 
     Raises:
-        BadBackup: The backup has an entry that is no plain file.
+        BadBackup: The backup has an entry that is neither a file nor a directory.
     """
     own = {directory / MANIFEST, directory / SIGNATURE}
     found = [path for path in sorted(directory.rglob("*")) if path not in own]
@@ -275,10 +275,10 @@ def _listed(directory: Path, path: Path) -> BackupFile:
 
 
 def read_manifest(directory: Path) -> tuple[Manifest, bytes]:
-    """A backup's manifest and its bytes, before its signature is checked.
+    """A backup's manifest and its bytes, before the signature is checked.
 
     Raises:
-        BadBackup: There is no manifest, or it is not one of this version's.
+        BadBackup: There is no manifest, or this version cannot read it.
     """
     try:
         data = read_file(directory / MANIFEST, _MANIFEST_LEN_MAX, Trust.PLAIN)
@@ -299,10 +299,10 @@ def read_manifest(directory: Path) -> tuple[Manifest, bytes]:
 
 
 def verify(directory: Path, secrets: Secrets) -> Manifest:
-    """The manifest of a backup, after signature, secrets and every file were checked against it.
+    """The manifest of a backup, after the signature, the secrets and all files were checked.
 
     Raises:
-        BadBackup: A file was changed, is missing or does not belong there.
+        BadBackup: A file was changed, is missing, or is not in the manifest.
     """
     manifest, data = read_manifest(directory)
     key = Ed25519PrivateKey.from_private_bytes(secrets.log_key).public_key()

@@ -1,4 +1,4 @@
-"""Implements `OfflineStore` and `AuditedView` on the embedded store's files."""
+"""Reads the embedded store's files without a gate (`OfflineStore`, `AuditedView`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from storage.values import BackupSummary, Row
 
 
 class EmbeddedFiles:
-    """The store of one state directory; each call reads from one snapshot."""
+    """The files of one state directory; each call reads one snapshot."""
 
     def __init__(self, state: Path) -> None:
         self._state = state
@@ -34,7 +34,7 @@ class EmbeddedFiles:
             yield EmbeddedView(view)
 
     def leaves(self, since: int, limit: int) -> list[tuple[Leaf, InterceptedLeaf | None]]:
-        """Committed leaves, each with the interception leaf of the candidate that it decides."""
+        """Committed leaves from `since` on, each verdict with its interception leaf."""
         with read_only(self._state / "store") as view:
             header = view.header()
             refuse_unknown(header)
@@ -50,7 +50,7 @@ class EmbeddedFiles:
 
 
 class EmbeddedView:
-    """One snapshot of the tables, as an auditor reads them."""
+    """One snapshot of the tables, for an auditor."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -60,7 +60,7 @@ class EmbeddedView:
         self.node = Nodes(view).get
 
     def head(self) -> tuple[int, int] | None:
-        """The leaf count and the version that the header names."""
+        """The leaf count and the version in the header; None before the first commit."""
         try:
             header = self._view.header()
         except msgspec.DecodeError as error:
@@ -69,7 +69,7 @@ class EmbeddedView:
         return None if header is None else (header.leaf_count, header.version)
 
     def made_with(self, store_key: bytes) -> bool:
-        """Whether nonces and ids were hashed under this key; True if the store does not tell."""
+        """Whether nonces and ids are hashed under this key; True if that is not recorded."""
         header = self._view.header()
         known = "" if header is None else header.key_check
         return not known or known == KeyedNames(store_key).check()
@@ -84,7 +84,7 @@ class EmbeddedView:
         return frozenset(one.ordinal for one in found if one.status is MemoryStatus.LIVE)
 
     def rows(self) -> Iterator[Row | StoreCorrupt | None]:
-        """Every row in order; an unreadable row is reported and must not hide the others."""
+        """Every row in order; the error for an unreadable row, after which the rows continue."""
         for key in self._view.keys(ROWS):
             yield self._row(key)
 

@@ -49,7 +49,7 @@ def verified(
     elsewhere: Path | None,
     audit: Callable[[AuditedView, bytes, bytes], str | None],
 ) -> EmbeddedBackup:
-    """A backup after everything in it was recomputed; see `storage.opening.verified_backup`."""
+    """A backup, after all of it was recomputed (`storage.opening.verified_backup`)."""
     manifest, _ = read_manifest(directory)
     if elsewhere is None and not manifest.with_secrets:
         raise NoSecrets("this backup has no secrets in it")
@@ -64,7 +64,7 @@ def verified(
 
 
 class EmbeddedBackup:
-    """A backup after everything in it was recomputed; it can be restored."""
+    """A backup of which all was recomputed, and which can be restored (`Backup`)."""
 
     def __init__(self, directory: Path, manifest: Manifest, secrets: Secrets) -> None:
         self._directory = directory
@@ -86,9 +86,9 @@ class EmbeddedBackup:
         session_records: Callable[[tuple[bytes, ...]], list[bytes]],
         accept_rollback: bool = False,
     ) -> StoreStatus:
-        """Make the state directory, in a new incarnation, with a leaf that names the backup.
+        """Create the state directory, in a new incarnation, with a leaf that names the backup.
 
-        All or nothing: the directory is made beside its place, checked, and renamed.
+        All or nothing: the directory is made under another name, checked, and renamed.
         """
         if state.exists() and (not state.is_dir() or any(state.iterdir())):
             raise BadBackup(f"{state} is not empty; restore into a new place")
@@ -107,8 +107,8 @@ class EmbeddedBackup:
             self._install(working)
             status, note = self._revived(working, ruleset, clock, options)
             self._seal_sessions(working / "state", status.incarnation, session_records)
-            # The checkpoint copy is written first: from here on an older store in the old place
-            # counts as rolled back.
+            # The checkpoint copy is written first, so that from here on an older store in the old
+            # place counts as rolled back.
             CheckpointCopy(checkpoint, self._verifier).write(note)
             if state.exists():
                 state.rmdir()
@@ -121,10 +121,11 @@ class EmbeddedBackup:
         return status
 
     def _against_the_copy(self, checkpoint: Path, *, accept_rollback: bool) -> str:
-        """What the restore's leaf says about the checkpoint outside the store.
+        """The detail of the restore's leaf about the checkpoint outside the store.
 
         Raises:
-            StoreRolledBack: The checkpoint is not of the backup's past, and that was not accepted.
+            StoreRolledBack: The checkpoint is no earlier state of the backup, and that was not
+            accepted.
         """
         leaf_count = self._manifest.leaf_count
         taken = f"backup of {self._manifest.incarnation} with {leaf_count} leaves"
@@ -158,9 +159,9 @@ class EmbeddedBackup:
         return f"{said}; rollback accepted"
 
     def _install(self, working: Path) -> None:
-        """Put the backup's files in place below `working`, durably."""
+        """Copy the backup's files to their places below `working`, durably."""
         state = working / "state"
-        # An empty directory of sessions records that there was a history.
+        # An empty directory of sessions shows the next start that there was a history.
         below = ("store", "staging", "staging/held", "staging/keys", "secrets", DIRECTORY)
         for directory in (working, state, *(state / name for name in below)):
             directory.mkdir(mode=DIRECTORY_MODE)
@@ -184,7 +185,7 @@ class EmbeddedBackup:
         incarnation: str,
         session_records: Callable[[tuple[bytes, ...]], list[bytes]],
     ) -> None:
-        """Seal the backup's session records for the new incarnation."""
+        """Encrypt the backup's session records for the new incarnation."""
         before = session_keys(self._secrets.store_key, self._manifest.incarnation)
         contents = read_contents(self._directory / SESSIONS, before)
         if contents is not None:
@@ -194,7 +195,7 @@ class EmbeddedBackup:
     def _revived(
         self, working: Path, ruleset: Ruleset, clock: Callable[[], int], options: EmbeddedOptions
     ) -> tuple[StoreStatus, bytes]:
-        """Open the restored store once; returns its status, and the checkpoint of its new head."""
+        """Open the restored store once; return its status, and the checkpoint of its new head."""
         store = open_embedded(
             state=working / "state",
             checkpoint=working / "checkpoint.txt",
