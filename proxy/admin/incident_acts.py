@@ -245,7 +245,7 @@ class Repairs(msgspec.Struct, frozen=True, kw_only=True):
 
     @route(RESUME)
     async def resume(self, call: OperatorCall[Empty]) -> IsolationReport:
-        """Finish an isolation, or the undo of an isolation, that a crash interrupted."""
+        """Finish an isolation, an undo of an isolation, or a rewind that a crash interrupted."""
         return await self.incidents.resume(call.argument, call.operator)
 
 

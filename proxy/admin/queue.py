@@ -320,7 +320,7 @@ class Candidates(msgspec.Struct, frozen=True, kw_only=True):
 
     @route(HELD)
     async def held(self, call: OperatorCall[NoQuery]) -> HeldView:
-        """One held candidate with its content, and the words that make it count as a directive.
+        """One held candidate with its content, and the words for which it is flagged, if any.
 
         Raises:
             NotFound: No held candidate has this id.

@@ -283,7 +283,7 @@ class DryRuns(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def with_words(view: ExplainView, asked: ExplainRequest) -> ExplainView:
-    """The view, with the words that make a text that was not admitted count as a directive.
+    """The view, with the words for which a text that was not admitted is flagged, if any.
 
     Run it in a thread, because the search of a long text takes long.
     """
@@ -292,7 +292,7 @@ def with_words(view: ExplainView, asked: ExplainRequest) -> ExplainView:
 
 
 def fired_in(candidate: Candidate) -> str | None:
-    """The words that make a candidate count as a directive, from any of its texts and names."""
+    """The words for which a candidate is flagged, from any of its texts and names; else None."""
     scope = candidate.scope
     for text in (
         *(candidate.text, candidate.metadata_json, candidate.target, candidate.role),

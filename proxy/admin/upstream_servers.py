@@ -199,7 +199,8 @@ def _view(one: WrittenItem, memory: Memory | None) -> AdoptedView:
 
 
 _ROWS_AT_ONCE: Final = 1_000
-# Keys are closed for all tenants at once, so any tenant's name finds whether a key is closed.
+# The tenant named in look-ups of closed keys. A look-up also reports a key that is closed for
+# another tenant, so any tenant can be named.
 _ANYBODY: Final = Tenant(DEFAULT_TENANT)
 # A memory that was erased here, or that arrived after its key was closed, is shown to no one.
 _CLOSED: Final = ComparedView(state="hidden")
@@ -296,7 +297,8 @@ class BackendsCompared:
         if any(one.tenant not in {None, asked.tenant} for one in views):
             raise MalformedRequest(_TAKEN, status=409)
         done = await self._adopting.adopt(call)
-        # A directive found on the server gets no memory here, so only closing its key hides it.
+        # A flagged item becomes no memory here, so only the closing of its key hides it from
+        # readers.
         flagged = tuple(
             item.key
             for item, one in zip(asked.items, done.adopted, strict=True)
@@ -317,7 +319,7 @@ class BackendsCompared:
     def _known(
         self, target: str, keys: tuple[str, ...]
     ) -> tuple[tuple[UpstreamMemory | None, ...], tuple[ClosedKey, ...]]:
-        """The memory under each key of a server, and whether the key is closed, for all tenants."""
+        """The memory under each key of a server, and whether the key is closed for any tenant."""
         tenants = tuple(one.tenant for one in self._reader.usage())
         # The closed keys are read after the rows, so that a memory that is erased meanwhile is
         # found among the rows or among the closed keys.

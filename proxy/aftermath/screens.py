@@ -26,8 +26,9 @@ _TENANTS_MAX: Final = 4_096
 _VERDICTS_MAX: Final = 200_000
 """How many verdicts are held for all tenants together."""
 
-# The key of a verdict: a row's ordinal and label, because a row's text never changes but a person
-# may raise its label; for a memory on an upstream server also a hash of its text, which may change.
+# The key of a verdict. For a row: ordinal and label, because a row's text never changes but a
+# person may raise its label. For a memory on an upstream server: name, hash of the text, and label,
+# because its text may change.
 _Row = tuple[int, SourceKind] | tuple[str, int, SourceKind]
 # A mapping of the rules that were applied and a row to the ids of the anchors that the row
 # contradicts.
