@@ -127,7 +127,7 @@ class Composition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sidecar(msgspec.Struct, frozen=True, kw_only=True):
-    """A running sidecar, as the code that started it sees it."""
+    """A running sidecar, for the code that started it: addresses, first keys, store and guard."""
 
     data: Address | None
     admin: Address | None

@@ -474,7 +474,7 @@ class Services:
     async def watching(self, *, listens: bool) -> AsyncGenerator[None]:
         """Search for culprits, and check reads and replies, while the block runs.
 
-        Without `listens` (a command on a stopped sidecar), only cases opened meanwhile are.
+        Without `listens` (a command on a stopped sidecar), only new cases are worked on.
         """
         async with self.blaming.working(resumes=listens):
             if not listens:

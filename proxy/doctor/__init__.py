@@ -1,1 +1,1 @@
-"""`mnemogate doctor` attempts every way to write around the gate; each attempt must fail."""
+"""`mnemogate doctor` tries every way in which an agent could bypass the gate; all must fail."""

@@ -11,7 +11,7 @@ _V = TypeVar("_V")
 
 
 class Past(Generic[_V]):
-    """The beginning of a list that grows from request to request; one object for all of them."""
+    """The beginning of a list that grows from request to request; later requests share it."""
 
     def __init__(self, values: SharedList[_V]) -> None:
         """`values` may have a past too, as long as requests still need that earlier past."""

@@ -43,7 +43,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
         return Traces(self.trace_key, self.random_hex)
 
     def now_ms(self) -> int:
-        """Unix milliseconds."""
+        """The current time by the injected clock, in Unix milliseconds."""
         return self.clock_ns() // 1_000_000
 
 

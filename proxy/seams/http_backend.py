@@ -25,8 +25,8 @@ class Does(enum.Enum):
     READ = "read"  # its answer shows memories, or how many there are
     WRITE = "write"
     REMOVE = "remove"
-    OTHER = "other"  # concerns no memory; passes as it is
-    MAKE = "make"  # makes a place for memories; is forwarded to a server of a known version
+    OTHER = "other"  # concerns no memory; is forwarded, and its answer is not changed
+    MAKE = "make"  # creates a collection; is forwarded only to a server of a known version
     ADMIN = "admin"  # administers the server; refused
 
 
@@ -71,7 +71,7 @@ class ShownMemory(msgspec.Struct, frozen=True, kw_only=True):
     `group`, such as the answer to one of several queries.
     """
 
-    # The key in the words of `Item.key`; "" for a part of an answer that is no single memory.
+    # The key in the form of `Item.key`; "" for a part of an answer that is no single memory.
     key: str
     strings: tuple[str, ...]
     place: int
@@ -90,7 +90,7 @@ class ShownMemory(msgspec.Struct, frozen=True, kw_only=True):
     # Whether it is an earlier version of the memory under `key`. It is shown where the reader has a
     # memory under the key now, and live memories under the key have each of its strings.
     is_past: bool = False
-    # Those of the strings that the server generates itself; no write through the gate has them.
+    # The ones of `strings` that the server generates itself; no write through the gate has them.
     made_there: tuple[str, ...] = ()
 
     @property
@@ -176,7 +176,7 @@ class WalkedPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attempts(NamedTuple):
-    """Requests by which `doctor` tries whether an agent can go past the gate to a server."""
+    """The requests by which `doctor` tries whether an agent can reach a server without the gate."""
 
     # A read without memories that the gate lets every agent make: it shows that the server runs.
     alive: HttpRequest

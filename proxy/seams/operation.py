@@ -504,11 +504,11 @@ class Dialect(Protocol):
         ...
 
     def decode(self, request: HttpRequest) -> Operation:
-        """The operation asked for.
+        """Decode a request; return the operation that it asks for.
 
         Raises:
-            MalformedRequest: The request is not in this dialect.
-            UnknownWrite: A mutating route this dialect does not know.
+            MalformedRequest: The request does not have this dialect's form.
+            UnknownWrite: The request is for a mutating route that this dialect does not have.
         """
         ...
 

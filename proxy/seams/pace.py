@@ -64,7 +64,7 @@ class Pace:
         asyncio.get_running_loop().call_soon(self._next)
 
     def _next(self) -> None:
-        """Wake the one that waits longest, at a new turn of the loop; principals take turns."""
+        """Begin a new turn of the loop: wake the longest waiter of the next principal."""
         self._began, self._whose = None, ""
         while self._waiting:
             owner, theirs = self._waiting.popitem(last=False)

@@ -18,7 +18,7 @@ from storage.features.recalls import RecallOptions
 
 
 class Heal(enum.Enum):
-    """What is done about a memory that contradicts an anchor, before anyone reports an answer."""
+    """What is done about memories that contradict an anchor, before a wrong answer is reported."""
 
     OFF = "off"
     RECALL = "recall"

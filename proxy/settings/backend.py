@@ -118,7 +118,7 @@ class BackendServer(
 
     @property
     def chosen(self) -> tuple[str, ...]:
-        """The settings that some kinds of servers cannot have, spelled as in `unable` of one."""
+        """The settings that some kinds of server cannot have, as keys of `ServerRoutes.unable`."""
         return (
             f'quarantine = "{self.quarantine.value}"',
             f'collections = "{self.collections.value}"',

@@ -34,7 +34,7 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     uid: Uid | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a table that binds nothing, or two things."""
+        """Refuse a table with neither or both of `mtls` and `uid`."""
         if (self.mtls is None) == (self.uid is None):
             raise BadValue(
                 "bind it by exactly one of mtls, uid (for an API key: `mnemogate key add`)"

@@ -300,7 +300,7 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Refuse settings that contradict each other; set the default of `unix_uids`.
 
         Raises:
-            BadValue: The settings contradict each other; the message names both.
+            BadValue: Two settings contradict each other; the message names them.
         """
         if (self.tls_cert is None) != (self.tls_key is None) or (
             self.tls_client_ca is not None and self.tls_cert is None

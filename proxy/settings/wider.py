@@ -1,4 +1,4 @@
-"""Lists settings and rules that admit more than the shipped ones: allowed ones, but reported."""
+"""Lists allowed settings and rules that admit more than the shipped ones, so as to report them."""
 
 from __future__ import annotations
 

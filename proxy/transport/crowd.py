@@ -199,7 +199,7 @@ class RequestTurn:
     __slots__ = ("_counts", "_principal", "_turns")
 
     def __init__(self, turns: Turns) -> None:
-        """The request is not counted until it is `whole`."""
+        """Begin without a place: the request is counted once it is `whole`."""
         self._turns = turns
         self._principal: str | None = None
         self._counts = False

@@ -175,7 +175,8 @@ def check_behind(request: ReceivedRequest) -> None:
     """Refuse a request whose following bytes cannot be another request.
 
     Raises:
-        MalformedRequest: They cannot (`Connects.garbled`); the connection closes after the answer.
+        MalformedRequest: The following bytes cannot begin a request (`Connects.garbled`); the
+            connection is closed after the answer.
     """
     if request.connection.garbled:
         raise MalformedRequest("framing: what came behind it is no request", status=400)

@@ -388,7 +388,7 @@ def _queue(opened: asyncio.Server) -> None:
 
 
 def _bind_unix(path: Path, mode: int) -> socket.socket:
-    """Bind a socket and set its mode before it listens, so that no other user can connect."""
+    """Bind a socket and set its mode before it listens, so that no wider mode is ever in effect."""
     if len(os.fsencode(path)) > _UNIX_PATH_BYTES_MAX:
         raise OSError(
             errno.ENAMETOOLONG,

@@ -328,7 +328,7 @@ class Chroma(ChromaReads, HttpBackend):
     def answer(
         self, request: HttpRequest, judged: tuple[ItemVerdict, ...], replies: tuple[HttpReply, ...]
     ) -> HttpReply:
-        """The server's answer if all records were admitted; else a 403 with the refusals.
+        """An answer of the server's form if all records were admitted; else a 403 with refusals.
 
         A request that concerns no record gets the same answer as one whose records were admitted.
         """
@@ -376,7 +376,7 @@ class Chroma(ChromaReads, HttpBackend):
         return WalkedPage(part=part)
 
     def says_same(self, kept: UnsettledItem, found: Item) -> bool:
-        """Whether a record (`record_item`) has every part that was sent, and no other text.
+        """Whether a record on the server has every part that was sent, and no other text.
 
         The parts that a merge left unchanged were judged with the write, so they are among the kept
         pieces.
@@ -450,7 +450,7 @@ def _digest(vector: bytes) -> str:
 
 
 def _below(path: str, names: tuple[str, ...]) -> tuple[HttpRequest, ...]:
-    """The first reads of databases, or of collections."""
+    """The first reads of the collections in databases, or of the ids in collections."""
     if path.endswith(_DATABASES):
         return tuple(_page_from(f"{path}/{one}/{_COLLECTIONS}", 0) for one in names)
     return tuple(_ids_from(place_of(f"{path}/{one}"), 0) for one in names)

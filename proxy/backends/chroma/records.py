@@ -120,7 +120,7 @@ def checked_ids(ids: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def vector_of(value: Vector) -> bytes:
-    """A vector as float32, little-endian, from base64 of that or from numbers.
+    """A vector as float32, little-endian, decoded from base64 or converted from numbers.
 
     Raises:
         MalformedRequest: The vector is empty or too long, or one of its numbers is not finite.

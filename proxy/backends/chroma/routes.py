@@ -177,7 +177,7 @@ class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
 class _Embedding(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """The embedding function of a collection's clients; others are refused, as they name URLs."""
+    """The embedding function of a collection's clients; one that could name a URL is refused."""
 
     type: Literal["known", "legacy", "unknown"]
     name: Literal["default"] | None = None

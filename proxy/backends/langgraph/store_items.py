@@ -225,8 +225,8 @@ def get_of(request: HttpRequest) -> HttpRequest:
     """The read of one item as it is forwarded: without extending the item's time to live.
 
     Raises:
-        MalformedRequest: A parameter is missing, unknown or repeated, so that another reader could
-            take this for the read of another item.
+        MalformedRequest: A parameter is missing, unknown or repeated, so that the server could read
+            another item.
     """
     names = [name for name, _ in request.query]
     if sorted(names) not in (["key", "namespace"], ["key", "namespace", REFRESH]):

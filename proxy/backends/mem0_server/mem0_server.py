@@ -1,6 +1,6 @@
 """The adapter through which the driver of guard mode uses Mem0's self-hosted server.
 
-The server merges the metadata of an update, so the memory as it will be after it is judged.
+The server merges the metadata of an update, so the merged memory is judged, and not the update.
 The server lists at most a thousand memories, without pages. Where it has more, a walk continues
 with each user, agent and run, and leaves out the memories that it has read under another id.
 """

@@ -52,7 +52,7 @@ _TEXTS: Final = frozenset({"id", "memory", "metadata"})
 
 
 class FoundMemory(NamedTuple):
-    """A memory in an answer."""
+    """A memory in an answer of the server, decoded."""
 
     key: str  # "" for an id of another form, which no memory of this server has
     text: str

@@ -74,7 +74,7 @@ class MemoryIds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AddBody(MemoryIds, frozen=True, kw_only=True):
-    """The body of `POST /memories`. The server ignores unknown members, and so does this."""
+    """The body of `POST /memories`, without unknown members, which the server ignores too."""
 
     messages: Annotated[tuple[AddedMessage, ...], Meta(max_length=MESSAGES_MAX)]
     metadata: Metadata | None = None
