@@ -1,1 +1,1 @@
-"""What is kept on disk: memories, verdicts and trust. LMDB is the truth, FAISS is made from it."""
+"""The store on disk: memories, verdicts and trust. The FAISS index is derived from LMDB."""

@@ -155,7 +155,7 @@ class Outcome(OutcomeSummary, frozen=True, kw_only=True):
     trust: TrustState
     # The objection that an enforcing gate would have made, if the gate only observes.
     objection: Hold | Reject | None = None
-    # whether this outcome repeats the first verdict of an identical request
+    # Whether this outcome repeats the first verdict of an identical request.
     replayed: bool = False
     # Microseconds: waiting for the writer, deciding, and the whole batch with its commit.
     queued_us: int = 0
@@ -179,7 +179,7 @@ class HeldSummary(msgspec.Struct, frozen=True, kw_only=True, rename=PRINCIPAL):
     origin: str = ""
     # Whether the session that wrote the candidate had read foreign text.
     after_reading: bool = False
-    # The candidates of one group are decided together.
+    # The id of the group of the candidate; all candidates of a group are decided together.
     group: str = ""
     # Ids of the anchors that the candidate contradicts or would have displaced in the trial search;
     # only set together with the content.
@@ -489,7 +489,7 @@ class UpstreamChanges(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PinnedTools(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The tools of one server as (name, digest), sorted. The log says when they were seen."""
+    """The tools of one server as (name, digest), sorted. The log records when they were seen."""
 
     tenant: Tenant
     server: str

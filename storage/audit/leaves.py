@@ -118,7 +118,7 @@ OBSERVED_REJECT: Final = PrincipalId("observe:reject")
 class OperatorLeaf(
     msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=3
 ):
-    """An act of an operator or of the store itself: a key, an anchor, trust, a purge."""
+    """An act of an operator or of the store itself, such as a new key, a new anchor or a purge."""
 
     at_ms: _Index
     action: Annotated[str, Meta(min_length=1, max_length=64)]

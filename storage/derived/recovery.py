@@ -65,7 +65,7 @@ def with_embedder(generation: Generation, embedder_id: str, dimension: int) -> G
 
 
 def with_key(generation: Generation, key_check: str) -> Generation:
-    """A copy of the generation with the check value of the store's key, after it was compared.
+    """A copy of the generation with the check value of the key, which a stored one must equal.
 
     The next transaction stores the check value.
 

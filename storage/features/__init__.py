@@ -1,1 +1,1 @@
-"""The features of the store: each with its tables, its orders and its reads."""
+"""The features of the store: each has its own tables, orders to the writer, and reads."""

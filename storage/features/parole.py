@@ -176,7 +176,7 @@ class EndProbations(msgspec.Struct, frozen=True):
 
 
 class Probations(Follower):
-    """Has reads count memories on probation apart from their origins."""
+    """Makes searches count memories on probation apart from their origins."""
 
     def counts_apart(self, view: View, name: bytes) -> bool:
         """Whether the memory is on probation."""

@@ -210,12 +210,12 @@ class Origins:
         self._names: dict[int, str] = {}
 
     def known(self, ordinal: int) -> tuple[bool, ExposureOrigin | None]:
-        """Whether the origin of a row is in the cache, and if so, the origin."""
+        """True and the origin of a row if the cache has it, else False and None."""
         kept = self._kept()
         return ordinal in kept, kept.get(ordinal)
 
     def of(self, view: View, ordinal: int, row: Row) -> ExposureOrigin | None:
-        """The origin of a row; None if its label is `user_input` or above and not on probation."""
+        """The origin of a row; None if no cap counts the row (label `user_input` or above)."""
         kept = self._kept()
         if ordinal not in kept:
             if len(kept) >= _KEPT_MAX:
@@ -243,7 +243,7 @@ class Origins:
             return ExposureOrigin(
                 tenant=row.tenant, principal_id=row.principal_id, on_probation=True
             )
-        # Below `user_input`, no one who is accountable said the text.
+        # With a label below `user_input`, no one is accountable for the text.
         return _origin(view, row) if row.source.trust < SourceKind.USER_INPUT.trust else None
 
     def restricted(self, view: View) -> Callable[[ExposureOrigin], bool]:

@@ -179,7 +179,7 @@ def convicted_by(view: View, name: bytes, known: IdRecord) -> tuple[str, ...]:
 
 
 def _stepped(change: Change, case: Case, by: PrincipalId) -> Case:
-    """Store the case in its present state, with the leaf of its latest step."""
+    """Store the case with the present time, and a leaf of its step; return the case."""
     case = msgspec.structs.replace(case, at_ms=change.now_ms)
     change.draft.write(CASES, bytes.fromhex(case.case_id), case)
     change.log(

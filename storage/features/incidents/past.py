@@ -61,7 +61,7 @@ class RewindPlan(msgspec.Struct, frozen=True, kw_only=True):
 class _Life(msgspec.Struct):
     """The rows of one memory: all rows from before the point to rewind to, and the newest one."""
 
-    # for each row its ordinal, the index of its leaf, and the kind of the change
+    # For each row: its ordinal, the index of its leaf, and the kind of its change.
     before: list[tuple[int, int, ChangeKind]]
     subjects: list[str]
     memory_id: MemoryId
@@ -303,7 +303,7 @@ def _was_hidden(tenant: Tenant, life: _Life, point: PastPoint) -> bool:
 
 
 def _same(one: Row, other: Row) -> bool:
-    """Whether two rows of one memory have the same content, so that a rewind need not copy one."""
+    """Whether two rows of one memory have the same content, so that a rewind writes no row."""
     return (
         one.canonical == other.canonical
         and one.salt == other.salt

@@ -140,7 +140,7 @@ class ForgetsHands(Follower):
     """Forgets who hid a deleted memory when a new memory with the same id begins."""
 
     def begins_anew(self, change: Change, name: bytes) -> None:
-        """Delete the record, because whoever hid the earlier memory has not seen the new one."""
+        """Delete the record, because those who hid the earlier memory have not seen the new one."""
         if change.draft.delete(QUARANTINES, name):
             change.moved.add(QUARANTINES)
 

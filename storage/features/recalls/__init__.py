@@ -64,7 +64,7 @@ class ReadSummary(msgspec.Struct, frozen=True, kw_only=True, rename=PRINCIPAL):
 class Recall(ReadSummary, frozen=True, kw_only=True):
     """One read that served memories, with the fields that a replay needs.
 
-    `vector` (float16, little-endian) and `where` are None if a hit was purged.
+    `vector` (float16, little-endian) and `where` are None for a listing, and if a hit was purged.
     """
 
     # A hash of the search's filter, 16 hex digits: equal filters have equal hashes.
@@ -200,7 +200,7 @@ class Recalls(Protocol):
         since_ms: int = 0,
         limit: int = 100,
     ) -> tuple[ReplyRecord, ...]:
-        """Replies of a tenant, newest first: all, or those of a session, or that saw a memory."""
+        """Replies of a tenant, newest first: of a session, or with a memory in their context."""
         ...
 
     def memories(self, tenant: Tenant, ordinals: Sequence[int]) -> dict[int, Memory]:

@@ -1,1 +1,1 @@
-"""Memories that other servers keep: intents, their results, and the servers' approved tools."""
+"""Memories on upstream servers: admitted changes, their results, and what is hidden there."""
