@@ -110,8 +110,8 @@ def _moved(facts: Facts) -> bool:
 def provenance_of(candidate: Candidate, facts: Facts) -> Provenance | None:
     """The label that a candidate is judged by.
 
-    It is the attested one, lowered to that of the least trusted memory that the candidate derives
-    from.
+    It is the attested label, lowered to the label of the least trusted memory that the candidate
+    derives from.
     """
     if facts.provenance is None:
         return None
@@ -130,7 +130,7 @@ def aim_of(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Aim:
     provenance, stored = provenance_of(candidate, facts), stored_class(facts)
     unproven = provenance is not None and is_unproven(provenance)
     landing = landing_class(candidate, facts, ruleset, provenance, stored, unproven=unproven)
-    # The class whose rules apply: the landing, or that of the memory it replaces if more powerful.
+    # The class whose rules apply: the landing class, or the replaced memory's if more powerful.
     judged = landing if stored is None else more_powerful(landing, stored)
     return Aim(
         ruleset=ruleset,
@@ -170,14 +170,14 @@ def landing_class(
     asked = effective_class(candidate, facts.reading, stored, order)
     if flagged or provenance is None or not unproven:
         return asked
-    # Where an operator's own matrix admits or holds unproven text of a class, it is not lowered.
+    # A text is not lowered if the operator's own matrix admits or holds unproven text of its class.
     refused = ruleset.cell(provenance.source, asked) is Cell.REFUSE
     return landing_of(asked, candidate, stored) if refused else asked
 
 
 def audit_cross_check(candidate: Candidate, facts: Facts, _aim: Aim) -> Finding:
     """Pass if the interceptor recorded this candidate with the same id, principal and target."""
-    # (7) A row in staging that the interceptor never saw was put there by somebody else (MWP 3.2,
+    # (7) A row in staging that the interceptor never saw was put there by someone else (MWP 3.2,
     #     bypass and staging injection). It is no structural violation: an attacker in staging could
     #     write any principal's name there, and would push that principal down the trust ladder.
     record = facts.intercept
@@ -291,7 +291,7 @@ def _below_stored(provenance: Provenance, facts: Facts, aim: Aim) -> Finding:
         return None
     if provenance.source.trust >= stored.source.trust:
         return None
-    # Unproven writes differ in nothing that proves anything, so only what is proven is guarded.
+    # Only proven memories are guarded: an unproven write may change any memory that is not proven.
     if aim.unproven and not stored.source.proven:
         return None
     return StepObjection(Reason.SOURCE_BELOW_STORED, holds=_may_wait(provenance))
@@ -425,7 +425,7 @@ def trust_level(_candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
     rules = aim.ruleset.trust
     if facts.trust.level is TrustLevel.UNTRUSTED and aim.judged is not MemoryClass.L4:
         return StepObjection(Reason.TRUST_INSUFFICIENT)
-    # The ruleset says which trust score each class needs. A class that it leaves out needs a score
+    # The ruleset has the trust score that each class needs. A class without one needs a score
     # that no principal can reach.
     least = rules.soft_score_min.get(aim.judged, 1.0)
     if known_score(facts.trust, rules.scoring) < least:

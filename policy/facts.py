@@ -108,7 +108,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """The evidence for one decision. Gathered inside the write transaction that would commit it."""
+    """The evidence for one decision, gathered in the transaction that may commit the candidate."""
 
     candidate_id: CandidateId
     now_ms: int

@@ -65,7 +65,7 @@ class TrustRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class AnchorRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much more similar than an anchor (cosine) a candidate must be to outrank it (step 8)."""
+    """The margin of cosine similarity by which a candidate outranks an anchor (step 8)."""
 
     outrank_margin: Annotated[float, Meta(ge=-2.0, le=2.0)]
 
@@ -76,8 +76,8 @@ Days = Annotated[int, Meta(ge=1, le=36_500)]
 class RetentionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How long memories of one class are kept: for ever, unless one of the limits is set.
 
-    `per_principal_max` and `per_scope_max` are how many memories are kept, the newest, of one
-    principal in a tenant and of one set of ids (user, agent, run, app) in a tenant.
+    `per_principal_max` and `per_scope_max` keep only so many of the newest memories: of one
+    principal in a tenant, and of one set of ids (user, agent, run, app) in a tenant.
     """
 
     age_days_max: Days | None = None

@@ -99,7 +99,7 @@ def decode_token(text: str) -> tuple[PromotionToken, bytes]:
         signed = _unbase64url(signature)
     except (msgspec.DecodeError, UnicodeError, RecursionError, binascii.Error):
         raise TokenMalformed("not a promotion token") from None
-    # One token has one spelling: a spent token is remembered by a hash of its text.
+    # One token must have one spelling, because the store knows a spent token by its text's hash.
     if len(signed) != _SIGNATURE_LEN or encode_token(token, signed) != text:
         raise TokenMalformed("not a canonical promotion token")
     return token, signed
@@ -108,8 +108,8 @@ def decode_token(text: str) -> tuple[PromotionToken, bytes]:
 def token_state(token: PromotionToken, context: TokenContext) -> TokenState:
     """What a correctly signed token is worth for one candidate: valid, invalid or expired.
 
-    A token expires when its time is over, and when the memory no longer has `from_class`. Whether
-    the token was spent only the store knows.
+    A token expires when its time is over, and when the memory no longer has `from_class`. Only the
+    store knows whether the token was spent.
     """
     bound = (
         token.binding == binding_of(token.serial, context.digest)

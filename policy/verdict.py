@@ -126,7 +126,7 @@ class Permit:
         raise InvariantBroken("a permit is single-use and cannot be copied")
 
     def spend(self) -> None:
-        """Use the permit up.
+        """Mark the permit as used, so that it commits nothing more.
 
         Raises:
             InvariantBroken: The permit was spent before.

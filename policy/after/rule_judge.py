@@ -131,7 +131,7 @@ class RuleJudge:
         return self.judged(memories).failing
 
     def judged(self, memories: Iterable[JudgedMemory]) -> RuleVerdicts:
-        """The result of `failing`, and the rules that equally or higher labelled memories deny."""
+        """The failing memories, and the rules that memories of an equal or higher label deny."""
         failed: list[FailingMemory] = []
         doubted: set[str] = set()
         for memory in memories:

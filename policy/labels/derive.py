@@ -1,7 +1,7 @@
 """Where a label comes from, and which class a text is really aimed at.
 
 Only a proof raises a label: a key that the operator bound, or a person's decision. Everything else
-has the floor's label and lands low. A text may raise the class it is judged as, and never a label.
+has the floor's label and gets a low class. A text may raise its class, and never its label.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HOST: Final = "//"
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """What the session ledger saw of one candidate. The defaults mean that it saw nothing."""
+    """What the session ledger saw of one candidate; by default, that the ledger saw nothing."""
 
     # Our own id of the session (32 hex digits), never a client's; None where no session was found.
     session: str | None = None

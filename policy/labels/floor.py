@@ -43,11 +43,11 @@ _AMOUNT: Final = re.compile(
     rf"\b{_COUNTED} (?:\w+ ){{0,2}}{_MONEY}\b|\b{_MONEY} \d|\d{{1,3}}(?:[.,']\d{{3}})+"
 )
 _GRANTING: Final = re.compile(
-    # Programs that are installed or run, texts that are forwarded.
+    # Orders to install or run programs, and to forward texts.
     r"\b(?:un)?install\w*|\b(?:execute|run)\b[^.\n]{0,40}\bscripts?\b|\b(?:pip3?|npm) i\w*\b|"
     r"\b(?:forward|redirect|bcc|cc|weiterleit|leite)\w*|\bsend\b[^.\n]{0,80}\bto\b|"
     r"\b(?:sende|schick)\w*\b[^.\n]{0,80}\ban\b|"
-    # Questions and checks that are waived, and trust in whatever comes.
+    # Orders to skip questions and checks, and to trust something.
     r"\bwithout (?:\w+ ){0,2}(?:ask|question|confirm|approv|review|check|permi)\w*|"
     r"\b(?:never|not|don't|no need to) (?:\w+ )?(?:ask|confirm|check)\b|\btrust\b|\bvertrau\w*|"
     r"\bohne (?:\w+ ){0,2}(?:frag|ruckfrage|nachfrage|bestatig|freigabe|prufung)\w*|"

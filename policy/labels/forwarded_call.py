@@ -97,7 +97,7 @@ _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def target_of(prefix: str, server: str) -> str:
-    """The target of every candidate for this server; `prefix` names the protocol."""
+    """The target of every candidate for an upstream server; `prefix` names the protocol."""
     return prefix + server
 
 
@@ -178,7 +178,7 @@ def removes(deletion: ForwardedCall, stored: ForwardedCall) -> bool:
 
 
 def place_of(candidate: Candidate) -> str:
-    """The file or block that a candidate changes; for any other, what it does and where."""
+    """The file or block that a candidate changes; without one, the kind of change and target."""
     call = call_of(candidate)
     if call is not None and call.place:
         return call.place

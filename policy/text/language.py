@@ -35,7 +35,7 @@ _WORDS: Final = re.compile(
     rf"(?={_LETTER})(?:{_WORD}\1(?={_LETTER})){{2,}}+{_WORD}"
 )
 # A cheap search for what the two patterns above may match in ASCII: marks, a single word, marks, a
-# single word, marks. A match begins only at the first of several marks, or each would be tried.
+# single word, marks. A match begins only at the first of several marks, so that each is read once.
 _REGULAR: Final = re.compile(r"(?<![^a-z])[ ']*+[^a-z '](?:[^a-z]*+[a-z]++ ?[^a-z ']){2}")
 # Marks between two letters, and marks that end no clause.
 _GLUE: Final = re.compile(

@@ -69,10 +69,7 @@ class Language(enum.Flag):
 
 
 class Shapes(msgspec.Struct, frozen=True):
-    """The patterns of a group, by the place in a sentence where each may match.
-
-    None for no pattern.
-    """
+    """The patterns of a group by the place in a sentence where each may match, or None."""
 
     anywhere: re.Pattern[str] | None
     at_start: re.Pattern[str] | None

@@ -1,4 +1,4 @@
-"""The word lists of `word_lists.toml`: data of matching, read once."""
+"""The word lists of `word_lists.toml`, with which texts are compared; the file is read once."""
 
 from __future__ import annotations
 

@@ -107,10 +107,11 @@ class TrustLevel(enum.Enum):
 class TrustScore(msgspec.Struct, frozen=True, kw_only=True):
     """Score and latch, of a principal or of an origin (a server's tool).
 
-    `good` and `bad` are the weights of its good and bad outcomes, of which old ones count less.
-    `cusum` is the sum of the evidence against it. While it is latched, `probation_left` is how many
-    good outcomes in a row are still missing, in a probation that began at `probation_since_ms`.
-    `good_today` outcomes counted on `good_day`. Times are Unix milliseconds.
+    `good` and `bad` are the summed weights of good and bad outcomes, of which old ones count less.
+    `cusum` is the sum of the evidence of bad outcomes. While the latch is closed, `probation_left`
+    is how many good outcomes in a row are still missing, in a probation that began at
+    `probation_since_ms`. `good_today` is how many good outcomes counted on the day `good_day`.
+    Times are Unix milliseconds.
     """
 
     good: float = 0.0

@@ -158,7 +158,7 @@ def _is_over(text: str, found: re.Match[str]) -> bool:
 
 
 def _over(spans: list[Span], at: int, end: int) -> Span | None:
-    """The refused stretch that contains this word, or this gap between two words; None for none."""
+    """The refused stretch with a word from `at` to `end`, or with the gap at `at`; or None."""
     for span in spans:
         if (at < span.end and span.start < end) if at < end else span.start < at < span.end:
             return span

@@ -172,7 +172,7 @@ class RunIndex:
     def begun_at(self, numbers: Sequence[int]) -> int:
         """The position from which the last words may still become a run, when more words follow.
 
-        If the last words cannot begin a refused run, the position is behind all words.
+        If the last words cannot begin a refused run, the position is after the last word.
         """
         begins = self._begins
         if begins is None:
@@ -210,7 +210,7 @@ class WholeTexts:
         if not self._of:
             return
         for start in range(len(numbers)):
-            # A text of one word needs no further comparison.
+            # The index has texts by their first two words, and a text of one word by that word.
             for begin in {hash(tuple(numbers[start : start + length])) for length in (1, 2)}:
                 for length, whole, key in self._of.get(begin, ()):
                     end = start + length
@@ -279,7 +279,7 @@ class RefusedTexts:
         self.generation = 0
         # How many refused texts were dropped for lack of room: such a text may be shown again.
         self.lost_count = 0
-        # The texts of memories, which may exempt refused texts, each with its stretches.
+        # The texts of stored memories, as hashes of words: they may exempt refused texts.
         self._stored: OrderedDict[tuple[bytes, StoredText], None] = OrderedDict()
         self._stored_words = 0
         self._stored_open: dict[tuple[bytes, StoredText], None] = {}
@@ -321,7 +321,7 @@ class RefusedTexts:
         """Withhold a text from now on.
 
         Returns the text's key, and the keys of texts that were dropped to make room. `orders` are
-        the sentences of the text that steer its reader, `version` is the store's at the refusal.
+        the sentences of the text that steer its reader, `version` is the store's version then.
         """
         known = self._keys.get((printed, terms))
         if known is not None:
@@ -333,7 +333,7 @@ class RefusedTexts:
     def withdraw(self, prints: Sequence[WordPrint], version: int) -> list[int]:
         """Withhold, from now on, texts of memories that no read shows; returns the texts' keys.
 
-        `version` is the store's at that time. The caller bounds how many words they have.
+        `version` is the store's version at that time. The caller limits the words of the texts.
         """
         terms = Terms(withdrawn=True)
         new = [one for one in dict.fromkeys(prints) if (one, terms) not in self._keys]
@@ -496,7 +496,7 @@ class RefusedTexts:
     def whole(self, numbers: Sequence[int], looking: PlaceSearch) -> int | None:
         """The key of a plain refused text that has exactly the given words; None if there is none.
 
-        A text counts as plain where it says too little to be searched for inside other texts.
+        A text counts as plain where its words are too few to be searched for inside other texts.
         """
         key = self._index.whole(numbers, self._applying(looking.sight))
         return None if key is None or looking.is_open(numbers) else key
@@ -567,7 +567,7 @@ class RefusedTexts:
     def begun_at(self, numbers: Sequence[int]) -> int:
         """The position from which the last words may still become a run, when more words follow.
 
-        If the last words cannot begin a refused run, the position is behind all words.
+        If the last words cannot begin a refused run, the position is after the last word.
         """
         return self._index.begun_at(numbers)
 

@@ -52,7 +52,7 @@ NUMBER_LEN: Final = 8
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text in the form that is compared."""
+    """The words of a text as they are compared: of its skeleton, with escapes decoded."""
     shape = skeleton(spelled_out(text))
     return (_ASCII_WORD if shape.isascii() else _WORD).findall(shape)
 
@@ -122,7 +122,7 @@ class WordHasher:
     def _number(self, word: str) -> int:
         data = word.encode("utf-8", "surrogatepass")
         digest = blake2b(data, key=self._key, digest_size=NUMBER_LEN).digest()
-        # The last bit tells letters of scripts without spaces from words; stored logs rely on it.
+        # The last bit distinguishes letters of unspaced scripts from words; stored logs rely on it.
         letter = len(word) == 1 and not word.isascii() and _LETTER.match(word) is not None
         return int.from_bytes(digest, "little") & ~1 | letter
 
@@ -139,7 +139,7 @@ class WordHasher:
 class WordPrint(NamedTuple):
     """The words of one refused text as hashes.
 
-    `whole`: the text says too little to be searched for inside others; only an equal text is found.
+    `whole`: the text is too short to be searched for inside others; only an equal text is found.
     """
 
     numbers: bytes

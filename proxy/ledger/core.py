@@ -368,7 +368,8 @@ class Core:
         book = self.book(principal_id, now_ms)
         names = (segment.join.tool_use_id, segment.join.call_id)
         if any(self.reader.print(name) in book.calls for name in names if name):
-            # The model front knows the call: the session's next request brings the answer.
+            # The model front knows the call, so the answer is recorded with the session's next
+            # request.
             return
         server, tool = name_of(segment.server), name_of(segment.tool)
         row = SegmentRow(

@@ -61,7 +61,7 @@ class OriginRow(msgspec.Struct, frozen=True, array_like=True):
 class CallRow(msgspec.Struct, frozen=True, array_like=True):
     """A call that a model made.
 
-    `exact` has fingerprints of its whole strings, `parts` those of their sentences. `recalls`: a
+    `exact` has fingerprints of the call's strings, `parts` of the strings' sentences. `recalls`: a
     tool map says that the tool keeps memory, so that its answer brings nothing foreign.
     """
 

@@ -113,6 +113,6 @@ class Ring:
     def _found(self, prints: Prints, among: set[int] | None = None) -> list[RingText]:
         if not self._kept:
             return []
-        # Keys are consecutive numbers, so a key tells the position in the ring.
+        # Keys are consecutive numbers, so a key gives the position in the ring.
         first = self._kept[0].key
         return [self._kept[found.key - first] for found in self._index.search(prints, among)]

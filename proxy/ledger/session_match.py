@@ -180,13 +180,13 @@ def _pointers(
             known = at
             if at == history.models[0]:
                 # Conversations begin alike ("Hello!"), so the same beginning may belong to another
-                # conversation. What was said in it decides.
+                # conversation. The model's words in it decide.
                 newest = _by_what_was_said(book, request, history, reader)
                 session = session if newest is None else newest.session
             yield session
             break
-    # Only calls after `known` are looked at. Those before it belong to turns that led to the
-    # session found above.
+    # Only calls after the turn `known` are searched. Earlier calls belong to the turns by which the
+    # session above was found.
     for turn in request.turns[known + 1 :]:
         for call in turn.calls:
             made = reader.seen(call, book)

@@ -243,7 +243,7 @@ class Sessions:
     ) -> RequestFindings:
         """Record what a request puts into the context; the records are durable on return.
 
-        `reads_foreign`: the operator says that user turns contain others' texts.
+        `reads_foreign`: a setting of the operator, by which user turns contain others' texts.
 
         Raises:
             StoreUnavailable: The records are not durable; the request must not be forwarded.

@@ -127,7 +127,7 @@ class Book:
             yield from calls
 
     def has_read_lately(self, now_ms: int) -> bool:
-        """Whether a session, or one that was lost, had read within the last day."""
+        """Whether any session, known or lost, had read foreign text within the last day."""
         return now_ms < self.read_until_ms or any(
             one.has_read and one.used_ms + LIVE_MS >= now_ms for one in self.sessions.values()
         )

@@ -97,7 +97,7 @@ class TurnReader(Fingerprinter):
     ) -> TurnRead:
         """Read one turn of a session. `calls` maps ids to the calls of the request's history.
 
-        `reads_foreign`: the operator says that user turns contain others' texts.
+        `reads_foreign`: a setting of the operator, by which user turns contain others' texts.
         """
         rows: list[SegmentRow] = []
         reads: set[str] | None = None

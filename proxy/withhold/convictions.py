@@ -158,7 +158,7 @@ class Convictions:
     def _read(self, tenant: Tenant) -> ConvictedSentences:
         with self._reading:
             known = self._known.setdefault(tenant, _OfTenant())
-            # The counts are read before what they count: a change in between is read again.
+            # The counters are read before the data, so that a change in between is read next time.
             leaf_count, changes = self._reader.status().leaf_count, self._quarantined.changes
             if known.changes != changes:
                 self._read_wanted(known, tenant)

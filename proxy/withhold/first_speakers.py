@@ -371,7 +371,7 @@ class RequestWords:
         self._turns = turns
 
     def hosts(self) -> Iterator[str]:
-        """The stretches that the host says above and between the turns, and said first."""
+        """The stretches above and between the turns that the host was the first to say."""
         for said, (stretches, _) in self._own_above():
             yield from (said.text[start:end] for start, end in stretches)
         for _, _, said, _, host in self._strings():

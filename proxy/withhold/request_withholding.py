@@ -33,7 +33,7 @@ from proxy.withhold.state import (
 )
 
 # A unique call id has a long row of letters or digits. Other ids are a server's counters, `call_0`
-# or `functions.fetch:0`, which come again in the next conversation.
+# or `functions.fetch:0`, which recur in the next conversation.
 _RANDOM: Final = re.compile(r"(?=[A-Za-z]*[0-9])[A-Za-z0-9]{10,}")
 _COUNTED: Final = re.compile(r"functions\..*:[0-9]+", re.DOTALL)
 _PLAIN_LEN_MAX: Final = 256
@@ -49,7 +49,7 @@ _PARAGRAPH: Final = "\n\n"
 
 
 class Conversation:
-    """The conversation that a request belongs to, its person's words, and those of its program."""
+    """The conversation of a request, with the words of its person and of the agent's program."""
 
     def __init__(
         self,

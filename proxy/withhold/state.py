@@ -102,7 +102,7 @@ class WithheldRecord(msgspec.Struct, frozen=True, array_like=True):
     kind: int
     name: bytes
     told: NoticeParts
-    key_of: str = ""  # the candidate whose text was found
+    key_of: str = ""  # the id of the candidate whose text is withheld here
     parts: tuple[int, ...] = ()  # the numbers of the withheld sentences or lines
     session: str = ""  # the only conversation in which this is withheld; "" stands for all
 
@@ -180,14 +180,15 @@ class WithheldTexts:
         self.results = Bounded[bytes, WithheldEntry](STUCK_MAX)
         self.texts = Bounded[bytes, WithheldEntry](STUCK_MAX)
         self.blocks = Bounded[bytes, NoticeParts](STUCK_MAX)
-        # How many texts were withheld at one place, such as one result, so far.
+        # How many texts, results and blocks were recorded as withheld so far.
         self.stuck_count = 0
-        # Texts that were withheld once and may be shown again, by key. A text stays here until it
-        # is shown.
+        # The digests of texts that were withheld once and may be shown again; a digest is removed
+        # when its text is shown.
         self.uncovered: dict[bytes, int] = {}
         # For each text the generation at which it was found to have nothing to withhold.
         self.clean = Bounded[bytes, int](STUCK_MAX)
-        # For each text of the agent's program the refused stretches in it, at a generation.
+        # For each text of the agent's program, the generation of its last search, and the refused
+        # stretches that were found in it.
         self.stood = Bounded[bytes, tuple[int, tuple[bytes, ...]]](STUCK_MAX)
         # The tenant's convicted sentences, and the digests of texts that were sent without them.
         self.convicted = NOTHING

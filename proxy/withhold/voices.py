@@ -156,7 +156,7 @@ class SentencePrinter:
         return fingerprint(text, self._key)
 
     def turn(self, turn: Turn) -> TurnWords:
-        """The words of one turn."""
+        """The prints of the sentences in one turn, by whose words they are."""
         beside = any(said.voice is Voice.TOOL or said.call_id for said in turn.said)
         users, others, models = list[UserString | None](), list[str](), list[str]()
         hosts: list[tuple[HostSentence, ...]] = []
@@ -182,7 +182,7 @@ class SentencePrinter:
         )
 
     def reply(self, reply: ModelReply) -> TurnWords:
-        """The words of a model's reply, and of the provider's own tools in it."""
+        """The prints of a model's words in a reply, and of the provider's own tools' words."""
         said = [*reply.said]
         said += (text for call in reply.calls for text in strings_in(call.arguments))
         heard = [one.text for one in reply.heard]

@@ -106,7 +106,7 @@ class Withholding:
         self._flights: dict[str, _Flight] = {}
         self._seen_leaves: dict[str, int] = {}
         self.speakers = AllSpeakers(SentencePrinter(key), self._pace, self._keep_spoken)
-        # Our own notices are never withheld, even if somebody proposes to remember them.
+        # Our own notices are never withheld, even if a client proposes to remember them.
         self._own = [self._printer.numbers(text) for text in own_texts()]
 
     def page_served(self, page: ReviewPage) -> None:
@@ -120,7 +120,7 @@ class Withholding:
 
     @property
     def lost_count(self) -> int:
-        """How many refused texts were dropped for room: new copies of them are not recognised."""
+        """How many refused texts were dropped for room, so that new copies are not recognised."""
         return sum(one.withheld.lost_count for one in self._kept.values())
 
     # ---- start and stop of withholding -----------------------------------------------------------
@@ -239,7 +239,7 @@ class Withholding:
             result.candidate_id != submission.candidate_id
             or result.reason is Reason.DENIED_BY_PERSON
         ):
-            # An equal text was proposed before and waits, or a person denied it: that decides.
+            # An equal text was proposed before, and waits or was denied: its verdict counts here.
             self._decide(kept, ClearedRecord(kept.principal, submission.candidate_id))
         elif isinstance(result, Outcome):
             ruling = _ruling_of(result)
@@ -270,7 +270,7 @@ class Withholding:
             kept.withheld.open(numbers)
 
     def _record_of(self, begun: UndecidedRecord, told: NoticeParts) -> Record:
-        """The record of a candidate that will not be decided at this time."""
+        """The record of a candidate without a decision, with the store's current version."""
         return _record_of(begun, told, self._verdicts.version())
 
     def _show(self, kept: WithheldTexts, memory: Memory) -> tuple[str, ...]:
@@ -282,8 +282,8 @@ class Withholding:
         return memory.text, *strings
 
     def _show_released(self, kept: WithheldTexts, begun: UndecidedRecord) -> None:
-        # A person released the candidate, and the store has its text by now, so its hashes are
-        # enough here.
+        # A person released the candidate, so the store has its text, and here the hashes of the
+        # text's words are enough.
         stored = StoredText("", self._verdicts.version(), proven=True)
         kept.withheld.show(stored, *[unpacked(numbers) for numbers, _ in begun.prints])
 
@@ -342,8 +342,8 @@ class Withholding:
         """Wait until no candidate of this principal is undecided.
 
         A candidate that is undecided at the deadline is refused for good. False where the writer
-        had already begun on one and does not finish: then its text is withheld until the outcome is
-        known.
+        had begun to decide on a candidate and does not finish: then the candidate's text is
+        withheld until the outcome is known.
         """
         if await self._all_over(principal_id, deadline_s):
             return True
@@ -406,9 +406,9 @@ class Withholding:
     ) -> dict[str, Json]:
         """The body of a model request without withheld texts; the same object if it has none.
 
-        `left` tells which texts stay as they are; it is called only where something might be
-        removed. `thinks`: the conversation has blocks that fit only what was sent before them. New
-        withholdings are durable when this returns.
+        `left` returns which texts stay as they are, and is called only where something might be
+        removed. `thinks`: the conversation has signed blocks, which fit only the text that was sent
+        before them. New withholdings are durable when this returns.
 
         Raises:
             StorageError: It is unknown what may be shown, or the record could not be written.
@@ -454,7 +454,7 @@ class Withholding:
         self._seen_leaves[kept.principal] = leaves
 
     async def _look_at(self, kept: WithheldTexts, candidate_id: str) -> None:
-        """Apply the decision on a held candidate; without one, the candidate waits on."""
+        """Apply the store's decision on a held candidate; without one, the text is withheld."""
         if candidate_id not in kept.waiting:
             return
         ruling = await asyncio.to_thread(self._verdicts.decided, candidate_id)
@@ -487,7 +487,7 @@ class Withholding:
             return ()
         self._show_released(kept, begun)
         # A person's later decision counts: the denial of an equal text would withhold from the
-        # agent the very memory that the person let in.
+        # agent the very memory that the person released.
         lifted: list[str] = []
         for other in self._kept.values():
             denied = other.denied_before(begun, ruling.version)
