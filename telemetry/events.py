@@ -170,7 +170,7 @@ class IncidentStepped(msgspec.Struct, frozen=True, kw_only=True, tag="incident")
     ended_ns: int
     links: tuple[str, ...] = ()
     asks: tuple[IncidentAsk, ...] = ()
-    # Why a person is needed, in a word of `vocabulary.INCIDENT_REASONS`.
+    # The reason why a person is needed: a word of `vocabulary.INCIDENT_REASONS`.
     why: str = ""
     error_type: str = ""
     # Start and end (ns) of each act that followed from a conviction.

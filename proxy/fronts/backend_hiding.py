@@ -183,7 +183,7 @@ class BackendHiding:
         return hiding.kept(items, await self._told(hiding.standing(items)))
 
     async def _told(self, question: HttpRequest) -> HttpReply:
-        """The server's answer to a read; every failure is temporary, and raises."""
+        """The server's answer to a read; any failure raises, so that the act stays due."""
         reply = await self._behind.ask(question)
         if reply.status not in _DONE:
             raise UpstreamError(_NOT_DONE)

@@ -37,7 +37,7 @@ _SHIFTS: Final = ((0, 0), (1, 2), (2, 3))
 
 
 class CredentialSpellings:
-    """The spellings of the sidecar's credential, made once, to be searched for in answers."""
+    """All spellings of the sidecar's credential, to be searched for in a server's answers."""
 
     def __init__(self, values: Iterable[str]) -> None:
         """`values` are the values of the headers that the sidecar sends upstream."""
@@ -186,7 +186,7 @@ class BackendServerFront:
         ):
             whole = await self._upstream.whole(reply)
         shown = tuple((name, value) for name, value in reply.headers.items() if name in _SHOWN)
-        # A server that fails may show the request that it got, as pages for debugging do.
+        # A failing server may quote the request with its credential, as debug pages do.
         said = (whole, *(value.encode() for value in reply.headers.values()))
         if any(map(self._credential.is_in, said)):
             raise UpstreamError(_TELLS_CREDENTIAL)

@@ -237,7 +237,7 @@ class BackendWrites:
     ) -> tuple[HttpReply, ...]:
         """Send the admitted items, each part in one request; return the server's answers.
 
-        Parts after one that the server failed at are not sent, and are recorded as failed.
+        Once the server fails at a part, the later parts are not sent but recorded as failed.
         """
         forwarding = self._forwarding(principal)
         replies: list[HttpReply] = []
@@ -311,7 +311,7 @@ class BackendWrites:
 
 
 class BackendPlaces:
-    """Reads the places on the server that requests write to, one write to a place at a time."""
+    """Reads the places on the server that requests write to, and locks each during a write."""
 
     def __init__(self, behind: BackendServerFront, keys: KeyOwners) -> None:
         self._behind = behind
@@ -357,8 +357,8 @@ class BackendPlaces:
         sendings = self._behind.adapter.items(request, known)
         if question is None or known is None or hidden_from is None:
             return sendings
-        # The whole answer is read by `items` first, which finds out that it was cut: without the
-        # hidden memories a cut answer would look whole.
+        # `items` gets the whole answer first, so that it notices a cut one: without the hidden
+        # memories a cut answer would look whole.
         seen = await self._seen_by(hidden_from, question, known)
         return sendings if seen is known else self._behind.adapter.items(request, seen)
 

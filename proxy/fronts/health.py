@@ -35,8 +35,8 @@ class _Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     mode: str  # One of "enforce" and "observe".
     # The names of tools that seem to be about memory, but are in no tool map.
     unmapped_tools: tuple[str, ...] = ()
-    # Uids of relays that are bound to no principal while a model front is configured: the calls
-    # that it admitted are judged again.
+    # Uids of relays that are bound to no principal, so that calls which a model front admitted are
+    # judged a second time at the relay.
     unbound_uids: tuple[int, ...] = ()
     # The number of principals that stand for people and whose keys agents use.
     people_with_agents: int = 0

@@ -267,7 +267,7 @@ class McpFront:
         status = 200
         if isinstance(line, UrlLine):
             status = await line.end_session(Exchange(None, asked.headers))
-        if status < 400 or status == 404:  # noqa: PLR2004 - it is gone
+        if status < 400 or status == 404:  # noqa: PLR2004 - the session is gone
             asked.hub.forget(session_id)
         return HttpReply(status=status)
 

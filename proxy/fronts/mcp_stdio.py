@@ -64,7 +64,7 @@ class ServerCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StdioFront:
-    """Runs one server behind one relay, between the two open files of the client."""
+    """Runs one server, and relays between the server and the client's two open files."""
 
     def __init__(self, command: ServerCommand, stdin: IO[bytes], stdout: IO[bytes]) -> None:
         self._command = command

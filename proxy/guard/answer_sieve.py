@@ -94,7 +94,7 @@ class AnswerSieve:
     async def withheld(
         self, principal: Principal, target: str, strings: tuple[str, ...]
     ) -> tuple[bool, ...]:
-        """For each string of an answer: True where it must not reach the agent.
+        """For each string of an answer: True if it must not reach the agent.
 
         Raises:
             StorageError: The answer is unknown; withhold all of it.

@@ -102,8 +102,8 @@ class GuardClient:
         trace: TracebackType | None,
     ) -> None:
         """Give up the connection to the gate, and close the connection pool."""
-        # An exception in the block does not concern the task group, which only cancels its own
-        # task.
+        # An exception of the block is not passed to the task group, whose only task is cancelled
+        # here.
         del kind, error, trace
         try:
             if self._leave is not None and self._staying is not None:
@@ -153,7 +153,7 @@ class GuardClient:
     async def sift(
         self, principal: Principal, server: str, strings: tuple[str, ...]
     ) -> tuple[bool, ...]:
-        """For each string: True where it must not reach the agent.
+        """For each string of a server's answer: True if it must not reach the agent.
 
         Raises:
             StorageError: The answer is unknown; withhold all of it.
@@ -181,7 +181,7 @@ class GuardClient:
     async def pin(
         self, principal: Principal, server: str, tools: tuple[PinnedTool, ...]
     ) -> PinState:
-        """Compare a server's tools with those approved.
+        """Compare a server's tools with the approved ones; return whether, and which, differ.
 
         Raises:
             MalformedRequest: Two tools share a name.
@@ -273,7 +273,7 @@ class GuardClient:
             return response.status, await response.read()
 
     async def _stay(self) -> None:
-        """Hold a connection to the gate open; its end tells the gate that this relay is gone."""
+        """Hold a connection to the gate open, so that the gate notices when this relay ends."""
         while True:
             with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
                 await self._attend()

@@ -83,8 +83,8 @@ class Direct:
         if self._tasks is None:
             raise ConnectionRefusedError
         departure = Departure()
-        # The request gets a task of its own, as at the socket, so that cancelling the relay does
-        # not cut a verdict off half way.
+        # The request gets a task of its own, as at the socket, so that a verdict is completed even
+        # if the relay is cancelled.
         asked = self._tasks.create_task(
             attempt(self._answered(name, body, relay, departure), self._halt)
         )

@@ -33,15 +33,15 @@ _LOG: Final = logging.getLogger("mnemogate.election")
 # Seconds between two attempts, while another process has the lock and does not serve yet.
 PAUSE_S: Final = 0.1
 READY_S: Final = 30.0
-# Seconds that a wrapper which gave up its place waits for the sidecar that asked for it. This is
-# less than `READY_S`, so that requests find this process again where the sidecar does not come.
+# Seconds that a wrapper which handed over the gate waits for the sidecar that asked for the gate.
+# Less than `READY_S`, so that requests still find a gate here if no sidecar takes over.
 STAND_BACK_S: Final = 20.0
 
 _T = TypeVar("_T")
 
 
 class OpenedGate(NamedTuple):
-    """The gate that this process has opened, because no other process was the gate."""
+    """The gate that this process serves, because no other process served one."""
 
     # Set when the gate must stop.
     halted: asyncio.Event
@@ -207,11 +207,11 @@ class ElectedGuard:
     async def pin(
         self, principal: Principal, server: str, tools: tuple[PinnedTool, ...]
     ) -> PinState:
-        """Compare a server's tools with those approved; the first list seen is approved."""
+        """Compare a server's tools with the approved ones; its first list counts as approved."""
         return await self._twice(lambda: self._guard.pin(principal, server, tools))
 
     async def unsettled(self, principal: Principal, server: str) -> tuple[UnsettledItem, ...]:
-        """Items to send or to look up. Items whose answer is lost here are looked up later."""
+        """Items to send or to look up. If this answer is lost, its items are looked up later."""
         await self._election.ready()
         return await self._guard.unsettled(principal, server)
 

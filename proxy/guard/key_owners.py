@@ -27,7 +27,7 @@ _AT_ONCE: Final = 256
 
 
 class KeyOwners:
-    """Tells the driver of an upstream server to which tenant the memories under its keys belong.
+    """Finds out for an upstream server's driver which tenant owns the memories under its keys.
 
     Event loop only; raises as `Guard` does.
     """

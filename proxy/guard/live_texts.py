@@ -22,7 +22,7 @@ _SHARED_MAX: Final = 256
 _KEPT_MAX: Final = 8
 _KEPT_LEN_MAX: Final = 64 * 1024
 _CONTAINED_LEN_MIN: Final = 8
-"""A shorter piece, in characters, is recognised only as a whole string, not inside a longer one."""
+"""The fewest characters of a piece that is also searched for inside longer strings."""
 # A piece of one word is a name or a kind: a text that mentions it does not repeat the memory.
 _ONE_WORD: Final = re.compile(r"[^\W\d_]+")
 
@@ -118,7 +118,7 @@ class LiveTexts:
             del self._lengths[one.anchor]
 
     def found_in(self, strings: tuple[str, ...]) -> tuple[str, ...]:
-        """The names of the memories that `strings` show: `FOUND_MAX` at most, in their order."""
+        """The names of the memories that `strings` show, `FOUND_MAX` at most, as they occur."""
         with self._lock:
             before, changes = self._found.get(strings), self._changes
         if before is not None:

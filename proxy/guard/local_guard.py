@@ -427,7 +427,7 @@ class LocalGuard:
     async def pin(
         self, principal: Principal, server: str, tools: tuple[PinnedTool, ...]
     ) -> PinState:
-        """Compare a server's tools with those approved; the first list seen is approved.
+        """Compare a server's tools with the approved ones; its first list counts as approved.
 
         Raises:
             MalformedRequest: Two tools share a name.

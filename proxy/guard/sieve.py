@@ -1,4 +1,4 @@
-"""Which parts of a server's answers must not reach the agent (docs/mcp.md).
+"""Finds the parts of an upstream server's answers that must not reach the agent (docs/mcp.md).
 
 On a server that files memories under keys, a memory is recognised by its key. An MCP server shows
 texts alone, so there a memory is recognised by its pieces (`policy.withheld.pieces`), each equal
@@ -66,7 +66,7 @@ class _Known(NamedTuple):
 
 
 class _Ages:
-    """For each piece, the ages of the memories that have it; most pieces have one."""
+    """Maps each piece to the ages of the memories that contain it; most pieces have one age."""
 
     def __init__(self) -> None:
         self._ages: dict[Piece, tuple[int, ...]] = {}
@@ -258,9 +258,9 @@ class Sieve:
     ) -> tuple[KeyOwner, ...]:
         """The owner of the memory under each key or, for a prefix, of those under it.
 
-        `counts_sent`: whether an unsettled memory makes its tenant the owner. False where one that
-        a person has just released must not do so. `reads`: the floor that the newest live memory
-        under a key has to reach to be shown.
+        `counts_sent`: whether an unsettled memory, such as one that a person has just released,
+        makes its tenant the owner. `reads`: the floor that the newest live memory under a key has
+        to reach to be shown.
 
         Raises:
             StorageError: The answer is unknown; withhold all of it.

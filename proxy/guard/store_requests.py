@@ -39,7 +39,7 @@ def require_store_request(operation: Operation) -> None:
     """Return if a relay in store mode may ask for the operation.
 
     Raises:
-        MalformedRequest: It may not; nothing was done.
+        MalformedRequest: The relay may not ask for it; nothing was done.
     """
     match operation:
         case Write():

@@ -49,7 +49,7 @@ class Topics:
 
 
 def utf8_len(text: str) -> int:
-    """The length of a text in bytes of UTF-8; ASCII is not encoded for it."""
+    """The length of a text in bytes of UTF-8, computed without encoding if the text is ASCII."""
     return len(text) if text.isascii() else len(text.encode())
 
 

@@ -17,7 +17,7 @@ from proxy.seams.recalls import ScreensRead
 from storage.interfaces import MemoryReader
 
 GRAPH_MEMORIES_MAX: Final = 100_000
-"""The most memories of one graph, and of all indexes together; the least used are dropped."""
+"""The most memories of one graph, and of all graphs in memory; the least recent are dropped."""
 GRAPH_BYTES_MAX: Final = 16 * 1024 * 1024
 TOO_LARGE: Final = "The knowledge graph is too large to be read at once. Search memories instead."
 _EACH_BYTES: Final = 64

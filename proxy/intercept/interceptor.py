@@ -89,7 +89,7 @@ class Submits(Protocol):
     """The part of the writer that the interceptor uses."""
 
     async def submit(self, submission: Submission) -> Outcome:
-        """Submit candidates as `MemoryWriter.submit` does."""
+        """Queue one candidate for the writer; return its verdict (`MemoryWriter.submit`)."""
         ...
 
 
@@ -273,7 +273,7 @@ class Interceptor:
     async def _watched(
         self, chunk: list[_Intercepted | WrittenItem]
     ) -> list[_Intercepted | WrittenItem]:
-        """Report the candidates to withholding; return them, as withholding may change them."""
+        """Report the candidates to withholding; return the candidates, which it may change."""
         found = [one.submission for one in chunk if isinstance(one, _Intercepted)]
         dated = found if self._watches is None else await self._watches.begun(found)
         if dated is found:

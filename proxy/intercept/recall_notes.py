@@ -61,7 +61,7 @@ class RecallNotes:
         """Note the memories that rules left out of an answer, as a read by the principal `RULES`.
 
         The search for a cause repeats the read, and so finds copies of these memories too. The note
-        also has the shown memories: a newer truth among them shows what was true only once.
+        contains the shown memories as well: a newer one among them may show which is outdated.
         """
         found = answered.left_out
         if found:

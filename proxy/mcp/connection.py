@@ -69,7 +69,7 @@ class RelayLimits(msgspec.Struct, frozen=True, kw_only=True):
     # Seconds without an answer after which a sent write's outcome counts as unknown. The client's
     # call stays open.
     answer_seconds: float = 60.0
-    # Seconds that a call waits for a person before its answer says that the item waits in review.
+    # Seconds that a call waits for a person; after that its answer reports that the item is held.
     person_seconds: float = 120.0
     # Seconds between two requests to the gate: for a person's decision, and for unsettled items.
     ask_seconds: float = 0.5
@@ -88,7 +88,7 @@ class Counts(msgspec.Struct, kw_only=True):
 
 
 class RelayConnection(msgspec.Struct, frozen=True, kw_only=True):
-    """What the parts of one client-server connection are given of it. Event loop only."""
+    """The state and functions that the parts of one relayed connection share. Event loop only."""
 
     guard: Guard
     principal: Principal
@@ -126,7 +126,7 @@ class RelayConnection(msgspec.Struct, frozen=True, kw_only=True):
             await self.send(Side.CLIENT, message, pending.via)
 
     async def refuse(self, pending: PendingRequest, observations: Sequence[str]) -> None:
-        """Answer a tool call that was not forwarded with observations."""
+        """Answer with observations a tool call that was not forwarded."""
         await self.answer(pending, refused(observations, stateless=pending.era is Era.STATELESS))
 
 

@@ -206,8 +206,8 @@ class OwnRequests:
         self._limits = limits
         self._surroundings = surroundings
         self._closed = False
-        # Whether ids are numbers. They look like the client's, so that a server cannot distinguish
-        # the relay's requests from the client's.
+        # Whether the ids of own requests are numbers. They have the form of the client's ids, so
+        # that a server cannot distinguish the relay's requests from the client's.
         self._counted = True
 
     def like(self, request_id: RequestId) -> None:

@@ -27,7 +27,7 @@ _ACCEPT: Final = {"accept": "application/json, text/event-stream"}
 _JSON: Final = {"content-type": "application/json"}
 
 
-class CannotRead(Exception):  # noqa: N818 - says what came, not what we did
+class CannotRead(Exception):  # noqa: N818 - a state, not a fault of ours
     """The error where the server could not be asked, or its answer is no tool result.
 
     The error's text names the cause.

@@ -155,9 +155,9 @@ class Server:
         self._waiting[state] = waiting
 
     def come_back(self, state: str, principal_id: PrincipalId) -> HeldCall | None:
-        """Remove and return the item stored under a state, if the principal's call was held.
+        """Remove and return the item stored under a `requestState`.
 
-        None for another principal, and the second time.
+        None if the item belongs to another principal, or was returned before.
         """
         found = self._waiting.get(state)
         if found is None or found.principal_id != principal_id:

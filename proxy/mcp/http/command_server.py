@@ -265,7 +265,7 @@ def _with_meta(params: Object, key: str, value: JsonValue) -> Object:
 
 
 def _restored(result: Object, number: int, request_id: RequestId | None) -> Object:
-    """The result with the client's id, where it repeats `number` as its subscription's id."""
+    """The result, with the client's request id in place of `number` as the subscription's id."""
     meta = result.get("_meta")
     if isinstance(meta, dict) and request_id is not None:
         subscription = meta.get(SUBSCRIPTION)

@@ -47,7 +47,7 @@ class BackgroundWork:
         """Start a task in the background.
 
         Raises:
-            Busy: The front is closing.
+            NoRoomForSession: The front is closing.
         """
         if self._tasks is None:
             work.close()
@@ -120,7 +120,7 @@ class Hub:
         """Open a relay line for a client that sends `initialize`.
 
         Raises:
-            Busy: Too many relay lines are open, and none of this principal's is idle.
+            NoRoomForSession: Too many relay lines are open, and none of this principal's is idle.
         """
         owner = _owner(principal)
         self._make_room(owner)
@@ -149,7 +149,7 @@ class Hub:
         """Open a relay line for one exchange that belongs to no session, or reuse an idle one.
 
         Raises:
-            Busy: Too many relay lines are open.
+            NoRoomForSession: Too many relay lines are open, and none of this principal's is idle.
         """
         idle = self._idle.get(_owner(principal), [])
         while idle:
@@ -179,7 +179,7 @@ class Hub:
         """Count a stream that stays open until its client leaves.
 
         Raises:
-            Busy: The principal has too many streams, or all principals together have.
+            NoRoomForSession: The principal has too many streams, or all principals together have.
         """
         mine = self._streams.setdefault((principal.tenant, principal.principal_id), set())
         count = sum(len(streams) for streams in self._streams.values())

@@ -32,7 +32,7 @@ LISTEN: Final = "subscriptions/listen"
 
 
 class OpenRelay(Protocol):
-    """Makes the relay that a line (a relay with its connections) runs."""
+    """Makes the relay of a `RelayLine`."""
 
     def __call__(self, deliver: Deliver) -> Relay:
         """Make a relay that is not started yet."""
@@ -88,7 +88,7 @@ class RelayLine:
         await self._started.wait()
 
     def close(self) -> None:
-        """Make `run` end."""
+        """Close the relay, so that `run` ends and waiting requests are answered with an error."""
         self._closing.set()
 
     @property
@@ -193,7 +193,7 @@ class RelayLine:
     def _limit(self, request_id: RequestId, exchange: Exchange, seconds: float) -> None:
         """End a call as lost if the server takes longer than `seconds` to answer it.
 
-        A call that still waits for its verdict then is looked at again later.
+        A call that still waits for its verdict then is checked again after `PASS_ON_SECONDS`.
         """
 
         def too_late() -> None:

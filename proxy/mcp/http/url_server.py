@@ -194,7 +194,7 @@ class UrlLine(RelayLine):
     async def _answered(
         self, reply: UpstreamReply, message: Message, exchange: Exchange | None
     ) -> None:
-        if reply.status >= 500:  # noqa: PLR2004 - nobody knows what it did
+        if reply.status >= 500:  # noqa: PLR2004 - the outcome is unknown
             raise UpstreamError("the server behind failed")
         named = reply.headers.get(SESSION)
         if named is not None and message.method == "initialize" and self.session_id is None:
