@@ -92,7 +92,7 @@ FILTER_TEXT_LEN_MAX = 4_096
 class FilterRefused(ValueError):  # noqa: N818 - says what was done with the filter
     """The error for a filter that is too deep, too large, or makes no sense.
 
-    Its text says which.
+    Its text names the problem.
     """
 
 

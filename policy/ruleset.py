@@ -100,7 +100,7 @@ class ReadRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     `shown_of_ten`: of each ten results of a search, at most so many come from one origin that had
     read foreign text and has a label below `user_input`; 10 sets no cap. `shown_on_probation` is
-    the same for an origin on probation or latched, whatever it had read.
+    the same for an origin on probation or latched, whatever that origin had read.
     """
 
     shown_of_ten: Annotated[int, Meta(ge=1, le=10)] = 3
@@ -144,7 +144,7 @@ Matrix = dict[SourceKind, dict[MemoryClass, Cell]]
 
 
 class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The TOML document, every key required but those of `retention` and `reads`."""
+    """The TOML document; every key is required except the keys of `retention` and `reads`."""
 
     matrix: Matrix
     budgets: Budgets

@@ -46,7 +46,7 @@ class PromotionToken(
     expires_at_ms: Annotated[int, Meta(ge=0, le=2**53 - 1)]
     from_class: MemoryClass | None = None
     # The version of the memory to change, as the operator saw it: an update keeps the fields that
-    # it leaves out, so the token covers those too.
+    # it leaves out, so the token covers these fields too.
     from_version: Annotated[int, Meta(ge=0, le=2**53 - 1)] = 0
 
 

@@ -101,7 +101,7 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
 
     session: str
     principal: str
-    # The session under whose call it began; None if it began by itself.
+    # The session under whose call this session began; None if it began under no call.
     began_under: str | None
     # Whether foreign text entered the session, and the tools and hosts that brought it.
     has_read: bool
