@@ -139,9 +139,9 @@ class HealsReplies(Protocol):
         memory_ids: tuple[MemoryId, ...],
         note: Callable[[], None],
     ) -> WrongReply | None:
-        """Compare a reply with the anchors, and open a case if it contradicts one; return the case.
+        """Compare a reply with the anchors, and open a case if the reply contradicts one.
 
-        None if the reply contradicts no anchor.
+        Returns what became of the reply; None if it contradicts no anchor.
 
         `note` records the reply in the ledger before a case about it is opened. The search for the
         culprits is over when this returns, unless it takes too long and continues afterwards.

@@ -253,7 +253,7 @@ class GuardAhead(Protocol):
         ...
 
     def handed_over(self, principal: Principal) -> frozenset[str]:
-        """The ids of this principal's handed-over calls that neither a relay nor a result took."""
+        """The ids of this principal's handed-over calls that still wait for a relay or a result."""
         ...
 
     async def ended(self, principal: Principal, call_id: str, state: ForwardStatus) -> None:

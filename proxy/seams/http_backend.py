@@ -46,8 +46,8 @@ class RoutedRequest(msgspec.Struct, frozen=True, kw_only=True):
     # Whether the request concerns the memories of all tenants, and no part of its answer can be
     # left out. It is served only where one tenant has the server for itself.
     whole: bool = False
-    # Whether each memory of a write or deletion is forwarded in a request of its own, because the
-    # server cannot be asked for only some of them, or names several of them together.
+    # Whether each memory of a write or deletion is forwarded in a request of its own, because no
+    # request of the server concerns only some of them, or its answer does not name each.
     singly: bool = False
 
 

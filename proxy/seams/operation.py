@@ -436,7 +436,7 @@ def _unnumbered_item(item: WrittenItem) -> WrittenItem:
 
 
 class EarlierText(msgspec.Struct, frozen=True, kw_only=True):
-    """What a history shows of a memory at one time, with the label that it had then."""
+    """An earlier text of a memory that a history shows, with the label that it had then."""
 
     memory_id: MemoryId
     tenant: Tenant

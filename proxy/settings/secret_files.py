@@ -16,7 +16,7 @@ def secret_from(path: Path) -> Secret:
     """The secret in a file; one line break at its end is not part of it.
 
     Raises:
-        BadValue: The file is not allowed; the message names what is, and quotes no content.
+        BadValue: The file has another form; the message names the form, and quotes no content.
     """
     line = _read(path, _FILE_BYTES_MAX).removesuffix("\n").removesuffix("\r")
     try:
@@ -29,7 +29,7 @@ def pairs_from(path: Path) -> tuple[tuple[str, str], ...]:
     """The `NAME: VALUE` pairs in a file, one per line; blank lines and `#` lines are left out.
 
     Raises:
-        BadValue: The file is not allowed; the message names what is, and quotes no content.
+        BadValue: The file has another form; the message names the form, and quotes no content.
     """
     pairs: list[tuple[str, str]] = []
     for line in _read(path, LIST_BYTES_MAX).splitlines():
@@ -46,7 +46,7 @@ def _read(path: Path, bytes_max: int) -> str:
     """The text of a file that other users may not read.
 
     Raises:
-        BadValue: The file is not allowed; the message names what is, and quotes no content.
+        BadValue: The file has another form; the message names the form, and quotes no content.
     """
     try:
         return read_file(path, bytes_max, Trust.SECRET).decode("ascii")

@@ -40,7 +40,7 @@ def check_url(url: str, *, has_credential: bool) -> None:
     """Refuse a URL that names no single server, or that would send a credential unencrypted.
 
     Raises:
-        BadValue: The URL is not allowed; the message names what is.
+        BadValue: The URL is not allowed; the message names the allowed form.
     """
     allowed = "url: must be http:// or https:// with a host, without user, query or fragment"
     try:
@@ -59,7 +59,7 @@ def check_receiver(url: str, allow: tuple[Network, ...]) -> None:
     """Refuse the URL of a receiver over plain HTTP, unless `allow` has ranges of addresses.
 
     Raises:
-        BadValue: The URL is not allowed; the message names what is.
+        BadValue: The URL is not allowed; the message names the allowed form.
     """
     check_url(url, has_credential=False)
     if urlsplit(url).scheme != "https" and not allow:
@@ -82,7 +82,7 @@ def headers_from(file: str | None) -> tuple[tuple[str, str], ...]:
     """The headers in a file of secrets; () if `file` is None.
 
     Raises:
-        BadValue: The file is not allowed; the message names what is, and quotes no content.
+        BadValue: The file has another form; the message names the form, and quotes no content.
     """
     if file is None:
         return ()

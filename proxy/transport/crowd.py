@@ -1,7 +1,7 @@
 """Decides which connection of a full listener is closed, and which requests are answered.
 
 A connection without a credential costs a peer nothing, so such connections may never block one with
-a credential, nor the first request of another one. A principal may use all free places, except
+a credential, nor the first request of a new peer. A principal may use all free places, except
 those that the next principal needs.
 """
 

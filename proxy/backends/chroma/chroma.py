@@ -440,7 +440,7 @@ def _get(place: CollectionPath, ids: list[str]) -> HttpRequest:
 
 
 def _print_of(record: Record) -> str:
-    """SHA-256 (hex) of what a read shows of a record."""
+    """The SHA-256 (hex) of the parts of a record that a read shows."""
     shown = (record.document, record.metadata, record.uri)
     return hashlib.sha256(msgspec.json.encode(shown, order="deterministic")).hexdigest()
 

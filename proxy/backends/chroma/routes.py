@@ -26,7 +26,7 @@ from proxy.seams.operation import HttpRequest
 
 SEGMENTS: Final = frozenset({"api"})
 ROOT: Final = "/api/v2"
-# A star stands for one segment.
+# A star matches one segment of a path.
 _DATABASE: Final = "tenants/*/databases/*"
 _COLLECTIONS: Final = f"{_DATABASE}/collections"
 _ONE: Final = f"{_COLLECTIONS}/*"

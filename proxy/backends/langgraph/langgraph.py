@@ -184,8 +184,8 @@ class LangGraph(HttpBackend):
     def told(self, item: UnsettledItem, reply: HttpReply) -> SendOutcome | None:
         """The outcome that a read shows: DONE if the key has the sent value, or was deleted.
 
-        None where a new item was sent and the key has another value, because the sent value may
-        have been changed since.
+        None where a new item was sent and the key has another value, because the server itself may
+        have changed the value.
         """
         if reply.status not in ANSWERED:
             return None

@@ -29,7 +29,7 @@ _OTHER: Final = RoutedRequest(does=Does.OTHER, operation="other")
 _SHARED: Final = RoutedRequest(does=Does.OTHER, operation="other", whole=True)
 _ADMIN: Final = RoutedRequest(does=Does.ADMIN, operation="admin")
 
-# A star stands for one segment.
+# A star matches one segment of a path.
 _ROWS: Final = {
     ("PUT", "store/items"): PUT,
     ("DELETE", "store/items"): DELETE,

@@ -237,7 +237,7 @@ def _is_clean(value: JsonValue) -> bool:
 
 
 def _unmarked(value: JsonValue) -> JsonValue:
-    """A memory without the gate's mark; metadata that is then empty becomes null, as in Mem0."""
+    """A memory without the gate's mark, as the server would show it; empty metadata is null."""
     if not isinstance(value, dict) or _is_clean(value):
         return value
     metadata = value["metadata"]

@@ -45,7 +45,7 @@ LIST_ALL: Final = RoutedRequest(does=Does.READ, operation="list_all", remade=Tru
 ENTITIES: Final = RoutedRequest(does=Does.READ, operation="entities", remade=True, whole=True)
 _ADMIN: Final = RoutedRequest(does=Does.ADMIN, operation="admin")
 
-# A star stands for one segment.
+# A star matches one segment of a path.
 _ROWS: Final = {
     ("POST", "memories"): ADD,
     ("GET", "memories"): LIST,
