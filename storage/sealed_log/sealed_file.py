@@ -33,9 +33,9 @@ _OWNER_LEN: Final = 16
 _MAC_LEN: Final = 16
 _NONCE_LEN: Final = 12
 _TAG_LEN: Final = 16  # the number of bytes that AES-GCM adds to a text
-# The fields: magic, random bytes, the owning store and incarnation, number of frames promised.
+# The fields of a header: magic, random bytes, owner (an incarnation), number of promised frames.
 _HEADER: Final = struct.Struct(f">8s{_DRAWN_LEN}s{_OWNER_LEN}sQ")
-# The fields: length of the sealed part, kind, number, time in ms, tag.
+# The fields of a frame's head: length of the sealed part, kind, number, time in ms, tag.
 _HEAD: Final = struct.Struct(">IBQQ8s")
 HEAD_LEN: Final = _HEAD.size
 

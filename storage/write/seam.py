@@ -130,7 +130,7 @@ class Follower:
         """Called before the row at `ordinal` is purged."""
 
     def begins_anew(self, change: Change, name: bytes) -> None:
-        """Called when an id gets a new memory, to drop what is recorded of the earlier one."""
+        """Called after a purge, or when an id gets a new memory, to drop records of the old one."""
 
     def overtaken(self, change: Change, candidate_id: CandidateId) -> None:
         """Called when another change replaces a candidate's released change that was not sent."""

@@ -137,7 +137,7 @@ class EndQuarantine(msgspec.Struct, frozen=True):
 
 
 class ForgetsHands(Follower):
-    """Forgets who hid a deleted memory when a new memory with the same id begins."""
+    """Forgets who hid a memory when it is purged, or when its id gets a new memory."""
 
     def begins_anew(self, change: Change, name: bytes) -> None:
         """Delete the record, because those who hid the earlier memory have not seen the new one."""
