@@ -51,7 +51,7 @@ class CredentialSpellings:
 
 
 def _secrets(value: str) -> Iterator[bytes]:
-    """A header's value, the credential after its scheme, and the decoded pair of `Basic`."""
+    """A header's value, its credential without the scheme, and the decoded parts of `Basic`."""
     behind = value.rpartition(" ")[2]
     found = [value.encode(), behind.encode()]
     if value.lower().startswith("basic "):

@@ -28,7 +28,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 class _Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Body of `/readyz`. Reads work while the process lives; writes only while it is ready."""
+    """Body of `/readyz`. Reads work while the process lives; writes only while "ready"."""
 
     status: str  # One of "ready" and "degraded".
     reason: str | None

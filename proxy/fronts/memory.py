@@ -51,7 +51,7 @@ def routes_of(dialects: tuple[Dialect, ...]) -> frozenset[str]:
 
 
 class _MemoryProgress:
-    """What is known so far about one request, for telemetry."""
+    """The facts known so far about one request, for telemetry."""
 
     __slots__ = ("operation", "principal", "request")
 

@@ -1,1 +1,1 @@
-"""What relays ask of the gate about other memory servers, in one process or over a socket."""
+"""The guard, which relays ask about calls to upstream memory servers and their answers."""

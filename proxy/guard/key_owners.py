@@ -169,7 +169,7 @@ class KeyOwners:
         *,
         counts_sent: bool = True,
     ) -> tuple[KeyOwner, ...]:
-        """The owner of each memory; one that the gate erased or gave up counts as still there."""
+        """The owner of each memory; one that the gate erased or gave up may still be upstream."""
         by_rows = await self._by_rows(principal, server, shown, counts_sent=counts_sent)
         # The closed keys are read after the rows, so that a memory erased between the two reads is
         # in both of them, not in neither.

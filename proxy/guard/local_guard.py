@@ -119,7 +119,7 @@ class LocalGuard:
         left_out: Callable[[Tenant, MemoryId], None] | None = None,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """All guards share `sieve` and `ledger`. `left_out`: as `AnswerSieve` takes it."""
+        """All guards share `sieve` and `ledger`. `left_out` gets what the sieve newly hides."""
         if target_prefix not in PREFIXES:
             # Without this prefix, a target would be judged as a memory of the gate's own store,
             # whose labels are trusted more.

@@ -1,6 +1,6 @@
 """The messages between a relay and the gate on the gate's own Unix socket: JSON over HTTP.
 
-Both ends are this program, perhaps in different versions: the path has a version number.
+Both ends are Mnemogate, perhaps in different versions, so the path contains a version number.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class EmptyAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HandOver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of a `hand_over` request: `mnemogate run` starts, and asks a wrapper to let it serve."""
+    """Body of a `hand_over` request: `mnemogate run` asks a wrapper to hand over the gate."""
 
 
 Asked = (

@@ -1,1 +1,1 @@
-"""Makes candidates with their evidence of decoded operations, and answers of their verdicts."""
+"""Turns decoded operations into candidates with evidence, and their verdicts into answers."""

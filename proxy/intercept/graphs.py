@@ -72,7 +72,7 @@ class Graphs:
             return self._current(tenant, reads).find(asked)
 
     def orphans(self, tenant: Tenant) -> tuple[Orphan, ...]:
-        """Observations of entities that exist no more, each with the entity's name.
+        """Observations whose entity no longer exists, each with the entity's name.
 
         Raises what `read` raises.
         """

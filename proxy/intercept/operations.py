@@ -341,8 +341,8 @@ class Operations:
     ) -> ReadAnswer:
         ids = await self._in_thread(reader.entities, tenant, operation.offset)
         if ids.cut and not operation.by_offset:
-            # This protocol has no way to ask for the rest of a list, and an incomplete list would
-            # look complete.
+            # The client's protocol has no way to ask for the rest of a list, and an incomplete list
+            # would look complete.
             raise MalformedRequest("entities: too many for one answer of this protocol")
         named = ids.entities
         if screen is not None:

@@ -171,7 +171,7 @@ class Shadow:
 class VerifiedToken(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a candidate's token, and the key under which the store records it as spent.
 
-    The key is None if there is no token, or an invalid one.
+    The key is None if there is no token, or its signature is invalid.
     """
 
     state: TokenState

@@ -67,7 +67,7 @@ class ToolCatalogue:
         return await self._pin(tools)
 
     async def _list(self, meta: Object) -> tuple[PinnedTool, ...]:
-        """Ask the server for its tools, because a client may call tools that it never listed."""
+        """List the server's tools, because a client may call tools that it never listed."""
         pages: list[Object] = []
         params: Object = {"_meta": meta} if meta else {}
         for _ in range(PAGES_MAX):

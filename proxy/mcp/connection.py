@@ -34,7 +34,7 @@ OWN_PREFIX: Final = "mnemogate:"
 
 
 class Side(enum.Enum):
-    """One end of the connection."""
+    """One end of a relayed connection: the MCP client or the MCP server."""
 
     CLIENT = "client"
     SERVER = "server"
@@ -77,7 +77,7 @@ class RelayLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Counts(msgspec.Struct, kw_only=True):
-    """Counts of what was dropped, for reports. Never any content."""
+    """The number of messages and members that were dropped, for reports; never their content."""
 
     # Refused input: text that is no message, a batch, or a request with an id in use.
     refused: int = 0

@@ -107,7 +107,7 @@ class Server:
 
     @property
     def is_never_written(self) -> bool:
-        """Whether no call of this server is judged."""
+        """Whether no call of this server is judged, because its map says it keeps no memory."""
         return self.tool_map is not None and self.tool_map.posture is Posture.CONTEXT
 
     def heed(self, result: Object) -> None:

@@ -78,7 +78,7 @@ class CommandLine(RelayLine):
         self.spawn(self._send_unsent())
 
     def listen(self, exchange: Exchange) -> None:
-        """Use an exchange for messages that belong to no call, also for such as wait already."""
+        """Use an exchange for messages that belong to no call, also for those that wait already."""
         super().listen(exchange)
         exchange.stream()
         self.spawn(self._send_unsent())

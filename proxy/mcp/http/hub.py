@@ -133,7 +133,7 @@ class Hub:
         return line
 
     def find(self, principal: Principal, session_id: str) -> RelayLine | None:
-        """The session of this principal with this id; None if there is none."""
+        """The principal's relay line of a session; None if the principal has no such session."""
         owner, line = self._sessions.get(session_id, (None, None))
         if line is None or owner != _owner(principal) or line.closed:
             return None
@@ -190,7 +190,7 @@ class Hub:
 
     @property
     def serves_sessions_only(self) -> bool:
-        """Whether older clients need a session, as they do if the sidecar runs the server."""
+        """Whether handshake-era clients need a session: they do if the sidecar runs the server."""
         return isinstance(self._behind, ServerCommandLine)
 
     def sweep(self) -> None:

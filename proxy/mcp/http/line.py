@@ -40,7 +40,7 @@ class OpenRelay(Protocol):
 
 
 class LineParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What every relay over HTTP needs, whatever kind of server is upstream."""
+    """The parts that every relay over HTTP needs, whatever kind of server is upstream."""
 
     open_relay: OpenRelay
     halt: Callable[[], None]
@@ -129,7 +129,7 @@ class RelayLine:
                 await self.relay.flushed(Side.CLIENT)
 
     async def take_back(self, request_id: RequestId, exchange: Exchange) -> None:
-        """Cancel a call because its client closed the exchange, which cancels in this era."""
+        """Cancel the call of an exchange that the client closed (stateless era)."""
         body: Object = {
             "jsonrpc": "2.0",
             "method": CANCELLED,
