@@ -33,7 +33,7 @@ from policy.verdict import (
     Verdict,
 )
 
-# The number of the step that a person's denial counts for where no step objects: source and class.
+# The step (source and class) that a verdict names if only a person's denial refuses a candidate.
 _NO_ASKING: Final = 1
 
 

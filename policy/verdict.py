@@ -15,7 +15,7 @@ from policy.model import Basis, CandidateId, Digest, MemoryClass, SourceKind
 
 
 class InvariantBroken(Exception):  # noqa: N818 - names a state of the process, not a mistake
-    """A promise the code relies on does not hold; the process must stop."""
+    """A promise that the code relies on does not hold; the process must stop."""
 
 
 class Reason(enum.Enum):

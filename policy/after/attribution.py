@@ -136,8 +136,8 @@ class Plan:
             distinct.
         trusted: The memories above suspicion; every replay but `Control.NOTHING` includes them.
         limits: How often the same replay is judged, and how many replays there may be.
-        whole_cause: Also replay with each suspect that was not blamed alone beside the trusted
-            memories, to find every memory that is enough by itself to cause the failure.
+        whole_cause: Also replay once for each suspect that was not blamed, with that suspect alone
+            beside the trusted memories, to find every memory that alone causes the failure.
 
     Raises:
         ValueError: A memory is named twice.

@@ -14,7 +14,7 @@ from typing import Final
 
 from policy.text.word_lists import word_list
 
-# Without one of these a text has no address; the search is cheap.
+# A cheap first search: a text without any of these marks and words has no address.
 _SOMETHING: Final = re.compile(r"[@:|]|\d{3}|\w\.\w|\bdot\b|install|\badd\b")
 _SENTENCE_END: Final = re.compile(r"[.!?]+(?=\s|$)|[\u3002\uff01\uff1f]|\n")
 

@@ -189,7 +189,10 @@ def blobs_in(text: str, *, depth: int = 2) -> Iterator[str]:
 
 
 def texts_in_blob(blob: str) -> Iterator[str]:
-    """The readable texts in a base64 string, in any spelling; another string is yielded itself."""
+    """The readable texts in a base64 string, in any of its spellings.
+
+    A string that is not base64 is yielded unchanged.
+    """
     letters = "".join(blob.split()).rstrip("=").translate(_URL_SAFE)
     if len(letters) % _QUANTUM == 1:
         letters = letters[:-1]
@@ -242,7 +245,7 @@ def _pieces_of(data: bytes) -> Iterator[str]:
 
 
 def spelled_out(text: str) -> str:
-    """The text with its escapes decoded, also where they are nested."""
+    """The text with its escapes decoded, nested escapes included."""
     if not text.isascii():
         text = _TAGGED.sub(lambda found: chr(ord(found[0]) - _TAGS_BEGIN), text)
     for _ in range(_ROUNDS):

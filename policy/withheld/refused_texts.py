@@ -509,7 +509,7 @@ class RefusedTexts:
         return self._first((self._said, self._orders), numbers, looking)
 
     def mostly_in(self, numbers: Sequence[int], looking: PlaceSearch) -> int | None:
-        """The key of a refused text of which the words contain over half or a whole directive."""
+        """The key of a refused text, if the words have over half of it or one of its directives."""
         ordered = self._first((self._orders,), numbers, looking)
         if ordered is not None:
             return ordered

@@ -41,7 +41,7 @@ class Ring:
     def __init__(self) -> None:
         self._index = PrintIndex()
         self._kept: deque[RingText] = deque()
-        # Keys of the texts of each session.
+        # For each session, the keys of its texts.
         self._of: dict[str, set[int]] = {}
         self.next = 0
         self.print_count = 0

@@ -134,7 +134,7 @@ def _by_host(turn: Turn) -> bool:
 
 
 def digest_of(turn: Turn, reader: TurnReader) -> int:
-    """A turn's digest: equal for equal strings in the same places of the API."""
+    """A turn's digest: equal for turns with equal strings in the same fields of the API."""
     parts: list[str] = []
     for said in turn.said:
         parts += (said.voice.value, said.call_id or "", said.text)

@@ -155,7 +155,7 @@ class Sessions:
 
     @staticmethod
     def scar(now_ms: int) -> bytes:
-        """The record that marks that a part of the log was lost, also for later starts."""
+        """The record of a loss in the log, by which this start and later ones know of the loss."""
         return encode(LossRecord(now_ms + LIVE_MS))
 
     @staticmethod

@@ -118,7 +118,7 @@ class _OfTenant(msgspec.Struct):
     changes: int = -1
     leaf_count: int = -1
     wanted: dict[Piece, _Wanted] = {}
-    # For each live row, keyed by its ordinal: its age, and the wanted sentences that it has.
+    # For each live row, keyed by its ordinal: its age, and the sentences of `wanted` that it has.
     showing: dict[int, tuple[int, frozenset[Piece]]] = {}
     seen: object = None
     convicted: ConvictedSentences = NOTHING

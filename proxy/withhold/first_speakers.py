@@ -101,7 +101,7 @@ class FirstSpeakers:
         fresh, self._fresh = self._fresh, {}
         return (packed(tuple(fresh)), bytes(fresh.values())) if fresh else None
 
-    # ---- noting who says what --------------------------------------------------------------------
+    # ---- recording who says what -----------------------------------------------------------------
 
     @property
     def _crowded(self) -> bool:
