@@ -14,7 +14,7 @@ from proxy.dialects.model.reading import object_of
 from proxy.dialects.strict_json.tolerant import Json, write_body
 from proxy.model.extraction import Extraction
 from proxy.model.histories import PREVIOUS, Histories, NoRoom, Room, RoomHolder
-from proxy.model.memory_seam import Coupling, PrincipalRequest, UndecidedError
+from proxy.model.memory_seam import Coupling, PrincipalRequest
 from proxy.model.model_exchange import ModelExchange, Wire
 from proxy.model.model_replays import meant
 from proxy.model.pass_through import PassThrough
@@ -71,7 +71,6 @@ _UNREAD: Final = (
     "judge the answer of this route"
 )
 _WHOLE_ONLY: Final = "stream: what a memory backend stores is judged whole; ask without it"
-_UNDECIDED: Final = "a memory candidate of this principal is still undecided; ask again"
 _NO_ROOM: Final = "busy: too many large requests at once"
 
 
@@ -169,8 +168,6 @@ class ModelFront:
         pieces: Pieces | None = None
         try:
             reply, pieces = await self._within(served, purpose, api, progress)
-        except UndecidedError:
-            return _unavailable(served, _UNDECIDED), None
         finally:
             if pieces is None:
                 release()

@@ -65,10 +65,6 @@ class PreparedRequest(msgspec.Struct, frozen=True, kw_only=True):
     leave: LeftUnchanged = LeftUnchanged()
 
 
-class UndecidedError(Exception):
-    """The error for a request that may not be forwarded, because a candidate is undecided."""
-
-
 class Filter(Protocol):
     """Removes withheld texts from the events of one reply."""
 
@@ -96,7 +92,6 @@ class Coupling(Protocol):
         """Wait for undecided candidates, note what enters the context, remove withheld texts.
 
         Raises:
-            UndecidedError: A candidate was not decided in time.
             StorageError: The note of what entered could not be made durable.
         """
         ...

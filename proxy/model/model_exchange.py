@@ -103,7 +103,6 @@ class ModelExchange:
         """Ask the model; return the reply's head, and the body's pieces if it streams, else None.
 
         Raises:
-            UndecidedError: A candidate of this principal was not decided in time.
             UpstreamError: The model did not answer in a way that can be forwarded.
         """
         async with AsyncExitStack() as stack:
