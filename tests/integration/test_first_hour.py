@@ -183,7 +183,7 @@ def test_the_readmes_first_hour_is_walked_in_an_empty_home(tmp_path: Path) -> No
         body = re.search(r"-d '(.*?)'", write)
         assert body is not None
         rows = re.findall(r"^\| `(\{.*?\})` \| (\d+) `([a-z]+)`, (L\d) \|", README, re.MULTILINE)
-        assert len(rows) == 3
+        assert len(rows) == 4
         for sent, status, decision, memory_class in rows:
             said = json.loads(typed(write.replace(body[1], sent)))
             told = (str(said["status"]), said["decision"], said["memory_class"])
@@ -191,7 +191,7 @@ def test_the_readmes_first_hour_is_walked_in_an_empty_home(tmp_path: Path) -> No
 
         # What waits is seen by the command that the table names, found by the path as exported.
         assert "`mnemogate review list`" in README
-        assert typed("mnemogate review list").splitlines()[-1] == "1 waiting"
+        assert typed("mnemogate review list").splitlines()[-1] == "2 waiting"
         # Control: what was written is in the files that have nothing of what was refused.
         assert typed("grep -ra Lisbon ~/.local/state/mnemogate > found; echo $?") == "0\n"
 
