@@ -95,6 +95,7 @@ class Listener:
         self._out = surroundings
         self._traces = surroundings.traces
         self._halt = halt
+        self.in_flight = 0  # requests that are being answered now
         self._streams = StreamedAnswers(halt)
         self._sockets: list[asyncio.Server] = []
         self._unix_paths: list[Path] = []
@@ -185,10 +186,12 @@ class Listener:
 
     async def _answers(self, request: ReceivedRequest) -> web.StreamResponse | None:
         turn = RequestTurn(self._turns)
+        self.in_flight += 1
         try:
             done = await attempt(self._served(request, turn), self._halt)
         finally:
             turn.end()
+            self.in_flight -= 1
         if isinstance(done, AnswerFailure):
             return None
         if not done.prepared:

@@ -24,7 +24,7 @@ _COLUMNS: Final = "100"
 # Ids, digests, hashes and codes, and their beginnings: what a change of the code draws anew.
 _DRAWN: Final = re.compile(
     r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"
-    r"|\b(?=g?\d*[a-f])g?[0-9a-f]{12,}\b|\b[A-Za-z0-9+/_.-]{40,}=*"
+    r"|\b(?=g?\d*[a-f])g?[0-9a-f]{12,}\b|(?<![A-Za-z0-9+/_.-])[A-Za-z0-9+/_.-]{40,}=*"
 )
 _BEGINNING: Final = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{1,4})?\b(?!-)")
 _FRACTION: Final = re.compile(r"\b\d+\.\d{5,}\b")
