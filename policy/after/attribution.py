@@ -287,7 +287,7 @@ class Plan:
     def _first_culprit(
         self, ids: Sequence[str]
     ) -> Generator[tuple[frozenset[str], Control | None], bool, int]:
-        """Blame the first suspect that makes the answer wrong beside those before it.
+        """Blame the first suspect that, added to the earlier ones, makes the answer wrong.
 
         Return its index.
         """

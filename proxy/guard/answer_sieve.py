@@ -122,7 +122,7 @@ class AnswerSieve:
             self._showing.showed(principal, target, live, texts)
 
     async def standing(self, tenant: Tenant, target: str) -> tuple[int, int]:
-        """A value that differs once `withheld`, or the owner of a memory, may have changed.
+        """A cache token: it differs once what `withheld` returns, or an owner, may have changed.
 
         Raises:
             StorageError: The value is unknown; judge every answer anew.

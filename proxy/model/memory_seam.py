@@ -127,7 +127,7 @@ class Coupling(Protocol):
         ...
 
     def said(self, prepared: PreparedRequest, body: dict[str, Json]) -> dict[str, Json]:
-        """A whole reply without withheld texts; the reply's calls were judged before."""
+        """A whole reply with its withheld texts removed; its calls have been judged already."""
         ...
 
     def passing(self, principal: Principal) -> Filter:

@@ -114,7 +114,7 @@ class Pace:
         return await mine
 
     def _begin_next(self, line: str) -> None:
-        """Begin the first job of a queue whose caller still waits."""
+        """Begin the first job in a queue that still has a waiting caller; drop those before it."""
         waiting = self._lines[line]
         while waiting and waiting[0][0].done():
             waiting.popleft()

@@ -309,7 +309,7 @@ class WithheldTexts:
         )
 
     def denied_before(self, released: UndecidedRecord, version: int) -> tuple[str, ...]:
-        """The candidates that a person denied before, with no other texts than the released one."""
+        """The candidates denied earlier whose texts are all among those of the released one."""
         prints = set(released.prints)
         return tuple(
             name

@@ -22,9 +22,9 @@ class Failure(
 ):
     """One report about one answer. `at_ms`: Unix milliseconds.
 
-    `failure_id`: 20 hex digits, of which the first 12 are the time, so ids sort by time. `case_id`
-    is the case that the report opened or joined; "" where none was. What the answer should have
-    said, or should not have, is in no field.
+    `failure_id`: 20 hex digits; the first 12 are the time, so that ids sort by time. `case_id` is
+    the case that the report opened or joined; "" if there was none. No field contains the words
+    that the answer should, or should not, have had.
     """
 
     failure_id: str

@@ -70,7 +70,7 @@ class Due:
             return self._begun
 
     def expire(self) -> bool:
-        """Note that the request gives up waiting; False if the writer has begun to decide."""
+        """Mark that the request waits no longer; return False if the writer has begun to decide."""
         with self._lock:
             self._over = not self._begun
             return self._over

@@ -52,12 +52,11 @@ def may_follow(step: CaseStep, after: CaseStep) -> bool:
 
 
 class CaseMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory in a case.
+    """One memory that a case names.
 
-    `memory` is the memory's id if the store made it, else "candidate" and an id.
-
-    Server, tool and call name where its text came from, as the leaf of its verdict says. `trace_id`
-    is the trace of the request in which the memory was committed.
+    `memory` is the memory's id if the store made the id, else "candidate" and the candidate's id.
+    Server, tool and call name the origin of the memory's text, as in the leaf of its verdict.
+    `trace_id` is the trace of the request in which the memory was committed.
     """
 
     memory: str
@@ -94,8 +93,8 @@ class Case(
 ):
     """The record of one wrong answer.
 
-    `controls` are the outcomes of the last round's control questions, by
-    `policy.after.attribution.Control`. `why` says in a fixed word why a person is needed.
+    `controls` are the outcomes of the control questions of the last round, keyed by the value of
+    `policy.after.attribution.Control`. `why` is the fixed word for why a person is needed.
     """
 
     case_id: str

@@ -26,10 +26,10 @@ from storage.tables.lmdb_store import RecordTable
 
 
 class IncidentReach(msgspec.Struct, frozen=True, kw_only=True, rename=PRINCIPAL):
-    """A filter for memories: it reaches those of which one step fits every field that is given.
+    """A filter for memories: it matches a memory of which one version fits all fields that are set.
 
-    `server` and `tool` are those that the verdict's leaf names as the origin. `under`: a target,
-    and all targets that continue it after a slash. `since_ms`: steps from then on, Unix
+    `server` and `tool` are the origin that the verdict's leaf names. `under`: a target, and all
+    targets that continue it after a slash. `since_ms`: versions from that time on, Unix
     milliseconds.
     """
 
@@ -61,7 +61,7 @@ class IncidentKind(enum.Enum):
 class IncidentStage(enum.Enum):
     """The stages of an incident.
 
-    Incidents that are `OPEN` or `UNDOING` are continued after a crash.
+    After a crash, incidents that are `OPEN` or `UNDOING` are continued.
     """
 
     OPEN = "open"
@@ -98,7 +98,7 @@ INCIDENTS: Final = RecordTable(b"incidents", Incident)
 class CaughtMemory(msgspec.Struct, frozen=True, kw_only=True, rename=PRINCIPAL):
     """One memory that an isolation reaches.
 
-    `descendant` says that the memory is reached only because it names a reached one as a parent.
+    `descendant`: the memory is reached only because it descends from a memory that matches.
     """
 
     memory_id: MemoryId
@@ -110,12 +110,12 @@ class CaughtMemory(msgspec.Struct, frozen=True, kw_only=True, rename=PRINCIPAL):
 
 
 class IsolationReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What an isolation, or the undoing of an incident, did or would do: counts of memories.
+    """The counts of memories that an isolation, or the undoing of an incident, changed.
 
-    `changed` counts memories that were hidden, or shown again. `kept` counts those that are hidden
-    for another reason too, and that reads therefore show neither before nor after. The undoing of a
-    rewind is an incident of its own: `changed` counts memories that are as they were before that
-    rewind. What it would do has no incident: `caught` names the first memories that it reaches.
+    `changed` counts memories that were hidden, or shown again. `kept` counts memories that are
+    hidden for another reason too, so that reads show them neither before nor after. The undoing of
+    a rewind is an incident of its own: `changed` counts memories that are as they were before that
+    rewind. A preview has no `incident`, and `caught` names the first memories that it reaches.
     """
 
     incident: Incident | None = None
@@ -136,20 +136,21 @@ class PastState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RewindEffect(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rewind did to one memory, in the names of the counts of `RewindReport`."""
+    """The counts of `RewindReport` in which one memory is included, by name."""
 
     memory_id: MemoryId
     became: tuple[str, ...]
 
 
 class RewindReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rewind did, or what it would do (then it has no incident): counts of memories.
+    """The counts of memories that a rewind changed, or would change (then without an incident).
 
-    `put_back`: have the text again that they had, deleted ones too. `hidden`: written later, or
-    hidden at that time. `shown`: hidden by an earlier rewind alone. `kept_hidden`: a person or an
-    isolation hid them, so no read shows them, whatever else was done to them. `behind`: another
-    server has the text, so it stays as it is. `moved`: changed while the rewind ran, and left
-    alone. `touched` names each memory that one of these counts has.
+    `put_back`: have their earlier text again, also if they were deleted. `hidden`: were written
+    later, or were hidden at that time. `shown`: were hidden by an earlier rewind alone.
+    `kept_hidden`: a person or an isolation hid them, so no read shows them, whatever the rewind
+    did. `behind`: an upstream server has the text, so it is not changed. `moved`: were changed
+    while the rewind ran, and are left alone. `touched` names each memory that is in one of these
+    counts.
     """
 
     incident: Incident | None

@@ -222,7 +222,7 @@ class _Rows:
         self.nearest: int | None = None
 
     def take(self, ordinal: int, row: Row) -> None:
-        """Read the next row, and add it to the life of its memory."""
+        """Read the next row, and add it to the history of its memory."""
         if row.tenant != self._reach.tenant:
             return
         meant = fits(self._view, self._reach, row)

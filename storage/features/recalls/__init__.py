@@ -23,11 +23,11 @@ Where = tuple[str | int, ...]
 
 
 class RecalledMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory of an answer, in the state that its row `ordinal` has.
+    """One memory of an answer, in the version whose row is `ordinal`.
 
-    `memory_id` is None where that row was purged since. `score` is the cosine of a search, None
-    where nothing was ranked. A caller that notes a memory without an ordinal (-1) means its newest
-    row.
+    `memory_id` is None if that row was purged since. `score` is the cosine of a search, None if the
+    read did not rank. In a record to be noted, an `ordinal` of -1 means the newest row of the
+    memory.
     """
 
     ordinal: int
@@ -93,10 +93,10 @@ class ContextSpan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeenMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory that stood in a model request.
+    """One memory that was in a model request.
 
-    `recall_id` is the read that served it last, "" where that is not kept. `memory_id` is None
-    where the row was purged since.
+    `recall_id` is the last read that served the memory, "" if that read is not stored. `memory_id`
+    is None if the row was purged since.
     """
 
     ordinal: int
