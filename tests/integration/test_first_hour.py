@@ -183,7 +183,7 @@ def test_the_readmes_first_hour_is_walked_in_an_empty_home(tmp_path: Path) -> No
         body = re.search(r"-d '(.*?)'", write)
         assert body is not None
         rows = re.findall(r"^\| `(\{.*?\})` \| (\d+) `([a-z]+)`, (L\d) \|", README, re.MULTILINE)
-        assert len(rows) == 4
+        assert len(rows) == 5
         for sent, status, decision, memory_class in rows:
             said = json.loads(typed(write.replace(body[1], sent)))
             told = (str(said["status"]), said["decision"], said["memory_class"])
