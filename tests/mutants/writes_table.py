@@ -31,7 +31,7 @@ WRITES: Final = (
         row="edit-removes",
         name="a policy is judged by the class its new text names",
         invariant="what is replaced counts as much as what replaces it",
-        where="policy.checks:_judged_as",
+        where="policy.checks:aim_of",
         fault=replaced("landing if stored is None else more_powerful(landing, stored)", "landing"),
         tests=("tests/property/test_gate_reference.py",),
     ),
