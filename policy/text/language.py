@@ -196,7 +196,7 @@ def _asked(reading: str) -> dict[int, list[tuple[int, int]]]:
 
 
 def _parts_of(text: str) -> list[tuple[int, int]]:
-    return list(map(re.Match.span, _PART.finditer(text)))
+    return [found.span() for found in _PART.finditer(text)]
 
 
 def _with_neighbours(parts: list[tuple[int, int]], chosen: list[int]) -> Iterator[tuple[int, int]]:

@@ -117,7 +117,9 @@ def build_parser(*words: str) -> argparse.ArgumentParser:
 
     The parsed namespace has the command as `command`, and each argument under its own name.
     """
-    kind = _JsonErrors if "--json" in words else argparse.ArgumentParser
+    kind: type[argparse.ArgumentParser] = (
+        _JsonErrors if "--json" in words else argparse.ArgumentParser
+    )
     parser = kind(
         prog="mnemogate",
         description="A sidecar in front of an unmodified agent: a rejected memory never forms.",

@@ -1,5 +1,6 @@
 """One JSON object per line, stable keys; one call tells metrics, logs and traces."""
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import ast

@@ -174,7 +174,8 @@ class ChatEditor:
         if self._askings:
             # In the reply to a second request, the role is removed, because the agent has it.
             choices = [_without_role(choice) for choice in choices]
-            body = {**body, "choices": [*choices]}
+            unnamed: dict[str, Json] = {**body, "choices": [*choices]}
+            body = unnamed
         passing: list[Json] = []
         waiting: list[CompleteCall] = []
         for choice in choices:

@@ -1,5 +1,6 @@
 """An order is policy (L1), a person's own plain one hers (L2); copies are found however dressed."""
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import os

@@ -1,5 +1,6 @@
 """What contradicts an anchor is in no read; a wrong reply hides its memory and no other."""
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import asyncio

@@ -115,7 +115,10 @@ def test_a_long_value_goes_on_under_its_beginning(monkeypatch: pytest.MonkeyPatc
 def test_a_copy_is_the_text_itself_except_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, columns: int | None, row: str
 ) -> None:
-    monkeypatch.setattr("proxy.cli.terminal._columns", lambda _stream: columns)
+    def width(_stream: object) -> int | None:
+        return columns
+
+    monkeypatch.setattr("proxy.cli.terminal._columns", width)
     out = io.StringIO()
     Terminal(out, io.StringIO(), as_json=False).copy("a\\b")
     assert out.getvalue() == f"{row}\n"

@@ -1,5 +1,6 @@
 """Embedders: pinned, deterministic, never without a vector; MiniLM against published figures."""
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import hashlib

@@ -1,5 +1,6 @@
 """Whose the memories of a server are, by its keys; a purged one is in no answer of a server."""
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 from collections.abc import Iterator

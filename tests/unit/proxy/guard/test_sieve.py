@@ -1,5 +1,6 @@
 """What of a server's answers is withheld: pieces of convicted memories, and no other text."""
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import json

@@ -1,5 +1,6 @@
 """`check()` names every contradiction; head, leaves and proofs of the log are of one generation."""
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

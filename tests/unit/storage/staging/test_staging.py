@@ -1,5 +1,6 @@
 """Staging: readable with its key, and never without; a failed disk does not end it."""
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import secrets

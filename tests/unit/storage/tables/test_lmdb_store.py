@@ -1,5 +1,6 @@
 """The environment: its settings, readers, formats, and what it does with damaged files."""
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import os

@@ -1,5 +1,6 @@
 """Held candidates: durable, invisible, decided once; how much may wait, what an update inherits."""
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import asyncio

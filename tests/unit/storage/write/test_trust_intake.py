@@ -1,5 +1,6 @@
 """What happens to a write becomes trust once; what the store's rows say of the text under a key."""
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import asyncio

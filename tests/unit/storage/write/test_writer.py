@@ -1,5 +1,6 @@
 """The writer and its jobs: bounded, honest when it ends; the checkpoint's copy outside."""
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import asyncio
