@@ -15,7 +15,7 @@ from typing import Final
 from policy.text.word_lists import word_list
 
 # A cheap first search: a text without any of these marks and words has no address.
-_SOMETHING: Final = re.compile(r"[@:|]|\d{3}|\w\.\w|\bdot\b|install|\badd\b")
+_SOMETHING: Final = re.compile(r"[@:|\d]|\w\.\w|\b(?:dot|install|add|i)\b")
 _SENTENCE_END: Final = re.compile(r"[.!?]+(?=\s|$)|[\u3002\uff01\uff1f]|\n")
 
 _MAIL: Final = (
