@@ -90,10 +90,12 @@ def _refuse(command: Command, unknown: Sequence[str]) -> None:
     """
     if unknown:
         words = " ".join(("mnemogate", *command.words))
-        name = unknown[0].partition("=")[0].removeprefix("--").replace("-", "_")
+        # A value may be a secret, so only the option's name is printed.
+        option = unknown[0].partition("=")[0]
+        name = option.removeprefix("--").replace("-", "_")
         raise CommandFailed(
             Exit.USAGE,
-            f"{words} takes no {unknown[0]}{successor_of(name)}",
+            f"{words} takes no {option}{successor_of(name)}",
             then=f"see {words} --help",
         )
 

@@ -34,7 +34,9 @@ def place(tmp_path: Path) -> Place:
         (("memory", "list", "--config", "/nonexistent.toml"), Exit.USAGE, "cannot be read"),
         (("memory", "list", "--config", "/nonexistent.toml"), Exit.USAGE, "No such file"),
         (("run", "--lissten", "127.0.0.1:0"), Exit.USAGE, "run takes no --lissten; see mnemogate"),
-        (("run", "--outbox-max=7"), Exit.USAGE, "run takes no --outbox-max=7; /readyz names"),
+        (("run", "--outbox-max=7"), Exit.USAGE, "run takes no --outbox-max; /readyz names"),
+        # What follows the equals sign may be a secret: it is not printed.
+        (("run", "--agent-key=mg_of_someone"), Exit.USAGE, "run takes no --agent-key; see"),
         (("mcp", "--mapp", "x", "--", "cat"), Exit.USAGE, "mcp takes no --mapp"),
         (("mcp", "--map", "nomap", "--", "cat"), Exit.USAGE, "there are anthropic-memory"),
         (("mcp", "--", "no-such-command"), Exit.UNREACHABLE, "no-such-command: the server's"),
