@@ -50,7 +50,7 @@ class CaseMode(enum.Enum):
 
 
 BLAST_MAX: Final = 100
-"""In a case that would act on more memories than this, a person decides on all acts."""
+"""How many memories a case acts on without a person; descendants above it wait for a person."""
 
 
 class Relation(enum.Enum):
@@ -116,7 +116,7 @@ class Consequence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Closure(msgspec.Struct, frozen=True, kw_only=True):
-    """The acts for all memories of a case. With `for_person` every act is `NOTHING`."""
+    """The acts for all memories of a case; `for_person` is why some or all acts are `NOTHING`."""
 
     consequences: tuple[Consequence, ...]
     for_person: ForPerson | None = None
@@ -127,9 +127,16 @@ def closure_of(
     children: Callable[[Fact], Iterable[Fact]],
     *,
     blast_max: int = BLAST_MAX,
+    culprits_max: int = BLAST_MAX,
     proposes: bool = False,
 ) -> Closure:
     """The acts for the culprits and the memories derived from them: each once, culprits first.
+
+    What is done to the culprits is decided by the culprits alone: at most `culprits_max`, of which
+    none is a person's word or an anchor. Otherwise whoever derives enough memories from a lie, or
+    one memory that nothing may hide, would keep the lie shown. Culprits and descendants together
+    are at most `blast_max`; more descendants wait for a person, and so do all of them where one may
+    not be hidden.
 
     `children` must give the memories that were derived from a memory while it was wrong: after the
     version `Fact.step`, and not after the version `Fact.mended`. Nothing is done to a memory that
@@ -140,6 +147,8 @@ def closure_of(
     found: dict[MemoryId, Consequence] = {}
     for fact in culprits:
         found.setdefault(fact.memory_id, _consequence(fact, Relation.CULPRIT))
+    why = ForPerson.PROPOSED if proposes else _for_person(tuple(found.values()), culprits_max)
+    left_open = frozenset({Relation.DESCENDANT} if why is None else Relation)
     waiting = [one.fact for one in found.values() if not one.fact.outdated]
     while waiting and len(found) <= blast_max:
         for child in children(waiting.pop()):
@@ -148,11 +157,14 @@ def closure_of(
                 waiting.append(child)
                 if len(found) > blast_max:
                     break
-    why = ForPerson.PROPOSED if proposes else _for_person(tuple(found.values()), blast_max)
+    why = why or _for_person(tuple(found.values()), blast_max)
     if why is None:
         return Closure(consequences=tuple(found.values()))
-    nothing = (msgspec.structs.replace(one, act=Act.NOTHING) for one in found.values())
-    return Closure(consequences=tuple(nothing), for_person=why)
+    decided = (
+        msgspec.structs.replace(one, act=Act.NOTHING) if one.relation in left_open else one
+        for one in found.values()
+    )
+    return Closure(consequences=tuple(decided), for_person=why)
 
 
 def _consequence(fact: Fact, relation: Relation) -> Consequence:

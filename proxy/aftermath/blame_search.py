@@ -366,7 +366,7 @@ class BlameSearch:
             asks=found.asks,
             rounds=1,
             controls=found.controls,
-            why=found.why or ("incomplete" if evidence.lost else ""),
+            why=found.why or case.why or ("incomplete" if evidence.lost else ""),
         )
         if found.ending is Ending.NOT_REPRODUCED:
             # In the first round the failure could not be repeated. In a later round the culprits

@@ -54,7 +54,7 @@ class OnConviction(msgspec.Struct, frozen=True, kw_only=True):
     """What a case that found its culprits may do without a person.
 
     Where rules or a caller's judge only propose, the case names the memories, and a person hides
-    them. A case that would hide more than `blast_max` memories in all is left to a person as well.
+    them. Derived memories above `blast_max` memories in all are left to a person as well.
     """
 
     rules_propose: bool = False

@@ -106,7 +106,10 @@ class AfterTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         Meta(
             ge=1,
             le=NAMED_MAX,
-            description="How many memories one incident hides in all without a person, up to 200.",
+            description=(
+                "How many memories one incident hides without a person, up to 200. Derived ones "
+                "count last."
+            ),
         ),
     ] = BLAST_MAX
     heal: Annotated[

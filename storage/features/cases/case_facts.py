@@ -60,11 +60,14 @@ class CaseFacts:
         *,
         proposes: bool = False,
         blast_max: int = BLAST_MAX,
+        before: Sequence[CaseMemory] = (),
     ) -> Closure:
         """The consequences for the accused memories, and for the memories derived from them.
 
-        An accused memory that is deleted, or never existed, is left out.
+        An accused memory that is deleted, or never existed, is left out. `before` are the memories
+        that earlier rounds named: what those hid counts towards `blast_max`.
         """
+        hidden = [one.relation for one in before if one.act is not Act.NOTHING]
         facts = (
             self._fact(
                 one.memory_id, one.ordinal, outdated=one.outdated, replayed=True, fit=one.fit
@@ -72,7 +75,13 @@ class CaseFacts:
             for one in accused
         )
         known = [one for one in facts if one is not None]
-        return closure_of(known, self._children, blast_max=blast_max, proposes=proposes)
+        return closure_of(
+            known,
+            self._children,
+            blast_max=blast_max - len(hidden),
+            culprits_max=blast_max - hidden.count(Relation.CULPRIT),
+            proposes=proposes,
+        )
 
     def named(self, found: Consequence) -> CaseMemory:
         """The entry of a case for one memory: ids and labels, and never content."""

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from policy.after.closure import BLAST_MAX, Act, CaseStep, Relation
+from policy.after.closure import BLAST_MAX, Act, CaseStep, ForPerson, Relation
 from policy.model import MemoryStatus, PrincipalId
 from storage.audit import IncidentLeaf
 from storage.features.cases import (
@@ -35,6 +35,7 @@ from storage.write.trust_intake import TrustIntake
 _ID_LEN: Final = 8
 _BYTES: Final = 2_048
 """The bytes of a tenant's share that are charged for the record of a case and its leaves."""
+_FOR_PERSON: Final = frozenset(one.value for one in ForPerson)
 
 
 class OpenCase(msgspec.Struct, frozen=True):
@@ -77,7 +78,10 @@ class OpenCase(msgspec.Struct, frozen=True):
 
 
 class MoveCase(msgspec.Struct, frozen=True):
-    """An order to the writer: move a case to `step`, unless `step` may not follow its step."""
+    """An order to the writer: move a case to `step`, unless `step` may not follow its step.
+
+    A case whose derived memories wait for a person moves to `NEEDS_PERSON` instead of `HEALED`.
+    """
 
     case_id: str
     step: CaseStep
@@ -91,17 +95,20 @@ class MoveCase(msgspec.Struct, frozen=True):
             UnknownIncident: No case has that id.
         """
         case = read_case(change.draft, self.case_id)
-        if not may_follow(self.step, case.step):
+        step = self.step
+        if step is CaseStep.HEALED and case.why in _FOR_PERSON:
+            step = CaseStep.NEEDS_PERSON
+        if not may_follow(step, case.step):
             return case
-        return _stepped(change, _grown(case, self.step, self.progress), self.by)
+        return _stepped(change, _grown(case, step, self.progress), self.by)
 
 
 class Convict(msgspec.Struct, frozen=True):
     """An order to the writer: hide accused memories and the memories derived from them.
 
     With `proposes` the case only names the memories, and a person has to hide them. The same holds
-    if the case would hide more than `blast_max` memories in all its rounds together. An accused
-    memory that is deleted is left out.
+    for derived memories above `blast_max` in all rounds of the case together; the accused ones are
+    hidden all the same. An accused memory that is deleted is left out.
     """
 
     case_id: str
@@ -128,9 +135,11 @@ class Convict(msgspec.Struct, frozen=True):
         following = CaseFacts(change.draft, change.names, case.tenant, change.now_ms)
         # The limit is for the whole case: all its rounds together hide no more memories than one
         # round may.
-        hidden = sum(one.act is not Act.NOTHING for one in case.culprits)
         closure = following.closure(
-            self.accused, proposes=self.proposes, blast_max=max(0, self.blast_max - hidden)
+            self.accused,
+            proposes=self.proposes,
+            blast_max=self.blast_max,
+            before=case.culprits,
         )
         said = tuple(map(following.named, closure.consequences))
         enforcing = ClosureActs(change, case.tenant)
@@ -143,7 +152,10 @@ class Convict(msgspec.Struct, frozen=True):
                 TrustIntake(change.names).convicted(change, row, case.case_id, leaf_index)
         step, progress = CaseStep.CONVICTED, self.progress
         if closure.for_person is not None:
-            step = CaseStep.NEEDS_PERSON
+            # While culprits are still found and hidden, the search continues: their copies rank
+            # next. The case ends with a person all the same (`MoveCase`).
+            acts = any(one.act is not Act.NOTHING for one in closure.consequences)
+            step = CaseStep.CONVICTED if acts else CaseStep.NEEDS_PERSON
             progress = msgspec.structs.replace(progress, why=closure.for_person.value)
         case = _grown(case, step, progress)
         case = msgspec.structs.replace(case, culprits=(*case.culprits, *said)[:NAMED_MAX])

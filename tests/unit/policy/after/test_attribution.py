@@ -279,13 +279,41 @@ def test_an_anchor_is_for_a_person() -> None:
     assert follow(anchor).for_person is ForPerson.ANCHOR
 
 
-def test_more_than_a_hundred_at_once_are_for_a_person() -> None:
+def test_more_than_a_hundred_descendants_wait_and_their_lie_is_hidden() -> None:
     names = [f"m{number}" for number in range(BLAST_MAX + 5)]
     most = follow(fact("root"), root=names[: BLAST_MAX - 1])
     assert (len(most.consequences), most.for_person) == (BLAST_MAX, None)
     found = follow(fact("root"), root=names)
     assert found.for_person is ForPerson.BLAST
     assert len(found.consequences) == BLAST_MAX + 1  # the walk ends there
+    decided = acts(found)
+    assert decided.pop(MemoryId("root")) is Act.QUARANTINE
+    assert set(decided.values()) == {Act.NOTHING}
+    # Control: were the culprit bounded by its descendants, the lie would stay as well.
+    bounded = closure_of([fact("root")], lambda _: map(fact, names), culprits_max=0)
+    assert set(acts(bounded).values()) == {Act.NOTHING}
+
+
+@pytest.mark.parametrize(
+    ("child", "why"),
+    [
+        (fact("child", SourceKind.USER_INPUT), ForPerson.LABEL),
+        (msgspec.structs.replace(fact("child"), is_anchor=True), ForPerson.ANCHOR),
+    ],
+)
+def test_a_descendant_that_nothing_may_hide_keeps_no_lie_shown(child: Fact, why: ForPerson) -> None:
+    found = closure_of([fact("lie")], lambda one: [child] if one.memory_id == "lie" else [])
+    assert (found.for_person, acts(found)) == (why, {"lie": Act.QUARANTINE, "child": Act.NOTHING})
+    # Control: as the culprit, such a memory is not hidden, and nothing that it is blamed with.
+    accused = closure_of([fact("lie"), child], lambda _: [])
+    assert (accused.for_person, set(acts(accused).values())) == (why, {Act.NOTHING})
+
+
+def test_more_culprits_than_the_bound_are_for_a_person() -> None:
+    accused = [fact(f"m{number}") for number in range(6)]
+    found = closure_of(accused, lambda _: [], culprits_max=5)
+    assert (found.for_person, set(acts(found).values())) == (ForPerson.BLAST, {Act.NOTHING})
+    assert closure_of(accused, lambda _: [], culprits_max=6).for_person is None, "control"
 
 
 def test_an_agents_word_opens_nothing_and_only_wrong_opens() -> None:

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from policy.after.closure import Act, CaseStep
+from policy.after.closure import Act, CaseStep, Relation
 from policy.after.matchers import Grade, SignalKind
 from policy.model import ChangeKind, MemoryId, PrincipalId, Scope, SourceKind
 from policy.query import EVERYTHING
@@ -32,7 +32,7 @@ from storage.values import Anchor
 from telemetry.events import Event, IncidentStepped
 from tests.conformance.canary import new_canary
 from tests.unit.storage.features.cases.test_wrong_answers import FETCHED
-from tests.unit.storage.features.incidents.test_isolation import id_of
+from tests.unit.storage.features.incidents.test_isolation import derived, id_of
 from tests.unit.storage.opening import (
     AGENT,
     BY,
@@ -278,6 +278,37 @@ def test_a_case_hides_no_more_in_all_than_its_bound(store: EmbeddedStore) -> Non
     assert len(found(store)) == 4
     case = run(store, 3, acts=OnConviction(blast_max=4), forbid=("Porto",))
     assert (case.step, len(found(store))) == (CaseStep.HEALED, 0), "control"
+
+
+@pytest.mark.parametrize("anchored", [True, False])
+def test_105_notes_of_a_lie_do_not_keep_it_shown(store: EmbeddedStore, *, anchored: bool) -> None:
+    lies = [lie(store, f"Copy {n}: The office door code is 66.") for n in range(4)]
+    for number in range(105):
+        derived(store, f"note {number}", lies[0])
+
+    def shown() -> tuple[int, int]:
+        page = store.reader.page(TENANT, EVERYTHING, 0, 200).memories
+        return len(set(lies) & {one.memory_id for one in page}), len(page)
+
+    words = () if anchored else ("66",)
+    if anchored:
+        anchor = Anchor(
+            anchor_id="a1",
+            tenant=TENANT,
+            statement="The office door code is 11.",
+            questions=(),
+            created_at_ms=1,
+        )
+        asyncio.run(store.writer.order(PutAnchor(anchor, BY)))
+    # Control: where the case only proposes, the lie stays shown.
+    run(store, 2, acts=OnConviction(rules_propose=True), forbid=words)
+    assert shown() == (4, 109)
+    case = run(store, 2, forbid=words)
+    # The copies that rank next are hidden too; the notes wait, and the case names them.
+    assert (case.step, case.why, shown()) == (CaseStep.NEEDS_PERSON, "blast", (0, 105))
+    blamed = [one.act for one in case.culprits if one.relation is Relation.CULPRIT]
+    waits = [one.act for one in case.culprits if one.relation is Relation.DESCENDANT]
+    assert (blamed, set(waits)) == ([Act.QUARANTINE] * 4, {Act.NOTHING})
 
 
 def test_an_operator_may_have_everything_proposed(store: EmbeddedStore) -> None:
