@@ -18,6 +18,7 @@ from policy.model import (
     Hit,
     Memory,
     MemoryId,
+    MemoryStatus,
     PrincipalId,
     Reads,
     SourceKind,
@@ -450,8 +451,20 @@ class AuditedView(Protocol):
         """The stored hash of one complete subtree."""
         ...
 
-    def live(self) -> frozenset[int]:
-        """The positions, in the order of `rows`, of the rows that reads show."""
+    def named(self) -> dict[int, MemoryStatus]:
+        """The positions, in the order of `rows`, of the rows that ids name, with their status.
+
+        Raises:
+            StoreCorrupt: An id cannot be read.
+        """
+        ...
+
+    def earlier(self, ordinal: int, row: Row) -> Iterator[Row]:
+        """The rows of a memory before the one at position `ordinal`, newest first.
+
+        Raises:
+            StoreCorrupt: A row is missing or cannot be read.
+        """
         ...
 
     def rows(self) -> Iterator[Row | StoreCorrupt | None]:

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Meta
 
 from policy.canonical import decode_canonical, digest_of
-from policy.model import ChangeKind, MemoryClass, SourceKind
+from policy.model import ChangeKind, MemoryClass, MemoryStatus, SourceKind
 from proxy.admin.wire.provenance import (
     Sha256,
 )
@@ -116,7 +116,7 @@ def proven(view: AuditedView, tenant: str, vkey: VerifierKey) -> Iterator[Head |
     if note is None:
         raise StoreCorrupt("the log has no signed head")
     size = open_checkpoint(note, vkey).size
-    live = view.live()
+    named = view.named()
     rows: dict[int, Row] = {}
     vouched: dict[str, int] = {}
     for ordinal, row in enumerate(view.rows()):
@@ -124,7 +124,7 @@ def proven(view: AuditedView, tenant: str, vkey: VerifierKey) -> Iterator[Head |
             raise row
         if row is not None and row.tenant == tenant and not row.erased:
             rows[ordinal] = row
-    wanted = [ordinal for ordinal in rows if ordinal in live]
+    wanted = [ordinal for ordinal in rows if named.get(ordinal) is MemoryStatus.LIVE]
     for index in range(size):
         leaf = _leaf_at(view, index)
         if isinstance(leaf, OperatorLeaf) and leaf.action == VOUCH:

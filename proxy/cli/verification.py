@@ -1,10 +1,11 @@
 """Recomputes everything that the audit log promises, from the store's files alone.
 
 What an attacker with the store's files could do, and (in parentheses) what detects it: change a
-leaf (the root no longer fits the signed head), change a row (its commitment no longer opens), add a
-row (no verdict leaf admits it), drop a row (an admitting verdict has none), cut or replace the log
-(the copy outside the store is ahead of it, or is no prefix), sign a new head with another key (the
-copy's signature, or a pinned verifier key).
+leaf (the root no longer fits the signed head), change a row (its commitment no longer opens),
+change a value that an update inherited (the row before it differs), add a row (no verdict leaf
+admits it), drop a row (an admitting verdict has none), point an id at an older row (a later row
+follows it), cut or replace the log (the copy outside the store is ahead of it, or is no prefix),
+sign a new head with another key (the copy's signature, or a pinned verifier key).
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from typing import Final
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from policy.canonical import digest_of
 from policy.model import ChangeKind
 from storage.audit import (
     NO_STEP_BEFORE,
@@ -31,7 +31,7 @@ from storage.audit import (
     Tree,
     VerdictLeaf,
     VerifierKey,
-    commitment,
+    contradiction,
     decode_leaf,
     open_checkpoint,
     wrongly_lowered,
@@ -50,7 +50,7 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
     `position` is the number of the leaf or row, from 0; None if the contradiction is not about one.
     """
 
-    where: str  # "leaf" | "node" | "row" | "checkpoint" | "copy" | "header"
+    where: str  # "leaf" | "node" | "row" | "id" | "checkpoint" | "copy" | "header"
     position: int | None
     what: str
 
@@ -106,6 +106,8 @@ class Verifier:
         # The index of the leaf that admitted each row, in the order of ordinals; NO_STEP_BEFORE for
         # an erased or unreadable row.
         self._admitted_by = array("q")
+        # The positions of rows that no later row of the memory follows.
+        self._newest = set[int]()
         self._rows = 0
         self._mode = Mode()
         self._results = Results(lambda text: self._problem("leaf", None, text))
@@ -130,6 +132,7 @@ class Verifier:
             self._problem("header", None, f"says {said[0]} leaves, there are {leaf_count}")
         root = self._leaves(leaf_count, stored, copy)
         self._all_rows()
+        self._ids()
         # Every admission makes one version of the store, so the number of rows must be the store's
         # present version.
         if said is not None and said[1] != self._rows:
@@ -278,10 +281,27 @@ class Verifier:
                 self._problem("row", position, str(row))
             elif row is not None:
                 self._row(position, row)
-                step = NO_STEP_BEFORE if row.erased else row.leaf_index
+                self._newest.discard(row.prev_ordinal)
+                if not row.erased:
+                    step = row.leaf_index
+                    self._newest.add(position)
             self._admitted_by.append(step)
         for index in self._unmet:
             self._problem("leaf", index, "admits a candidate whose row is not there")
+
+    def _ids(self) -> None:
+        """Check that each id names the newest row of a memory, and that each such row has an id."""
+        try:
+            named = self._view.named()
+        except StoreCorrupt as error:
+            self._problem("id", None, str(error))
+            return
+        read = range(len(self._admitted_by))
+        known = {at for at in named if at not in read or self._admitted_by[at] != NO_STEP_BEFORE}
+        for position in sorted(known - self._newest):
+            self._problem("id", position, "this row is not the newest of a memory")
+        for position in sorted(self._newest - known):
+            self._problem("row", position, "the newest of its memory, and no id names it")
 
     def _follows(self, row: Row, leaf: VerdictLeaf) -> bool:
         """Whether a row's verdict leaf names the leaf of the memory's step before that row."""
@@ -296,30 +316,21 @@ class Verifier:
         if leaf is None:
             self._problem("row", position, "no verdict leaf admitted it")
             return
-        # An erased row has no id, and a leaf contains no id that a client chose, so in both cases
-        # the ids cannot be compared.
-        renamed = not row.erased and leaf.memory_id not in (None, row.memory_id)
-        if renamed or not self._labels.fit(leaf, row):
-            self._problem("row", position, "its labels or ids are not those of its verdict leaf")
-            return
         if not self._follows(row, leaf):
             self._problem("row", position, "it follows another step than its verdict leaf says")
             return
         seen = self._intercepted(leaf)
-        if seen is None:
-            self._problem("row", position, "its verdict leaf points at no interception")
-            return
-        asked = (row.tenant, row.principal_id, row.change)
-        if (seen.tenant, seen.principal_id, seen.change) != asked:
-            self._problem("row", position, "not the principal, tenant or change intercepted")
-            return
-        if wrongly_lowered(seen, leaf):
+        if seen is not None and wrongly_lowered(seen, leaf):
             self._problem("row", position, "admitted below the class that its client named")
-        if row.erased:
-            if leaf.memory_id not in self._purged:
-                self._problem("row", position, "erased, and no verdict leaf says purge")
-        elif commitment(row.salt, digest_of(row.canonical)) != seen.commitment:
-            self._problem("row", position, "its bytes do not open the commitment in the log")
+        if row.erased and leaf.memory_id not in self._purged:
+            self._problem("row", position, "erased, and no verdict leaf says purge")
+        earlier = self._view.earlier(position, row)
+        try:
+            what = contradiction(row, leaf, seen, self._labels, earlier)
+        except StoreCorrupt as error:
+            what = str(error)
+        if what is not None:
+            self._problem("row", position, what)
 
     def _step(self) -> None:
         self._done += 1

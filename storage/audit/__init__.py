@@ -49,6 +49,13 @@ from storage.audit.merkle import (
     verify_consistency,
     verify_inclusion,
 )
+from storage.audit.row_states import (
+    candidate_of,
+    contradiction,
+    expiry_at,
+    inherit,
+    state_after,
+)
 
 __all__ = [
     "HASH_LEN",
@@ -73,14 +80,18 @@ __all__ = [
     "Tree",
     "VerdictLeaf",
     "VerifierKey",
+    "candidate_of",
     "class_lowered",
     "commitment",
     "consistency_proof",
+    "contradiction",
     "culprit_of",
     "decode_leaf",
     "encode_leaf",
+    "expiry_at",
     "fields_of",
     "inclusion_proof",
+    "inherit",
     "leaf_hash",
     "node_hash",
     "open_checkpoint",
@@ -89,6 +100,7 @@ __all__ = [
     "range_root",
     "sign_checkpoint",
     "sign_note",
+    "state_after",
     "veiled_target",
     "verify_consistency",
     "verify_inclusion",

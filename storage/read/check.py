@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Final
 
 import msgspec
@@ -18,7 +17,8 @@ from storage.audit import (
     Tree,
     VerdictLeaf,
     VerifierKey,
-    commitment,
+    candidate_of,
+    contradiction,
     decode_leaf,
     open_checkpoint,
     wrongly_lowered,
@@ -45,7 +45,7 @@ from storage.tables.lmdb_store import (
     VECTORS,
     View,
 )
-from storage.tables.rows import candidate_of
+from storage.tables.rows import earlier_rows
 from storage.values import CheckReport, Decision, Row
 from storage.write.engine import Engine
 
@@ -205,24 +205,18 @@ class _Walk:
         if leaf is None:
             self._problem(f"row {ordinal} has no admission leaf")
             return
-        if not self._labels.fit(leaf, row):
-            self._problem(f"row {ordinal} says something else than its leaf")
         if row.prev_ordinal != NO_ORDINAL and row.prev_ordinal >= ordinal:
             self._problem(f"row {ordinal} is linked to a later one")
-        if row.erased:
-            return
-        self._newest[self._names.memory(row.tenant, row.memory_id)] = ordinal
+        if not row.erased:
+            self._newest[self._names.memory(row.tenant, row.memory_id)] = ordinal
         seen = self._intercepted.get(leaf.intercepted_index)
-        opened = commitment(row.salt, hashlib.sha256(row.canonical).digest())
-        if seen is None or seen.commitment != opened:
-            self._problem(f"row {ordinal} does not open its leaf's commitment")
-        candidate = candidate_of(row)
-        if (candidate.tenant, candidate.principal_id, candidate.change) != (
-            row.tenant,
-            row.principal_id,
-            row.change,
-        ):
-            self._problem(f"row {ordinal} was put in another place than its candidate names")
+        earlier = earlier_rows(self._view, ordinal, row)
+        try:
+            what = contradiction(row, leaf, seen, self._labels, earlier)
+        except StoreCorrupt as error:
+            what = str(error)
+        if what is not None:
+            self._problem(f"row {ordinal}: {what}")
 
     def _check_ids(self) -> None:
         live = 0

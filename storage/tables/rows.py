@@ -9,7 +9,6 @@ from typing import Final
 
 import msgspec
 
-from policy.canonical import decode_canonical
 from policy.model import (
     Candidate,
     CandidateId,
@@ -21,7 +20,7 @@ from policy.model import (
     Reads,
     Tenant,
 )
-from storage.audit import NO_STEP_BEFORE
+from storage.audit import NO_STEP_BEFORE, candidate_of, state_after
 from storage.ground.errors import StoreCorrupt, UnknownMemory
 from storage.tables.codec import (
     NO_ORDINAL,
@@ -73,31 +72,15 @@ def read_row(view: View, ordinal: int) -> Row:
     return row
 
 
-def text_of(row: Row, known: Candidate | None = None) -> tuple[str | None, str | None, Candidate]:
-    """Text and metadata of the memory after this row's change, and the row's candidate.
+def text_of(row: Row) -> tuple[str | None, str | None, Candidate]:
+    """Text and metadata of the memory after the row's change, and the row's candidate.
 
     Raises:
         StoreCorrupt: The row was erased, or its canonical bytes are not a candidate's.
     """
-    candidate = known or candidate_of(row)
-    kept = row.kept
-    text, metadata_json = candidate.text, candidate.metadata_json
-    if kept is not None:
-        text = kept.text if text is None else text
-        metadata_json = kept.metadata_json if metadata_json is None else metadata_json
-    return text, metadata_json, candidate
-
-
-def candidate_of(row: Row) -> Candidate:
-    """The judged candidate of a row.
-
-    Raises:
-        StoreCorrupt: The row was erased, or its canonical bytes are not a candidate's.
-    """
-    try:
-        return decode_canonical(row.canonical)
-    except msgspec.MsgspecError as error:
-        raise StoreCorrupt("a row does not hold a candidate") from error
+    candidate = candidate_of(row)
+    state = state_after(row, candidate)
+    return state.text, state.metadata_json, candidate
 
 
 def memory_of(
@@ -107,16 +90,16 @@ def memory_of(
 
     `known` is the candidate of the row, for a caller that has decoded it already.
     """
-    text, metadata_json, candidate = text_of(row, known)
-    kept = row.kept
+    candidate = known or candidate_of(row)
+    state = state_after(row, candidate)
     return Memory(
         memory_id=row.memory_id,
         tenant=row.tenant,
         principal_id=row.principal_id,
-        text=text or "",
-        metadata_json=metadata_json,
+        text=state.text or "",
+        metadata_json=state.metadata_json,
         scope=row.scope,
-        target=kept.target if kept else candidate.target,
+        target=state.target,
         memory_class=row.memory_class,
         source=row.source,
         basis=row.basis,
@@ -125,10 +108,10 @@ def memory_of(
         created_at_ms=row.created_at_ms,
         updated_at_ms=row.at_ms,
         candidate_id=row.candidate_id,
-        role=candidate.role or (kept.role if kept else None),
-        actor=candidate.actor or (kept.actor if kept else None),
+        role=state.role,
+        actor=state.actor,
         expires_at=row.expires_at,
-        derived_from=candidate.derived_from or (kept.derived_from if kept else ()),
+        derived_from=state.derived_from,
         ordinal=ordinal,
     )
 
@@ -266,6 +249,19 @@ def chain(
         for row, before in zip(rows, befores, strict=False)
         if row.change not in ENDING or (before is not None and before.change not in ENDING)
     ]
+
+
+def earlier_rows(view: View, ordinal: int, row: Row) -> Iterator[Row]:
+    """The rows of a memory before the one at `ordinal`, newest first.
+
+    Raises:
+        StoreCorrupt: A row is missing or damaged.
+    """
+    # A damaged store may link a row to itself or to a later row, which ends the memory's rows here.
+    while NO_ORDINAL < row.prev_ordinal < ordinal:
+        ordinal = row.prev_ordinal
+        row = read_row(view, ordinal)
+        yield row
 
 
 def newest_above(view: View, ordinal: int, reads: Reads) -> int:

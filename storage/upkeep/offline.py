@@ -17,6 +17,7 @@ from storage.tables.codec import ordinal_key, refuse_unknown
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import IDS, LEAVES, ROWS, View
 from storage.tables.read_only import read_only
+from storage.tables.rows import earlier_rows
 from storage.upkeep.backup import take
 from storage.values import BackupSummary, Row
 
@@ -78,10 +79,16 @@ class EmbeddedView:
         """The bytes of one leaf."""
         return self._view.get(LEAVES, ordinal_key(index))
 
-    def live(self) -> frozenset[int]:
-        """The ordinals of the rows that reads show."""
-        found = (known for _, known in self._view.records(IDS))
-        return frozenset(one.ordinal for one in found if one.status is MemoryStatus.LIVE)
+    def named(self) -> dict[int, MemoryStatus]:
+        """The ordinals of the rows that ids name, with the status of each memory."""
+        try:
+            return {known.ordinal: known.status for _, known in self._view.records(IDS)}
+        except msgspec.DecodeError as error:
+            raise StoreCorrupt(str(error)) from error
+
+    def earlier(self, ordinal: int, row: Row) -> Iterator[Row]:
+        """The rows of a memory before the one at `ordinal`, newest first."""
+        return earlier_rows(self._view, ordinal, row)
 
     def rows(self) -> Iterator[Row | StoreCorrupt | None]:
         """Every row in order; the error for an unreadable row, after which the rows continue."""

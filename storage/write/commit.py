@@ -9,7 +9,6 @@ from typing import Final
 import msgspec
 
 from policy.model import (
-    Candidate,
     ChangeKind,
     MemoryId,
     MemoryStatus,
@@ -21,6 +20,8 @@ from storage.audit import (
     OBSERVED_HOLD,
     OBSERVED_REJECT,
     VerdictLeaf,
+    candidate_of,
+    inherit,
 )
 from storage.ground.errors import StalePermit
 from storage.ground.randomness import random_bytes
@@ -30,16 +31,14 @@ from storage.tables.keys import uuid_of
 from storage.tables.lmdb_store import CHILDREN, IDS, ROWS, VECTORS
 from storage.tables.rows import (
     ENDING,
-    candidate_of,
     file_lineage,
     is_expired,
     is_uuid,
     read_id,
     read_row,
     step_before,
-    text_of,
 )
-from storage.values import Decision, InheritedFields, Row
+from storage.values import Decision, Row
 from storage.write.seam import AdmittedCandidate, Follower, LandedRow
 
 _BORN_AGAIN: Final = (MemoryStatus.DELETED, MemoryStatus.LIVE)
@@ -162,8 +161,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         purge = candidate.change is ChangeKind.PURGE
         update = candidate.change is ChangeKind.UPDATE and self.stored is not None
         goes_on = self.stored if update or self._replaces() else None
-        kept = _kept(self.stored) if update and self.stored else None
-        inherits = kept is not None and candidate.scope == Scope()
+        inherited = inherit(candidate, self.stored)
         # If an update does not change the text, the text keeps the origins that its writer had
         # read.
         texts = self.stored if update and candidate.text is None else None
@@ -184,9 +182,9 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             leaf_index=leaf_index,
             salt=b"" if purge else self.judged.salt,
             embedder_id=embedder_id,
-            scope=Scope() if purge else (kept.scope if kept and inherits else candidate.scope),
-            expires_at=candidate.expires_at or (kept.expires_at if kept else None),
-            kept=_still_kept(kept, candidate),
+            scope=Scope() if purge else inherited.scope,
+            expires_at=inherited.expires_at,
+            kept=inherited.kept,
             canonical=b"" if purge else self.judged.canonical,
             erased=purge,
             keyed=self.keyed,
@@ -315,32 +313,6 @@ def _reachable(kind: ChangeKind, known: IdRecord | None, stored: Row | None) -> 
     if known is None or stored is None or stored.erased:
         return False
     return known.status is not MemoryStatus.DELETED or kind is ChangeKind.PURGE
-
-
-def _kept(stored: Row) -> InheritedFields:
-    text, metadata_json, candidate = text_of(stored)
-    kept = stored.kept
-    return InheritedFields(
-        text=text,
-        metadata_json=metadata_json,
-        scope=stored.scope,
-        target=kept.target if kept else candidate.target,
-        role=candidate.role or (kept.role if kept else None),
-        actor=candidate.actor or (kept.actor if kept else None),
-        expires_at=stored.expires_at,
-        derived_from=candidate.derived_from or (kept.derived_from if kept else ()),
-    )
-
-
-def _still_kept(kept: InheritedFields | None, candidate: Candidate) -> InheritedFields | None:
-    """The fields that an update did not change, taken from the row before it."""
-    if kept is None:
-        return None
-    return msgspec.structs.replace(
-        kept,
-        text=kept.text if candidate.text is None else None,
-        metadata_json=kept.metadata_json if candidate.metadata_json is None else None,
-    )
 
 
 def _contentless(row: Row) -> Row:

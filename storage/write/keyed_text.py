@@ -17,9 +17,13 @@ from policy.labels.effect import (
 )
 from policy.labels.forwarded_call import ForwardedCall, call_of
 from policy.model import Candidate, ChangeKind, MemoryStatus, SourceKind, Tenant
+from storage.audit import candidate_of
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import View
-from storage.tables.rows import GuardedRow, candidate_of, guarded_rows
+from storage.tables.rows import (
+    GuardedRow,
+    guarded_rows,
+)
 from storage.values import Row
 
 _STANDING: Final = frozenset({MemoryStatus.LIVE, MemoryStatus.FORWARDING})

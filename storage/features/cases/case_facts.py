@@ -8,7 +8,6 @@ memory which was derived from the wrong one a moment ago is found as well.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 
 from policy.after.closure import (
     BLAST_MAX,
@@ -20,7 +19,7 @@ from policy.after.closure import (
     closure_of,
 )
 from policy.model import ChangeKind, MemoryId, MemoryStatus, PrincipalId, Tenant
-from storage.audit import InterceptedLeaf, VerdictLeaf
+from storage.audit import InterceptedLeaf, VerdictLeaf, expiry_at
 from storage.features.cases import CaseMemory, ConvictedMemory
 from storage.features.incidents.rewind_steps import put_back
 from storage.features.quarantine.hiding import hidden_by, log_standing, place
@@ -209,7 +208,6 @@ class ClosureActs:
         if expires and is_expired(row, change.now_ms):
             # The memory has expired already, so no read shows it and no change is needed.
             return None
-        at = datetime.fromtimestamp(change.now_ms / 1_000, UTC).isoformat(timespec="milliseconds")
         earlier = known.ordinal if expires or fact.back_to is None else fact.back_to
         _, row = put_back(
             change,
@@ -218,7 +216,7 @@ class ClosureActs:
             known,
             earlier=earlier,
             status=known.status,
-            expires_at=at if expires else None,
+            expires_at=expiry_at(change.now_ms) if expires else None,
         )
         action = EXPIRE if expires else REWIND
         return change.note(action, subject_of(fact.memory_id, row.candidate_id), by, detail)

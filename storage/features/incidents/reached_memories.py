@@ -7,13 +7,17 @@ from collections.abc import Iterator
 import msgspec
 
 from policy.model import MemoryId, MemoryStatus
-from storage.audit import VerdictLeaf
+from storage.audit import VerdictLeaf, candidate_of
 from storage.features.incidents import CaughtMemory, IncidentReach
 from storage.ground.errors import StoreCorrupt
 from storage.tables.change import read_leaf
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import ROWS, View
-from storage.tables.rows import candidate_of, children_of, read_id, read_row
+from storage.tables.rows import (
+    children_of,
+    read_id,
+    read_row,
+)
 from storage.values import Row
 
 

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from policy.model import CandidateId, MemoryClass, MemoryStatus, PrincipalId
-from storage.audit import InterceptedLeaf, VerdictLeaf
+from storage.audit import InterceptedLeaf, VerdictLeaf, candidate_of
 from storage.features.incidents import Incident
 from storage.features.quarantine.hiding import hidden_by, log_standing, place
 from storage.ground.errors import QuotaReached, StoreCorrupt
@@ -22,7 +22,6 @@ from storage.tables.change import AddedRow, Change, read_leaf
 from storage.tables.codec import NO_ORDINAL, IdRecord, encode, ordinal_key
 from storage.tables.lmdb_store import IDS, ROWS, VECTORS
 from storage.tables.rows import (
-    candidate_of,
     file_lineage,
     read_id,
     read_row,

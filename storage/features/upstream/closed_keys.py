@@ -15,11 +15,12 @@ from typing import Final, NamedTuple
 
 from policy.labels.forwarded_call import call_of
 from policy.model import ChangeKind, MemoryStatus, Tenant
+from storage.audit import candidate_of
 from storage.tables.change import Change
 from storage.tables.codec import ordinal_key
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import View
-from storage.tables.rows import candidate_of, guarded_rows
+from storage.tables.rows import guarded_rows
 from storage.values import ClosedKey, Row
 
 CLOSED: Final = b"closed"

@@ -20,13 +20,13 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from policy.labels.forwarded_call import MCP, call_of
 from policy.model import ChangeKind, Tenant
 from policy.withheld.pieces import EVER, Piece, hidden_pieces
+from storage.audit import candidate_of
 from storage.ground.errors import StoreCorrupt
 from storage.ground.randomness import random_bytes
 from storage.tables.change import Change
 from storage.tables.codec import encode, ordinal_key
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import View
-from storage.tables.rows import candidate_of
 from storage.values import EndedText, Row
 
 FORGOTTEN: Final = b"forgotten"

@@ -14,7 +14,7 @@ from policy.labels.forwarded_call import call_of
 from policy.model import CandidateId, ChangeKind, ForwardStatus, MemoryStatus, PrincipalId
 from policy.trust.score import NEWCOMER, TrustLevel
 from policy.verdict import Reason
-from storage.audit import OperatorLeaf, ResultLeaf, VerdictLeaf
+from storage.audit import OperatorLeaf, ResultLeaf, VerdictLeaf, candidate_of
 from storage.features.upstream.upstream_filing import FORWARDS, ForwardRecord
 from storage.ground.errors import StoreCorrupt
 from storage.tables.change import read_leaf
@@ -23,7 +23,6 @@ from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import KEYED, View
 from storage.tables.rows import (
     GuardedRow,
-    candidate_of,
     guarded_row,
     held_key,
     read_id,

@@ -13,7 +13,7 @@ import msgspec
 
 from policy.labels.forwarded_call import call_of, removes
 from policy.model import CandidateId, ChangeKind, ForwardStatus, MemoryStatus, Tenant
-from storage.audit import ResultLeaf, VerdictLeaf
+from storage.audit import ResultLeaf, VerdictLeaf, candidate_of
 from storage.features.quarantine.hiding import QUARANTINES
 from storage.features.upstream.closed_keys import (
     CLOSED,
@@ -32,7 +32,6 @@ from storage.tables.change import Change, read_leaf
 from storage.tables.codec import NO_ORDINAL, IdRecord, encode, ordinal_key
 from storage.tables.lmdb_store import IDS, KEYED, ROWS, View
 from storage.tables.rows import (
-    candidate_of,
     guarded_rows,
     held_key,
     read_id,

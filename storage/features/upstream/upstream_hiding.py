@@ -12,12 +12,18 @@ from typing import Final
 import msgspec
 
 from policy.model import Candidate, CandidateId, ChangeKind, Hiding, MemoryStatus, Tenant
+from storage.audit import candidate_of
 from storage.features.quarantine.hiding import QUARANTINES
 from storage.features.upstream.closed_keys import place_of
 from storage.tables.change import Change
 from storage.tables.codec import encode
 from storage.tables.lmdb_store import KEYED, RecordTable, View
-from storage.tables.rows import GuardedRow, candidate_of, chain, guarded_row, read_id
+from storage.tables.rows import (
+    GuardedRow,
+    chain,
+    guarded_row,
+    read_id,
+)
 from storage.write.seam import Feature
 
 _STANDING: Final = frozenset({MemoryStatus.LIVE, MemoryStatus.QUARANTINED, MemoryStatus.FORWARDING})

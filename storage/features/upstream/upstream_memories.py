@@ -9,9 +9,14 @@ from typing import Final
 
 from policy.labels.forwarded_call import call_of
 from policy.model import ChangeKind, MemoryStatus, Tenant
+from storage.audit import candidate_of
 from storage.tables.codec import ordinal_key
 from storage.tables.lmdb_store import ROWS, View
-from storage.tables.rows import GuardedRow, candidate_of, guarded_rows, read_row
+from storage.tables.rows import (
+    GuardedRow,
+    guarded_rows,
+    read_row,
+)
 from storage.values import ForwardState, UpstreamMemory
 from storage.write.seam import Feature
 

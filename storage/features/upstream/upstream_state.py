@@ -19,6 +19,7 @@ from storage.audit import (
     OperatorLeaf,
     ResultLeaf,
     VerdictLeaf,
+    candidate_of,
 )
 from storage.features.cases.case_records import convicted_by
 from storage.features.upstream.forgotten_texts import FORGOTTEN, forgotten_texts
@@ -26,7 +27,12 @@ from storage.ground.errors import StoreCorrupt
 from storage.tables.change import read_leaf
 from storage.tables.codec import NO_ORDINAL
 from storage.tables.lmdb_store import KEYED, View
-from storage.tables.rows import GuardedRow, candidate_of, guarded_row, read_id, read_row
+from storage.tables.rows import (
+    GuardedRow,
+    guarded_row,
+    read_id,
+    read_row,
+)
 from storage.values import (
     QUARANTINE,
     QUARANTINE_END,

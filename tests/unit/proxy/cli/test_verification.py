@@ -58,7 +58,7 @@ def bench(tmp_path: Path) -> Bench:
     return bench
 
 
-def _verify(bench: Bench, vkey: VerifierKey | None = None) -> Verification:
+def verify(bench: Bench, vkey: VerifierKey | None = None) -> Verification:
     copy = bench.checkpoint.read_bytes() if bench.checkpoint.exists() else None
     log_key = (bench.state / "secrets" / "log.key").read_bytes()
     with offline_store(bench.state).viewed() as view:
@@ -66,7 +66,7 @@ def _verify(bench: Bench, vkey: VerifierKey | None = None) -> Verification:
         return verifier.run()
 
 
-def _alter(bench: Bench, act: Callable[[Draft], object]) -> None:
+def alter(bench: Bench, act: Callable[[Draft], object]) -> None:
     """What the owner of the files can do: any value, with a digest that fits it."""
     env = lmdb.open(str(bench.state / "store"), max_dbs=len(TABLES), map_size=1 << 29)
     try:
@@ -104,7 +104,7 @@ def test_a_store_with_changed_deleted_and_erased_memories_is_sound(bench: Bench)
         assert write(store, submission_of(candidate, OPERATOR))[0].reason is None
     store.close()
 
-    report = _verify(bench)
+    report = verify(bench)
 
     assert report.problems == ()
 
@@ -113,14 +113,14 @@ def test_a_long_log_with_stored_nodes_is_sound_and_a_changed_node_is_found(bench
     store = bench.open()
     write(store, *(submission_of(candidate_of(f"fact {n}"), AGENT) for n in range(140)))
     store.close()
-    assert _verify(bench).problems == ()
+    assert verify(bench).problems == ()
 
     def act(draft: Draft) -> None:
         key = next(iter(draft.keys(NODES)))
         draft.put(NODES, key, b"\0" * 32)
 
-    _alter(bench, act)
-    first = _verify(bench).first_bad
+    alter(bench, act)
+    first = verify(bench).first_bad
     assert first is not None
     assert (first.where, first.position) == ("node", 0)
 
@@ -131,26 +131,26 @@ def test_a_changed_leaf_is_found(bench: Bench) -> None:
         forged = msgspec.structs.replace(leaf, source=SourceKind.OPERATOR)
         draft.put(LEAVES, ordinal_key(index), encode_leaf(forged))
 
-    _alter(bench, act)
-    report = _verify(bench)
+    alter(bench, act)
+    report = verify(bench)
 
     assert not report.sound
     assert {problem.where for problem in report.problems} >= {"checkpoint", "copy", "row"}
 
 
 def test_a_leaf_that_is_no_leaf_is_named_by_its_position(bench: Bench) -> None:
-    _alter(bench, lambda draft: draft.put(LEAVES, ordinal_key(3), b"\x01junk"))
+    alter(bench, lambda draft: draft.put(LEAVES, ordinal_key(3), b"\x01junk"))
 
-    first = _verify(bench).first_bad
+    first = verify(bench).first_bad
 
     assert first is not None
     assert (first.where, first.position) == ("leaf", 3)
 
 
 def test_a_missing_leaf_is_named_by_its_position(bench: Bench) -> None:
-    _alter(bench, lambda draft: draft.delete(LEAVES, ordinal_key(2)))
+    alter(bench, lambda draft: draft.delete(LEAVES, ordinal_key(2)))
 
-    found = {(problem.where, problem.position) for problem in _verify(bench).problems}
+    found = {(problem.where, problem.position) for problem in verify(bench).problems}
 
     assert ("leaf", 2) in found
 
@@ -163,8 +163,8 @@ def test_a_changed_text_is_found_by_its_commitment(bench: Bench) -> None:
         forged = row.canonical.replace(b"Tuesday", b"Fridayy")
         draft.put(ROWS, key, encode(msgspec.structs.replace(row, canonical=forged)))
 
-    _alter(bench, act)
-    first = _verify(bench).first_bad
+    alter(bench, act)
+    first = verify(bench).first_bad
 
     assert first is not None
     assert (first.where, first.position) == ("row", 0)
@@ -178,8 +178,8 @@ def test_a_raised_label_is_found(bench: Bench) -> None:
         raised = msgspec.structs.replace(row, memory_class=MemoryClass.L1)
         draft.put(ROWS, key, encode(raised))
 
-    _alter(bench, act)
-    first = _verify(bench).first_bad
+    alter(bench, act)
+    first = verify(bench).first_bad
 
     assert first is not None
     assert (first.where, first.position) == ("row", 0)
@@ -195,7 +195,7 @@ def test_a_row_that_is_taken_out_of_its_memorys_history_is_found(bench: Bench) -
         )
         write(store, submission_of(step, OPERATOR))
     store.close()
-    assert _verify(bench).problems == ()  # control
+    assert verify(bench).problems == ()  # control
 
     def act(draft: Draft) -> None:
         *_, before, newest = draft.keys(ROWS)
@@ -203,9 +203,9 @@ def test_a_row_that_is_taken_out_of_its_memorys_history_is_found(bench: Bench) -
         row = ROWS.decoded(draft.get(ROWS, newest) or b"")
         draft.put(ROWS, newest, encode(msgspec.structs.replace(row, prev_ordinal=passed_over)))
 
-    _alter(bench, act)
+    alter(bench, act)
 
-    assert any("follows another step" in problem.what for problem in _verify(bench).problems)
+    assert any("follows another step" in problem.what for problem in verify(bench).problems)
 
 
 def test_a_row_nobody_admitted_is_found(bench: Bench) -> None:
@@ -213,15 +213,15 @@ def test_a_row_nobody_admitted_is_found(bench: Bench) -> None:
         key = next(iter(draft.keys(ROWS)))
         draft.put(ROWS, ordinal_key(99), draft.get(ROWS, key) or b"")
 
-    _alter(bench, act)
+    alter(bench, act)
 
-    assert any("no verdict leaf" in problem.what for problem in _verify(bench).problems)
+    assert any("no verdict leaf" in problem.what for problem in verify(bench).problems)
 
 
 def test_a_row_that_was_taken_away_is_found(bench: Bench) -> None:
-    _alter(bench, lambda draft: draft.delete(ROWS, next(iter(draft.keys(ROWS)))))
+    alter(bench, lambda draft: draft.delete(ROWS, next(iter(draft.keys(ROWS)))))
 
-    assert any("row is not there" in problem.what for problem in _verify(bench).problems)
+    assert any("row is not there" in problem.what for problem in verify(bench).problems)
 
 
 def test_a_row_erased_without_a_purge_is_found(bench: Bench) -> None:
@@ -232,9 +232,9 @@ def test_a_row_erased_without_a_purge_is_found(bench: Bench) -> None:
             ROWS, key, encode(msgspec.structs.replace(row, canonical=b"", salt=b"", erased=True))
         )
 
-    _alter(bench, act)
+    alter(bench, act)
 
-    assert any("purge" in problem.what for problem in _verify(bench).problems)
+    assert any("purge" in problem.what for problem in verify(bench).problems)
 
 
 def test_a_store_put_back_to_an_older_copy_is_found(bench: Bench, tmp_path: Path) -> None:
@@ -242,12 +242,12 @@ def test_a_store_put_back_to_an_older_copy_is_found(bench: Bench, tmp_path: Path
     store = bench.open()
     say(store, "what the attacker wants forgotten")
     store.close()
-    assert _verify(bench).sound, "control"
+    assert verify(bench).sound, "control"
 
     shutil.rmtree(bench.state)
     shutil.copytree(tmp_path / "older", bench.state)
 
-    assert any("rolled back" in problem.what for problem in _verify(bench).problems)
+    assert any("rolled back" in problem.what for problem in verify(bench).problems)
 
 
 def test_a_whole_log_rewritten_and_signed_again_is_found_by_the_copy(bench: Bench) -> None:
@@ -265,8 +265,8 @@ def test_a_whole_log_rewritten_and_signed_again_is_found_by_the_copy(bench: Benc
             tree.append(draft.get(LEAVES, ordinal_key(index)) or b"", _Ignored(draft))
         draft.put_checkpoint(sign_checkpoint("mnemogate", tree.size, tree.root(), signer))
 
-    _alter(bench, act)
-    problems = _verify(bench).problems
+    alter(bench, act)
+    problems = verify(bench).problems
 
     assert {problem.where for problem in problems} >= {"copy"}
     assert "checkpoint" not in {problem.where for problem in problems}, "control: signed anew"
@@ -280,15 +280,15 @@ class _Ignored(Nodes):
 def test_a_store_that_signs_with_another_key_is_found(bench: Bench) -> None:
     pinned = VerifierKey.of("mnemogate", Ed25519PrivateKey.generate())
 
-    found = {problem.where for problem in _verify(bench, pinned).problems}
+    found = {problem.where for problem in verify(bench, pinned).problems}
 
     assert found == {"checkpoint", "copy"}
 
 
 def test_a_pinned_key_that_fits_is_said_to_be_pinned(bench: Bench) -> None:
-    pinned = VerifierKey.parse(_verify(bench).vkey)
+    pinned = VerifierKey.parse(verify(bench).vkey)
 
-    report = _verify(bench, pinned)
+    report = verify(bench, pinned)
 
     assert report.sound
     assert report.vkey_pinned
@@ -297,7 +297,7 @@ def test_a_pinned_key_that_fits_is_said_to_be_pinned(bench: Bench) -> None:
 def test_a_missing_copy_is_a_problem(bench: Bench) -> None:
     bench.checkpoint.unlink()
 
-    first = _verify(bench).first_bad
+    first = verify(bench).first_bad
 
     assert first is not None
     assert first.where == "copy"
@@ -309,7 +309,7 @@ def test_a_backup_of_an_altered_store_is_refused_although_its_files_are_signed(
     bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, altered: bool
 ) -> None:
     if altered:
-        _alter(bench, lambda draft: draft.delete(ROWS, next(iter(draft.keys(ROWS)))))
+        alter(bench, lambda draft: draft.delete(ROWS, next(iter(draft.keys(ROWS)))))
     take(bench.state, tmp_path / "backup", bench.clock(), with_secrets=True)
     new = tmp_path / "new" / "state"
 
@@ -328,7 +328,7 @@ def test_verifying_changes_no_byte(bench: Bench) -> None:
     data = bench.state / "store" / "data.mdb"
     before = data.read_bytes()
 
-    _verify(bench)
+    verify(bench)
 
     assert data.read_bytes() == before
 
@@ -375,10 +375,10 @@ def test_a_class_that_was_lowered_where_no_gate_may_do_that_is_named(
     store = bench.open()
     say(store, "Ada prefers tea.", **asked)
     store.close()
-    assert _verify(bench).sound, "control: by the rule it is sound"
+    assert verify(bench).sound, "control: by the rule it is sound"
     monkeypatch.setattr("policy.checks.is_unproven", _always)
     store = bench.open()
     say(store, "Ada prefers rum.", VOUCHED, **asked, claimed_source=SourceKind.TOOL_RESULT)
     store.close()
-    (problem,) = _verify(bench).problems
+    (problem,) = verify(bench).problems
     assert "below the class" in problem.what

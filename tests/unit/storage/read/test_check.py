@@ -82,7 +82,7 @@ DAMAGES: dict[str, tuple[Callable[[Draft], object], str]] = {
     "row gone": (lambda draft: draft.delete(ROWS, ordinal_key(3)), "row 3 is missing"),
     "row edited": (
         lambda draft: _edit_row(draft, memory_class=MemoryClass.L1),
-        "something else than its leaf",
+        "are not those of its verdict leaf",
     ),
     "text edited": (
         lambda draft: _edit_row(

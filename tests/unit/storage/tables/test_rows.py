@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.model import CandidateId, ChangeKind, MemoryId, MemoryStatus, PrincipalId, Scope, Tenant
+from storage.audit import candidate_of as stored_candidate
 from storage.embedded import EmbeddedStore
 from storage.ground.errors import StoreCorrupt
 from storage.tables.codec import NO_ORDINAL
 from storage.tables.keys import KeyedNames, named_incarnation
-from storage.tables.rows import candidate_of as stored_candidate
 from storage.tables.rows import chain, expiry_ms, held_key, history_of, memory_of, read_row, text_of
 from storage.values import Outcome, Row
 from tests.unit.storage.opening import OPERATOR, Bench, candidate_of, submission_of, write
