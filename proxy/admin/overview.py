@@ -49,6 +49,7 @@ from proxy.intercept.graphs import Graphs
 from proxy.ledger.sessions import Sessions
 from proxy.ledger.wire import SessionList, SessionView
 from proxy.seams.faults import MalformedRequest, NotFound
+from proxy.transport.auth import Authenticator
 from proxy.withhold.withholding import Withholding
 from storage.features.cases.wrong_answers import Cases
 from storage.features.incidents.batches import Incidents
@@ -164,6 +165,7 @@ RECALLS_MAX: Final = 10_000
 class IdSearch(msgspec.Struct, frozen=True, kw_only=True):
     """Completes ids of which a person typed the first characters. Event loop only."""
 
+    authenticator: Authenticator
     reader: MemoryReader
     under_quarantine: QuarantinedMemories
     incidents: Incidents
@@ -190,7 +192,7 @@ class IdSearch(msgspec.Struct, frozen=True, kw_only=True):
             case IdKind.MEMORY:
                 found = await asyncio.to_thread(self._memory_ids, Tenant(asked.tenant))
             case IdKind.KEY:
-                found = [key.key_id for key in self.reader.keys()]  # noqa: SIM118 - no dict
+                found = self.authenticator.keys.by_id
             case IdKind.INCIDENT:
                 cases = await asyncio.to_thread(self.cases.all)
                 found = [one.case_id for one in cases]

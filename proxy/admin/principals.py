@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 
 from policy.model import Candidate, ChangeKind, MemoryId, Principal, PrincipalId, Scope, Tenant
@@ -66,15 +68,13 @@ class Credentials:
     @route(KEYS)
     async def all(self, _call: OperatorCall[NoQuery]) -> KeyList:
         """The records of every API key, revoked ones included."""
-        records = self._reader.keys()
-        return KeyList(keys=tuple(key_view(record) for record in records))
+        records = tuple(self._authenticator.keys.by_id.values())
+        return await asyncio.to_thread(lambda: KeyList(keys=tuple(map(key_view, records))))
 
     def knows(self, principal_id: PrincipalId) -> bool:
         """Whether the configuration names this principal, or the principal has or had a key."""
-        records = self._reader.keys()
-        return self._authenticator.binds(principal_id) or any(
-            record.principal.principal_id == principal_id for record in records
-        )
+        known = self._authenticator
+        return known.binds(principal_id) or principal_id in known.keys.principals
 
     @route(KEY_ADD)
     async def add(self, call: OperatorCall[KeyRequest]) -> NewKeyView:
@@ -92,17 +92,14 @@ class Credentials:
             claims=asked.claims,
             reads=asked.reads,
         )
-        records = self._reader.keys()
-        for record in records:
-            # Two keys of one principal may have different floors for reads, so `reads` is not
-            # compared.
-            known = msgspec.structs.replace(record.principal, reads=asked.reads)
-            if known.principal_id == principal.principal_id and known != principal:
-                # Trust and nonces belong to a principal's name. If one name had two tenants or
-                # channels, one of them could use up the other's trust.
-                raise MalformedRequest(
-                    "name: taken by a principal with another tenant, channel or claims", status=409
-                )
+        known = self._authenticator.keys.principals.get(principal.principal_id)
+        # Two keys of one principal may have different floors for reads, so `reads` is not compared.
+        if known and msgspec.structs.replace(known, reads=asked.reads) != principal:
+            # Trust and nonces belong to a principal's name. If one name had two tenants or
+            # channels, one of them could use up the other's trust.
+            raise MalformedRequest(
+                "name: taken by a principal with another tenant, channel or claims", status=409
+            )
         return await self._put_new_key(call.by, principal)
 
     @route(KEY_ROTATE)
@@ -131,8 +128,8 @@ class Credentials:
 
     async def _put_new_key(self, by: Principal, principal: Principal) -> NewKeyView:
         made = mint_key(principal, self._surroundings.now_ms())
-        await self._writer.order(PutKey(made.record, by.principal_id))
-        self._authenticator.invalidate()
+        with self._authenticator.storing(made.record):
+            await self._writer.order(PutKey(made.record, by.principal_id))
         return NewKeyView(key=key_view(made.record), plain=made.plain)
 
     async def _end_key(self, by: Principal, record: KeyRecord, grace_ms: int) -> KeyRecord:
@@ -141,19 +138,18 @@ class Credentials:
             return record
         ended = msgspec.structs.replace(record, revoked_at_ms=at_ms)
         if grace_ms > 0:
-            await self._writer.order(PutKey(ended, by.principal_id))
-            self._authenticator.ends_later(ended)
-            return ended
-        with self._authenticator.ending(ended):
+            around = self._authenticator.storing(ended)
+        else:
+            around = self._authenticator.ending(ended)
+        with around:
             await self._writer.order(PutKey(ended, by.principal_id))
         return ended
 
     def _key(self, key_id: str) -> KeyRecord:
-        records = self._reader.keys()
-        for record in records:
-            if record.key_id == key_id:
-                return record
-        raise NotFound("there is no key of that id")
+        record = self._authenticator.keys.by_id.get(key_id)
+        if record is None:
+            raise NotFound("there is no key of that id")
+        return record
 
     @route(TOKEN)
     async def mint_token(self, call: OperatorCall[TokenRequest]) -> TokenView:
@@ -202,11 +198,10 @@ class Credentials:
     def _tenant_of(self, asked: TokenRequest) -> Tenant:
         if asked.tenant is not None:
             return Tenant(asked.tenant)
-        records = self._reader.keys()
-        for record in records:
-            if record.principal.principal_id == asked.principal:
-                return record.principal.tenant
-        raise MalformedRequest("principal: has no key; say which tenant")
+        known = self._authenticator.keys.principals.get(PrincipalId(asked.principal))
+        if known is None:
+            raise MalformedRequest("principal: has no key; say which tenant")
+        return known.tenant
 
     @route(TRUST)
     async def trust(self, _call: OperatorCall[NoQuery]) -> TrustList:

@@ -386,9 +386,10 @@ async def _first_keys(foundation: Foundation, services: Services) -> tuple[NewKe
     makes keys.
     """
     settings, store = foundation.settings, foundation.store
-    now_ms = foundation.surroundings.now_ms()
-    first = first_keys(store.reader.keys(), settings.agent_key, settings.operator_key, now_ms)
+    authenticator, now_ms = services.authenticator, foundation.surroundings.now_ms()
+    known = tuple(authenticator.keys.by_id.values())
+    first = first_keys(known, settings.agent_key, settings.operator_key, now_ms)
     for record in first.records:
-        await store.writer.order(PutKey(record, START))
-    services.authenticator.invalidate()
+        with authenticator.storing(record):
+            await store.writer.order(PutKey(record, START))
     return first.shown

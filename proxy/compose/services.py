@@ -126,10 +126,11 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             surroundings=self.surroundings,
         )
 
-    def ids(self, ledger: Sessions) -> IdSearch:
+    def ids(self, ledger: Sessions, authenticator: Authenticator) -> IdSearch:
         """The operator call that finds whole ids by their beginnings."""
         store = self.store
         return IdSearch(
+            authenticator=authenticator,
             reader=store.reader,
             under_quarantine=store.quarantined,
             incidents=store.incidents,
@@ -435,7 +436,7 @@ class Services:
         credentials = foundation.credentials(signer, self.authenticator)
         # Dry runs ask the gate that enforces, also in observe mode.
         explainer = Explainer(gate=foundation.gate, probe=_TextProbe(shadow, embedder))
-        self.ledger, ids = ledger, foundation.ids(ledger)
+        self.ledger, ids = ledger, foundation.ids(ledger, self.authenticator)
         self.features: tuple[object, ...] = (
             ids,
             self.queue,

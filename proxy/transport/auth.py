@@ -139,6 +139,25 @@ def first_keys(
     return FirstKeys(records=tuple(records), shown=tuple(shown))
 
 
+class KeyBook:
+    """The key records of a store, ended ones too, by hash, id and principal. Event loop only."""
+
+    def __init__(self, records: Iterable[KeyRecord]) -> None:
+        self.by_digest: dict[bytes, KeyRecord] = {}
+        self.by_id: dict[str, KeyRecord] = {}
+        self.principals: dict[PrincipalId, Principal] = {}
+        for record in records:
+            self.put(record)
+
+    def put(self, record: KeyRecord) -> None:
+        """Add a record, or replace the one of its key id."""
+        replaced = self.by_id.get(record.key_id)
+        if replaced is not None:
+            self.by_digest.pop(replaced.key_sha256, None)
+        self.by_id[record.key_id] = self.by_digest[record.key_sha256] = record
+        self.principals[record.principal.principal_id] = record.principal
+
+
 class Authenticator:
     """Maps a credential and a peer to a principal. Event loop only.
 
@@ -157,7 +176,7 @@ class Authenticator:
     ) -> None:
         self._keys = keys
         self._now_ms = now_ms
-        self._by_digest: dict[bytes, KeyRecord] | None = None
+        self._book: KeyBook | None = None
         # A binding is valid as long as the process runs, because it is a line of the configuration.
         self._by_uid = {
             bound.uid: _let_in(bound.principal, Access())
@@ -180,9 +199,34 @@ class Authenticator:
         made = (*self._by_uid.values(), *self._by_subject.values())
         return any(one.principal_id == principal_id for one in made)
 
+    @property
+    def keys(self) -> KeyBook:
+        """The store's keys, which are read once; each change is put into the book as well."""
+        if self._book is None:
+            self._book = KeyBook(self._keys())
+        return self._book
+
     def invalidate(self) -> None:
-        """Drop the cached key records after a change of keys; the next request reads them again."""
-        self._by_digest = None
+        """Drop the key records after an unknown change; the next request reads them again."""
+        self._book = None
+
+    @contextmanager
+    def storing(self, record: KeyRecord) -> Generator[None]:
+        """Store a key's record in the block; it counts when the block ends.
+
+        A key with an end in the future ends its open requests then. If the block fails, it is
+        unknown what was stored, and the next request reads all records again.
+        """
+        stored = False
+        try:
+            yield
+            stored = True
+        finally:
+            if not stored:
+                self.invalidate()
+        self.keys.put(record)
+        if record.key_sha256 in self._accesses:
+            self._end_in_time(record)
 
     @contextmanager
     def ending(self, record: KeyRecord) -> Generator[None]:
@@ -196,19 +240,13 @@ class Authenticator:
         self._ended.add(digest)
         self._access_to(digest).end()
         try:
-            yield
+            with self.storing(record):
+                yield
         except StoreUnavailable:
             self._ended.discard(digest)
             raise
         finally:
             self._accesses.pop(digest, None)
-            self.invalidate()
-
-    def ends_later(self, record: KeyRecord) -> None:
-        """Start a timer for a key with an end in the future, which ends its open requests then."""
-        self.invalidate()
-        if record.key_sha256 in self._accesses:
-            self._end_in_time(record)
 
     def authenticate(self, credential: str | None, peer: Peer) -> Authenticated | None:
         """The principal of a credential or peer, or None; a failure is not counted."""
@@ -253,7 +291,7 @@ class Authenticator:
         """Whether a text is a key of this sidecar, even a revoked one; no upstream may see one."""
         if not SECRET_LEN_MIN <= len(text) <= CREDENTIAL_LEN_MAX:
             return False
-        return text.startswith(KEY_PREFIX) or hash_key(text) in self._records()
+        return text.startswith(KEY_PREFIX) or hash_key(text) in self.keys.by_digest
 
     def names_a_key(self, text: str) -> bool:
         """Whether a text contains a key of this sidecar: between other words, encoded or quoted.
@@ -264,7 +302,7 @@ class Authenticator:
         if len(text) < SECRET_LEN_MIN:
             return False
         found = _keys_in(text)
-        return found is None or not found.isdisjoint(self._records())
+        return found is None or not found.isdisjoint(self.keys.by_digest)
 
     def check_sent_on(self, place: str, texts: Iterable[str]) -> None:
         """Refuse a request that would send one of this sidecar's keys upstream.
@@ -277,11 +315,6 @@ class Authenticator:
                 f"{place}: no place for a key, it would be sent on; send it as a credential",
                 status=400,
             )
-
-    def _records(self) -> dict[bytes, KeyRecord]:
-        if self._by_digest is None:
-            self._by_digest = {record.key_sha256: record for record in self._keys()}
-        return self._by_digest
 
     def _access_to(self, digest: bytes) -> Access:
         return self._accesses.get(digest) or self._accesses.setdefault(digest, Access())
@@ -307,7 +340,7 @@ class Authenticator:
         digest = hash_key(credential)
         # Key records are looked up by SHA-256. A peer cannot steer its digest towards a stored one,
         # so the duration of the look-up reveals nothing about stored keys.
-        record = self._records().get(digest)
+        record = self.keys.by_digest.get(digest)
         if record is None or not hmac.compare_digest(record.key_sha256, digest):
             return None
         if record.revoked_at_ms is not None and record.revoked_at_ms <= self._now_ms():

@@ -13,6 +13,7 @@ from tests.benchmarks import (
     anchors,
     backends,
     held,
+    keys,
     mcp,
     model,
     neighbours,
@@ -36,11 +37,12 @@ _BENCHES: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "model": ("what the model front adds to the first streamed byte", model.run),
     "stall": ("how long others wait while the costliest bodies are judged", stall.run),
     "held": ("ten thousand that wait: the list, and a thousand refused in one act", held.run),
+    "keys": ("ten thousand keys: how long each act on one holds the event loop", keys.run),
     "startup": ("start-up, disk and memory at 100,000 memories", startup.run),
     "neighbours": ("Chroma and SuperLocalMemory on the same work", neighbours.run),
     "guards": ("five other guards: the same attacks, the same counting", guards.run),
 }
-_HEAVY = frozenset({"after", "backends", "neighbours", "guards", "held"})
+_HEAVY = frozenset({"after", "backends", "neighbours", "guards", "held", "keys"})
 
 
 def sections() -> str:

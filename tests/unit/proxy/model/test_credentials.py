@@ -31,7 +31,7 @@ UNIX = Peer(address="uid:7", uid=7)
 def _keys() -> tuple[KeyRecord, ...]:
     def record(key: str, principal: str, revoked: int | None = None) -> KeyRecord:
         return KeyRecord(
-            key_id=key[:4],
+            key_id=hash_key(key).hex()[:8],
             key_sha256=hash_key(key),
             principal=bound(principal, "default"),
             created_at_ms=0,

@@ -91,6 +91,32 @@ def test_records_are_read_once_until_they_change() -> None:
     assert who.authenticate(second.plain, TCP) is not None
 
 
+def test_a_stored_key_counts_without_another_read_unless_storing_failed() -> None:
+    first, second = mint_key(AGENT, 0), mint_key(bound("bob", "bob"), 0)
+    keys = Keys(first.record)
+    who = authenticator(keys)
+    assert who.authenticate(second.plain, TCP) is None, "control"
+    with who.storing(second.record):
+        pass
+    assert who.authenticate(second.plain, TCP) is not None
+    assert (list(who.keys.by_id), keys.reads) == ([first.record.key_id, second.record.key_id], 1)
+
+    with pytest.raises(StoreUnavailable), who.storing(mint_key(AGENT, 0).record):
+        raise StoreUnavailable("no room")
+    assert who.authenticate(second.plain, TCP) is None, "the store is read again, and lacks it"
+    assert keys.reads == 2
+
+
+def test_a_replaced_key_is_nobody_from_the_moment_that_its_record_is_stored() -> None:
+    given, later = mint_key(AGENT, 0), mint_key(AGENT, 0)
+    who = authenticator(Keys(given.record))
+    assert who.authenticate(given.plain, TCP) == AGENT, "control"
+    with who.storing(msgspec.structs.replace(later.record, key_id=given.record.key_id)):
+        pass
+    assert who.authenticate(given.plain, TCP) is None
+    assert who.authenticate(later.plain, TCP) == AGENT
+
+
 def test_uid_and_certificate_count_only_where_they_are_bound() -> None:
     people = Binding(id="people", tenant="home", channel=Channel.USER, uid=1000)
     robot = Binding(id="robot", tenant="home", mtls="URI:spiffe://example.org/robot")
@@ -226,8 +252,8 @@ async def test_a_key_with_an_end_to_come_ends_what_is_open_when_it_comes(knows: 
     ending = msgspec.structs.replace(made.record, revoked_at_ms=1_001)
     if knows == "before":
         who.require(made.plain, visit)
-        keys.records = (ending,)
-        who.ends_later(ending)
+        with who.storing(ending):
+            keys.records = (ending,)
     else:
         keys.records = (ending,)
         who.require(made.plain, visit)
