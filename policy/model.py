@@ -282,6 +282,8 @@ class ForwardStatus(enum.Enum):
 
     DONE = "done"  # The server confirmed the change.
     FAILED = "failed"  # The server refused the change, or the change was never sent.
+    # The server answered, and its answer does not name the change: it had the name or text already.
+    NO_EFFECT = "no_effect"
     # The change was sent and no answer came: its outcome is found by reading, and it is never sent
     # again.
     UNKNOWN = "unknown"

@@ -53,6 +53,7 @@ _OUTCOMES: Final = {
 _RESULTS: Final = {
     ForwardStatus.DONE: "success",
     ForwardStatus.FAILED: "failure",
+    ForwardStatus.NO_EFFECT: "failure",
     ForwardStatus.UNKNOWN: "unknown",
 }
 _ENDED: Final = frozenset({CaseStep.HEALED, CaseStep.CLOSED})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Final
 
@@ -10,7 +11,8 @@ import msgspec
 from policy.model import ChangeKind
 from proxy.dialects.files.edits import call_in
 from proxy.dialects.mcp.calls import read_call
-from proxy.dialects.mcp.maps import AnswerShape, Reconcile, ToolMap, path
+from proxy.dialects.mcp.done import effects_of
+from proxy.dialects.mcp.maps import AnswerShape, Reconcile, Tool, ToolMap, path
 from proxy.dialects.mcp.message import CALL, Message, MessageKind, Object
 from proxy.dialects.mcp.paths import MisfitError, places
 from proxy.dialects.mcp.pieces import arguments_of
@@ -19,7 +21,7 @@ from proxy.dialects.strict_json.strict import JsonValue
 from proxy.mcp.catalogue import ToolCatalogue
 from proxy.mcp.connection import RelayConnection, ServerGone, Side
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import ForwardStatus, UnsettledItem
+from proxy.seams.guard import ForwardStatus, Item, UnsettledItem
 
 _ARGUMENT: Final = "$arg:"
 
@@ -104,16 +106,26 @@ def _filled(reconcile: Reconcile, arguments: Object, key: str, texts: tuple[str,
     }
 
 
-def outcome_of(message: Message) -> ForwardStatus:
-    """The outcome of the items in a forwarded call, read from the server's answer."""
+def outcomes_of(
+    message: Message, rule: Tool | None, items: Sequence[Item]
+) -> tuple[ForwardStatus, ...]:
+    """The outcome of each item of a forwarded call, read from the server's answer."""
     result = message.result
-    if message.kind is not MessageKind.RESULT or result.get("isError") is True:
-        return ForwardStatus.FAILED
+    failed = message.kind is not MessageKind.RESULT or result.get("isError") is True
     # The server asks for more input, so nothing is done yet. The client calls again, and that call
     # is judged.
-    if result.get("resultType", "complete") != "complete":
-        return ForwardStatus.FAILED
-    return ForwardStatus.DONE
+    if failed or result.get("resultType", "complete") != "complete":
+        return (ForwardStatus.FAILED,) * len(items)
+    if rule is None or rule.done is None:
+        return (ForwardStatus.DONE,) * len(items)
+    return effects_of(rule.done, items, result)
+
+
+class SentItem(msgspec.Struct, frozen=True, kw_only=True):
+    """The server's answer to a released item, and the outcome that the answer shows."""
+
+    answer: Message
+    state: ForwardStatus
 
 
 class McpBackend:
@@ -142,27 +154,36 @@ class McpBackend:
         refusal = await self._catalogue.refusal(self._meta)
         return refusal is None and connection.tool_map is not None
 
-    async def send(self, item: UnsettledItem) -> Message | None:
+    async def send(self, item: UnsettledItem) -> SentItem | None:
         """Send an item's call once; return the server's answer, or None if none arrived.
 
         Raises:
             MalformedRequest: The item's arguments cannot be rebuilt; nothing was sent.
         """
         arguments = arguments_of(item.arguments, item.pieces)
+        one = Item(change=item.change, arguments=item.arguments, pieces=item.pieces, key=item.key)
+        rule = None
         if self._connection.server.is_context:
             # For a server of files, an item has the changed lines as its text, and the whole call
             # packed in its arguments.
             arguments = call_in(arguments)
-        return await self._called(item.tool, arguments)
+        elif self._connection.tool_map is not None:
+            params: Object = {"name": item.tool, "arguments": arguments}
+            call = read_call(self._connection.tool_map, params)
+            rule, one = call.rule, next(iter(call.items), one)
+        answer = await self._called(item.tool, arguments)
+        if answer is None:
+            return None
+        return SentItem(answer=answer, state=outcomes_of(answer, rule, (one,))[0])
 
-    def outcome(self, reply: Message) -> ForwardStatus:
+    def outcome(self, reply: SentItem) -> ForwardStatus:
         """The outcome of a sent item, read from the server's answer."""
-        return outcome_of(reply)
+        return reply.state
 
     def turn(self, item: UnsettledItem) -> AbstractAsyncContextManager[None]:
-        """A context that locks nothing: the host itself chooses the order of its calls."""
-        del item
-        return nullcontext()
+        """The server's turn to write, if it takes one write at a time; a look-up needs none."""
+        server = self._connection.server
+        return server.writing if server.takes_turns and not item.sent else nullcontext()
 
     async def look_up(self, item: UnsettledItem) -> ForwardStatus | None:
         """Look up an item's outcome by the tool map's `reconcile` read.

@@ -146,6 +146,8 @@ class Calls:
             await self._refused(pending, observation_of_call(Reason.GATE_UNAVAILABLE))
             return None
         admitted = admitted_of(judged)
+        if admitted:
+            await self._connection.take_turn(pending)
         if pending.cancelled.is_set() or self._connection.gone.is_set():
             # The client cancelled the call or has gone, so the call is not sent.
             await self._connection.forwarding.settle(admitted, ForwardStatus.FAILED)
@@ -160,6 +162,9 @@ class Calls:
             await self._refused(pending, observation_of_call(Reason.CALL_MALFORMED))
             return None
         pending.admitted = admitted
+        pending.items = tuple(
+            item for item, one in zip(call.items, judged, strict=True) if one.decision == "admit"
+        )
         pending.item_count = len(judged)
         pending.note = tuple(one.observation for one in judged if one.decision != "admit")
         return outgoing

@@ -102,7 +102,7 @@ class RelayConnection(msgspec.Struct, frozen=True, kw_only=True):
     ask: Callable[[Side, str, Object, object], Awaitable[Message]]
     # Ends a request of the client; returns whether the request still waited for an answer.
     finish: Callable[[PendingRequest], bool]
-    spawn: Callable[[Coroutine[None, None, None]], None]
+    spawn: Callable[[Coroutine[None, None, None]], asyncio.Task[None]]
     # Set once the handshake is over, so that the relay may send requests of its own.
     ready: asyncio.Event
     gone: asyncio.Event
@@ -118,6 +118,27 @@ class RelayConnection(msgspec.Struct, frozen=True, kw_only=True):
     def is_agent(self) -> bool:
         """Whether the principal's credential belongs to an agent and not to a person."""
         return self.principal.channel is Channel.AGENT
+
+    async def take_turn(self, pending: PendingRequest) -> None:
+        """Wait until the writes before this one are answered, where the server takes turns.
+
+        The turn ends with the answer to the request, or after the time limit for answers: the
+        outcome is unknown then, and is looked up.
+        """
+        if self.server.takes_turns:
+            await self.server.writing.acquire()
+            # The callback runs also if the task is cancelled before it begins.
+            self.spawn(self._in_turn(pending)).add_done_callback(
+                lambda _: self.server.writing.release()
+            )
+
+    async def _in_turn(self, pending: PendingRequest) -> None:
+        try:
+            async with asyncio.timeout(self.limits.answer_seconds):
+                await pending.over.wait()
+        except TimeoutError:
+            fields = {"server": self.server.name}
+            LOG.warning("a later write passes one without an answer", extra={"fields": fields})
 
     async def answer(self, pending: PendingRequest, result: Object) -> None:
         """Answer a request in the server's place, unless the client cancelled the request."""

@@ -13,7 +13,7 @@ from policy.model import CandidateId
 from proxy.dialects.mcp.maps import Tool
 from proxy.dialects.mcp.message import LIST, Era, Message, Object, RequestId
 from proxy.dialects.strict_json.strict import JsonValue
-from proxy.seams.guard import Join
+from proxy.seams.guard import Item, Join
 
 PENDING_MAX: Final = 4_096
 ANSWERED_MAX: Final = 256
@@ -48,11 +48,14 @@ class PendingRequest:
         self.cancelled = asyncio.Event()
         # For the relay's own request: gets the answer, which is not forwarded.
         self.own: asyncio.Future[Message] | None = None
-        # The admitted items in the request, which its answer settles.
+        # The admitted items in the request, which its answer settles: their ids, and the items.
         self.admitted: tuple[CandidateId, ...] = ()
+        self.items: tuple[Item, ...] = ()
         # Observations on refused items, which the relay adds to the server's answer.
         self.note: tuple[str, ...] = ()
-        self.item_count = 0
+        self.item_count = 1
+        # Set once the request is in no table: it is answered, or its answer is lost.
+        self.over = asyncio.Event()
         # For a tool call: the tool's name and its entry in the tool map, and other ids of the call.
         self.tool = ""
         self.rule: Tool | None = None
@@ -116,7 +119,10 @@ class RequestTable:
         """Remove and return the request with this id, or None; the id may then be used again."""
         if request_id is None:
             return None
-        return self._pending.pop(request_id, None)
+        pending = self._pending.pop(request_id, None)
+        if pending is not None:
+            pending.over.set()
+        return pending
 
     def _forget_cancelled(self) -> None:
         """Drop cancelled requests, which are mostly never answered and would fill the table."""

@@ -21,11 +21,13 @@ from proxy.dialects.mcp.message import (
     made,
 )
 from proxy.mcp.answers import Answers
+from proxy.mcp.backend import SentItem
 from proxy.mcp.connection import OWN_PREFIX, RelayConnection, RelayLimits, ServerGone, Side, other
 from proxy.mcp.pending_requests import PendingRequest, RequestStage, RequestTable
 from proxy.mcp.server import HeldCall
 from proxy.seams.environment import Environment
 from proxy.seams.guard import ItemVerdict
+from proxy.seams.observations import notes_of
 from proxy.settle.forwarder import UNDECIDED
 from proxy.settle.leftovers import Leftovers
 
@@ -41,7 +43,7 @@ class People:
     """
 
     def __init__(
-        self, connection: RelayConnection, answers: Answers, leftovers: Leftovers[Message]
+        self, connection: RelayConnection, answers: Answers, leftovers: Leftovers[SentItem]
     ) -> None:
         self._connection = connection
         self._answers = answers
@@ -149,11 +151,12 @@ class People:
 
     async def _released(self, pending: PendingRequest, candidate_id: CandidateId) -> None:
         """Send an item that a person released, and answer its call with the server's answer."""
-        answer = await self._leftovers.send_released(candidate_id)
-        if answer is None:
+        sent = await self._leftovers.send_released(candidate_id)
+        if sent is None:
             await self._connection.refuse(pending, [CONFIRMED])
             return
-        shown = await self._answers.shown(pending, answer)
+        pending.note += notes_of((sent.state,))
+        shown = await self._answers.shown(pending, sent.answer)
         if shown.result:
             await self._connection.answer(pending, shown.result)
         else:

@@ -32,7 +32,7 @@ from proxy.dialects.mcp.message import (
 )
 from proxy.dialects.mcp.opaque import given_back, replaced
 from proxy.mcp.answers import NOT_SHOWN, Answers
-from proxy.mcp.backend import McpBackend, outcome_of
+from proxy.mcp.backend import McpBackend, outcomes_of
 from proxy.mcp.calls import Calls
 from proxy.mcp.catalogue import ToolCatalogue
 from proxy.mcp.connection import (
@@ -58,6 +58,7 @@ from proxy.mcp.server import Server
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Guard
+from proxy.seams.observations import notes_of
 from proxy.settle.forwarder import Forwarder
 from proxy.settle.leftovers import Leftovers
 
@@ -368,6 +369,10 @@ class Relay:
                 return
             if pending is not None and pending.stage is RequestStage.QUEUED:
                 return
+            if pending is not None and pending.admitted and self._connection.server.takes_turns:
+                # A server does not answer a call that was cancelled, so no one would know when
+                # the next write may be sent.
+                return
         await self._send(Side.SERVER, message, arrival.via)
         if message.method == _INITIALIZED:
             self._connection.ready.set()
@@ -408,7 +413,7 @@ class Relay:
         if side is Side.SERVER:
             # The answer reports the outcome of the items, also if the client has cancelled the
             # request.
-            await self._forwarding.settle(pending.admitted, outcome_of(message))
+            await self._settle(pending, message)
         if pending.cancelled.is_set():
             self.counts.late += 1
             return
@@ -424,6 +429,14 @@ class Relay:
                 return
             message = await self._answers.shown(pending, message)
         await self._send(other(side), message, via)
+
+    async def _settle(self, pending: PendingRequest, message: Message) -> None:
+        """Record the outcome of each item in a call that the server has answered."""
+        states = outcomes_of(message, pending.rule, pending.items)
+        pending.note += notes_of(states)
+        for state in dict.fromkeys(states):
+            alike = (one for one, how in zip(pending.admitted, states, strict=True) if how is state)
+            await self._forwarding.settle(tuple(alike), state)
 
     async def _answer_when_listed(
         self, pending: PendingRequest, message: Message, via: object
@@ -460,10 +473,11 @@ class Relay:
         table.take(pending.request_id)
         return True
 
-    def _spawn(self, job: Coroutine[None, None, None]) -> None:
+    def _spawn(self, job: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = self._tasks.create_task(job)
         self._jobs.add(task)
         task.add_done_callback(self._jobs.discard)
+        return task
 
     async def _send(self, side: Side, message: Message, via: object) -> None:
         await self._deliver(side, message.one_line(), message, via)

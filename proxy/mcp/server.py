@@ -99,6 +99,8 @@ class Server:
         self._waiting = Bounded[str, HeldCall](WAITING_MAX)
         # Only one relay at a time sends released items and looks up lost ones.
         self.tending = asyncio.Lock()
+        # Held from before a write is sent until it is answered, if the map asks for that.
+        self.writing = asyncio.Lock()
 
     @property
     def is_context(self) -> bool:
@@ -109,6 +111,11 @@ class Server:
     def is_never_written(self) -> bool:
         """Whether no call of this server is judged, because its map says it keeps no memory."""
         return self.tool_map is not None and self.tool_map.posture is Posture.CONTEXT
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether only one write at a time may be sent, because the server would lose others."""
+        return self.tool_map is not None and self.tool_map.one_write_at_a_time
 
     def heed(self, result: Object) -> None:
         """Take the server's name from a result that contains one; only the first name counts."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from policy.labels.forwarded_call import PREFIXES, target_of
-from policy.model import ChangeKind, MemoryClass, SourceKind
+from policy.model import ChangeKind, ForwardStatus, MemoryClass, SourceKind
 from policy.verdict import InvariantBroken, Reason
 
 MODEL_SERVERS: Final = "model/"
@@ -116,6 +117,23 @@ NEXT: Final[dict[Reason, str]] = {
     ),
     Reason.CALL_MALFORMED: "The arguments are not of the form that this tool takes. Mend the call.",
 }
+
+
+_EFFECTS: Final = {
+    ForwardStatus.NO_EFFECT: (
+        "Not stored (no_effect): the memory server did nothing with it, mostly because it has that "
+        "name or that text already. Read first, then change what is there."
+    ),
+    ForwardStatus.UNKNOWN: (
+        "Not counted as stored (unknown): the memory server's answer does not name what was done. "
+        "It is looked up. Do not send it again: read first."
+    ),
+}
+
+
+def notes_of(states: Sequence[ForwardStatus]) -> tuple[str, ...]:
+    """The texts for admitted items that the server's answer does not name as done."""
+    return tuple(_EFFECTS[one] for one in states if one in _EFFECTS)
 
 
 _GO_ON: Final = "Do not send it again; go on without it."

@@ -98,7 +98,7 @@ class Forwarder:
         principal: Principal,
         server: str,
         *,
-        spawn: Callable[[Coroutine[None, None, None]], None],
+        spawn: Callable[[Coroutine[None, None, None]], object],
         answer_seconds: float,
         retry_seconds: float,
     ) -> None:

@@ -41,7 +41,7 @@ def items_listed(tool_map: ToolMap, result: JsonValue) -> ServerItems:
     if adopts is None:
         raise MalformedRequest("the map does not say how all that the server keeps is listed")
     try:
-        elements = [one for _, one in places(_value(result), parse_path(adopts.found))]
+        elements = [one for _, one in places(json_of(result), parse_path(adopts.found))]
     except MisfitError:
         raise MalformedRequest("the answer is not of the form that the map says") from None
     found: dict[str, Item] = {}
@@ -80,7 +80,12 @@ def _each(element: JsonValue, name: str | None) -> list[JsonValue]:
     return [{**element, name: [part]} for part in parts]
 
 
-def _value(result: JsonValue) -> JsonValue:
+def json_of(result: JsonValue) -> JsonValue:
+    """The structured content of a tool's result, or the value that its one text block encodes.
+
+    Raises:
+        MalformedRequest: The result is an error, or has neither.
+    """
     if not isinstance(result, dict) or result.get("isError") is True:
         raise MalformedRequest("the server answered with an error")
     if isinstance(result.get("structuredContent"), dict):

@@ -43,7 +43,7 @@ _OF_A_WRITE: Final = frozenset({None, ChangeKind.CREATE, ChangeKind.UPDATE})
 _OF_A_CHANGE: Final = (
     *("change", "update_if", "delete_if", "pass_if", "aliases", "items", "required"),
     *("absent", "texts", "labels", "plain"),
-    *("joined", "key", "user", "places", "instructions", "reconcile", "effect"),
+    *("joined", "key", "user", "places", "instructions", "reconcile", "effect", "done"),
 )
 
 Path = Annotated[str, Meta(min_length=1, max_length=256)]
@@ -212,6 +212,9 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     # instructions.
     instructions: Paths = ()
     reconcile: Reconcile | None = None
+    # Where the answer lists what was done: a path to the elements, each with the strings of one
+    # item as it was sent. An item that is not among them had no effect.
+    done: Path | None = None
     shown: AnswerShape | None = None
     # Whether answers contain texts that the server fetches elsewhere, beside those that it stores.
     fetches: bool = False
@@ -239,6 +242,9 @@ class ToolMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     # The server version from which the tools were read, for comparison.
     read_from: Annotated[str, Meta(min_length=1, max_length=2_048)]
     posture: Posture = Posture.MEMORY
+    # Whether the server loses an update if two calls write at once. Then one write at a time is
+    # sent to it, and the next one after its answer.
+    one_write_at_a_time: bool = False
     # The `serverInfo.name` by which a shipped map is chosen.
     server_names: Annotated[tuple[Word, ...], Meta(max_length=16)] = ()
     # Places of this server, in addition to the shipped places (`policy.places`).
@@ -384,6 +390,7 @@ def _check_tool(tool: Tool, where: str, tools: dict[str, Tool]) -> None:
         ("key", key_paths(tool)),
         ("user", (tool.user,) if tool.user else ()),
         ("effect", tool.effect.paths if tool.effect else ()),
+        ("done", (tool.done,) if tool.done else ()),
     ):
         _check_paths(given, f"{where}: {name}")
     if tool.effect is not None and not (tool.effect.fits and tool.key):
@@ -415,6 +422,8 @@ def _check_kind(tool: Tool, where: str) -> None:
 
 def _check_one_item(tool: Tool, where: str) -> None:
     """Check that key and user have one value per item, and that places are the tool's arguments."""
+    if tool.done is not None and not tool.done.endswith("[]"):
+        raise MapError(f"{where}: done: {tool.done!r} must end in []")
     for text, shape in tool.plain.items():
         if isinstance(shape, str) and shape not in {"id", "time"}:
             raise MapError(f"{where}: plain.{text}: must be id, time, or a list of words")

@@ -143,7 +143,7 @@ class ForwardSnapshot:
         how = ended.get(one.sent.candidate_id)
         if one.sent.change is ChangeKind.DELETE:
             return how is not ForwardStatus.DONE
-        return how is not ForwardStatus.FAILED
+        return how not in {ForwardStatus.FAILED, ForwardStatus.NO_EFFECT}
 
 
 def _is_nobodys_act(leaf: OperatorLeaf) -> bool:

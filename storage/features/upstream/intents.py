@@ -99,7 +99,7 @@ class Settle(msgspec.Struct, frozen=True):
             if key and result is ForwardStatus.DONE:
                 _file_anew(change, record, key)
             _conclude(change, record, done=result is ForwardStatus.DONE)
-            if result is ForwardStatus.FAILED:
+            if result is not ForwardStatus.DONE:
                 _give_back(change, record, candidate_id)
             elif not record.sent:
                 # A person carried out the change on the server, instead of a relay or an agent.

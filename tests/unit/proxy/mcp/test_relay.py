@@ -261,7 +261,7 @@ async def test_the_same_of_a_call_that_was_taken_back_is_recorded_and_told_to_no
         await ends.client(call(1, "create_entities", entities=[entity("Ann", "likes tea")]))
         await ends.server_has(4)
         await ends.client(cancel(1))
-        await ends.server_has(5)
+        await ends.relay.flushed(Side.CLIENT)
         await ends.server(twice(1))
         await guard.has_settled(1)
     assert [state for _, state in guard.settled] == [ForwardStatus.UNKNOWN]
