@@ -17,7 +17,7 @@ from policy.model import TEXT_LEN_MAX, ChangeKind
 from proxy.dialects.mcp.pieces import DEPTH_MAX, PIECES_MAX, arguments_of, literal
 from proxy.dialects.mcp.words import ORDINARY_NAME
 from proxy.dialects.strict_json.in_text import strings_inside
-from proxy.dialects.strict_json.strict import JsonValue, canonical_json, check_text
+from proxy.dialects.strict_json.strict import JsonValue, canonical_json, check_text, storable
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Item, UnsettledItem
 from proxy.seams.http_backend import SentMemory
@@ -172,7 +172,7 @@ def _taken(value: JsonValue, pieces: list[str], depth: int) -> JsonValue:
             else _piece(name, pieces): _taken(one, pieces, depth + 1)
             for name, one in value.items()
         }
-    return value
+    return storable(value)
 
 
 def _piece(text: str, pieces: list[str]) -> str:
@@ -189,7 +189,7 @@ def _verbatim(value: JsonValue) -> JsonValue:
         return [_verbatim(one) for one in value]
     if isinstance(value, dict):
         return {literal(name): _verbatim(one) for name, one in value.items()}
-    return value
+    return storable(value)
 
 
 def _inner(text: str, pieces: list[str], depth: int) -> None:

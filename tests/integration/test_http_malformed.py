@@ -29,7 +29,7 @@ BODIES = {
     "NaN": b'{"text":"x","metadata":{"a":NaN}}',
     "Infinity": b'{"text":"x","metadata":{"a":-Infinity}}',
     "1e999": b'{"text":"x","metadata":{"a":1e999}}',
-    "integer beyond 2^53": b'{"text":"x","metadata":{"a":9007199254740993}}',
+    "integer beyond 2^64": b'{"text":"x","metadata":{"a":18446744073709551616}}',
     "integer of 5000 digits": b'{"text":"x","metadata":{"a":' + b"9" * 5000 + b"}}",
     "deep nesting": b'{"text":"x","metadata":' + b'{"a":' * 100 + b"1" + b"}" * 101,
     "nesting beyond the stack": b"[" * 60_000,

@@ -318,8 +318,7 @@ class Chroma(ChromaReads, HttpBackend):
         if there is None:
             return SendOutcome(state=ForwardStatus.FAILED)
         # A write that arrived changes nothing when it is merged once more.
-        unchanged = there.after(Record(there.record_id))
-        if there.after(kept.record()) == unchanged:
+        if there.has(kept.record()):
             return SendOutcome(state=ForwardStatus.DONE)
         return (
             SendOutcome(state=ForwardStatus.FAILED) if kept.stood == (_print_of(there),) else None
@@ -384,9 +383,8 @@ class Chroma(ChromaReads, HttpBackend):
         _, sent = kept_of(kept)
         _, stands = kept_of(found)
         there = stands.record()
-        unchanged = there.after(Record(there.record_id))
         return (
-            there.after(sent.record()) == unchanged
+            there.has(sent.record())
             and {*there.strings()} <= {*kept.pieces}
             and {*kept.pieces} <= {*found.pieces, kept.key}
         )

@@ -19,7 +19,7 @@ from policy.model import TEXT_LEN_MAX
 from proxy.backends.chroma.routes import CollectionPath, invalid, place_of
 from proxy.backends.http_backend import not_understood
 from proxy.backends.kept_request import request_parts, strings_of, telling_names
-from proxy.dialects.strict_json.strict import JsonValue, convert, decode_as
+from proxy.dialects.strict_json.strict import JsonValue, as_doubles, convert, decode_as
 from proxy.seams.guard import Item, UnsettledItem
 from proxy.seams.http_backend import OWN_FIELD
 from proxy.seams.operation import HttpReply
@@ -76,6 +76,14 @@ class Record(NamedTuple):
             uri=self.uri if change.uri is None else change.uri,
         )
 
+    def has(self, change: Record) -> bool:
+        """Whether the server would leave this record as it is if it merged the change into it.
+
+        Numbers are compared as doubles, because the server rounds what its own types do not have.
+        """
+        merged, unchanged = self.after(change), self.after(Record(self.record_id))
+        return as_doubles(merged) == as_doubles(unchanged)
+
     def strings(self) -> tuple[str, ...]:
         """Every string that a read shows of this record; also its id if that may be a sentence."""
         parts: list[JsonValue] = [self.document, self.metadata, self.uri]
@@ -131,7 +139,10 @@ def vector_of(value: Vector) -> bytes:
         except (binascii.Error, ValueError):
             raise invalid("embeddings: not base64") from None
     else:
-        vector = struct.pack(f"<{len(value)}f", *value)
+        try:
+            vector = struct.pack(f"<{len(value)}f", *value)
+        except OverflowError:  # the number is beyond the range of float32
+            raise invalid("embeddings: a number is out of range") from None
     count, rest = divmod(len(vector), _FLOAT_BYTES)
     if rest or not 1 <= count <= DIMENSION_MAX:
         raise invalid(f"embeddings: not 1 to {DIMENSION_MAX} numbers of 32 bits")

@@ -61,7 +61,7 @@ from proxy.backends.langgraph.store_items import (
     place_of,
     put_of,
 )
-from proxy.dialects.strict_json.strict import JsonValue, convert, decode_object
+from proxy.dialects.strict_json.strict import JsonValue, as_doubles, convert, decode_object
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Item, ItemVerdict, UnsettledItem
 from proxy.seams.http_backend import (
@@ -193,7 +193,7 @@ class LangGraph(HttpBackend):
         stands = item_told(reply, *place_of(body))
         arrived = stands is None
         if item.change is not ChangeKind.DELETE:
-            arrived = stands is not None and stands.value == body.get("value")
+            arrived = stands is not None and _is_same(stands.value, body.get("value"))
             if item.change is ChangeKind.CREATE and stands is not None and not arrived:
                 return None
         return SendOutcome(state=ForwardStatus.DONE if arrived else ForwardStatus.FAILED)
@@ -283,7 +283,7 @@ class LangGraph(HttpBackend):
 
     def says_same(self, kept: UnsettledItem, found: Item) -> bool:
         """Whether the server's value equals the sent one, as a put replaces the whole value."""
-        return request_parts(kept)[2].get("value") == request_parts(found)[2].get("value")
+        return _is_same(request_parts(kept)[2].get("value"), request_parts(found)[2].get("value"))
 
     # ---- answers of our own ----------------------------------------------------------------------
 
@@ -298,6 +298,11 @@ class LangGraph(HttpBackend):
             return HttpReply(status=204)
         detail = {"detail": judged[0].observation}
         return HttpReply(status=_FORBIDDEN, body=msgspec.json.encode(detail))
+
+
+def _is_same(value: JsonValue, other: JsonValue) -> bool:
+    """Whether two values are equal with their numbers as doubles: a server may round them."""
+    return as_doubles(value) == as_doubles(other)
 
 
 def _place(request: HttpRequest) -> tuple[tuple[str, ...], str]:

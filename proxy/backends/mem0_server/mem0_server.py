@@ -58,7 +58,7 @@ from proxy.backends.mem0_server.routes import (
     route_of,
 )
 from proxy.dialects.mem0.answers import phrase, refused, unheard
-from proxy.dialects.strict_json.strict import JsonValue, convert, decode_object
+from proxy.dialects.strict_json.strict import JsonValue, as_doubles, convert, decode_object
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Item, ItemVerdict, UnsettledItem
 from proxy.seams.http_backend import (
@@ -327,7 +327,8 @@ class Mem0Server(Mem0Reads, HttpBackend):
         method, _, sent = request_parts(kept)
         there = request_parts(found)[2]
         text = sent.get("content" if method == "POST" else "text")
-        metadata, stands = sent.get("metadata"), there.get("metadata")
+        # A server may round numbers, so they are compared as doubles.
+        metadata, stands = (as_doubles(one.get("metadata")) for one in (sent, there))
         parts = metadata if isinstance(metadata, dict) else {}
         whole = stands if isinstance(stands, dict) else {}
         return (

@@ -8,6 +8,7 @@ accepts lone surrogates. With each of these, two readers can see different conte
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -31,9 +32,11 @@ else:
 BODY_BYTES_MAX = 4 * 1024 * 1024
 DEPTH_MAX = 32
 NODES_MAX = 200_000
-INTEGER_MAX = 2**53 - 1
-_INTEGER_DIGITS_MAX = 17  # a sign and 16 digits: any number with more characters is at least 2^53
+INTEGER_MAX = 2**64 - 1
+_INTEGER_DIGITS_MAX = 308  # every integer of so many digits has a nearest double
+_DOUBLE_INTEGER_MAX = 2**53 - 1  # RFC 8785 rounds integers beyond this one
 
+_TOO_LARGE = "body: an integer is outside +-(2^64 - 1)"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 _T = TypeVar("_T")
@@ -44,9 +47,10 @@ def decode_object(
 ) -> JsonValue:
     """Decode `body` as JSON.
 
-    In the value, keys are unique in every object, numbers are finite and exactly representable (RFC
-    7493), depth is at most 32, no string or key has an illegal code point. With `any_text`, for
-    text that is forwarded and not stored, only lone surrogates are illegal.
+    In the value, keys are unique in every object, numbers are doubles or integers of 64 bits and a
+    sign, depth is at most 32, no string or key has an illegal code point. With `any_text`, for text
+    that is forwarded and not stored, only lone surrogates are illegal, and an integer may be as
+    large as a double: a server in JavaScript writes doubles below 1e21 as digits.
 
     Raises:
         MalformedRequest: The body breaks one of these rules; the detail names the rule, and never
@@ -61,7 +65,7 @@ def decode_object(
     except UnicodeDecodeError:
         raise MalformedRequest("body: not UTF-8") from None
     try:
-        value: JsonValue = _DECODER.decode(text)
+        value: JsonValue = (_ANY_TEXT if any_text else _DECODER).decode(text)
     except RecursionError:
         raise MalformedRequest("body: nested too deeply") from None
     # Also catches JSONDecodeError; its text is dropped, because it would quote the body.
@@ -94,15 +98,36 @@ def convert(value: JsonValue, shape: type[_T]) -> _T:
 
 
 def canonical_json(value: JsonValue) -> str:
-    """The canonical JSON text (RFC 8785) of a value.
+    """The canonical JSON text of a value: that of RFC 8785, but for numbers from 2^53 on.
+
+    RFC 8785 would round an integer there, so the text has all of its digits; and it would write a
+    float as digits, so the text has the float's fraction or exponent. Thus `decode_object` returns
+    the same numbers, and two numbers never have the same text. Inside a candidate the text is a
+    string, so the candidate's own canonical form is that of RFC 8785.
 
     Raises:
         MalformedRequest: The value has no canonical form.
     """
     try:
-        return rfc8785.dumps(value).decode("utf-8")
+        text = _canonical(value)
+        text.encode()  # raises for a lone surrogate
     except (rfc8785.CanonicalizationError, UnicodeError, RecursionError):
         raise MalformedRequest("body: has no canonical form") from None
+    return text
+
+
+def storable(value: JsonValue) -> JsonValue:
+    """The value itself, or the nearest double to an integer that only a server's answer can have.
+
+    A server in JavaScript rounds 2^64 - 1 to such an integer.
+    """
+    return float(value) if isinstance(value, int) and abs(value) > INTEGER_MAX else value
+
+
+def as_doubles(value: object) -> JsonValue:
+    """The value with every integer as its nearest double, as a server in JavaScript returns it."""
+    nearest: JsonValue = _DOUBLES.decode(json.dumps(value))
+    return nearest
 
 
 def check_text(text: str, where: str) -> None:
@@ -170,27 +195,57 @@ def _constant(_name: str) -> JsonValue:
 
 def _float(digits: str) -> float:
     number = float(digits)
-    # Above 2^53 every double is whole, and its canonical spelling is an integer that this reader
-    # refuses. An accepted value must also be accepted in its canonical form.
-    if not abs(number) <= INTEGER_MAX:
-        raise MalformedRequest("body: a number is outside +-(2^53 - 1)")
+    if not math.isfinite(number):
+        raise MalformedRequest("body: a number is too large for a double")
     return number
 
 
 def _int(digits: str) -> int:
+    number = _long_int(digits)
+    if abs(number) > INTEGER_MAX:
+        raise MalformedRequest(_TOO_LARGE)
+    return number
+
+
+def _long_int(digits: str) -> int:
     # The length is checked first, because converting thousands of digits takes quadratic time.
-    if len(digits) > _INTEGER_DIGITS_MAX or abs(int(digits)) > INTEGER_MAX:
-        raise MalformedRequest("body: an integer is outside +-(2^53 - 1)")
+    if len(digits) > _INTEGER_DIGITS_MAX:
+        raise MalformedRequest(_TOO_LARGE)
     return int(digits)
 
 
-_DECODER = json.JSONDecoder(
-    object_pairs_hook=_unique,
-    parse_constant=_constant,
-    parse_float=_float,
-    parse_int=_int,
-    strict=True,
-)
+def _canonical(value: JsonValue) -> str:
+    match value:
+        case dict():
+            # RFC 8785 orders keys by their UTF-16 code units.
+            keys = sorted(value, key=lambda key: key.encode("utf-16-be"))
+            return "{" + ",".join(f"{_quoted(key)}:{_canonical(value[key])}" for key in keys) + "}"
+        case list():
+            return "[" + ",".join(map(_canonical, value)) + "]"
+        case str():
+            return _quoted(value)
+        case int() if abs(value) > INTEGER_MAX:
+            raise MalformedRequest(_TOO_LARGE)
+        case int() if abs(value) > _DOUBLE_INTEGER_MAX:
+            return str(value)
+        case float() if _DOUBLE_INTEGER_MAX < abs(value) < math.inf:
+            return repr(value)
+        case _:
+            return rfc8785.dumps(value).decode()
+
+
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def _decoder(parse_int: Callable[[str], int]) -> json.JSONDecoder:
+    return json.JSONDecoder(
+        object_pairs_hook=_unique, parse_constant=_constant, parse_float=_float, parse_int=parse_int
+    )
+
+
+_DECODER = _decoder(_int)
+_ANY_TEXT = _decoder(_long_int)
+_DOUBLES = json.JSONDecoder(parse_int=float)
 
 
 def _plainly_fine(text: str) -> bool:
