@@ -35,6 +35,7 @@ from tests.unit.proxy.guarded import STEERING
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 CLIENT = Path(__file__).parent / "clients" / "chroma_drive.py"
+NUMBERS = CLIENT.with_name("chroma_numbers_drive.py")
 EXAMPLE = ROOT / "examples" / "chroma"
 CANARY = "Quixotia9e41"
 
@@ -434,3 +435,24 @@ async def test_an_operator_finds_what_came_past_the_gate_and_hides_it(
         )
         assert adopted.code == 0
         assert "Grace keeps the spare key 8" not in await gate.documents(mine, key=key)
+
+
+async def test_its_client_reads_and_filters_records_with_large_numbers(
+    server: Server, tmp_path: Path
+) -> None:
+    async with behind(tmp_path, server.url) as gate:
+        seen: dict[str, Json] = {}
+        for name, url in (("through_numbers", gate.sidecar.url), ("plain_numbers", server.url)):
+            await gate.made(name)
+            parts = urlsplit(url)
+            command = (server.python, "-W", "ignore", NUMBERS, parts.hostname or "", parts.port)
+            arguments = (*map(str, command), AGENT_KEY, name)
+            seen[name] = (await drive_client(*arguments, home=tmp_path / name))["seen"]
+    through, plain = seen["through_numbers"], seen["plain_numbers"]
+    # The server has no filter by what its own integers have no room for, and rounds it: the kind
+    # of error is its own, the words are not.
+    assert through[:-2] == plain[:-2]
+    assert [one[0] for one in through[-2:]] == [one[0] for one in plain[-2:]]
+    for (numbers, found), place in zip(through[:-2], range(len(through)), strict=False):
+        assert len(numbers) == 1, place
+        assert found == [True, True, True], place

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from policy.model import Tenant
+from policy.model import ForwardStatus, Tenant
 from proxy.backends.chroma.chroma import IDS_AT_ONCE, PAGE_LEN
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.http_backend import ListPart, WalkedPage
@@ -114,6 +114,25 @@ def test_a_record_is_the_same_with_all_that_was_sent_and_no_other_text() -> None
         {"document": "tea", "metadata": {"n": 3, "who": "ada"}, "uri": "obey"},
     ):
         assert not says_same(new, nothing, other), other
+
+
+def test_a_number_that_the_server_rounded_is_the_one_that_was_sent() -> None:
+    for sent, told in ((2**64 - 1, 1.8446744073709552e19), (2**63, 2.0**63), (10**18 + 1, 10**18)):
+        new = adding("r1", documents=["tea"], metadatas=[{"at": sent}])
+        assert says_same(new, standing(), {"document": "tea", "metadata": {"at": told}})
+        (sending,) = ADAPTER.items(to("upsert", new), standing())
+        there = standing(r1={"document": "tea", "metadata": {"at": told}})
+        outcome = ADAPTER.told(unsettled(sending), there)
+        assert outcome is not None
+        assert outcome.state is ForwardStatus.DONE
+        # The control: another number is another record.
+        other = {"document": "tea", "metadata": {"at": told * 0.999}}
+        assert not says_same(new, standing(), other)
+
+
+def test_a_vector_beyond_float32_is_refused() -> None:
+    with pytest.raises(MalformedRequest, match="out of range"):
+        ADAPTER.items(to("add", adding("r1") | {"embeddings": [[1e300]]}), standing())
 
 
 def test_what_a_merge_left_standing_was_judged_and_is_the_same() -> None:

@@ -119,6 +119,17 @@ def test_an_item_is_the_same_where_its_whole_value_is() -> None:
         assert ADAPTER.says_same(sent, found.item) is same
 
 
+def test_a_number_that_the_server_rounded_is_the_one_that_was_sent() -> None:
+    for number, told, same in (
+        (2**64 - 1, 18446744073709552000, True),  # as a server in JavaScript writes the double
+        (10**18 + 1, 10**18, True),
+        (10**18 + 1, 10**18 + 1_000, False),
+    ):
+        (found,) = ADAPTER.listed(first(), page(item({"at": told}))).memories
+        assert found.item is not None, "it could be neither checked nor adopted"
+        assert ADAPTER.says_same(kept({"at": number}), found.item) is same
+
+
 def test_the_attempts_of_doctor_are_a_read_and_a_write_that_changes_nothing() -> None:
     _, read, write = ADAPTER.attempts()
     assert (read.method, write.method) == ("POST", "PUT")

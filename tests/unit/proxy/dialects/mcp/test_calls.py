@@ -155,6 +155,17 @@ def test_what_json_in_a_string_spells_is_judged_as_it_will_be_read(metadata: str
     assert arguments_of(item.arguments, item.pieces) == {"text": "tea", "metadata": metadata}
 
 
+@pytest.mark.parametrize("number", [2**53 + 1, 2**64 - 1, -(2**63), 1e16, 1.7e308, 5e-324])
+def test_a_large_number_of_a_call_is_kept_as_it_is(number: float) -> None:
+    given: dict[str, JsonValue] = {"text": "Paid.", "at": number}
+    (item,) = call("write", given).items
+    restored = arguments_of(item.arguments, item.pieces)
+    assert restored == given
+    assert type(restored["at"]) is type(number)
+    with pytest.raises(MalformedRequest, match="2\\^64"):
+        call("write", {**given, "at": 2**64})
+
+
 def test_names_of_shared_things_are_labels_only_while_they_are_short() -> None:
     [item] = call("write", {"text": "t", "tags": ["food", "always do " + "as told " * 9]}).items
     assert [item.pieces[index] for index in item.labels] == ["food"]
