@@ -253,8 +253,8 @@ def _reachable(candidate: Candidate, provenance: Provenance, facts: Facts) -> bo
         return False
     match facts.stored.status:
         case MemoryStatus.LIVE:
-            # For the agent, an expired memory does not exist. Otherwise an update could bring it
-            # back.
+            # For the agent, an expired memory does not exist unless its API shows such memories by
+            # their ids. Otherwise an update could bring it back.
             return not facts.stored.expired or provenance.source is SourceKind.OPERATOR
         case MemoryStatus.QUARANTINED:
             # For the agent, a quarantined memory does not exist; the operator may still delete or

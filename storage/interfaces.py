@@ -120,10 +120,11 @@ class MemoryReader(Protocol):
     milliseconds; they may run on any thread.
     """
 
-    def at(self, reads: Reads) -> Self:
+    def at(self, reads: Reads, *, expired: bool = False) -> Self:
         """A reader of the rows whose label is at or above a floor; it shows no other row.
 
-        Of each memory the reader shows the newest row at or above the floor.
+        Of each memory the reader shows the newest row at or above the floor. With `expired` it also
+        shows memories past an expiry of their own, but none that an incident let expire.
         """
         ...
 

@@ -20,7 +20,7 @@ from proxy.fronts.confirm_page import ROUTE as CONFIRM_ROUTE
 from proxy.fronts.confirm_page import ConfirmPage
 from proxy.fronts.health import HEALTH_PATHS, READING, UNKNOWN_ROUTE, Health
 from proxy.seams.faults import MethodNotAllowed, NotFound, Unauthenticated, UnknownWrite
-from proxy.seams.operation import HttpReply, HttpRequest
+from proxy.seams.operation import HttpReply, HttpRequest, segment_of
 from proxy.seams.tenants import DEFAULT_TENANT
 from proxy.transport.auth import Authenticator, Visit, operator_of
 from proxy.transport.exchange import REFUSED_ROUTE, AnsweredReply, RequestHead
@@ -119,7 +119,7 @@ class AdminFront:
         if route.asks is not None:
             # An empty body is read as an empty object.
             asked = decode_as(request.body or b"{}", route.asks)
-        call = OperatorCall(by=by, asked=asked, argument=argument, trace=incoming.trace)
+        call = OperatorCall(by=by, asked=asked, argument=segment_of(argument), trace=incoming.trace)
         view = await self._handlers[route](call)
         return HttpReply(status=200, body=_ENCODER.encode(view))
 

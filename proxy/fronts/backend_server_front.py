@@ -23,7 +23,7 @@ from proxy.backends.http_backend import HttpBackend
 from proxy.dialects.strict_json.in_text import strings_inside
 from proxy.guard.key_owners import KeyOwners
 from proxy.seams.faults import Busy, MalformedRequest, UpstreamError
-from proxy.seams.operation import HttpReply, HttpRequest, Refusal
+from proxy.seams.operation import SLASH, HttpReply, HttpRequest, Refusal
 from proxy.settings.backend import BackendServer
 from proxy.transport.upstream import Upstream
 
@@ -173,6 +173,9 @@ class BackendServerFront:
 
     async def _ask(self, request: HttpRequest) -> HttpReply:
         self.check_keyless(request)
+        # Another server may decode the path first, and take the separator for one between segments.
+        if SLASH in request.path or "\\" in request.path:
+            raise MalformedRequest("path: an encoded separator is not forwarded", status=400)
         if self._in_flight.locked():
             raise Busy
         headers = {name: value for name, value in request.headers.items() if name in _SENT}

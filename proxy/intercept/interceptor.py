@@ -37,6 +37,7 @@ from policy.model import (
     Principal,
     PrincipalId,
     Reading,
+    Reads,
     SourceKind,
     Tenant,
     meet,
@@ -334,7 +335,7 @@ class Interceptor:
             await self._full_or_not(principal, now_ms)
         # The stored memory is read once. The gate gets the version that was read, and checks that
         # this is still the memory's version.
-        stored = stored_of(self._reader, candidate)
+        stored = stored_of(self._reader.at(Reads.ALL, expired=proposal.expired), candidate)
         token = self._tokens.verify(proposal.promotion_token, candidate, stored, now_ms)
         seen = seen_of(self._sessions, candidate, proposal)
         convicted = await self._convictions.of(principal.tenant)
@@ -401,7 +402,8 @@ class Interceptor:
         if elsewhere or proposal.nonce is not None or proposal.guarded_key is not None:
             return False
         memory_id = proposal.memory_id
-        return memory_id is None or self._reader.source(principal.tenant, memory_id) is None
+        reader = self._reader.at(Reads.ALL, expired=proposal.expired)
+        return memory_id is None or reader.source(principal.tenant, memory_id) is None
 
     def nonce(self, name: str) -> str:
         """A nonce for this store, made of a name that the caller chooses.

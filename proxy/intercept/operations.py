@@ -287,7 +287,7 @@ class Operations:
             raise MalformedRequest(f"nonce: at most {BULK_NONCE_LEN_MAX} characters for a bulk")
         # Only ids are read: the texts of up to `DELETE_WHERE_MAX` memories would need too much
         # memory.
-        reader = self._reader.at(principal.reads)
+        reader = self._reader.at(principal.reads, expired=operation.expired)
         found = await self._in_thread(
             reader.ids, principal.tenant, operation.where, DELETE_WHERE_MAX
         )
@@ -295,6 +295,7 @@ class Operations:
             Proposal(
                 change=ChangeKind.DELETE,
                 memory_id=memory_id,
+                expired=operation.expired,
                 target=operation.target,
                 # A nonce can be spent by one candidate only, so each has its memory's id as suffix.
                 nonce=f"{operation.nonce}/{memory_id}" if operation.nonce else None,
@@ -305,7 +306,9 @@ class Operations:
     async def _read(
         self, principal: Principal, operation: Read, screen: ScreensRead | None
     ) -> ReadAnswer:
-        tenant, reader = principal.tenant, self._reader.at(principal.reads)
+        tenant = principal.tenant
+        expired = isinstance(operation, Search | ListMemories | GetMemory) and operation.expired
+        reader = self._reader.at(principal.reads, expired=expired)
         match operation:
             case Search():
                 return await self._searched(reader, tenant, operation, screen)

@@ -6,7 +6,7 @@ A dialect decides nothing and sends nothing: it turns `HttpRequest` into an `Ope
 
 from __future__ import annotations
 
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -40,12 +40,19 @@ BATCH_LEN_MAX = 1_000
 PAGE_LEN_MAX = 1_000
 SEARCH_LIMIT_MAX = 1_000
 
+SLASH: Final = "\x1f"
+"""A percent-encoded slash in `HttpRequest.path`: a part of a segment, which divides no path."""
+
+DOTS: Final = frozenset({".", ".."})
+"""Segments that every HTTP client removes from a path, so that no id may be one."""
+
 
 class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request, framing removed. Header names are lower-case; values are stripped."""
 
     method: str
-    path: str  # percent-decoded once; never contains "..", "//", or control characters
+    # Percent-decoded once; never contains "..", "//", or control characters besides `SLASH`.
+    path: str
     query: tuple[tuple[str, str], ...] = ()
     headers: dict[str, str] = {}
     body: bytes = b""
@@ -62,6 +69,11 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
         if bearer is not None and given is not None and bearer != given:
             return ""
         return given or bearer
+
+
+def segment_of(text: str) -> str:
+    """The id or name in a segment of a path, with the slashes that were percent-encoded."""
+    return text.replace(SLASH, "/")
 
 
 class HttpReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +130,8 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     join: Join | None = None
     # Whether the change goes into a place that a host reads as instructions. No client sets it.
     instructions: bool = False
+    # Whether the id also names a memory past its expiry, as in Mem0's API.
+    expired: bool = False
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True, tag="write"):
@@ -140,6 +154,7 @@ class DeleteWhere(msgspec.Struct, frozen=True, kw_only=True, tag="delete_where")
     target: str = "memories"
     nonce: str | None = None
     note: str = ""
+    expired: bool = False  # whether memories past their expiry match too
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True, tag="search"):
@@ -151,6 +166,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True, tag="search"):
     limit: int = 10
     threshold: float = -1.0
     note: str = ""
+    expired: bool = False  # whether memories past their expiry match too
 
 
 class ListMemories(msgspec.Struct, frozen=True, kw_only=True, tag="list"):
@@ -163,6 +179,7 @@ class ListMemories(msgspec.Struct, frozen=True, kw_only=True, tag="list"):
     # Whether the client continues from the number of the last entry that it got, so that a page may
     # be shorter than asked for.
     by_offset: bool = False
+    expired: bool = False  # whether memories past their expiry match too
 
 
 class GetMemory(msgspec.Struct, frozen=True, kw_only=True, tag="get"):
@@ -171,6 +188,7 @@ class GetMemory(msgspec.Struct, frozen=True, kw_only=True, tag="get"):
     memory_id: MemoryId | None = None
     own_key: str | None = None
     note: str = ""
+    expired: bool = False  # whether the id also names a memory past its expiry
 
 
 class GetHistory(msgspec.Struct, frozen=True, kw_only=True, tag="history"):

@@ -18,7 +18,7 @@ from multidict import CIMultiDictProxy
 
 from proxy.dialects.strict_json.strict import check_text
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.operation import HttpRequest
+from proxy.seams.operation import SLASH, HttpRequest
 from proxy.transport.request import ReceivedRequest
 from proxy.transport.stop import Stop
 
@@ -46,6 +46,7 @@ _SINGLE: Final = frozenset(
 )
 # A path of this form needs no decoding: it has only letters, digits, "_" and "-".
 _PLAIN_TARGET: Final = re.compile(r"(?:/[A-Za-z0-9_-]{1,64}){1,8}/?")
+_ENCODED_SLASH: Final = re.compile("%2f", re.IGNORECASE)
 _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 
 
@@ -220,10 +221,10 @@ def _target(raw: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     if not raw.startswith("/") or not raw.isascii() or "#" in raw:
         raise MalformedRequest("path: must be in origin form", status=400)
     raw_path, _, raw_query = raw.partition("?")
-    lowered = raw_path.lower()
-    if "%2f" in lowered or "%5c" in lowered or "\\" in raw_path:
-        raise MalformedRequest("path: an encoded separator is not allowed", status=400)
-    path = _decoded(raw_path)
+    if "\\" in raw_path:
+        raise MalformedRequest("path: a backslash is not allowed", status=400)
+    # An encoded slash belongs to an id, and no route may be reached by it, so it is not decoded.
+    path = SLASH.join(map(_decoded, _ENCODED_SLASH.split(raw_path)))
     segments = path.split("/")
     if "//" in path or ".." in segments or "." in segments:
         raise MalformedRequest("path: must not hold empty or dot segments", status=400)

@@ -16,7 +16,7 @@ from storage.features.incidents.rewind_steps import put_back
 from storage.features.quarantine.hiding import hidden_by, log_standing, place
 from storage.ground.errors import MemoryMoved, StoreCorrupt
 from storage.tables.change import LABELS, Change, read_leaf
-from storage.tables.codec import NO_ORDINAL, IdRecord
+from storage.tables.codec import IdRecord
 from storage.tables.lmdb_store import RecordTable, View
 from storage.tables.rows import (
     chain,
@@ -26,6 +26,7 @@ from storage.tables.rows import (
     read_row,
     read_standing,
     subject_of,
+    was_ended,
 )
 from storage.values import Row, Visibility
 from storage.write.seam import Feature, Follower
@@ -233,7 +234,7 @@ class Paroles(Feature):
             known = read_standing(view, name)
             rows = chain(view, known.ordinal)
             cases = _naming(view, tenant, rows)
-            back = _outlived(known, rows, cases)
+            back = _outlived(view, known, rows, cases)
             by = hidden_by(view, name, known)
             if back == known.ordinal and not by:
                 return None
@@ -284,19 +285,14 @@ def _naming(view: View, tenant: Tenant, rows: Sequence[Row]) -> tuple[Case, ...]
     return tuple(sorted(named, key=lambda one: (one.opened_at_ms, one.case_id)))
 
 
-def _outlived(known: IdRecord, rows: Sequence[Row], cases: Sequence[Case]) -> int:
+def _outlived(view: View, known: IdRecord, rows: Sequence[Row], cases: Sequence[Case]) -> int:
     """The ordinal of the version to show: the one before an incident set an expiry, else newest."""
     newest = rows[-1]
     subjects = {subject_of(one.memory_id, one.candidate_id) for one in rows}
     expired = any(
         one.memory in subjects and one.act is Act.EXPIRE for case in cases for one in case.culprits
     )
-    if not expired or newest.prev_ordinal == NO_ORDINAL:
-        return known.ordinal
-    before = rows[-2]
-    # The row that an incident lets expire is a copy of the row before it, except for the expiry.
-    is_copy = before.salt == newest.salt and before.expires_at != newest.expires_at
-    return newest.prev_ordinal if is_copy else known.ordinal
+    return newest.prev_ordinal if expired and was_ended(view, newest) else known.ordinal
 
 
 def _writers(rows: Sequence[Row]) -> frozenset[PrincipalId]:

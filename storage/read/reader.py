@@ -47,6 +47,7 @@ from storage.tables.rows import (
     newest_above,
     read_id,
     read_row,
+    was_ended,
 )
 from storage.values import (
     Anchor,
@@ -86,7 +87,12 @@ class EmbeddedReader(TrustReads):
     """Reads the memories of the embedded store (`MemoryReader`). Any thread."""
 
     def __init__(
-        self, engine: Engine, reads: Reads = Reads.ALL, origins: Origins | None = None
+        self,
+        engine: Engine,
+        reads: Reads = Reads.ALL,
+        origins: Origins | None = None,
+        *,
+        expired: bool = False,
     ) -> None:
         super().__init__(engine.parts.store, engine.parts.names)
         self.reads = reads
@@ -95,16 +101,17 @@ class EmbeddedReader(TrustReads):
         self._names = engine.parts.names
         self._derived = engine.parts.derived
         self._catalogue = engine.parts.derived.catalogue
-        self._clock = engine.parts.clock
+        self._expired = expired
+        self._clock = _at_first if expired else engine.parts.clock
         self._origins = origins or Origins(engine)
         # The count of changes at which the anchors were read, and the anchors, keyed by tenant.
         self._anchors: tuple[int, dict[Tenant, tuple[Anchor, ...]]] = (-1, {})
 
-    def at(self, reads: Reads) -> Self:
+    def at(self, reads: Reads, *, expired: bool = False) -> Self:
         """A reader of the rows whose label is at or above a floor; it shows no other row."""
-        if reads is self.reads:
+        if reads is self.reads and expired is self._expired:
             return self
-        return type(self)(self._engine, reads, self._origins)
+        return type(self)(self._engine, reads, self._origins, expired=expired)
 
     def get(self, tenant: Tenant, memory_id: MemoryId) -> Memory | None:
         """One live memory; None if the tenant has no live memory with this id."""
@@ -186,7 +193,7 @@ class EmbeddedReader(TrustReads):
             return None
         if newest_above(view, known.ordinal, self.reads) != ordinal:
             return None
-        if is_expired(row, self._clock()):
+        if is_expired(row, self._clock()) or (self._expired and was_ended(view, row)):
             return None
         return row, known.status
 
@@ -194,7 +201,7 @@ class EmbeddedReader(TrustReads):
         """Live memories that match, newest first."""
         with self._moment(tenant, where, self._catalogue.candidates) as (view, found, exact):
             newest_first = found[::-1]
-            if exact:
+            if exact and not self._expired:
                 wanted = newest_first[offset : offset + limit].tolist()
                 room = AnswerRoom(ANSWER_BYTES_MAX)
                 memories = room.taken(self._joined(view, tenant, wanted))
@@ -577,6 +584,11 @@ def _looked_at(placed: Exposure, left: list[tuple[int, float]]) -> list[tuple[in
 def _version(view: View) -> int:
     header = view.header()
     return 0 if header is None else header.version
+
+
+def _at_first() -> int:
+    """A moment (Unix milliseconds) at which nothing has expired."""
+    return -_LATEST_MS
 
 
 def _differing(before: Ordinals, now: Ordinals) -> tuple[Ordinals, Ordinals]:

@@ -210,6 +210,17 @@ def is_expired(row: Row, now_ms: int) -> bool:
     return row.expires_at is not None and expiry_ms(row.expires_at) <= now_ms
 
 
+def was_ended(view: View, row: Row) -> bool:
+    """Whether an incident, and no writer, let a memory expire, given by its newest row.
+
+    Such a row is a copy of the row before it, except for the expiry.
+    """
+    if row.expires_at is None or row.prev_ordinal == NO_ORDINAL:
+        return False
+    before = read_row(view, row.prev_ordinal)
+    return before.salt == row.salt and before.expires_at != row.expires_at
+
+
 def held_key(candidate_id: CandidateId) -> bytes | None:
     """The key of a held candidate; None for a text that cannot be a candidate's id."""
     try:

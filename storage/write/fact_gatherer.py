@@ -88,7 +88,7 @@ class FactGatherer:
         guarded_key = submission.guarded_key
         thing = NOTHING_THERE
         if guarded_key is None:
-            target = self._target(change, candidate)
+            target = self._target(change, candidate, submission.seen_version)
         else:
             thing = self._thing(change, candidate, guarded_key)
             target = _guarded_target(candidate, thing)
@@ -139,7 +139,7 @@ class FactGatherer:
             return TokenState.EXPIRED
         return submission.token
 
-    def _target(self, change: Change, candidate: Candidate) -> _Target | None:
+    def _target(self, change: Change, candidate: Candidate, seen_version: int) -> _Target | None:
         if candidate.memory_id is None:
             return None
         known = read_id(change.draft, self._names.memory(candidate.tenant, candidate.memory_id))
@@ -155,7 +155,8 @@ class FactGatherer:
             memory_class=row.memory_class,
             status=known.status,
             version=row.version,
-            expired=is_expired(row, change.now_ms),
+            # An agent that was shown the expired memory, as Mem0's are by its id, may change it.
+            expired=is_expired(row, change.now_ms) and seen_version != row.version,
             remains=row.source if _stays(row, candidate) else None,
             removes=_removes(row, candidate),
             unread=row.was_unread or not row.after_reading,

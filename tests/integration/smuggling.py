@@ -196,7 +196,7 @@ TARGETS: Final[dict[str, Case]] = {
     "encoded line break": Case(_path(b"/v1/whoami%0d%0aX: y")),
     "dot segments": Case(_path(b"/x/../v1/whoami")),
     "encoded dot segments": Case(_path(b"/x/%2e%2e/v1/whoami")),
-    "encoded slash": Case(_path(b"/v1%2fwhoami")),
+    "encoded slash": Case(_path(b"/v1%2fwhoami"), (404,)),
     "empty segment": Case(_path(b"//v1/whoami")),
     "encoded twice": Case(_path(b"/x/%252e%252e/v1/whoami"), (404,)),
     "space in the path": Case(_path(b"/v1/who ami")),

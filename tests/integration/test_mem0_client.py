@@ -54,6 +54,7 @@ async def test_an_unmodified_client_writes_reads_and_is_refused(tmp_path: Path) 
     wrote(seen)
     read(seen)
     changed(seen)
+    expired(seen)
     removed(seen)
     refused(seen)
     asynchronous(seen)
@@ -107,6 +108,18 @@ def changed(seen: Seen) -> None:
     assert len(seen["export_by_id"]["memories"]) == 4
     assert seen["event"]["status"] == "SUCCEEDED"
     assert len(seen["event"]["results"]) == 2
+
+
+def expired(seen: Seen) -> None:
+    late = seen["late_add"]["results"][0]["id"]
+    assert (seen["late_get"]["id"], seen["late_get"]["expiration_date"]) == (late, "2020-01-31")
+    assert seen["late_get"]["metadata"] == {"at": 1_764_381_234_567_890_123}
+    assert seen["late_listed"]["results"] == []
+    for name in ("late_shown", "late_found", "late_back"):
+        assert [one["id"] for one in seen[name]["results"]] == [late], name
+    assert seen["late_cleared"]["expiration_date"] is None
+    assert seen["late_deleted"]["message"] == "Entity deleted successfully."
+    assert seen["late_after"]["results"] == []
 
 
 def removed(seen: Seen) -> None:

@@ -16,7 +16,7 @@ from proxy.dialects.strict_json.strict import (
 )
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.http_backend import OWN_FIELD
-from proxy.seams.operation import HttpRequest
+from proxy.seams.operation import DOTS, HttpRequest
 
 MARK: Final = OWN_FIELD
 """The member of a memory's metadata that contains its candidate's id. No client may set it."""
@@ -68,8 +68,8 @@ class MemoryIds(msgspec.Struct, frozen=True, kw_only=True):
         """
         found = {name: text.strip() for name, text in self.ids().items()}
         for name, text in found.items():
-            if not text or any(one.isspace() for one in text):
-                raise MalformedRequest(f"{name}: blank, or with a space in it", status=_BAD)
+            if not text or text in DOTS or any(one.isspace() for one in text):
+                raise MalformedRequest(f"{name}: blank, dots, or with a space in it", status=_BAD)
         return found
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from proxy.backends.http_backend import RouteTable
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.http_backend import Does, RoutedRequest
-from proxy.seams.operation import HttpRequest
+from proxy.seams.operation import HttpRequest, segment_of
 
 SEGMENTS: Final = frozenset(
     {
@@ -125,4 +125,4 @@ def entity_of(path: str) -> tuple[str, str]:
     _, _, kind, entity_id = path.split("/")
     if kind not in ENTITY_FIELDS:
         raise MalformedRequest("entity_type: user, agent or run")
-    return ENTITY_FIELDS[kind], entity_id
+    return ENTITY_FIELDS[kind], segment_of(entity_id)

@@ -53,8 +53,6 @@ IGNORED_READ: Final = IGNORED_EVERYWHERE | {
     "latest_only",
     "reference_date",
     "rerank",
-    # The option to show expired memories is ignored, so that such memories stay hidden.
-    "show_expired",
 }
 """Fields that search, list and export accept and ignore."""
 
@@ -108,6 +106,7 @@ class SearchBody(Ids, frozen=True, kw_only=True):
     top_k: int | None = None
     limit: int | None = None
     threshold: float | None = None
+    show_expired: bool | None = None
 
 
 class ListBody(Ids, frozen=True, kw_only=True):
@@ -123,6 +122,7 @@ class ListBody(Ids, frozen=True, kw_only=True):
     page_size: int | str | None = None
     top_k: int | str | None = None
     limit: int | str | None = None
+    show_expired: bool | str | None = None
 
 
 class ExportBody(Ids, frozen=True, kw_only=True):

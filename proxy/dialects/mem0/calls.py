@@ -10,7 +10,7 @@ import msgspec
 from policy.model import NAME_LEN_MAX, NONCE_LEN_MAX, MemoryId
 from proxy.dialects.strict_json.strict import JsonValue, check_text, convert, decode_object
 from proxy.seams.faults import MalformedRequest, UnknownWrite
-from proxy.seams.operation import HttpRequest
+from proxy.seams.operation import HttpRequest, segment_of
 
 PREFIX = "/mem0"
 INTEGER_DIGITS_MAX = 9
@@ -87,7 +87,7 @@ class Mem0Call(msgspec.Struct, frozen=True, kw_only=True):
             MalformedRequest: The path's id is longer than an id can be.
         """
         found = self.parts[self.parts.index("memories") + 1]
-        return MemoryId(name(found, "memory id"))
+        return MemoryId(name(segment_of(found), "memory id"))
 
 
 def local_path(request: HttpRequest) -> str:
@@ -113,7 +113,7 @@ def call_of(request: HttpRequest) -> Mem0Call:
             raise MalformedRequest(f"query: {shown(key)} given twice")
         query[key] = value
     path = local_path(request)
-    check_text(path, "path")
+    check_text(segment_of(path), "path")
     return Mem0Call(
         method=request.method,
         parts=tuple(path.strip("/").split("/")),

@@ -154,7 +154,7 @@ _WRITTEN: Final = frozenset({"add", "update", "delete", "delete.where"})
 
 
 def _get(call: Mem0Call) -> Operation:
-    return GetMemory(memory_id=call.memory_id, note=Note(route="get").text())
+    return GetMemory(memory_id=call.memory_id, expired=True, note=Note(route="get").text())
 
 
 def _history(call: Mem0Call) -> Operation:

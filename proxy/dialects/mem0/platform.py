@@ -84,7 +84,7 @@ NOT_FOUND: Final = "Memory not found!"
 SEARCH_LIMIT_DEFAULT: Final = 10
 
 _VERSIONS: Final = ("/v1/", "/v2/", "/v3/")
-_IGNORED_EXPORT: Final = IGNORED_READ | {"schema", "export_instructions"}
+_IGNORED_EXPORT: Final = IGNORED_READ | {"schema", "export_instructions", "show_expired"}
 # A mapping of Mem0's grades of feedback to the store's. No grade changes a memory's rank, because
 # feedback with an agent's key is only a claim.
 _GRADES: Final = {
@@ -183,7 +183,7 @@ def _list_v1(call: Mem0Call) -> Operation:
 
 
 def _get(call: Mem0Call) -> Operation:
-    return GetMemory(memory_id=call.memory_id, note=Note(route="get").text())
+    return GetMemory(memory_id=call.memory_id, expired=True, note=Note(route="get").text())
 
 
 def _history(call: Mem0Call) -> Operation:

@@ -43,6 +43,7 @@ def search(call: Mem0Call, route: str, *, limit_default: int, free_keys: bool = 
         limit=integer(asked, "top_k", default=limit_default, most=SEARCH_LIMIT_MAX),
         threshold=threshold,
         note=Note(route=route, fields=tuple(body.fields or ())).text(),
+        expired=body.show_expired is True,
     )
 
 
@@ -83,6 +84,7 @@ def list_memories(
         note=Note(
             route=route, fields=tuple(body.fields or ()), page=page, page_size=page_size
         ).text(),
+        expired=body.show_expired in (True, "true", "True"),  # a query has it as text
     )
 
 

@@ -36,7 +36,7 @@ from proxy.dialects.mem0.filters import ENTITY_FIELDS, equals
 from proxy.dialects.mem0.reads import NEEDS_ID
 from proxy.dialects.strict_json.strict import JsonValue, canonical_json, decode_object
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.operation import DeleteWhere, Proposal, Write
+from proxy.seams.operation import DOTS, DeleteWhere, Proposal, Write, segment_of
 
 OWN_PREFIX: Final = "mnemogate_"
 SOURCE_KEY: Final = "mnemogate_source"
@@ -101,8 +101,10 @@ def scope_of(ids: Ids, filters: dict[str, Any] | None) -> Scope:
             if found.setdefault(key, value) != value:
                 raise MalformedRequest(f"{key}: given twice, differently")
     for key, value in found.items():
-        if name(value, key) == "*":
-            raise MalformedRequest(f"{key}: * stands for any id, and cannot be one")
+        if name(value, key) in {"*", *DOTS}:
+            raise MalformedRequest(
+                f"{key}: * stands for any id, and . and .. for a place in a path"
+            )
     return Scope(**found)
 
 
@@ -206,7 +208,7 @@ def delete(call: Mem0Call) -> Write:
     `delete_linked` has no effect, because no memory is linked to another.
     """
     refuse_others(call.query, IGNORED_QUERY)
-    proposal = Proposal(change=ChangeKind.DELETE, memory_id=call.memory_id)
+    proposal = Proposal(change=ChangeKind.DELETE, memory_id=call.memory_id, expired=True)
     return Write(
         proposals=_with_nonces([proposal], nonce_of(call)), note=Note(route="delete").text()
     )
@@ -223,7 +225,7 @@ def batch(call: Mem0Call, classes: ClassMap) -> Write:
         proposals = [_change(MemoryId(item.memory_id), item, classes) for item in body.memories]
     else:
         proposals = [
-            Proposal(change=ChangeKind.DELETE, memory_id=MemoryId(item.memory_id))
+            Proposal(change=ChangeKind.DELETE, memory_id=MemoryId(item.memory_id), expired=True)
             for item in body.memories
         ]
     route = "batch.update" if call.method == "PUT" else "batch.delete"
@@ -248,7 +250,10 @@ def delete_where(call: Mem0Call, *, needs_id: str = NEEDS_ID) -> DeleteWhere:
         raise MalformedRequest(needs_id, status=400)
     parts = tuple(equals(ENTITY_FIELDS[key], name(found, key)) for key, found in given.items())
     return DeleteWhere(
-        where=AllOf(parts=parts), nonce=nonce_of(call), note=Note(route="delete.where").text()
+        where=AllOf(parts=parts),
+        nonce=nonce_of(call),
+        note=Note(route="delete.where").text(),
+        expired=True,
     )
 
 
@@ -261,8 +266,10 @@ def delete_entity(call: Mem0Call, kind: str, entity: str) -> DeleteWhere:
     field = ENTITY_FIELDS.get(f"{kind}_id")
     if field is None:
         raise MalformedRequest("entity type: one of user, agent, app, run", status=400)
-    where = Test(field=field, compare=Compare.EQ, values=(name(entity, "entity name"),))
-    return DeleteWhere(where=where, nonce=nonce_of(call), note=Note(route="delete.where").text())
+    where = Test(field=field, compare=Compare.EQ, values=(name(segment_of(entity), "entity name"),))
+    return DeleteWhere(
+        where=where, nonce=nonce_of(call), note=Note(route="delete.where").text(), expired=True
+    )
 
 
 def _change(memory_id: MemoryId, body: UpdateBody, classes: ClassMap) -> Proposal:
@@ -283,6 +290,7 @@ def _change(memory_id: MemoryId, body: UpdateBody, classes: ClassMap) -> Proposa
         class_named=claims.class_named,
         claimed_source=claims.source,
         expires_at=expires_at,
+        expired=True,
     )
 
 

@@ -22,6 +22,7 @@ from mem0 import AsyncMemoryClient, MemoryClient
 from mem0.client.types import DeleteAllMemoryOptions, SearchMemoryOptions
 from mem0.exceptions import MemoryError as Mem0Error
 
+CLOCK_NS = 1_764_381_234_567_890_123  # of time.time_ns()
 ALICE = {"user_id": "alice"}
 TALK = [
     {"role": "user", "content": "I live in Lisbon and I cycle to work."},
@@ -104,6 +105,27 @@ def change(client: MemoryClient, ids: list[str]) -> None:
     step("event", lambda: client.client.get(f"/v1/event/{event}/").json())
 
 
+def expire(client: MemoryClient) -> None:
+    team = {"user_id": "a/b"}
+    text = "The trial of the team ended."
+    added = step(
+        "late_add",
+        lambda: client.add(
+            text, infer=False, expiration_date="2020-01-31", metadata={"at": CLOCK_NS}, **team
+        ),
+    )
+    late = added["results"][0]["id"]
+    shown = {"filters": {"AND": [team, {"metadata": {"at": {"gte": CLOCK_NS}}}]}}
+    step("late_get", lambda: client.get(late))
+    step("late_listed", lambda: client.get_all(**shown))
+    step("late_shown", lambda: client.get_all(show_expired=True, **shown))
+    step("late_found", lambda: client.search(text, show_expired=True, **shown))
+    step("late_cleared", lambda: client.update(late, expiration_date=None))
+    step("late_back", lambda: client.get_all(**shown))
+    step("late_deleted", lambda: client.delete_users(user_id="a/b"))
+    step("late_after", lambda: client.get_all(show_expired=True, **shown))
+
+
 def remove(client: MemoryClient, ids: list[str]) -> None:
     step("delete", lambda: client.delete(ids[0]))
     step("get_deleted", lambda: client.get(ids[0]))
@@ -157,6 +179,7 @@ def main() -> None:
     client = MemoryClient(api_key=key, host=host)
     ids = write_and_read(client)
     change(client, ids)
+    expire(client)
     remove(client, ids)
     be_refused(MemoryClient(api_key=refused_key, host=host), host)
     asyncio.run(asynchronous(host, key))

@@ -18,6 +18,7 @@ from policy.model import (
     Origin,
     PrincipalId,
     Provenance,
+    Reads,
     Scope,
     SourceKind,
 )
@@ -255,6 +256,10 @@ def test_what_is_outdated_expires_without_moving_trust(bench: Bench) -> None:
     assert [one.act for one in done.culprits] == [Act.EXPIRE]
     page = store.reader.page(TENANT, EVERYTHING, 0, 9)
     assert [one.memory_id for one in page.memories] == [lie]
+    # Nor does a reader show it that shows what its own writer let expire.
+    lenient = store.reader.at(Reads.ALL, expired=True)
+    assert [one.memory_id for one in lenient.page(TENANT, EVERYTHING, 0, 9).memories] == [lie]
+    assert lenient.get(TENANT, rot) is None
     assert store.reader.all_trust() == trust
     assert store.reader.check().problems == ()
     # Control: a lie of the same origin does count, once for each case and origin.
