@@ -63,8 +63,8 @@ class TargetState(msgspec.Struct, frozen=True, kw_only=True):
     memory_class: MemoryClass | None
     status: MemoryStatus
     version: int = 0
-    # Whether the memory is past its own expiry and was not shown to the agent before the change: for
-    # the agent such a memory does not exist.
+    # Whether the memory is past its own expiry, and the agent's API did not show it: for the agent
+    # such a memory does not exist.
     expired: bool = False
     # The least trusted label of the words that remain beside those of the change; None where none
     # remain.
