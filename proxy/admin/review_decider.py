@@ -65,6 +65,7 @@ class ReviewDecider(msgspec.Struct, frozen=True, kw_only=True):
         """
         held, started_ns = self._before(candidate_id)
         outcome = await self.writer.release(candidate_id, by)
+        self.surroundings.releases.announce()
         return self._ruled(held, self._told(held, outcome, way, started_ns))
 
     async def deny(self, candidate_id: CandidateId, by: PrincipalId, way: str) -> ReviewVerdict:

@@ -9,11 +9,11 @@ import logging
 import os
 import resource
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -107,7 +107,7 @@ class Composition(msgspec.Struct, frozen=True, kw_only=True):
     clock_ns: Callable[[], int] = time.time_ns
     monotonic_ns: Callable[[], int] = time.monotonic_ns
     # A function that waits so many seconds between two rounds of periodic work.
-    wait: Callable[[float], Awaitable[None]] = asyncio.sleep
+    wait: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep
     relay_limits: RelayLimits = RelayLimits()
     # If false, only the operator's socket is opened, for commands on a stopped state directory.
     listen: bool = True

@@ -11,7 +11,7 @@ from proxy.backends.chroma.chroma import Chroma
 from proxy.backends.http_backend import HttpBackend
 from proxy.backends.langgraph.langgraph import LangGraph
 from proxy.backends.mem0_server.mem0_server import Mem0Server
-from proxy.compose.periodic import Periodic, every
+from proxy.compose.periodic import Periodic
 from proxy.fronts.backend import BackendFront
 from proxy.fronts.backend_server_front import BackendServerFront
 from proxy.fronts.backend_writes import TEND_S
@@ -146,4 +146,12 @@ class BackendServing:
 
     def periodic(self) -> tuple[Periodic, ...]:
         """The job that settles changes whose answers were lost, and sends released ones."""
-        return (every(TEND_S if self._servers else 0, self._front.tend, TENDING, at_once=True),)
+        return (
+            Periodic(
+                seconds=TEND_S if self._servers else 0,
+                work=self._front.tend,
+                name=TENDING,
+                at_once=True,
+                releases=self._surroundings.releases,
+            ),
+        )

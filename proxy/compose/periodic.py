@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import msgspec
 
+from proxy.seams.releases import Releases, until
 from proxy.transport.responses import attempt
 
 
@@ -19,6 +21,8 @@ class Periodic(msgspec.Struct, frozen=True, kw_only=True):
     # The name of the work in the log.
     name: str
     at_once: bool = False
+    # A release ends the pause.
+    releases: Releases = msgspec.field(default_factory=Releases)
 
 
 def every(
@@ -30,7 +34,10 @@ def every(
 
 @asynccontextmanager
 async def repeating(
-    jobs: Iterable[Periodic], *, wait: Callable[[float], Awaitable[None]], halt: Callable[[], None]
+    jobs: Iterable[Periodic],
+    *,
+    wait: Callable[[float], Coroutine[Any, Any, None]],
+    halt: Callable[[], None],
 ) -> AsyncGenerator[None]:
     """Repeat each job while the block runs.
 
@@ -47,10 +54,11 @@ async def repeating(
 
 
 async def _repeat(
-    job: Periodic, wait: Callable[[float], Awaitable[None]], halt: Callable[[], None]
+    job: Periodic, wait: Callable[[float], Coroutine[Any, Any, None]], halt: Callable[[], None]
 ) -> None:
     if not job.at_once:
         await wait(job.seconds)
     while True:
+        released = job.releases.next
         done = await attempt(job.work(), halt, event=f"{job.name} failed")
-        await wait(done if isinstance(done, float) else job.seconds)
+        await until(released, wait(done if isinstance(done, float) else job.seconds))

@@ -21,6 +21,7 @@ from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, NotFound, UnknownWrite
 from proxy.seams.guard import ForwardStatus, GuardedCall, ItemVerdict, RelayedText
 from proxy.seams.operation import FindInGraph, HttpReply, ReadGraph
+from proxy.seams.releases import Releases
 from proxy.seams.tenants import DEFAULT_TENANT
 from proxy.settle.forwarder import admitted_of
 from proxy.transport.auth import Authenticator, Visit
@@ -230,7 +231,7 @@ class GuardFront:
             reply=HttpReply(status=200),
             route=route,
             principal=principal.principal_id,
-            pieces=_Presence(lambda: self._left(relay)),
+            pieces=_Presence(self._guard.releases, lambda: self._left(relay)),
         )
 
     def _left(self, relay: str) -> None:
@@ -256,15 +257,18 @@ async def _named(incoming: RequestHead, principal: Principal, relay: str) -> Non
 class _Presence:
     """The body of an answer that stays open for as long as a relay is connected.
 
-    One byte is sent at once, and nothing more until the connection ends.
+    One byte is sent at once, and one after each release, until the connection ends.
     """
 
-    def __init__(self, left: Callable[[], None]) -> None:
+    def __init__(self, releases: Releases, left: Callable[[], None]) -> None:
+        self._releases = releases
         self._left = left
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        yield b"\n"
-        await asyncio.Event().wait()
+        while True:
+            released = self._releases.next
+            yield b"\n"
+            await released.wait()
 
     async def aclose(self) -> None:
         self._left()

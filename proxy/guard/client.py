@@ -31,6 +31,7 @@ from proxy.seams.guard import (
     UnsettledItem,
 )
 from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result
+from proxy.seams.releases import Releases
 from storage.ground.errors import OutcomeUnknown, StoreUnavailable, UnknownCandidate
 
 ANSWER_S: Final = 15.0
@@ -79,6 +80,7 @@ class GuardClient:
         # Maps each server to its tools. They are sent again to each new gate, which has to know the
         # servers of this relay.
         self._pinned: dict[str, wire.ToolList] = {}
+        self.releases = Releases()
 
     async def __aenter__(self) -> Self:
         """Open the connection pool, and stay connected to the gate until the end."""
@@ -287,7 +289,7 @@ class GuardClient:
             for body in tuple(self._pinned.values()):
                 await self._exchange("pin", wire.ENCODER.encode(body))
             async for _ in response.content.iter_any():
-                pass
+                self.releases.announce()
 
 
 async def asked_to_hand_over(socket: Path) -> bool:

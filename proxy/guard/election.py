@@ -179,6 +179,7 @@ class ElectedGuard:
     def __init__(self, election: Election, guard: Guard) -> None:
         self._election = election
         self._guard = guard
+        self.releases = guard.releases
 
     async def judge(self, principal: Principal, call: GuardedCall) -> tuple[ItemVerdict, ...]:
         """Judge each item; return the verdicts in order. Admitted items' intents are durable."""

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
 
 import msgspec
 
 from proxy.seams.observations import ReviewPage
 from proxy.seams.pace import Pace
+from proxy.seams.releases import Releases
 from telemetry.events import Event
 from telemetry.propagation import Traces
 
@@ -30,10 +31,11 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     clock_ns: Callable[[], int]
     random_hex: Callable[[int], str]
     record: Callable[[Event], None]
-    wait: Callable[[float], Awaitable[None]] = asyncio.sleep
+    wait: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep
     pace: Pace = msgspec.field(default_factory=Pace)
     # The page on which persons decide on held candidates; known once the sidecar listens.
     page: ReviewPage = msgspec.field(default_factory=ReviewPage)
+    releases: Releases = msgspec.field(default_factory=Releases)
     # The key from which trace ids are derived: the store's own key, once a store is open.
     trace_key: bytes = msgspec.field(default_factory=lambda: secrets.token_bytes(32))
 

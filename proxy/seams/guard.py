@@ -25,6 +25,7 @@ from policy.model import (
     SourceKind,
 )
 from policy.verdict import Reason
+from proxy.seams.releases import Releases
 
 __all__ = [
     "ITEMS_MAX",
@@ -177,6 +178,11 @@ class Guard(Protocol):
     Every method raises `StorageError` where the sidecar cannot answer, so that a relay refuses
     writes and withholds unsifted strings, and `MalformedRequest` where a value is out of bounds.
     """
+
+    @property
+    def releases(self) -> Releases:
+        """The releases of the gate that is asked: after one, `unsettled` may name new items."""
+        ...
 
     async def judge(self, principal: Principal, call: GuardedCall) -> tuple[ItemVerdict, ...]:
         """Judge a call; return one verdict per item, in order.

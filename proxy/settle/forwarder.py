@@ -103,6 +103,7 @@ class Forwarder:
         retry_seconds: float,
     ) -> None:
         self._guard = guard
+        self.releases = guard.releases
         self._principal = principal
         self._server = server
         self._spawn = spawn

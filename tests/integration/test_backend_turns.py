@@ -11,6 +11,7 @@ import pytest
 
 from policy.model import Channel, Claims
 from proxy.fronts.backend_writes import TEND_S
+from proxy.seams.releases import Releases
 from tests.integration.memory_servers.recorder import Fault, recorder
 from tests.integration.test_backend_store import ALICE, Guarded, guarded, patient
 
@@ -150,3 +151,27 @@ async def test_while_a_lost_write_is_looked_up_its_key_takes_no_other(
         assert gate.unsettled() == []
         assert (await gate.put(GRACE))[0] == 204
         assert await gate.texts() == [GRACE, GRACE]
+
+
+async def test_a_release_is_sent_at_once_and_not_at_the_next_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with patient(tmp_path) as (gate, turns, _):
+        server = gate.server
+        server.put("k1", {"text": "the user's own words"})
+        server.put("k2", {"text": "the user's own words"})
+        assert (await gate.put(ADA))[0] == 403
+        (first,) = (await gate.sidecar.operate("GET", "/review"))["held"]
+        await gate.sidecar.operate("POST", f"/review/{first['candidate_id']}/release", {})
+        async with asyncio.timeout(30):
+            while server.items[K1] != {"text": ADA}:  # noqa: ASYNC110 - the server's own
+                await asyncio.sleep(0.01)
+        # Control: unannounced, a release waits for the turn.
+        monkeypatch.setattr(Releases, "announce", lambda _: None)
+        assert (await gate.put(ADA, "k2"))[0] == 403
+        (second,) = (await gate.sidecar.operate("GET", "/review"))["held"]
+        await gate.sidecar.operate("POST", f"/review/{second['candidate_id']}/release", {})
+        await turns.waits(TEND_S)
+        assert server.items[tuple(ALICE), "k2"] != {"text": ADA}
+        await turns.turn(TEND_S)
+        assert server.items[tuple(ALICE), "k2"] == {"text": ADA}

@@ -517,3 +517,21 @@ async def test_a_wrapper_that_is_the_gate_asks_itself(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable):
         async with GuardClient(settings.state / SOCKET) as other:
             await other.sift(AGENT, SERVER, ("a",))
+
+
+async def test_a_release_reaches_a_relay_that_asks_for_nothing(gate: Gate) -> None:
+    (held,) = await gate.client.judge(AGENT, call(item(STEERING)))
+    woken = 0
+    # Its connection is the first announcement; that one may come before or after the first look.
+    async with asyncio.timeout(30):
+        while True:
+            released = gate.client.releases.next
+            given = await gate.client.unsettled(AGENT, SERVER)
+            if given:
+                break
+            if woken == 0:
+                await gate.live.operate("POST", f"/review/{held.candidate_id}/release", {})
+            await released.wait()
+            woken += 1
+    assert [(one.candidate_id, one.sent) for one in given] == [(held.candidate_id, False)]
+    assert woken in {1, 2}, "control: it was not there before the announcement"

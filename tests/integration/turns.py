@@ -26,6 +26,8 @@ class Turns:
     async def waits(self, seconds: float) -> asyncio.Future[None]:
         """The turn of the one that waits for so long, as soon as it does."""
         turn = await self._waiting[seconds].get()
+        while turn.cancelled():  # a release came before the turn
+            turn = await self._waiting[seconds].get()
         self._waiting[seconds].put_nowait(turn)
         return turn
 

@@ -317,3 +317,42 @@ async def test_nothing_to_record_asks_nobody() -> None:
     assert await record(gate, AGENT, SERVER, (), ForwardStatus.DONE)
     assert not await record(gate, AGENT, SERVER, (ONE,), ForwardStatus.DONE)
     assert gate.asked == 1
+
+
+@pytest.mark.parametrize("announced", [True, False])
+async def test_a_release_wakes_what_sends_it_and_no_clock_does(*, announced: bool) -> None:
+    gate, rack = Gate(), Rack()
+    desk = Desk(gate, rack)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(desk.leftovers.run(3_600))
+        await _idle()
+        gate.released(1, "3")
+        if announced:
+            gate.releases.announce()
+        await _idle()
+        # Control: without the announcement the item waits for the end of the pause.
+        assert rack.lines == (["put 3 tea"] if announced else [])
+        running.cancel()
+
+
+async def test_a_release_during_a_round_begins_another_one() -> None:
+    gate, rack = Gate(), Rack()
+    desk = Desk(gate, rack)
+    gate.released(1, "3")
+    rack.may_answer.clear()
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(desk.leftovers.run(3_600))
+        await _idle()
+        assert rack.lines == ["put 3 tea"], "control: the round is under way"
+        gate.released(2, "4")
+        gate.releases.announce()
+        rack.may_answer.set()
+        await _idle()
+        assert rack.lines == ["put 3 tea", "put 4 tea"]
+        running.cancel()
+
+
+async def _idle() -> None:
+    """Return when no task of the loop can proceed by itself."""
+    for _ in range(50):
+        await asyncio.sleep(0)
