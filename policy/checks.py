@@ -407,7 +407,7 @@ def language(_candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
     #     earlier; this step is for matrices that let agents write L1.
     if aim.provenance is None or facts.reading is None:
         return UNAVAILABLE
-    if aim.cell is not Cell.ENHANCED:
+    if aim.cell is not Cell.CHECKED:
         return None
     if facts.reading.injection:
         return StepObjection(Reason.INJECTION_LANGUAGE)

@@ -27,7 +27,7 @@ class Cell(enum.Enum):
     """The matrix's answer for one source and one class (docs/glossary.md#decisions)."""
 
     ADMIT = "admit"
-    ENHANCED = "enhanced"  # The candidate is admitted after the language check of step 2.
+    CHECKED = "checked"  # The candidate is admitted after the language check of step 2.
     TOKEN = "token"  # noqa: S105 - needs a promotion token, or a person's confirmation
     HOLD = "hold"  # The candidate waits for a person.
     REFUSE = "refuse"
@@ -280,7 +280,7 @@ def _in_order_len(here: list[str], keys: list[str]) -> int:
 
 
 # The answers of the matrix, from the one that permits least to the one that permits most.
-_WIDTH: Final = (Cell.REFUSE, Cell.HOLD, Cell.TOKEN, Cell.ENHANCED, Cell.ADMIT)
+_WIDTH: Final = (Cell.REFUSE, Cell.HOLD, Cell.TOKEN, Cell.CHECKED, Cell.ADMIT)
 
 
 def wider_than(rules: Ruleset, shipped: Ruleset) -> tuple[str, ...]:

@@ -101,7 +101,8 @@ class Memories(msgspec.Struct, frozen=True, kw_only=True):
         page = await asyncio.to_thread(
             self.reader.page, Tenant(asked.tenant), where, asked.offset, asked.limit
         )
-        return extended(MemoryPage, page, offset=asked.offset)
+        hidden = await asyncio.to_thread(self.under_quarantine.count, Tenant(asked.tenant))
+        return extended(MemoryPage, page, offset=asked.offset, quarantined=hidden)
 
     @route(OBSERVED)
     async def observed(self, call: OperatorCall[TenantQuery]) -> ObservedList:

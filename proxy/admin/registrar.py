@@ -78,7 +78,7 @@ class Registrar:
         """
         name = call.argument
         if name not in self._judges.names():
-            raise NotFound("no [[judge]] table has that name")
+            raise NotFound("no [[judge]] table of the running sidecar has that name")
         opinions = [
             await self._judges.ask(name, case="test", question=_QUESTION, memories=_MEMORIES)
             for _ in range(2)

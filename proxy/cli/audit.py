@@ -26,7 +26,7 @@ from proxy.cli.connect import operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import next_step
 from proxy.cli.proven_memories import LINE_LEN_MAX, ProofChecker, ProofReport, Wrong
-from proxy.cli.terminal import Terminal, inert
+from proxy.cli.terminal import Terminal, counted, inert
 from proxy.cli.verification import Verification, Verifier
 from proxy.settings.table import Settings
 from storage.audit import (
@@ -108,7 +108,7 @@ def _told(settings: Settings, context: Context, report: Verification) -> None:
             ("state", str(settings.state)),
             ("copy", f"{settings.checkpoint} ({_size(report.copy_size)})"),
             ("leaves", str(report.leaves)),
-            ("rows", str(report.rows)),
+            ("changes", str(report.rows)),
             ("version", str(report.version)),
             ("mode", report.mode),
             ("observed", f"{report.observed} admitted over an objection, in observe mode"),
@@ -117,7 +117,7 @@ def _told(settings: Settings, context: Context, report: Verification) -> None:
         ]
     )
     if report.sound:
-        terminal.say("sound: leaves, tree, signatures, copy and rows agree")
+        terminal.say("sound: leaves, tree, signatures, copy and memories agree")
         return
     terminal.say(f"NOT SOUND, first of {len(report.problems)}:")
     for problem in report.problems:
@@ -126,7 +126,7 @@ def _told(settings: Settings, context: Context, report: Verification) -> None:
 
 
 def _size(size: int | None) -> str:
-    return "none" if size is None else f"{size} leaves"
+    return "none" if size is None else counted(size, "leaf", "leaves")
 
 
 def _verify_proof(context: Context, path: Path, pinned: VerifierKey | None) -> Exit:
@@ -178,13 +178,14 @@ def _verify_export(context: Context, path: Path, pinned: VerifierKey | None) -> 
 def _checked(checked: ProofReport) -> Iterator[str]:
     said = "sound" if checked.sound else "NOT SOUND"
     yield (
-        f"{said}: {checked.memories} memories of tenant {inert(checked.tenant)}, "
-        f"{checked.steps} steps, under a signed head of {checked.tree_size} leaves"
+        f"{said}: {counted(checked.memories, 'memory', 'memories')} of tenant "
+        f"{inert(checked.tenant)}, {counted(checked.steps, 'step', 'steps')}, under a signed head "
+        f"of {_size(checked.tree_size)}"
     )
     for problem in checked.problems:
         yield f"  {inert(problem)}"
     yield (
-        f"as of those {checked.tree_size} leaves at the latest: each text is that of the last "
+        "as of that head at the latest: each text is that of the last "
         "step in the file, and no file can show that no later step followed"
     )
 

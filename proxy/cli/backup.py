@@ -18,7 +18,7 @@ from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import next_step, opening
-from proxy.cli.terminal import iso, now_ms
+from proxy.cli.terminal import counted, iso, now_ms
 from proxy.cli.verification import Verifier
 from proxy.ledger.sessions import Sessions
 from proxy.settings.table import Settings
@@ -89,13 +89,14 @@ def _back_up(context: Context) -> Exit:
         terminal.data(taken)
         return Exit.OK
     terminal.say(
-        f"backed up {taken.incarnation}: version {taken.version}, {taken.leaf_count} leaves, "
-        f"{taken.bytes} bytes in {target}"
+        f"backed up {taken.incarnation}: version {taken.version}, "
+        f"{counted(taken.leaf_count, 'leaf', 'leaves')}, {taken.bytes} bytes in {target}"
     )
     terminal.say(_WITH_SECRETS if taken.with_secrets else _WITHOUT_SECRETS)
     if taken.held_count and not taken.with_held:
         terminal.say(
-            f"{taken.held_count} held candidates stay behind: a restore refuses them "
+            f"not in it: {counted(taken.held_count, 'held candidate', 'held candidates')}, which a "
+            "restore refuses "
             "(--with-held copies them with their keys, beyond the reach of a later denial)"
         )
     return Exit.OK
@@ -164,7 +165,7 @@ def _say_verified(context: Context, backup: Backup) -> Exit:
         return Exit.OK
     terminal.say(
         f"sound: backup of {told.incarnation}, taken {iso(backup.taken_at_ms)}, version "
-        f"{told.version}, {told.leaf_count} leaves"
+        f"{told.version}, {counted(told.leaf_count, 'leaf', 'leaves')}"
     )
     return Exit.OK
 
@@ -208,7 +209,8 @@ def _bring_back(
         return Exit.OK
     terminal.say(f"restored {done.before} as {done.incarnation} in {done.state}")
     terminal.say(
-        f"as of {iso(backup.taken_at_ms)}: {done.live_count} memories, version {done.version}, "
+        f"as of {iso(backup.taken_at_ms)}: {counted(done.live_count, 'memory', 'memories')}, "
+        f"version {done.version}, "
         f"{done.held_count} held"
     )
     terminal.say(

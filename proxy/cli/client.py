@@ -40,14 +40,18 @@ _MEANING: Final[Mapping[int, tuple[Exit, str]]] = {
     400: (Exit.USAGE, "the command's --help says what it takes"),
     401: (Exit.REFUSED, "set MNEMOGATE_OPERATOR_KEY to an operator's key"),
     403: (Exit.REFUSED, "use an operator's key, or run as the sidecar's user"),
-    404: (Exit.NOT_FOUND, "look at what there is"),
-    409: (Exit.REFUSED, "look at its present state first"),
-    422: (Exit.USAGE, "the command's --help says what it takes"),
+    404: (Exit.NOT_FOUND, ""),
+    # The sidecar's own words name what to change.
+    409: (Exit.REFUSED, ""),
+    422: (Exit.USAGE, ""),
     429: (Exit.REFUSED, "wait a minute"),
     503: (Exit.UNREACHABLE, "look at `/readyz` and the sidecar's log, then try again"),
 }
 
 
+_INCIDENTS: Final = (
+    "`mnemogate incident list` shows those of wrong answers, `mnemogate isolate --list` the others"
+)
 # For each first segment of an API path, how a person finds the valid names; printed if a name is
 # unknown.
 _THERE_IS: Final[Mapping[str, str]] = {
@@ -57,7 +61,7 @@ _THERE_IS: Final[Mapping[str, str]] = {
     "groups": "`mnemogate review list` shows what waits",
     "unsettled": "`mnemogate review unsettled` lists them",
     "sessions": "`mnemogate session list` shows them",
-    "incidents": "`mnemogate isolate --list` shows them",
+    "incidents": _INCIDENTS,
     "recalls": "`mnemogate recall list` shows the newest",
     "replies": "`mnemogate recall list` says since when reads are kept; check --tenant",
     "keys": "`mnemogate key list` has them",
@@ -208,10 +212,7 @@ _NOUNS: Final = {
     ),
     IdKind.MEMORY: ("no memory", "`mnemogate memory list` shows them; check --tenant"),
     IdKind.SESSION: ("no session", "`mnemogate session list` shows them"),
-    IdKind.INCIDENT: (
-        "no incident",
-        "`mnemogate isolate --list` and `mnemogate incident list` show them",
-    ),
+    IdKind.INCIDENT: ("no incident", _INCIDENTS),
     IdKind.RECALL: ("no recall", "`mnemogate recall list` shows the newest"),
     IdKind.KEY: ("no key", "`mnemogate key list` shows them"),
     IdKind.UNSETTLED: ("nothing that is not settled", "`mnemogate review unsettled` shows it"),

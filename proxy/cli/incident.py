@@ -20,7 +20,7 @@ from proxy.cli.api_commands import OF_TENANT, Asked, Columns, asking, lines, sho
 from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.terminal import answering
+from proxy.cli.terminal import answering, counted
 from proxy.reporting.incident_notice import incident_event
 from proxy.reporting.ocsf import DetectionFinding, Resource, Unmapped, finding
 from storage.features.cases import Case, CaseMemory
@@ -61,10 +61,7 @@ def _ended(done: BlameView) -> Iterator[str]:
     controls = ", ".join(
         f"{name}: {'fails' if fails else 'passes'}" for name, fails in done.controls.items()
     )
-    yield (
-        f"{done.ending}{_why(done)}: {done.suspects} suspects, {done.asks} asks; "
-        f"{controls or 'no control was asked'}"
-    )
+    yield (f"{done.ending}{_why(done)}: {_searched(done)}; {controls or 'no control was asked'}")
     if done.incident is None:
         yield "nothing was changed"
         return
@@ -74,6 +71,11 @@ def _ended(done: BlameView) -> Iterator[str]:
             f"{done.incident.listed_count} more of the same session or origin, or that say the "
             f"same: mnemogate incident show {done.incident.case_id}"
         )
+
+
+def _searched(done: BlameView | Case) -> str:
+    asks = counted(done.asks, "ask", "asks")
+    return f"{counted(done.suspects, 'suspect', 'suspects')}, {asks}"
 
 
 def _why(done: BlameView | Case) -> str:
@@ -96,7 +98,7 @@ def _one(context: Context, case: Case) -> None:
             table(name, _NAMED)(context, case)
     context.terminal.say(
         f"incident {case.case_id}: {case.step.value}{_why(case)}, "
-        f"{case.suspects} suspects, {case.asks} asks in {case.rounds} rounds"
+        f"{_searched(case)} in {counted(case.rounds, 'round', 'rounds')}"
     )
 
 

@@ -20,7 +20,7 @@ from proxy.cli.client import whole_id, whole_ids
 from proxy.cli.command import Command, Context, Options, option
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.terminal import inert, iso, moment, working
+from proxy.cli.terminal import counted, inert, iso, moment, working
 from storage.features.incidents import (
     CaughtMemory,
     Incident,
@@ -32,7 +32,8 @@ from storage.features.incidents import (
 )
 
 _NOBODY: Final = (
-    "no memory fits: is the name spelled so (`mnemogate key list`), and is it this --tenant?"
+    "no memory fits: is it this --tenant, and is each name spelled as in `mnemogate memory show`?\n"
+    "an origin is where a text was read; what is stored in a server is --under mcp/SERVER"
 )
 _DIGITS_MAX: Final = 15
 _COUNTS: Final = {
@@ -44,9 +45,13 @@ _COUNTS: Final = {
 _WHOM: Final[Options] = (
     option("--tenant", OF_TENANT),
     option("--principal", "those in which this principal had a step", metavar="P"),
-    option("--origin", "those that came from this server, or tool of it", metavar="SERVER/TOOL"),
+    option(
+        "--origin",
+        "those whose text was read from this server, or tool of it; what is stored in it: --under",
+        metavar="SERVER/TOOL",
+    ),
     option("--session", "those that were written in this session", metavar="S"),
-    option("--under", "those with this target, or one below it", metavar="PATH"),
+    option("--under", "those stored in this target, or below it: mcp/SERVER", metavar="PATH"),
 )
 # Only beginnings of session ids are looked up; the ledger may have lost a session whose complete id
 # is given.
@@ -143,7 +148,8 @@ def _isolated(context: Context, done: IsolationReport) -> None:
     terminal = context.terminal
     if done.incident is None:
         _CAUGHT(context, done)
-        terminal.say(f"{done.caught_count} memories are in reach; nothing was changed")
+        reached = counted(done.caught_count, "memory is", "memories are")
+        terminal.say(f"{reached} in reach; nothing was changed")
     if done.caught_count or done.changed or done.kept:
         lines(_changed)(context, done)
         return
@@ -158,12 +164,12 @@ def _changed(done: IsolationReport) -> Iterator[str]:
         return
     begin = f"incident {incident.incident_id}: {done.changed}"
     if incident.kind is IncidentKind.REWIND:
-        yield f"{begin} put into that state, {done.kept} left as they are"
+        yield f"{begin} put into that state, left alone: {done.kept}"
         yield f"take it back with: mnemogate rewind --undo {incident.incident_id}"
     elif incident.stage is IncidentStage.UNDONE:
-        yield f"{begin} shown again, {done.kept} stay hidden by others"
+        yield f"{begin} shown again, left hidden by others: {done.kept}"
     else:
-        yield f"{begin} hidden, {done.kept} were hidden before"
+        yield f"{begin} hidden, before it: {done.kept}"
         yield f"take it back with: mnemogate isolate --undo {incident.incident_id}"
 
 
@@ -236,13 +242,13 @@ _TOUCHED: Final = table("touched", {"memory": "memory_id", "what became of it": 
 _REWIND: Final = pairs(
     {
         "state of": "version {0.version}",
-        "put back": "{0.put_back} have the text that they had",
-        "hidden": "{0.hidden} were written later, or hidden then",
-        "shown": "{0.shown} had been hidden by an earlier rewind",
-        "kept": "{0.kept_hidden} stay hidden: a person or an isolation hid them",
-        "behind": "{0.behind} stay as they are: another server has their text",
-        "moved": "{0.moved} were changed meanwhile, and left alone",
-        "lost": "{0.lost_count} are purged, and do not come back",
+        "put back": "{0.put_back}, with the text of then",
+        "hidden": "{0.hidden}, written later or hidden then",
+        "shown": "{0.shown}, hidden by an earlier rewind",
+        "kept": "{0.kept_hidden}, hidden by a person or an isolation",
+        "behind": "{0.behind}, left alone: the text is on another server",
+        "moved": "{0.moved}, left alone: changed meanwhile",
+        "lost": "{0.lost_count}, purged for good",
     }
 )
 COMMANDS = (

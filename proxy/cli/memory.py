@@ -49,7 +49,7 @@ from proxy.cli.client import whole_id
 from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.terminal import inert, iso, now_ms, waiting, working
+from proxy.cli.terminal import counted, inert, iso, now_ms, waiting, working
 from proxy.seams.tenants import DEFAULT_TENANT
 from storage.values import Visibility
 
@@ -108,6 +108,8 @@ async def _list(context: Context) -> Exit:
     until = page.offset + len(page.memories)
     more = f"; next: --offset {until}" if until < page.total else ""
     terminal.say(f"{len(page.memories)} of {page.total} in tenant {tenant}{more}")
+    if page.quarantined:
+        terminal.say(f"{page.quarantined} under quarantine: mnemogate memory list --quarantined")
     # A memory that seems to be missing in the list may wait for a decision, so the number of
     # waiting candidates is printed.
     if told := waiting(status.held_count, status.held_since_ms, now_ms()):
@@ -167,10 +169,12 @@ async def _purge(context: Context) -> Exit:
 
 
 def _checked(report: CheckView) -> Iterator[str]:
-    found = f"{len(report.problems)} problems" if report.problems else "sound"
+    problems = counted(len(report.problems), "problem", "problems")
+    found = problems if report.problems else "sound"
     yield (
-        f"{report.rows} rows, {report.vectors} vectors, {report.leaves} leaves, "
-        f"version {report.version}: {found}"
+        f"{counted(report.rows, 'change', 'changes')} of memories, "
+        f"{counted(report.vectors, 'vector', 'vectors')}, "
+        f"{counted(report.leaves, 'leaf', 'leaves')}, version {report.version}: {found}"
     )
     for problem in report.problems:
         yield "  " + inert(problem)
@@ -242,7 +246,7 @@ def _tried(done: ParoleView) -> str:
     if trial is None:
         return ""
     steps = ", ".join(f"{one.step.value} {one.count}" for one in trial.steps)
-    against = "passed" if trial.against is None else trial.against.value
+    against = "nothing is known against it" if trial.against is None else trial.against.value
     return f"{against} ({steps})"
 
 

@@ -13,7 +13,7 @@ from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import next_step
 from proxy.cli.proven_memories import Head, proven
-from proxy.cli.terminal import inert
+from proxy.cli.terminal import counted, inert
 from proxy.seams.tenants import DEFAULT_TENANT
 from storage.audit import BadCheckpoint, VerifierKey
 from storage.ground import trusted_files
@@ -86,8 +86,8 @@ def _export(context: Context) -> Exit:
         terminal.data(ExportResult(file=str(target), tenant=asked.tenant, memories=count))
         return Exit.OK
     terminal.say(
-        f"{count} memories of tenant {inert(asked.tenant)} with their proofs: check them with "
-        f"mnemogate audit verify --export {inert(str(target))} --vkey KEY"
+        f"{counted(count, 'memory', 'memories')} of tenant {inert(asked.tenant)} with all proofs: "
+        f"check with mnemogate audit verify --export {inert(str(target))} --vkey KEY"
     )
     return Exit.OK
 

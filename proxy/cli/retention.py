@@ -11,7 +11,7 @@ from proxy.cli.api_commands import show, table
 from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import operator
 from proxy.cli.exits import Exit
-from proxy.cli.terminal import working
+from proxy.cli.terminal import counted, working
 
 
 async def _run(context: Context) -> Exit:
@@ -31,10 +31,14 @@ async def _run(context: Context) -> Exit:
 
 def _told(context: Context, view: RetentionView) -> None:
     if not context.value("dry_run"):
-        context.terminal.say(f"{view.purged_count} memories erased, with a leaf each")
+        context.terminal.say(
+            f"erased, with a leaf each: {counted(view.purged_count, 'memory', 'memories')}"
+        )
         return
     _DUE(context, view)
-    context.terminal.say(f"{view.due_count} memories are due; nothing was erased")
+    context.terminal.say(
+        f"{counted(view.due_count, 'memory is', 'memories are')} due; nothing was erased"
+    )
 
 
 _DUE: Final = table(

@@ -55,7 +55,7 @@ from proxy.cli.client import Operator, whole_id
 from proxy.cli.command import Command, Context, Options, option
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.terminal import Terminal, age, inert, moment, now_ms
+from proxy.cli.terminal import Terminal, age, counted, inert, moment, now_ms
 from proxy.seams.observations import CLASS_WORDS, COUNTS, FOLLOWS, Way, whose_words
 from storage.values import Decision, Visibility
 
@@ -276,7 +276,7 @@ def _show_group(context: Context, group: GroupView) -> None:
                 terminal.say("stored now, and changed or removed by this:")
                 terminal.quote(line.stored)
     if group.more:
-        terminal.say(f"{group.more} more wait after these")
+        terminal.say(f"{counted(group.more, 'more line waits', 'more lines wait')} after these")
     terminal.say("then one of:")
     for verb in ("release", "deny"):
         terminal.say(f"  mnemogate review {verb} {inert(group.group)} --shown {inert(group.shown)}")

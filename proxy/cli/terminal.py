@@ -111,13 +111,17 @@ def age(since_ms: int, now_ms: int) -> str:
     return f"{hours} h" if hours < 48 else f"{hours // 24} d"  # noqa: PLR2004 - two days
 
 
+def counted(count: int, one: str, many: str) -> str:
+    """A count with its noun, such as "1 memory" and "0 memories"."""
+    return f"{count} {one if count == 1 else many}"
+
+
 def waiting(count: int, since_ms: int | None, now_ms: int) -> str:
     """A sentence on how many candidates wait for a person; "" if none waits."""
     if not count:
         return ""
     oldest = "" if since_ms is None else f", the oldest for {age(since_ms, now_ms)}"
-    verb = "waits" if count == 1 else "wait"
-    return f"{count} {verb} for a person{oldest}: mnemogate review list"
+    return f"{counted(count, 'waits', 'wait')} for a person{oldest}: mnemogate review list"
 
 
 def width_of(text: str) -> int:

@@ -190,7 +190,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
             if one is not None
         ]
         more = len(groups) - SHOWN_MAX
-        tail = _said(f"{more} more wait: mnemogate review list.") if more > 0 else ""
+        tail = _said(f"Waiting besides: {more}; mnemogate review list.") if more > 0 else ""
         return _WARNING + "<hr>".join(bodies) + tail if bodies else ""
 
     async def _decide(
@@ -226,7 +226,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         except NotFound:
             raise _Refused(410, _GONE) from None
         parts = await asyncio.to_thread(self._sections, group)
-        more = _said(f"{group.more} more lines wait after these.") if group.more else ""
+        more = _said(f"Lines that wait after these: {group.more}.") if group.more else ""
         rows = [("For", group.place), ("Asked by", group.principal), ("Tenant", group.tenant)]
         removes = not any(line.comes for line in group.lines)
         no, yes = ("Keep all of it", "Remove it") if removes else (_NONE_OF_IT, "Let it in")

@@ -118,7 +118,7 @@ _REFUSALS: Final[dict[type[Exception], Refusal]] = {
     UnknownCandidate: refuse(404, "no candidate of that id is held"),
     UnknownMemory: refuse(404, "there is no such memory in this tenant"),
     MemoryMoved: refuse(409, "memory_moved: it was changed since it was shown; look at it again"),
-    UnknownIncident: refuse(404, "no incident of that id, or none that can be undone"),
+    UnknownIncident: refuse(404, "no incident of that id and kind"),
     UnknownPins: refuse(404, "no such server, or its tools are others by now"),
     UnknownLeaf: refuse(404, "the log has no leaf of that index"),
     QuotaReached: refuse(

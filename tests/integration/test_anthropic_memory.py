@@ -46,7 +46,7 @@ def _allow_all(base: Path) -> Path:
     """A ruleset that refuses nobody for where his text comes from."""
     text = resources.files("policy").joinpath("default.toml").read_text("utf-8")
     begin, end = text.index("[matrix]"), text.index("[budgets]")
-    opened = re.sub(r'"(?:refuse|enhanced|token|hold)"', '"admit"', text[begin:end])
+    opened = re.sub(r'"(?:refuse|checked|token|hold)"', '"admit"', text[begin:end])
     file = base / "allow-all.toml"
     file.write_text(text[:begin] + opened + text[end:])
     return file

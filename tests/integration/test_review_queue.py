@@ -42,10 +42,10 @@ class Review:
 async def reviewing(base: Path) -> AsyncGenerator[Review]:
     """Under rules by which whatever an unknown source calls an episode waits."""
     default = resources.files("policy").joinpath("default.toml").read_text("utf-8")
-    line = 'unknown         = { L1 = "refuse", L2 = "refuse",   L3 = "enhanced", L4 = "enhanced" }'
+    line = 'unknown         = { L1 = "refuse", L2 = "refuse",  L3 = "checked", L4 = "checked" }'
     assert line in default
     rules = base / "rules.toml"
-    rules.write_text(default.replace(line, line.replace('L4 = "enhanced"', 'L4 = "hold"')))
+    rules.write_text(default.replace(line, line.replace('L4 = "checked"', 'L4 = "hold"')))
     async with running(base, flags={"ruleset": str(rules)}) as live:
         yield Review(live)
 

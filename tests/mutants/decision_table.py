@@ -143,10 +143,10 @@ DECISION: Final = (
     Mutant(
         row="a2",
         name="step 2 passes everything",
-        invariant="an enhanced pair is free of directive and injection language",
+        invariant="a checked pair is free of directive and injection language",
         where="policy.checks:language",
         fault=returned("None"),
-        tests=one_test(_GATE, "test_flagged_language_in_an_enhanced_pair_is_refused_by_step_2"),
+        tests=one_test(_GATE, "test_flagged_language_in_a_checked_pair_is_refused_by_step_2"),
     ),
     Mutant(
         row="a2",

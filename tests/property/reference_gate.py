@@ -20,7 +20,7 @@ from policy.model import Candidate
 from policy.ruleset import Ruleset
 from policy.verdict import Reason
 
-# Design section 6: y admitted, + enhanced, T token, n refused.
+# Design section 6: y admitted, + checked, T token, n refused.
 TABLE = {
     "operator": {"L1": "y", "L2": "y", "L3": "y", "L4": "y"},
     "user_input": {"L1": "T", "L2": "y", "L3": "y", "L4": "y"},
@@ -37,7 +37,7 @@ RANK = {
     "tool_result": 0,
     "unknown": 0,
 }
-LETTERS = {"admit": "y", "enhanced": "+", "token": "T", "hold": "H", "refuse": "n"}
+LETTERS = {"admit": "y", "checked": "+", "token": "T", "hold": "H", "refuse": "n"}
 
 
 class Expected(NamedTuple):

@@ -66,9 +66,13 @@ class MemoryView(Memory, frozen=True, kw_only=True):
 
 
 class MemoryPage(Page, frozen=True, kw_only=True):
-    """A slice of a tenant's live memories, newest first; `total` counts all."""
+    """A slice of a tenant's live memories, newest first; `total` counts all.
+
+    `quarantined` counts those of the tenant that no read shows.
+    """
 
     offset: int
+    quarantined: int
 
 
 class HistoryView(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,9 +17,9 @@ from storage.features.incidents import INCIDENTS
 from storage.features.quarantine.hiding import QUARANTINES, hidden_by
 from storage.features.upstream.forgotten_texts import forgotten_texts
 from storage.tables.codec import IdRecord, ordinal_key
-from storage.tables.lmdb_store import IDS, LEAVES, View
+from storage.tables.lmdb_store import LEAVES, View
 from storage.tables.rows import chain, history_of, memory_of, read_id, read_row, subject_of, text_of
-from storage.values import QUARANTINE, QUARANTINE_END, HidingActor, QuarantinedText
+from storage.values import QUARANTINE, QUARANTINE_END, HidingActor, QuarantinedText, Row
 from storage.write.seam import Feature
 
 _INCIDENT: Final = re.compile(r"incident ([0-9a-f]{16})")
@@ -67,16 +67,15 @@ class QuarantinedMemories(Feature):
                     found[piece] = min(until, found.get(piece, until))
         return found
 
-    def find(self, tenant: Tenant) -> tuple[Memory, ...]:
-        """All quarantined memories of a tenant, oldest first; reads every id of the store."""
-        found: list[Memory] = []
+    def count(self, tenant: Tenant) -> int:
+        """How many memories of a tenant are in quarantine."""
         with self._store.reading() as view:
-            for _, known in view.records(IDS):
-                if known.status is not MemoryStatus.QUARANTINED:
-                    continue
-                row = read_row(view, known.ordinal)
-                if row.tenant == tenant:
-                    found.append(memory_of(row, known.status))
+            return sum(1 for _ in _hidden(view, tenant))
+
+    def find(self, tenant: Tenant) -> tuple[Memory, ...]:
+        """All quarantined memories of a tenant, oldest first."""
+        with self._store.reading() as view:
+            found = [memory_of(row, MemoryStatus.QUARANTINED) for row in _hidden(view, tenant)]
         return tuple(sorted(found, key=lambda memory: memory.updated_at_ms))
 
     def get(self, tenant: Tenant, memory_id: MemoryId) -> Memory | None:
@@ -124,6 +123,15 @@ class QuarantinedMemories(Feature):
     def _known(self, view: View, tenant: Tenant, memory_id: MemoryId) -> IdRecord | None:
         known = read_id(view, self._names.memory(tenant, memory_id))
         return known if known and known.status is MemoryStatus.QUARANTINED else None
+
+
+def _hidden(view: View, tenant: Tenant) -> Iterator[Row]:
+    for name in view.keys(QUARANTINES):
+        known = read_id(view, name)
+        if known is not None and known.status is MemoryStatus.QUARANTINED:
+            row = read_row(view, known.ordinal)
+            if row.tenant == tenant:
+                yield row
 
 
 def _incident_of(view: View, why: str) -> str | None:

@@ -9,7 +9,7 @@ from tests.fuzz.choices import lines_of, words
 WORDS = words(
     """
     [matrix] [budgets] [trust] [anchors] [classes.mem0] [matrix.unknown] L1 L2 L3 L4
-    operator "admit" "enhanced" "token" "hold" "refuse" text_bytes_max window_s over_rate
+    operator "admit" "checked" "token" "hold" "refuse" text_bytes_max window_s over_rate
     reject = soft_score_min scoring outrank_margin names default
     """
 )

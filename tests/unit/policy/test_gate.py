@@ -199,7 +199,7 @@ def test_each_attack_is_refused_by_its_step_and_lands_without_it(
     assert isinstance(without.decide(candidate, facts, RULESET), Admit), attack
 
 
-def test_flagged_language_in_an_enhanced_pair_is_refused_by_step_2() -> None:
+def test_flagged_language_in_a_checked_pair_is_refused_by_step_2() -> None:
     floored = unsafe_gate_without(frozenset({1}))
     open_l1 = {source: dict(row) for source, row in RULESET.matrix.items()}
     open_l1[SourceKind.UNKNOWN][MemoryClass.L1] = RULESET.matrix[SourceKind.UNKNOWN][MemoryClass.L3]

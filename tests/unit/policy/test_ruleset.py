@@ -30,8 +30,8 @@ def line_of(text: str, part: str) -> int:
 @pytest.mark.parametrize(
     ("old", "new", "says", "at"),
     [
-        ('L2 = "enhanced", L3 = "enhanced", ', 'L3 = "enhanced", ', "inference.L2", "model_inf"),
-        ('L3 = "enhanced", L4 = "admit" }', 'L4 = "admit", L5 = "admit" }', "L5", "model_inf"),
+        ('L2 = "checked", L3 = "checked", ', 'L3 = "checked", ', "inference.L2", "model_inf"),
+        ('L3 = "checked", L4 = "admit" }', 'L4 = "admit", L5 = "admit" }', "L5", "model_inf"),
         ("unknown         = {", "nobody          = {", "nobody", "nobody"),
         ('L1 = "token"', 'L1 = "tokn"', "tokn", "user_input  "),
         ("text_bytes_max = 65536", "", "text_bytes_max", "[budgets]"),

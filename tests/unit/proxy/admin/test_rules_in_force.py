@@ -20,7 +20,7 @@ from tests.unit.storage.opening import RULESET_TEXT, Bench, candidate_of, submis
 
 BY: Final = PrincipalId("operator-1")
 STRICTER: Final = RULESET_TEXT.replace(
-    'unknown         = { L1 = "refuse", L2 = "refuse",   L3 = "enhanced"',
+    'unknown         = { L1 = "refuse", L2 = "refuse",  L3 = "checked"',
     'unknown         = { L1 = "refuse", L2 = "refuse",   L3 = "refuse"',
 )
 
