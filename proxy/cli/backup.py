@@ -127,10 +127,9 @@ def _restore(context: Context) -> Exit:
             then="give the directory that has store.key, log.key and token.key: --secrets DIR",
         ) from error
     except BadBackup as error:
-        then = "take another backup"
-        if secrets is not None and not secrets.is_dir():
-            then = f"{secrets} is no directory: give the one that has its keys, --secrets DIR"
-        raise CommandFailed(Exit.FAILED, str(error), then=then) from error
+        raise CommandFailed(
+            Exit.FAILED, str(error), then="name a whole backup, and the secrets of its own store"
+        ) from error
     except (StorageError, OSError) as error:
         raise CommandFailed(
             Exit.UNREACHABLE,

@@ -10,6 +10,7 @@ from typing import Final
 from policy.ruleset import RulesetError
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.doctor.locate import lock_holders, runs
+from proxy.embed.weights import EmbedderUnavailable
 from proxy.seams.faults import CannotListen
 from proxy.settings.table import SettingsError
 from storage.ground.errors import (
@@ -70,6 +71,8 @@ def opening(state: Path) -> Generator[None]:
         raise CommandFailed(
             Exit.FAILED, f"{state}: {error}", then="`mnemogate audit verify` shows where"
         ) from error
+    except EmbedderUnavailable as error:
+        raise CommandFailed(Exit.USAGE, f"embedder: {error}") from error
     except StorageError as error:
         raise CommandFailed(
             Exit.UNREACHABLE, f"{state}: {error}", then="check the disk and who owns the directory"

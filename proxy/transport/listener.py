@@ -396,16 +396,16 @@ def _bind_unix(path: Path, mode: int) -> socket.socket:
         raise OSError(
             errno.ENAMETOOLONG,
             f"the path of the Unix socket {path.name} is longer than {_UNIX_PATH_BYTES_MAX} bytes: "
-            "choose a shorter state directory",
+            "choose a shorter directory",
         )
     _remove_stale(path)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listening.bind(str(path))
         path.chmod(mode)
-    except OSError:
+    except OSError as error:
         listening.close()
-        raise
+        raise OSError(error.errno, f"{path}: {error.strerror}") from error
     return listening
 
 

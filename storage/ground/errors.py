@@ -32,7 +32,7 @@ class BadBackup(StorageError):
 
 
 class NoSecrets(BadBackup):
-    """The error for a backup without secrets, from which no store can be restored."""
+    """The error for a backup whose secrets are missing: without them no store can be restored."""
 
 
 class UnknownFormat(StorageError):

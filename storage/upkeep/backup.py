@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec import Meta
 
 from storage.audit import BadCheckpoint, VerifierKey, open_checkpoint
-from storage.ground.errors import BadBackup, StoreUnavailable
+from storage.ground.errors import BadBackup, NoSecrets, StoreUnavailable
 from storage.ground.state_directory import (
     DIRECTORY_MODE,
     SECRET_LEN,
@@ -118,18 +118,18 @@ def load_secrets(directory: Path) -> Secrets:
     """The three secrets in a directory.
 
     Raises:
-        BadBackup: A secret is missing, or has another length.
+        NoSecrets: A secret is missing, or has another length.
     """
     found: list[bytes] = []
     for name in SECRET_NAMES:
         try:
             value = read_file(directory / name, SECRET_LEN + 1, Trust.PLAIN)
         except UnfitFile as error:
-            raise BadBackup(f"{directory / name} must be {error}") from error
+            raise NoSecrets(f"{directory / name} must be {error}") from error
         except OSError as error:
-            raise BadBackup(f"{directory / name} cannot be read: {error.strerror}") from error
+            raise NoSecrets(f"{directory / name} cannot be read: {error.strerror}") from error
         if len(value) != SECRET_LEN:
-            raise BadBackup(f"{directory / name} is not {SECRET_LEN} bytes long")
+            raise NoSecrets(f"{directory / name} is not {SECRET_LEN} bytes long")
         found.append(value)
     return Secrets(store_key=found[0], log_key=found[1], token_key=found[2])
 
@@ -173,7 +173,7 @@ def _refuse_place(state: Path, target: Path) -> None:
     if target.resolve().is_relative_to(state.resolve()):
         raise BadBackup("a backup inside the state directory is lost with it; choose another place")
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise BadBackup(f"{target} is not empty; each backup takes a directory of its own")
+        raise BadBackup(f"{target} is no empty directory; each backup takes one of its own")
     try:
         refuse_replaceable(target)
     except UnfitFile as error:
@@ -309,11 +309,11 @@ def verify(directory: Path, secrets: Secrets) -> Manifest:
     try:
         key.verify(note_of(directory, SIGNATURE), _SIGNED_AS + data)
     except InvalidSignature as error:
-        raise BadBackup("the manifest was not signed by this store's log key") from error
+        raise BadBackup("log.key did not sign this manifest: one of them is another's") from error
     except OSError as error:
         raise BadBackup(f"the signature cannot be read: {reason(error)}") from error
     if hashlib.sha256(secrets.store_key).hexdigest() != manifest.store_key_sha256:
-        raise BadBackup("secrets/store.key is another store's: no nonce and no id would be found")
+        raise NoSecrets("store.key is another store's: no nonce and no id would be found")
     strange = [file.name for file in manifest.files if _LISTED.fullmatch(file.name) is None]
     if strange:
         raise BadBackup(f"the manifest lists {strange[0]}, which no backup has")

