@@ -71,8 +71,8 @@ def opening(state: Path) -> Generator[None]:
         raise CommandFailed(
             Exit.FAILED, f"{state}: {error}", then="`mnemogate audit verify` shows where"
         ) from error
-    except EmbedderUnavailable as error:
-        raise CommandFailed(Exit.USAGE, f"embedder: {error}") from error
+    except (EmbedderUnavailable, SettingsError) as error:
+        raise CommandFailed(Exit.USAGE, str(error)) from error
     except StorageError as error:
         raise CommandFailed(
             Exit.UNREACHABLE, f"{state}: {error}", then="check the disk and who owns the directory"
@@ -81,8 +81,6 @@ def opening(state: Path) -> Generator[None]:
         raise CommandFailed(
             Exit.USAGE, f"ruleset: {error}", then="`mnemogate policy check FILE` shows it"
         ) from error
-    except SettingsError as error:
-        raise CommandFailed(Exit.USAGE, str(error)) from error
     except CannotListen as error:
         where = f"move it with --{error.setting.replace('_', '-')} or `{error.setting}`"
         port = "" if error.setting == "unix_socket" else "; port 0 takes any free one"

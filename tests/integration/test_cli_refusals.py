@@ -117,7 +117,7 @@ def test_a_state_directory_too_deep_for_a_socket_is_said_to_be_that(tmp_path: Pa
     done = place.command("run", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
 
     assert done.code == Exit.UNREACHABLE
-    assert "choose a shorter state directory" in done.err
+    assert "choose a shorter directory" in done.err
 
 
 def test_a_ruleset_is_printed_as_a_table_and_a_broken_one_by_its_line(
