@@ -13,7 +13,7 @@ from proxy.dialects.model.openai.completions import spells_tokens
 from proxy.dialects.model.reading import object_of
 from proxy.dialects.strict_json.tolerant import Json, write_body
 from proxy.model.extraction import Extraction
-from proxy.model.histories import PREVIOUS, Histories, NoRoom, Room, RoomHolder
+from proxy.model.histories import PREVIOUS, Histories, Room, RoomHolder
 from proxy.model.memory_seam import Coupling, PrincipalRequest
 from proxy.model.model_exchange import ModelExchange, Wire
 from proxy.model.model_replays import meant
@@ -71,7 +71,8 @@ _UNREAD: Final = (
     "judge the answer of this route"
 )
 _WHOLE_ONLY: Final = "stream: what a memory backend stores is judged whole; ask without it"
-_NO_ROOM: Final = "busy: too many large requests at once"
+# With one of these headers, the size of a body is known only once the body was read.
+_SIZE_UNKNOWN: Final = frozenset({"content-encoding", "transfer-encoding"})
 
 
 class ModelFront:
@@ -151,27 +152,25 @@ class ModelFront:
         answers = api is COMPLETIONS or not answers_nothing(incoming.head.method, purpose, rest)
         if extracts and answers:
             raise MalformedRequest(_UNREAD, status=403)
+        declared = incoming.head.headers.get("content-length", "")
+        size = int(declared) if declared.isdecimal() else 0
+        if not _SIZE_UNKNOWN.isdisjoint(incoming.head.headers):
+            size = settings.request_bytes_max
+        keep = self._room.take(min(size, settings.request_bytes_max))
         served = _Served(
             behind=behind,
             incoming=incoming,
             admitted=admitted,
             rest=rest,
+            keep=keep,
         )
-        declared = incoming.head.headers.get("content-length", "")
-        size = int(declared) if declared.isdecimal() else 0
-        if "transfer-encoding" in incoming.head.headers:
-            size = settings.request_bytes_max
-        try:
-            release = self._room.take(min(size, settings.request_bytes_max))
-        except NoRoom:
-            return _unavailable(served, _NO_ROOM), None
         pieces: Pieces | None = None
         try:
             reply, pieces = await self._within(served, purpose, api, progress)
         finally:
             if pieces is None:
-                release()
-        return reply, None if pieces is None else RoomHolder(pieces, release)
+                keep(0)
+        return reply, None if pieces is None else RoomHolder(pieces, keep)
 
     async def _within(
         self, served: _Served, purpose: Purpose, api: ModelApi | None, progress: _Progress
@@ -318,10 +317,13 @@ class _Served(msgspec.Struct, frozen=True, kw_only=True):
     incoming: RequestHead
     admitted: AdmittedPrincipal
     rest: str  # the request's path below the prefix of its model API
+    keep: Callable[[int], None]  # keeps room in memory for so many bytes of the body
 
     async def body(self) -> bytes:
         """The whole body, up to the size that the API's settings allow."""
-        return await self.incoming.read_up_to(self.behind.settings.request_bytes_max)
+        body = await self.incoming.read_up_to(self.behind.settings.request_bytes_max)
+        self.keep(len(body))
+        return body
 
     def wire(self, *, asks: bool = True) -> Wire:
         """The request in the form in which it is sent upstream."""
@@ -337,10 +339,6 @@ class _Served(msgspec.Struct, frozen=True, kw_only=True):
         """The response for a refusal, in the form of the requested model API."""
         anthropic = self.behind.settings.api is Api.ANTHROPIC
         return refused(refusal, self.incoming.answering, anthropic=anthropic)
-
-
-def _unavailable(served: _Served, detail: str) -> HttpReply:
-    return served.refused(refuse(503, detail, retry_after_s=1))
 
 
 def _first(path: str) -> str:

@@ -15,6 +15,7 @@ import msgspec
 from policy.model import PrincipalId
 from proxy.dialects.model.reading import list_of, text_of
 from proxy.dialects.strict_json.tolerant import Json
+from proxy.seams.faults import Busy
 from proxy.transport.exchange import Pieces
 
 BYTES_MAX: Final = 32 * 1024 * 1024
@@ -100,38 +101,38 @@ def items_of(body: dict[str, Json]) -> list[Json]:
 ROOM_BYTES_MAX: Final = 512 * 1024 * 1024
 
 
-class NoRoom(Exception):  # noqa: N818 - a state of the sidecar, not a fault
-    """The error for a body larger than the room left in memory. A later request may find room."""
-
-
 class Room:
     """Counts the bytes that bodies in memory take. Event loop only."""
 
     def __init__(self, bytes_max: int = ROOM_BYTES_MAX) -> None:
         self._left = bytes_max
 
-    def take(self, size: int) -> Callable[[], None]:
-        """Reserve room for a body; returns the function that releases it, to be called once.
+    def take(self, size: int) -> Callable[[int], None]:
+        """Reserve room for a body; returns the function that keeps only so much of it, or none.
 
         Raises:
-            NoRoom: There is no room at present.
+            Busy: There is no room at present.
         """
         if size > self._left:
-            raise NoRoom
+            raise Busy
         self._left -= size
+        held = size
 
-        def release() -> None:
-            self._left += size
+        def keep(size: int) -> None:
+            nonlocal held
+            self._left += held - size
+            held = size
 
-        return release
+        return keep
 
 
 class RoomHolder:
     """A stream of byte strings that holds its reserved room until it is closed (`Pieces`)."""
 
-    def __init__(self, pieces: Pieces, release: Callable[[], None]) -> None:
+    def __init__(self, pieces: Pieces, keep: Callable[[int], None]) -> None:
+        """`keep` is what `Room.take` returned."""
         self._pieces = pieces
-        self._release = release
+        self._keep = keep
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield the pieces of the stream, leaving out empty ones."""
@@ -142,4 +143,4 @@ class RoomHolder:
         try:
             await self._pieces.aclose()
         finally:
-            self._release()
+            self._keep(0)

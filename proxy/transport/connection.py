@@ -24,7 +24,14 @@ from proxy.settings.table import Limits, SettingsError
 from proxy.transport.auth import Peer
 from proxy.transport.crowd import Crowd
 from proxy.transport.exchange import Departure
-from proxy.transport.fixed_answers import FULL, INTERNAL, LATE, MALFORMED
+from proxy.transport.fixed_answers import (
+    FULL,
+    HEAD_TOO_LARGE,
+    INTERNAL,
+    LATE,
+    MALFORMED,
+    TARGET_TOO_LONG,
+)
 from proxy.transport.head import Chunks, Unframed
 from proxy.transport.peers import peer_of
 from proxy.transport.request import ReceivedRequest, ResponseWriter
@@ -44,8 +51,6 @@ READ_BYTES_MAX: Final = 128 * 1024
 FRAMING_BYTES_MAX: Final = 64 * 1024
 FRAMING_PER_BYTE: Final = 8
 """A chunked body may have `FRAMING_BYTES_MAX` bytes, and this many per byte of its limit."""
-HEADER_LINE_BYTES_MAX: Final = 8_190
-HEADERS_MAX: Final = 64
 LINGER_S: Final = 1.0
 _EMPTY_LINE: Final = b"\r\n\r\n"
 _METHODS: Final = (
@@ -243,9 +248,10 @@ class Connection(asyncio.BufferedProtocol):
         """Whether the bytes that aiohttp writes now are an answer of a front, not its own error."""
         return self._speaking
 
-    def refuse_malformed(self) -> None:
-        """Answer with a fixed 400, which does not quote the request, and close the connection."""
-        self.say(MALFORMED)
+    def refuse(self, answer: bytes) -> None:
+        """Send a fixed answer, which does not quote the request, and close the connection."""
+        self._at = _At.PAST
+        self.say(answer)
         self.end()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -389,11 +395,13 @@ class Connection(asyncio.BufferedProtocol):
         if not self._raw or b"\r\n" not in self._line:
             self._line = self._line + part if self._raw else part
         self._raw += len(part)
+        if self._raw > HEAD_BYTES_MAX:
+            self.refuse(HEAD_TOO_LARGE if b"\r\n" in self._line else TARGET_TOO_LONG)
+            return
         # aiohttp's parser accepts other protocols of this form (RTSP, ICE), and waits silently
         # after the preface of HTTP/2.
-        if self._raw > HEAD_BYTES_MAX or not may_begin(self._line):
-            self._at = _At.PAST
-            self.refuse_malformed()
+        if not may_begin(self._line):
+            self.refuse(MALFORMED)
             return
         if ended:
             self._at = _At.PARSED
@@ -402,13 +410,14 @@ class Connection(asyncio.BufferedProtocol):
     def _feed_body(self, request: ReceivedRequest) -> None:
         try:
             if request.length is None:
-                part = self._take(self._chunks.through(bytes(self._held)))
+                taken, part = self._chunks.through(bytes(self._held))
+                self._raw += len(self._take(taken))
             else:
                 part = self._take(request.length - self._raw)
+                self._raw += len(part)
         except Unframed:
             self._break()
             return
-        self._raw += len(part)
         if self._raw > FRAMING_BYTES_MAX + FRAMING_PER_BYTE * request.body_bytes_max:
             self._break()
             return
@@ -504,8 +513,10 @@ def _server(
         access_log=None,
         auto_decompress=False,
         keepalive_timeout=limits.idle_seconds,
-        max_line_size=HEADER_LINE_BYTES_MAX,
-        max_field_size=HEADER_LINE_BYTES_MAX,
-        max_headers=HEADERS_MAX,
+        # Only the whole head is limited before it is parsed: a smaller limit here would be answered
+        # with 400. Fields and their number are limited by `head_of`.
+        max_line_size=HEAD_BYTES_MAX,
+        max_field_size=HEAD_BYTES_MAX,
+        max_headers=HEAD_BYTES_MAX,
         lingering_time=LINGER_S,
     )

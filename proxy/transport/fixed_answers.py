@@ -24,6 +24,16 @@ MALFORMED: Final = _fixed(
     b'{"type":"urn:mnemogate:problem:bad_request","title":"Bad Request","status":400,'
     b'"detail":"not a well-formed HTTP/1.1 request"}',
 )
+HEAD_TOO_LARGE: Final = _fixed(
+    "431 Request Header Fields Too Large",
+    b'{"type":"urn:mnemogate:problem:request_header_fields_too_large",'
+    b'"title":"Request Header Fields Too Large","status":431,"detail":"headers: too large"}',
+)
+TARGET_TOO_LONG: Final = _fixed(
+    "414 URI Too Long",
+    b'{"type":"urn:mnemogate:problem:uri_too_long","title":"URI Too Long","status":414,'
+    b'"detail":"path: too long"}',
+)
 INTERNAL: Final = _fixed(
     "500 Internal Server Error",
     b'{"type":"urn:mnemogate:problem:internal_server_error","title":"Internal Server Error",'

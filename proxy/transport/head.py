@@ -23,6 +23,8 @@ from proxy.transport.request import ReceivedRequest
 from proxy.transport.stop import Stop
 
 TARGET_LEN_MAX: Final = 4_096
+HEADER_BYTES_MAX: Final = 8_190
+HEADERS_MAX: Final = 64
 QUERY_FIELDS_MAX: Final = 64
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -43,6 +45,11 @@ _SINGLE: Final = frozenset(
         "x-api-key",
         "x-request-id",
     }
+)
+# Headers that are read. One of another name is left out if its text is not allowed.
+READ_HEADERS: Final = re.compile(
+    "|".join(_SINGLE)
+    + "|api-key|connection|last-event-id|mcp-.*|mnemogate-.*|x-chroma-token|x-goog-api-key"
 )
 # A path of this form needs no decoding: it has only letters, digits, "_" and "-".
 _PLAIN_TARGET: Final = re.compile(r"(?:/[A-Za-z0-9_-]{1,64}){1,8}/?")
@@ -102,6 +109,10 @@ def head_of(request: ReceivedRequest) -> HttpRequest:
         )
     if request.method not in METHODS:
         raise MalformedRequest("method: not served here", status=405)
+    if len(request.headers) > HEADERS_MAX or any(
+        len(name) + len(value) > HEADER_BYTES_MAX for name, value in request.headers.items()
+    ):
+        raise MalformedRequest("headers: too many, or one is too large", status=431)
     headers = _headers(request.headers)
     path, query = _target(request.raw_path)
     return HttpRequest(method=request.method, path=path, query=query, headers=headers)
@@ -189,16 +200,18 @@ def _headers(sent: CIMultiDictProxy[str]) -> dict[str, str]:
         key = name.lower()
         stripped = value.strip(" \t")
         if not (stripped.isascii() and stripped.isprintable()):
-            check_text(stripped, "a header")
+            try:
+                check_text(stripped, key)
+            except MalformedRequest:
+                if READ_HEADERS.fullmatch(key):
+                    raise
+                continue
         if key not in headers:
             headers[key] = stripped
         elif key in _SINGLE:
             raise MalformedRequest("a header that may be sent once was sent twice", status=400)
         else:
             headers[key] += f", {stripped}"
-    # A compressed body is refused: decompression is costly work for an unauthenticated peer.
-    if headers.get("content-encoding", "identity").lower() != "identity":
-        raise MalformedRequest("content-encoding: send the body as it is", status=415)
     if headers.get("expect", "100-continue").lower() != "100-continue":
         raise MalformedRequest("expect: only 100-continue is known", status=417)
     if headers.get("upgrade", "").lower() == "websocket":
@@ -260,6 +273,7 @@ LINE_BYTES_MAX: Final = 4_096
 # without an error, so any other is refused here.
 _TOKEN: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _SIZE: Final = re.compile(rb"0*([0-9a-fA-F]{1,15})(?:;" + _TOKEN + rb"(?:=" + _TOKEN + rb")?)*")
+_TRAILER: Final = re.compile(_TOKEN + rb":[^\0\r]*")
 
 
 class Unframed(Exception):  # noqa: N818 - what they are
@@ -277,7 +291,7 @@ class _Expects(Enum):
 class Chunks:
     """The framing of one chunked body, parsed as the bytes arrive.
 
-    Trailers are refused: no front reads them, and aiohttp's parser adds the last trailer to the
+    Trailers are dropped: no front reads them, and aiohttp's parser adds the last trailer to the
     next request's headers, even if it is a credential.
     """
 
@@ -293,35 +307,34 @@ class Chunks:
         """Whether the end of the body was read."""
         return self._expects is _Expects.NOTHING
 
-    def through(self, data: bytes) -> int:
-        """Parse the next bytes; return how many of them belong to the body.
+    def through(self, data: bytes) -> tuple[int, bytes]:
+        """Parse the next bytes; return how many of them are the body's, and these less trailers.
 
         Raises:
             Unframed: The bytes are no valid chunked body.
         """
-        at = 0
+        at = kept = 0
         while at < len(data) and not self.ended:
             if self._expects is _Expects.DATA:
                 step = min(self._left, len(data) - at)
                 self._left -= step
-                at += step
+                at = kept = at + step
                 if not self._left:
                     self._expects = _Expects.BREAK
                 continue
+            trailing = self._expects is _Expects.END
             end = data.find(b"\n", at)
-            if end < 0:
-                self._line += data[at:]
-                at = len(data)
-            else:
-                self._line += data[at:end]
-                at = end + 1
+            self._line += data[at:] if end < 0 else data[at:end]
+            at = len(data) if end < 0 else end + 1
+            kept = kept if trailing else at
             most = 1 if self._expects is _Expects.BREAK else LINE_BYTES_MAX
             if len(self._line) > most:
                 raise Unframed
             if end >= 0:
                 line, self._line = self._line, b""
                 self._take(line)
-        return at
+        # The line that ends the body is held back until it is known to be no trailer.
+        return at, data[:kept] + (b"\r\n" if kept < at and self.ended else b"")
 
     def _take(self, line: bytes) -> None:
         if not line.endswith(b"\r"):
@@ -335,7 +348,7 @@ class Chunks:
                 raise Unframed
             self._left = int(found[1], 16)
             self._expects = _Expects.DATA if self._left else _Expects.END
-        elif line:
-            raise Unframed
-        else:
+        elif not line:
             self._expects = _Expects.NOTHING
+        elif _TRAILER.fullmatch(line) is None:
+            raise Unframed

@@ -20,6 +20,7 @@ from proxy.seams.faults import MalformedRequest, Unauthenticated
 from proxy.seams.operation import EncodingContext, HttpReply, HttpRequest
 from proxy.settings.table import Limits
 from proxy.settings.values import Address
+from proxy.transport.codings import codings_of, plain_body
 from proxy.transport.connection import READ_BYTES_MAX, Connection, ConnectionTerms
 from proxy.transport.crowd import BURST, Crowd, RequestTurn, Turns
 from proxy.transport.exchange import (
@@ -282,6 +283,7 @@ class Listener:
         limits = self._limits
 
         async def read(bytes_max: int) -> bytes:
+            codings = codings_of(head.headers.get("content-encoding", ""))
             ask_for_body(request, head, bytes_max, lambda: request.connection.say(CONTINUE))
             # A body that arrived together with its head is read without a timer.
             stop = None if request.content.is_eof() else Stop()
@@ -289,6 +291,8 @@ class Listener:
                 welcome, body_of(request, bytes_max, limits.body_seconds), stop
             )
             turn.whole()
+            if codings:
+                body = await asyncio.to_thread(plain_body, body, codings, bytes_max)
             return body
 
         def enter(principal: Principal) -> None:

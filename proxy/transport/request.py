@@ -13,6 +13,7 @@ from policy.verdict import InvariantBroken
 from proxy.seams.operation import HttpReply
 from proxy.transport.auth import Peer
 from proxy.transport.exchange import Departure
+from proxy.transport.fixed_answers import MALFORMED
 
 _HTTP_11: Final = (1, 1)
 # Statuses whose answers never have a body (RFC 9110, section 15).
@@ -154,8 +155,8 @@ class ResponseConnection(Protocol):
         """Whether the bytes that aiohttp writes now are an answer of a front, not its own error."""
         ...
 
-    def refuse_malformed(self) -> None:
-        """Answer a request that aiohttp could not parse with a fixed 400."""
+    def refuse(self, answer: bytes) -> None:
+        """Send a fixed answer, and close the connection."""
         ...
 
     def pause(self) -> None:
@@ -185,7 +186,7 @@ class ResponseWriter(asyncio.Transport):
         if self._connection.speaking:
             self._real.write(data)
         elif not self._real.is_closing():
-            self._connection.refuse_malformed()
+            self._connection.refuse(MALFORMED)
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         """Write several pieces as `write` writes one."""

@@ -7,7 +7,6 @@ and sizes are limited before and after decompression.
 from __future__ import annotations
 
 import asyncio
-import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import TracebackType
@@ -16,7 +15,8 @@ from typing import Final, Self
 import aiohttp
 import msgspec
 
-from proxy.seams.faults import UpstreamError
+from proxy.seams.faults import MalformedRequest, UpstreamError
+from proxy.transport.codings import Opener, codings_of
 
 HEADER_BYTES_MAX: Final = 16 * 1024
 _PIECE_BYTES: Final = 64 * 1024
@@ -200,26 +200,25 @@ class Upstream:
         for name, value in response.headers.items():
             key = name.lower()
             headers[key] = f"{headers[key]}, {value}" if key in headers else value
-        coding = headers.get("content-encoding", "identity").strip().lower()
-        opened = _opener(coding, self._limits.body_bytes_max)
         return UpstreamReply(
             status=response.status,
             headers=end_to_end(headers),
-            pieces=self._pieces(response, opened),
+            pieces=self._pieces(response, headers.get("content-encoding", "")),
         )
 
-    async def _pieces(
-        self, response: aiohttp.ClientResponse, opened: _Inflated | None
-    ) -> AsyncGenerator[bytes]:
+    async def _pieces(self, response: aiohttp.ClientResponse, coding: str) -> AsyncGenerator[bytes]:
         try:
+            openers = [Opener(one, self._limits.body_bytes_max) for one in codings_of(coding)]
             while piece := await response.content.read(_PIECE_BYTES):
-                if opened is None:
-                    yield piece
-                    continue
-                for inflated in opened.feed(piece):
-                    yield inflated
-            if opened is not None:
-                opened.finish()
+                content = piece
+                for opener in openers:
+                    content = opener.feed(content)
+                if content:
+                    yield content
+            for opener in openers:
+                opener.finish()
+        except MalformedRequest as why:
+            raise UpstreamError(f"the answer of the server behind, {why.detail}") from None
         except (aiohttp.ClientError, OSError, ValueError):
             raise UpstreamError("the server behind broke off its answer") from None
 
@@ -239,40 +238,3 @@ class Upstream:
         except TimeoutError:
             raise UpstreamError("the server behind did not finish its answer in time") from None
         return bytes(body)
-
-
-class _Inflated:
-    """Decompresses gzip or deflate in bounded steps, so that a small body cannot fill memory."""
-
-    def __init__(self, window: int, bytes_max: int) -> None:
-        self._open = zlib.decompressobj(window)
-        self._left = bytes_max
-
-    def feed(self, piece: bytes) -> list[bytes]:
-        found: list[bytes] = []
-        while piece and not self._open.eof:
-            try:
-                inflated = self._open.decompress(piece, _PIECE_BYTES)
-            except zlib.error:
-                raise UpstreamError("the answer of the server behind cannot be opened") from None
-            self._left -= len(inflated)
-            if self._left < 0:
-                raise UpstreamError("the answer of the server behind is too large")
-            if inflated:
-                found.append(inflated)
-            piece = self._open.unconsumed_tail
-        return found
-
-    def finish(self) -> None:
-        if not self._open.eof:
-            raise UpstreamError("the server behind broke off its answer")
-
-
-def _opener(coding: str, bytes_max: int) -> _Inflated | None:
-    if coding in ("", "identity"):
-        return None
-    if coding in ("gzip", "x-gzip"):
-        return _Inflated(16 + zlib.MAX_WBITS, bytes_max)
-    if coding == "deflate":
-        return _Inflated(zlib.MAX_WBITS, bytes_max)
-    raise UpstreamError("the server behind answered in a coding that was not asked for")

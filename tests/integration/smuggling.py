@@ -6,6 +6,7 @@ reader that finds another end of the first one would answer that, too.
 
 from __future__ import annotations
 
+import gzip
 from typing import Final
 
 import msgspec
@@ -128,13 +129,11 @@ CHUNKS: Final[dict[str, Case]] = {
     "size beyond 64 bits": _in_chunks(b"1000000000000000e\r\n" + BODY + b"\r\n0\r\n\r\n"),
     "size above the data": _in_chunks(b"f\r\n" + BODY + b"\r\n0\r\n\r\n"),
     "size below the data": _in_chunks(b"d\r\n" + BODY + b"\r\n0\r\n\r\n"),
-    "framing in a trailer": _in_chunks(
-        b"e\r\n" + BODY + b"\r\n0\r\nContent-Length: 5\r\nTransfer-Encoding: x\r\n\r\n"
+    "no colon in a trailer": _in_chunks(b"e\r\n" + BODY + b"\r\n0\r\nX 1\r\n\r\n"),
+    "request line for a trailer": _in_chunks(
+        b"e\r\n" + BODY + b"\r\n0\r\nGET http://127.0.0.1/v1/whoami HTTP/1.1\r\n\r\n"
     ),
-    "trailer": _in_chunks(b"e\r\n" + BODY + b"\r\n0\r\nX-T: 1\r\n\r\n" + GET + b"\r\n"),
-    "credential in a trailer": _in_chunks(
-        b"e\r\n" + BODY + b"\r\n0\r\nAuthorization: Bearer somebody\r\n\r\n" + GET + b"\r\n"
-    ),
+    "bare LF behind a trailer": _in_chunks(b"e\r\n" + BODY + b"\r\n0\r\nX: 1\n\r\n"),
     "endless trailer": _in_chunks(
         b"e\r\n" + BODY + b"\r\n0\r\n" + b"X: aaaaaaaaaaaaa\r\n" * 100_000
     ),
@@ -248,8 +247,15 @@ HEADERS: Final[dict[str, Case]] = {
         + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMA\r\n\r\n"
         + BEHIND
     ),
-    "compressed body": Case(
-        POST + b"Content-Encoding: gzip\r\nContent-Length: 14\r\n\r\n" + BODY + BEHIND, (415,)
+    "unknown coding of the body": Case(
+        POST + b"Content-Encoding: lz4\r\nContent-Length: 14\r\n\r\n" + BODY + BEHIND, (415,)
+    ),
+    "a body that is not so coded": Case(
+        POST + b"Content-Encoding: gzip\r\nContent-Length: 14\r\n\r\n" + BODY + GET + b"\r\n",
+        (400, 200),
+    ),
+    "two headers for the coding": Case(
+        POST + b"Content-Encoding: gzip\r\n" * 2 + b"Content-Length: 14\r\n\r\n" + BODY + BEHIND
     ),
     "NUL in a header": Case(GET + b"X: a\0b\r\n\r\n"),
     "NUL in a name": Case(GET + b"X\0: a\r\n\r\n"),
@@ -257,10 +263,14 @@ HEADERS: Final[dict[str, Case]] = {
     "empty name": Case(GET + b": a\r\n\r\n"),
     "no colon": Case(GET + b"foo\r\n\r\n"),
     "space in a name": Case(GET + b"X Y: a\r\n\r\n"),
-    "header of 200 KB": Case(GET + b"X: " + b"a" * 200_000 + b"\r\n\r\n"),
-    "70 headers": Case(GET + b"".join(b"X%d: a\r\n" % at for at in range(70)) + b"\r\n"),
+    "header of 200 KB": Case(GET + b"X: " + b"a" * 200_000 + b"\r\n\r\n", (431,)),
+    "header of 9 KB": Case(GET + b"X: " + b"a" * 9_000 + b"\r\n\r\n" + BEHIND, (431,)),
+    "target of 9 KB": Case(_path(b"/v1/" + b"a" * 9_000) + BEHIND, (414,)),
+    "target of 60 KB": Case(_path(b"/v1/" + b"a" * 60_000) + BEHIND, (414,)),
+    "key in Latin-1": Case(GET + b"X-Api-Key: \xe9\r\n\r\n" + BEHIND, (422,)),
+    "70 headers": Case(GET + b"".join(b"X%d: a\r\n" % at for at in range(70)) + b"\r\n", (431,)),
     "head of 60 KB": Case(
-        GET + b"".join(b"X%d: %s\r\n" % (at, b"a" * 1_000) for at in range(60)) + b"\r\n"
+        GET + b"".join(b"X%d: %s\r\n" % (at, b"a" * 1_000) for at in range(60)) + b"\r\n", (431,)
     ),
 }
 HONEST: Final[dict[str, Case]] = {
@@ -283,6 +293,26 @@ HONEST: Final[dict[str, Case]] = {
         POST + _TE + b"\r\n" + _chunks(BODY) + GET + b"\r\n", (200, 200)
     ),
     "many requests at once": Case((GET + b"\r\n") * 40, (200,) * 40),
+    **{
+        f"{name}, dropped": Case(
+            POST + _TE + b"\r\ne\r\n" + BODY + b"\r\n0\r\n" + line + b"\r\n" + GET + b"\r\n",
+            (200, 200),
+        )
+        for name, line in {
+            "trailer": b"X-T: 1\r\n",
+            "framing in a trailer": b"Content-Length: 5\r\nTransfer-Encoding: x\r\n",
+            "credential in a trailer": b"Authorization: Bearer somebody\r\n",
+        }.items()
+    },
+    "compressed body": Case(
+        POST
+        + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(gzip.compress(BODY))
+        + gzip.compress(BODY)
+        + GET
+        + b"\r\n",
+        (200, 200),
+    ),
+    "header in Latin-1": Case(GET + b"X-Name: Jos\xe9\r\n\r\n" + GET + b"\r\n", (200, 200)),
     "no body and none said": Case(POST + _TE + b"\r\n0\r\n\r\n" + GET + b"\r\n", (422, 200)),
     "HEAD, then GET": Case(GET.replace(b"GET", b"HEAD") + b"\r\n" + GET + b"\r\n", (200, 200)),
     "HTTP/1.0 that stays": Case(

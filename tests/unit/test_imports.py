@@ -68,7 +68,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     | {"storage.audit", "storage.ground.clock", "storage.ground.errors"}
     | {"storage.interfaces", "storage.opening", "storage.ground.trusted_files", "storage.values"}
     | {"storage.features"}
-    | {"cryptography", "multidict", "numpy", "tokenizers"},
+    | {"brotli", "cryptography", "multidict", "numpy", "tokenizers", "zstandard"},
 }
 
 # The one sink whose SDK is an extra.
