@@ -83,11 +83,7 @@ class UpstreamModel:
 
 def shown_headers(reply: UpstreamReply) -> tuple[tuple[str, str], ...]:
     """The upstream's headers that the agent gets, such as request ids, limits and retry times."""
-    return tuple(
-        (name, value)
-        for name, value in reply.headers.items()
-        if name not in _OURS and value.isascii() and value.isprintable()
-    )
+    return tuple((name, value) for name, value in reply.headers.items() if name not in _OURS)
 
 
 async def events_of(pieces: AsyncIterator[bytes]) -> AsyncGenerator[list[Event]]:

@@ -146,7 +146,12 @@ class ModelUpstream(
         ),
     ] = 600.0
     request_bytes_max: Annotated[
-        int, Meta(ge=1_024, le=128 * 1024**2, description="Largest request body in bytes.")
+        int,
+        Meta(
+            ge=1_024,
+            le=128 * 1024**2,
+            description="Largest request body in bytes, once decompressed.",
+        ),
     ] = 32 * 1024**2
 
     def __post_init__(self) -> None:

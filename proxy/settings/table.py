@@ -53,7 +53,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits on the time, memory and connections that peers may use of one listener."""
 
     body_bytes_max: Annotated[
-        int, Meta(ge=1024, le=4 * 1024**2, description="Largest request body in bytes.")
+        int,
+        Meta(
+            ge=1024, le=4 * 1024**2, description="Largest request body in bytes, once decompressed."
+        ),
     ] = 1024 * 1024
     header_seconds: Annotated[
         float,

@@ -66,7 +66,7 @@ def codings_of(header: str) -> tuple[str, ...]:
     Raises:
         MalformedRequest: 415: a coding is not known, or there are too many.
     """
-    named = (one.strip().lower() for one in reversed(header.split(",")))
+    named = map(str.strip, reversed(header.lower().split(",")))
     codings = tuple(one for one in named if one not in {"", "identity"})
     if len(codings) > CODINGS_MAX or not _CODINGS.keys() >= set(codings):
         raise MalformedRequest(

@@ -198,8 +198,10 @@ class Upstream:
             raise UpstreamError("the server behind sent a redirect; none is followed")
         headers: dict[str, str] = {}
         for name, value in response.headers.items():
-            key = name.lower()
-            headers[key] = f"{headers[key]}, {value}" if key in headers else value
+            # A text in another character set has no use for any reader.
+            if value.isascii() and value.isprintable():
+                key = name.lower()
+                headers[key] = f"{headers[key]}, {value}" if key in headers else value
         return UpstreamReply(
             status=response.status,
             headers=end_to_end(headers),
@@ -210,11 +212,10 @@ class Upstream:
         try:
             openers = [Opener(one, self._limits.body_bytes_max) for one in codings_of(coding)]
             while piece := await response.content.read(_PIECE_BYTES):
-                content = piece
                 for opener in openers:
-                    content = opener.feed(content)
-                if content:
-                    yield content
+                    piece = opener.feed(piece)
+                if piece:
+                    yield piece
             for opener in openers:
                 opener.finish()
         except MalformedRequest as why:
