@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final, Protocol
+
+import msgspec
 
 from policy.labels.forwarded_call import HTTP, call_of, target_of
 from policy.model import CandidateId, ChangeKind, ForwardStatus, Memory, PrincipalId, Tenant
 from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.views import server_view, unsettled_view
-from proxy.admin.wire.route import AnyTenantQuery, TenantQuery
+from proxy.admin.wire.route import AnyTenantQuery, NoQuery, TenantQuery
 from proxy.admin.wire.upkeep import (
     ADOPT,
     ADOPT_FOUND,
@@ -19,6 +22,7 @@ from proxy.admin.wire.upkeep import (
     KEPT,
     SERVERS,
     SETTLE,
+    TABLE,
     UNSETTLED,
     AdoptedView,
     AdoptRequest,
@@ -33,13 +37,16 @@ from proxy.admin.wire.upkeep import (
     ServerList,
     ServerView,
     SettleRequest,
+    TableView,
     UnsettledList,
 )
 from proxy.backends.http_backend import ServerWrites
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.guard import Item, UnsettledItem
 from proxy.seams.operation import WrittenItem
 from proxy.seams.tenants import DEFAULT_TENANT
+from proxy.settings.backend import BackendServer
 from storage.features.pinned_tools import ApproveTools, Pins
 from storage.features.upstream.intents import CloseKeys, Forwards
 from storage.features.upstream.upstream_memories import UpstreamMemories
@@ -223,13 +230,26 @@ class BackendsCompared:
         adopting: Adoption,
         forwards: Forwards,
         adapters: Mapping[str, ServerWrites],
+        tables: tuple[BackendServer, ...],
     ) -> None:
-        """`adapters` is a mapping of each configured `[[backend]]` table's name to its adapter."""
+        """`adapters` is a mapping of the name of each `[[backend]]` table to its adapter."""
         self._kept = kept
         self._reader = reader
         self._adopting = adopting
         self._forwards = forwards
         self._adapters = adapters
+        self._tables = tables
+
+    @route(TABLE)
+    async def table(self, call: OperatorCall[NoQuery]) -> TableView:
+        """The `[[backend]]` table of a server, for a command that reads the server itself.
+
+        Raises:
+            NotFound: No server of that name is configured.
+        """
+        self._adapter(call.argument)
+        found = next(one for one in self._tables if one.name == call.argument)
+        return TableView(table=_table_of(found))
 
     @route(COMPARE)
     async def compare(self, call: OperatorCall[CompareRequest]) -> CompareView:
@@ -313,7 +333,8 @@ class BackendsCompared:
     def _adapter(self, backend: str) -> ServerWrites:
         found = self._adapters.get(backend)
         if found is None:
-            raise NotFound("no [[backend]] table has that name")
+            known = ", ".join(self._adapters) or "none"
+            raise NotFound(f"no [[backend]] table has that name; configured: {known}")
         return found
 
     def _known(
@@ -325,6 +346,14 @@ class BackendsCompared:
         # found among the rows or among the closed keys.
         found = self._kept.under(target, keys, tenants)
         return found, self._forwards.closed(_ANYBODY, target, keys)
+
+
+def _table_of(server: BackendServer) -> dict[str, JsonValue]:
+    table: dict[str, JsonValue] = msgspec.to_builtins(server)
+    if server.headers_file is not None:
+        # The command that opens the file may run in another directory.
+        table["headers_file"] = str(Path(server.headers_file).expanduser().absolute())
+    return table
 
 
 def _compared(adapter: ServerWrites, item: Item, kept: UpstreamMemory | None) -> ComparedView:

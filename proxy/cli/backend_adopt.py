@@ -109,7 +109,7 @@ class _Taken:
 
 async def _adopt(context: Context) -> Exit:
     asked, taken = context.arguments(_Adopt), _Taken()
-    async with walking(context, asked.name) as walk, operator(context) as api:
+    async with operator(context) as api, walking(context, api, asked.name) as walk:
         tenant = asked.tenant or walk.settings.tenant or DEFAULT_TENANT
         # An adopted memory is visible until it is hidden. With --quarantine memories are adopted
         # one by one, so that an interrupted run leaves at most one visible memory that no later run

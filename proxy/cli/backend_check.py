@@ -224,7 +224,7 @@ class _Checking:
 async def _check(context: Context) -> Exit:
     asked = context.arguments(_Check)
     with _written(asked.to) as file:
-        async with walking(context, asked.name) as walk, operator(context) as api:
+        async with operator(context) as api, walking(context, api, asked.name) as walk:
             found = _Tally(file)
             checking = _Checking(walk, api, found)
             async with working(context.terminal, checking.so_far):

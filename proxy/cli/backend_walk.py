@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from policy.model import CandidateId, Tenant
-from proxy.admin.wire.upkeep import COMPARE, USAGE, ComparedView
+from proxy.admin.wire.upkeep import COMPARE, TABLE, USAGE, ComparedView
 from proxy.cli.client import Operator, portions
 from proxy.cli.command import Context
 from proxy.cli.connect import settings_of
@@ -141,26 +141,34 @@ def _news(
 
 
 @asynccontextmanager
-async def walking(context: Context, name: str) -> AsyncGenerator[Walk]:
+async def walking(context: Context, api: Operator, name: str) -> AsyncGenerator[Walk]:
     """Open a walk over the configured server `name`, and close its connections afterwards.
+
+    The table is the one in the command's own settings, or else the sidecar's.
 
     Raises:
         CommandFailed: No [[backend]] table has the name, or its settings cannot be used.
     """
-    settings = settings_of(context)
-    table = next((one for one in settings.backend if one.name == name), None)
-    if table is None:
-        known = ", ".join(one.name for one in settings.backend) or "none is configured"
-        raise CommandFailed(
-            Exit.NOT_FOUND,
-            f"no [[backend]] table of that name: {inert(name)}",
-            then=f"--config names the file of settings; in it: {known}",
-        )
+    own = (one for one in settings_of(context).backend if one.name == name)
+    table = next(own, None) or await _sidecars(api, name)
     adapter = adapters_by_name((table,))[name]
     seconds = table.answer_seconds
     limits = UpstreamLimits(head_seconds=seconds, body_seconds=seconds)
     async with Upstream(table.url, headers=table.headers, limits=limits) as upstream:
         yield Walk(BackendServerFront(table, adapter, upstream, check_sent_on=_has_no_keys))
+
+
+async def _sidecars(api: Operator, name: str) -> BackendServer:
+    """The table of a server as the sidecar serves it; the credential is read from its file."""
+    found = await api.ask(TABLE, name)
+    try:
+        return msgspec.convert(found.table, BackendServer)
+    except msgspec.ValidationError as error:
+        raise CommandFailed(
+            Exit.USAGE,
+            f"{inert(name)}: {inert(str(error))}",
+            then="run as the sidecar's user on its machine, or give its settings with --config",
+        ) from None
 
 
 def _has_no_keys(_where: str, _texts: Iterable[str]) -> None:

@@ -362,7 +362,9 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         adopting = Adoption(guard, store.reader, store.writer)
         adapters = adapters_by_name(self.settings.backend)
         kept = store.of(UpstreamMemories)
-        return BackendsCompared(kept, store.reader, adopting, store.forwards, adapters)
+        return BackendsCompared(
+            kept, store.reader, adopting, store.forwards, adapters, self.settings.backend
+        )
 
     def _guard(
         self,

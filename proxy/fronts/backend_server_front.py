@@ -93,7 +93,8 @@ _IN_PATHS: Final = "/-._~!$&'()*+,;=:@"
 _ANSWERED: Final = range(200, 300)
 _UNAUTHORIZED: Final = 401
 _TELLS_CREDENTIAL: Final = "the server's answer says the sidecar's own credential"
-_FAILED: Final = "the server behind refused this, or failed"
+_FAILED: Final = "the server refused this, or failed"
+_FAILURES: Final = {404: "the server has nothing of that name or id"}
 _NO_CREDENTIAL: Final = "it answers 401: it does not take the credential in headers_file"
 _UNTOLD: Final = (
     "backend_version: the server behind does not say its version, so nothing is written to it; an "
@@ -207,7 +208,8 @@ class BackendServerFront:
         """
         if reply.status in _ANSWERED:
             return reply
-        refusal = Refusal(status=reply.status, title="Refused", detail=_FAILED)
+        detail = _FAILURES.get(reply.status, _FAILED)
+        refusal = Refusal(status=reply.status, title="Refused", detail=detail)
         return self.adapter.refuse(request, refusal)
 
     async def check_version(self, guard: KeyOwners, principal: Principal) -> None:

@@ -28,14 +28,13 @@ class Line(NamedTuple):
         return json.loads(self.out)
 
 
-async def line(sidecar: Running, *words: str) -> Line:
-    """Run one command line, as a user who may read the sidecar's settings and open its socket."""
-    places = (
-        "--state",
-        str(sidecar.state),
-        "--config",
-        str(sidecar.state.parent / "mnemogate.toml"),
-    )
+async def line(sidecar: Running, *words: str, knows_settings: bool = True) -> Line:
+    """Run one command line, as a user who may read the sidecar's settings and open its socket.
+
+    Without `knows_settings` the command is not told where the sidecar's settings are.
+    """
+    config = ("--config", str(sidecar.state.parent / "mnemogate.toml"))
+    places = ("--state", str(sidecar.state), *(config if knows_settings else ()))
     known = build_parser(*words).parse_args([*words, *places])
     asked = vars(known)
     command = asked.pop("command")

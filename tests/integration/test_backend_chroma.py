@@ -69,6 +69,7 @@ async def test_the_client_sees_through_the_gate_what_it_sees_without_it(
             seen[name] = await drive_client(*arguments, home=tmp_path / name)
     through, plain = seen["through"], seen["plain"]
     ours = ("refused", "refused_is", "create", "rename", "drop", "reset", "wrong_length")
+    ours += ("ask", "ask_or_create")
     assert {one: through[one] for one in through if one not in ours} == {
         one: plain[one] for one in plain if one not in ours
     }
@@ -85,7 +86,12 @@ async def test_the_client_sees_through_the_gate_what_it_sees_without_it(
     assert through["refused_is"]["ids"] == []
     for act in ("create", "rename", "drop", "reset"):
         assert through[act][0] == "AuthorizationError", act
+    # What is not there is the client's own error, which says what an operator does.
+    assert through["ask"][0] == plain["ask"][0] == through["ask_or_create"][0] == "NotFoundError"
+    assert "nothing of that name" in through["ask"][1]
+    assert 'collections = "create" in the [[backend]] table' in through["ask_or_create"][1]
     # Control: without the gate the same attempts land.
+    assert plain["ask_or_create"] == "new"
     assert plain["refused"] is None
     assert plain["refused_is"]["documents"] == [STEERING]
     assert plain["create"] == "another"

@@ -86,6 +86,29 @@ async def test_a_check_tells_what_came_past_the_gate_what_was_changed_and_what_i
         assert STEERING not in said.out
 
 
+async def test_a_running_sidecar_lends_its_table_to_the_commands(tmp_path: Path) -> None:
+    async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
+        assert (await gate.put(GOOD, "k0"))[0] == 204
+        server.put("theirs", {"text": BEFORE})
+
+        async def asked(*words: str) -> Line:
+            return await line(gate.sidecar, "backend", *words, "--json", knows_settings=False)
+
+        done = await asked("check", "store")
+        assert (done.code, counts(done)) == (1, {"same": 1, "foreign": 1})
+        adopted = await asked("adopt", "store")
+        assert (adopted.code, adopted.data["states"]) == (0, {"unknown": 1})
+        assert counts(await asked("check", "store")) == {"same": 2}
+        # The controls: a name of no table, and a credential that this user has no longer.
+        missing = await asked("check", "elsewhere")
+        assert missing.code == Exit.NOT_FOUND
+        assert "no [[backend]] table" in missing.out
+        (tmp_path / "headers").unlink()
+        unread = await asked("check", "store")
+        assert unread.code == Exit.USAGE
+        assert "headers_file" in unread.out
+
+
 async def test_what_an_agent_changes_during_a_check_is_no_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from proxy.admin.wire.route import (
     get,
     post,
 )
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.guard import Item
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 from storage.values import QUARANTINE_REASON_LEN_MAX, AdmittedObjection, TenantUsage, Visibility
@@ -346,6 +347,15 @@ class KeptList(msgspec.Struct, frozen=True, kw_only=True):
     next: int | None
 
 
+class TableView(msgspec.Struct, frozen=True, kw_only=True):
+    """The `[[backend]]` table of a server, with the path of its credential's file, not the text."""
+
+    table: dict[str, JsonValue]
+
+
+TABLE: Final = get(
+    "/backends/{backend}", NoQuery, TableView, "The [[backend]] table that this sidecar serves."
+)
 COMPARE: Final = post(
     "/backends/{backend}/compare",
     CompareRequest,

@@ -81,6 +81,10 @@ _ERRORS: Final = {
     429: "RateLimitError",
 }
 _INVALID: Final = "InvalidArgumentError"
+_NO_COLLECTION: Final = (
+    "there is no collection of that name, and agents may create none here: an operator creates it "
+    'on the server, or sets collections = "create" in the [[backend]] table of this server'
+)
 _INTERNAL: Final = "InternalError"
 _SERVER_ERRORS: Final = 500
 _ADMIT: Final = "admit"
@@ -180,10 +184,11 @@ class Chroma(ChromaReads, HttpBackend):
 
     def refuse(self, request: HttpRequest, refusal: Refusal) -> HttpReply:
         """A failure as `{"error", "message"}`, with the headers that its status asks for."""
-        del request
         other = _INTERNAL if refusal.status >= _SERVER_ERRORS else _INVALID
         name = _ERRORS.get(refusal.status, other)
-        return _error(refusal.status, name, refusal.detail, refusal_headers(refusal))
+        is_new = refusal.status == _NOT_FOUND and route_of(request) is CREATE
+        message = _NO_COLLECTION if is_new else refusal.detail
+        return _error(refusal.status, name, message, refusal_headers(refusal))
 
     def attempts(self) -> Attempts:
         """A read of the server's databases, and a malformed `add` to a collection of no one."""

@@ -66,6 +66,8 @@ seen["peek"] = [str(one) for one in notes.peek(3)["ids"]]
 attempt("wrong_length", lambda: notes.add(ids=["w"], embeddings=[[1.0]], documents=["w"]))
 attempt("refused", lambda: notes.add(ids=["r"], embeddings=[[1.0, 1.0, 1.0]], documents=[REFUSED]))
 attempt("refused_is", lambda: plain(notes.get(ids=["r"])))
+attempt("ask", lambda: client.get_collection("nowhere").name)
+attempt("ask_or_create", lambda: client.get_or_create_collection("new").name)
 attempt("create", lambda: client.create_collection("another").name)
 attempt("rename", lambda: notes.modify(name="renamed"))
 attempt("drop", lambda: client.delete_collection("renamed"))
