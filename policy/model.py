@@ -233,6 +233,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     tool: str | None = None
     call_id: str | None = None
     memory_id: MemoryId | None = None
+    # The host whose address the call named, as `//name`.
+    resource: str | None = None
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):

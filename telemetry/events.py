@@ -5,6 +5,8 @@ Times are Unix nanoseconds (`_ns`) or durations in microseconds (`_us`).
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 
@@ -23,19 +25,17 @@ class TraceContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of one numbered step of the gate; -1 for a time that was not measured."""
+    """The outcome of one numbered step of the gate."""
 
     step: int
     name: str
     outcome: str  # "passed", "failed" or "not_reached"
-    started_us: int = -1
-    duration_us: int = -1
 
 
 class VerdictRecorded(msgspec.Struct, frozen=True, kw_only=True, tag="verdict"):
     """One candidate was judged.
 
-    The event becomes the root span of the write, with a child span for each step.
+    The event becomes the span of the write, with a child span for each step.
     """
 
     context: TraceContext
@@ -73,11 +73,17 @@ class VerdictRecorded(msgspec.Struct, frozen=True, kw_only=True, tag="verdict"):
     culprit_server: str = ""
     culprit_tool: str = ""
     culprit_call_id: str = ""
+    culprit_resource: str = ""
     # The session ledger's id of the candidate's session; "" if no session is known.
     session: str = ""
-    # When the gate began to judge. 0 if that was not measured; the gate is then taken to have ended
-    # when the commit began.
-    gate_started_ns: int = 0
+
+    @property
+    def gravity(self) -> int:
+        """How far the verdict is from a plain admit: 0 for that, and more for a refusal."""
+        return _GRAVITY.get(self.decision, bool(self.observed))
+
+
+_GRAVITY: Final = {"hold": 2, "reject": 3, "error": 4}
 
 
 class ReadServed(msgspec.Struct, frozen=True, kw_only=True, tag="read"):

@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from policy.bounded import Bounded
 from telemetry.collector import Collector, Delivery
-from telemetry.events import Event
+from telemetry.events import Event, ModelServed, VerdictRecorded
 from telemetry.otlp import Envelope, encoded_span
 from telemetry.pipe import Pipe, PipeCounts
 from telemetry.settings import TelemetrySettings
@@ -25,6 +26,8 @@ _SPANS_PER_TURN: Final = 8
 # The number of times that a too large body is split in half before its spans are dropped.
 _HALVINGS_MAX: Final = 4
 _WARNING_INTERVAL_S: Final = 60.0
+# The number of model requests under way whose verdicts are remembered for the requests' spans.
+_ROOTS_MAX: Final = 4_096
 
 _logger = logging.getLogger("mnemogate.telemetry")
 
@@ -55,6 +58,8 @@ class SpanPipe:
             monotonic_s,
         )
         self._monotonic_s = monotonic_s
+        # The gravest verdict below each span that is not ended, by the span's trace and id.
+        self._below: Bounded[tuple[str, str], VerdictRecorded] = Bounded(_ROOTS_MAX)
         self._warned_at_s = float("-inf")
         self._lost = 0
         self._closed = False
@@ -104,9 +109,8 @@ class SpanPipe:
                 # would wait for a whole switch interval (5 ms) after each I/O.
                 time.sleep(0)
             try:
-                group = [
-                    encoded_span(span) for span in spans_of(event, self._resource, self._share)
-                ]
+                spans = spans_of(event, self._resource, self._share, self._gravest(event))
+                group = [encoded_span(span) for span in spans]
             except ValueError:
                 # One of the event's ids is invalid, so the collector would refuse the whole
                 # request. The event counts as lost.
@@ -118,6 +122,17 @@ class SpanPipe:
                 groups, spans_count = [], 0
         if groups:
             yield groups
+
+    def _gravest(self, event: Event) -> VerdictRecorded | None:
+        """The gravest verdict below the span of a model request, which ends after its verdicts."""
+        trace_id = event.context.trace_id
+        if isinstance(event, ModelServed):
+            return self._below.pop((trace_id, event.context.span_id), None)
+        if isinstance(event, VerdictRecorded) and event.context.parent_span_id:
+            above = trace_id, event.context.parent_span_id
+            known = self._below.get(above, event)
+            self._below[above] = max(known, event, key=lambda one: one.gravity)
+        return None
 
     def _send(self, groups: list[_Group], halvings: int) -> int:
         spans = [span for group in groups for span in group]

@@ -8,14 +8,14 @@ from typing import Final
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags
+from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
 from opentelemetry.trace.status import Status, StatusCode
 
 from telemetry import vocabulary
 from telemetry.events import IncidentStepped
 
 _UNSET: Final = Status(StatusCode.UNSET)
-_TRACE_ID_LEN: Final = 32
+_TRACES_MAX: Final = 7  # as many ids as one attribute has room for
 _FLAGS: Final = TraceFlags(TraceFlags.SAMPLED)
 
 Attribute = str | int | bool
@@ -24,7 +24,7 @@ Attribute = str | int | bool
 def incident_spans(
     event: IncidentStepped, resource: Resource, scope: InstrumentationScope
 ) -> list[ReadableSpan]:
-    """The finished spans, root first; the root links to the traces that committed the culprits."""
+    """The finished spans, root first; the root names the traces that committed the culprits."""
     own = _context(event, event.context.span_id)
     ended_ns = max(event.started_ns, event.ended_ns)
 
@@ -55,7 +55,6 @@ def incident_spans(
         parent=None,
         resource=resource,
         attributes=_attributes(event),
-        links=[link for one in event.links if (link := _link(one)) is not None],
         kind=SpanKind.INTERNAL,
         status=_UNSET,
         start_time=event.started_ns,
@@ -94,6 +93,7 @@ def _attributes(event: IncidentStepped) -> dict[str, Attribute]:
         "mnemogate.incident.suspects": event.suspects,
         "mnemogate.incident.rounds": event.rounds,
         "mnemogate.incident.culprits": event.culprits,
+        "mnemogate.incident.traces": " ".join(map(vocabulary.hex_id, event.links[:_TRACES_MAX])),
         "mnemogate.tenant": vocabulary.printable(event.tenant),
     }
 
@@ -105,19 +105,3 @@ def _context(event: IncidentStepped, span_id: str) -> SpanContext:
         is_remote=False,
         trace_flags=_FLAGS,
     )
-
-
-def _link(recorded: str) -> Link | None:
-    """A link to the trace that an audit leaf names; None if the leaf has no valid trace id.
-
-    A leaf has no span id, so the link's span id is computed from the trace id.
-    """
-    trace_id = recorded.partition("-")[0]
-    if len(trace_id) != _TRACE_ID_LEN:
-        return None
-    try:
-        number = int(trace_id, 16)
-    except ValueError:
-        return None
-    span_id = int.from_bytes(blake2b(trace_id.encode(), digest_size=8).digest(), "big")
-    return Link(SpanContext(number, span_id, is_remote=True, trace_flags=_FLAGS))

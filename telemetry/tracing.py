@@ -8,8 +8,8 @@ recording errors); only a gate that could not decide is an ERROR.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from hashlib import blake2b
+from itertools import pairwise
 from typing import Final
 
 from opentelemetry.sdk.resources import Resource
@@ -45,6 +45,14 @@ _SPAN_ID_LEN: Final = 16
 _NS_PER_US: Final = 1_000
 
 Attribute = str | int | bool
+# A call of a model can be refused before it is judged, and then there is no verdict on it.
+_UNJUDGED: Final[dict[str, Attribute]] = {
+    "output.value": "reject: a call that could not be judged",
+    "output.mime_type": "text/plain",
+    "mnemogate.decision": "reject",
+    "mnemogate.objected": True,
+    "mnemogate.reason": vocabulary.OTHER,
+}
 
 
 class SharedResource(Resource):
@@ -75,11 +83,7 @@ def resource_of(settings: TelemetrySettings) -> Resource:
 
 def is_refusal(event: Event) -> bool:
     """Whether the event is a verdict other than an admit; such an event is always traced."""
-    return isinstance(event, VerdictRecorded) and _objected(event)
-
-
-def _objected(event: VerdictRecorded) -> bool:
-    return event.decision != "admit" or event.observed != ""
+    return isinstance(event, VerdictRecorded) and event.gravity > 0
 
 
 def is_traced(event: Event) -> bool:
@@ -90,7 +94,7 @@ def is_traced(event: Event) -> bool:
     """
     match event:
         case VerdictRecorded():
-            return event.context.sampled or _objected(event)
+            return event.context.sampled or event.gravity > 0
         case ReadServed():
             return event.context.sampled
         case ModelServed():
@@ -102,8 +106,15 @@ def is_traced(event: Event) -> bool:
             return False
 
 
-def spans_of(event: Event, resource: Resource, admit_detail_share: float) -> list[ReadableSpan]:
+def spans_of(
+    event: Event,
+    resource: Resource,
+    admit_detail_share: float,
+    gravest: VerdictRecorded | None = None,
+) -> list[ReadableSpan]:
     """The finished spans of one event, root first; [] for one that is not traced.
+
+    `gravest` is the gravest verdict below the span of a model request; None if there is none.
 
     Raises:
         ValueError: An id of the trace context does not have the form that W3C requires.
@@ -116,7 +127,7 @@ def spans_of(event: Event, resource: Resource, admit_detail_share: float) -> lis
         case ReadServed():
             return [_read_span(event, resource)]
         case ModelServed():
-            return [_model_span(event, resource)]
+            return [_model_span(event, resource, gravest)]
         case IncidentStepped():
             return incident_spans(event, resource, SCOPE)
         case RequestServed():
@@ -125,7 +136,7 @@ def spans_of(event: Event, resource: Resource, admit_detail_share: float) -> lis
 
 def is_detailed(event: VerdictRecorded, admit_detail_share: float) -> bool:
     """Whether the verdict gets a child span per step; for an admit, its trace id decides."""
-    if _objected(event):
+    if event.gravity:
         return True
     drawn = int(event.context.trace_id[16:], 16)
     return drawn < int(admit_detail_share * (1 << _SHARE_BITS))
@@ -168,9 +179,7 @@ def _verdict_attributes(event: VerdictRecorded, operation: str) -> dict[str, Att
     attributes: dict[str, Attribute] = {
         # The attributes are in the order in which a person asks: the decision, its reason, and the
         # principal of the write.
-        "output.value": _told(event),
-        "mnemogate.decision": vocabulary.known(event.decision, vocabulary.DECISIONS),
-        **_why(event),
+        **_decided(event),
         "mnemogate.memory.class": vocabulary.known(event.memory_class, vocabulary.MEMORY_CLASSES),
         "mnemogate.source.kind": vocabulary.known(event.source_kind, vocabulary.SOURCE_KINDS),
         "mnemogate.claimed.source.kind": vocabulary.known(
@@ -191,42 +200,54 @@ def _verdict_attributes(event: VerdictRecorded, operation: str) -> dict[str, Att
         "gen_ai.memory.store.id": tenant,
         "gen_ai.memory.record.count": 1,
         "openinference.span.kind": "GUARDRAIL",
-        "output.mime_type": "text/plain",
+        **_session(event.session),
+        **_culprit(event),
         **_caller(event.context),
     }
     if event.memory_id:
         attributes["gen_ai.memory.record.id"] = vocabulary.hex_id(event.memory_id)
-    if event.session:
-        attributes["mnemogate.session"] = vocabulary.hex_id(event.session)
     if event.class_lowered:
         attributes["mnemogate.class_lowered"] = True
-    if event.observed:
-        attributes["mnemogate.observed"] = vocabulary.known(event.observed, vocabulary.DECISIONS)
-    if event.culprit_server or event.culprit_tool:
-        attributes |= {
-            "mnemogate.culprit.source.kind": vocabulary.known(
-                event.culprit_kind, vocabulary.SOURCE_KINDS
-            ),
-            "mnemogate.culprit.server": vocabulary.name(event.culprit_server),
-            "mnemogate.culprit.tool": vocabulary.name(event.culprit_tool),
-            "mnemogate.culprit.call_id": vocabulary.call_id(event.culprit_call_id),
-        }
     if event.error_type or event.decision == "error":
         attributes["error.type"] = vocabulary.name(event.error_type)
-    for step in event.steps:
-        attributes[_step_key(step.step, step.name)] = vocabulary.known(
-            step.outcome, vocabulary.OUTCOMES
-        )
     return attributes
 
 
-def _why(event: VerdictRecorded) -> dict[str, Attribute]:
-    if not _objected(event):
-        return {}
-    return {
-        "mnemogate.reason": vocabulary.known(event.reason, vocabulary.REASONS),
-        "mnemogate.step": event.step,
+def _decided(event: VerdictRecorded) -> dict[str, Attribute]:
+    """The decision and its reason, on the span of the verdict and on the root of its trace."""
+    attributes: dict[str, Attribute] = {
+        "output.value": _told(event),
+        "output.mime_type": "text/plain",
+        "mnemogate.decision": vocabulary.known(event.decision, vocabulary.DECISIONS),
     }
+    if event.gravity:
+        attributes |= {
+            "mnemogate.objected": True,
+            "mnemogate.reason": vocabulary.known(event.reason, vocabulary.REASONS),
+            "mnemogate.step": event.step,
+        }
+    if event.observed:
+        attributes["mnemogate.observed"] = vocabulary.known(event.observed, vocabulary.DECISIONS)
+    return attributes
+
+
+def _culprit(event: VerdictRecorded) -> dict[str, Attribute]:
+    """The names of the text's origin; a tool of the host itself has no server."""
+    names = {
+        "server": event.culprit_server and vocabulary.name(event.culprit_server),
+        "tool": event.culprit_tool and vocabulary.name(event.culprit_tool),
+        "call_id": event.culprit_call_id and vocabulary.call_id(event.culprit_call_id),
+        "resource": event.culprit_resource and vocabulary.call_id(event.culprit_resource),
+    }
+    if any(names.values()):
+        names["source.kind"] = vocabulary.known(event.culprit_kind, vocabulary.SOURCE_KINDS)
+    return {f"mnemogate.culprit.{part}": shown for part, shown in names.items() if shown}
+
+
+def _session(session: str) -> dict[str, Attribute]:
+    """The id of the session, by the names that backends group traces by; {} for none."""
+    names = ("mnemogate.session", "session.id", "gen_ai.conversation.id") if session else ()
+    return dict.fromkeys(names, vocabulary.hex_id(session))
 
 
 def _told(event: VerdictRecorded) -> str:
@@ -239,11 +260,6 @@ def _told(event: VerdictRecorded) -> str:
     memory_class = vocabulary.known(event.memory_class, vocabulary.MEMORY_CLASSES)
     source = vocabulary.known(event.source_kind, vocabulary.SOURCE_KINDS)
     return f"{told}, {memory_class} from {source}"
-
-
-@lru_cache(maxsize=256)
-def _step_key(step: int, name: str) -> str:
-    return f"mnemogate.step.{step}.{vocabulary.name(name)}"
 
 
 def _read_span(event: ReadServed, resource: Resource) -> ReadableSpan:
@@ -278,7 +294,9 @@ def _read_span(event: ReadServed, resource: Resource) -> ReadableSpan:
     )
 
 
-def _model_span(event: ModelServed, resource: Resource) -> ReadableSpan:
+def _model_span(
+    event: ModelServed, resource: Resource, gravest: VerdictRecorded | None
+) -> ReadableSpan:
     model = vocabulary.model_name(event.model, event.status)
     attributes: dict[str, Attribute] = {
         "gen_ai.operation.name": "chat",
@@ -289,7 +307,7 @@ def _model_span(event: ModelServed, resource: Resource) -> ReadableSpan:
         "mnemogate.api": vocabulary.known(event.api, vocabulary.MODEL_APIS),
         "mnemogate.principal": vocabulary.printable(event.principal),
         "mnemogate.tenant": vocabulary.printable(event.tenant),
-        "mnemogate.session": vocabulary.hex_id(event.session),
+        **_session(event.session),
         "mnemogate.streamed": event.streamed,
         "mnemogate.askings": event.askings,
         "mnemogate.calls": event.calls,
@@ -298,6 +316,10 @@ def _model_span(event: ModelServed, resource: Resource) -> ReadableSpan:
         "mnemogate.reply.memories": event.reply_memories,
         **_caller(event.context),
     }
+    if gravest is not None:
+        attributes |= _decided(gravest)
+    if event.refused and "mnemogate.objected" not in attributes:
+        attributes |= _UNJUDGED
     for name, at_ns in (("sent_us", event.sent_ns), ("first_byte_us", event.first_ns)):
         if at_ns:
             attributes[f"mnemogate.{name}"] = max(0, at_ns - event.started_ns) // _NS_PER_US
@@ -331,7 +353,6 @@ def _step_span(
         "mnemogate.step": step.step,
         "mnemogate.step.name": step_name,
         "mnemogate.step.outcome": outcome,
-        "mnemogate.step.timed": step.started_us >= 0,
         "mnemogate.candidate.id": vocabulary.hex_id(event.candidate_id),
     }
     ended = ""
@@ -355,34 +376,16 @@ def _step_span(
 
 
 def _step_intervals(event: VerdictRecorded, steps: Sequence[StepOutcome]) -> list[tuple[int, int]]:
-    """Start and end of each step, in Unix nanoseconds, inside the gate's own interval.
+    """Start and end of each step, in Unix nanoseconds: equal parts of the gate's own interval.
 
-    A step that was not timed gets an equal part of the gate's time, in the order of the steps. Its
-    span then has `mnemogate.step.timed` false.
+    The gate measures no step, and is taken to have ended when the commit began.
     """
-    started_ns, ended_ns = _gate_interval(event)
-    gate_ns = ended_ns - started_ns
-    intervals: list[tuple[int, int]] = []
-    for position, step in enumerate(steps):
-        if step.started_us >= 0:
-            first = step.started_us * _NS_PER_US
-            last = first + max(0, step.duration_us) * _NS_PER_US
-        else:
-            first = gate_ns * position // len(steps)
-            last = gate_ns * (position + 1) // len(steps)
-        intervals.append((started_ns + min(first, gate_ns), started_ns + min(last, gate_ns)))
-    return intervals
-
-
-def _gate_interval(event: VerdictRecorded) -> tuple[int, int]:
-    """Start and end of the gate's work in Unix nanoseconds, cut to the root span's interval."""
     earliest, latest = event.started_ns, max(event.started_ns, event.ended_ns)
     gate_ns = max(0, event.gate_us) * _NS_PER_US
-    started_ns = event.gate_started_ns
-    if not started_ns:
-        started_ns = latest - max(0, event.commit_us) * _NS_PER_US - gate_ns
-    started_ns = min(max(started_ns, earliest), latest)
-    return started_ns, min(started_ns + gate_ns, latest)
+    started_ns = max(earliest, latest - max(0, event.commit_us) * _NS_PER_US - gate_ns)
+    gate_ns = min(gate_ns, latest - started_ns)
+    count = max(1, len(steps))
+    return list(pairwise(started_ns + gate_ns * at // count for at in range(len(steps) + 1)))
 
 
 def _status(event: VerdictRecorded) -> Status:
@@ -393,7 +396,7 @@ def _operation(operation: str) -> str:
     return vocabulary.known(operation, _OPERATIONS)
 
 
-def _span_context(context: TraceContext, span_id: str) -> SpanContext:
+def _span_context(context: TraceContext, span_id: str, *, is_remote: bool = False) -> SpanContext:
     if len(context.trace_id) != _TRACE_ID_LEN or len(span_id) != _SPAN_ID_LEN:
         raise ValueError("trace or span id has the wrong length")
     # The trace state is empty: an agent could put half a kilobyte of refused text into its
@@ -401,7 +404,7 @@ def _span_context(context: TraceContext, span_id: str) -> SpanContext:
     return SpanContext(
         trace_id=int(context.trace_id, 16),
         span_id=int(span_id, 16),
-        is_remote=False,
+        is_remote=is_remote,
         trace_flags=_SAMPLED,
         trace_state=_NO_STATE,
     )
@@ -413,16 +416,8 @@ def _caller(context: TraceContext) -> dict[str, Attribute]:
 
 
 def _parent(context: TraceContext) -> SpanContext | None:
-    if not context.parent_span_id:
-        return None
-    if len(context.parent_span_id) != _SPAN_ID_LEN:
-        raise ValueError("parent span id has the wrong length")
-    return SpanContext(
-        trace_id=int(context.trace_id, 16),
-        span_id=int(context.parent_span_id, 16),
-        is_remote=True,
-        trace_flags=_SAMPLED,
-    )
+    parent = context.parent_span_id
+    return _span_context(context, parent, is_remote=True) if parent else None
 
 
 def _step_span_id(context: TraceContext, step: int) -> str:

@@ -21,6 +21,7 @@ from proxy.withhold.withholding import Withholding
 from storage.interfaces import MemoryReader, MemoryWriter
 from storage.values import Denial, HeldCandidate, Outcome
 from telemetry.events import TraceContext
+from telemetry.propagation import recorded_parts
 
 REVIEW = "review"
 PAGE = "confirm"
@@ -132,11 +133,14 @@ class ReviewDecider(msgspec.Struct, frozen=True, kw_only=True):
     ) -> Outcome:
         if held is not None:
             out = self.surroundings
+            trace_id, caller = recorded_parts(held.trace_id)
             span = VerdictPlace(
                 # The decision is recorded in the trace of the original write, so that a reader of
                 # that trace sees the outcome.
                 context=TraceContext(
-                    trace_id=held.trace_id or out.random_hex(16), span_id=out.random_hex(8)
+                    trace_id=trace_id or out.random_hex(16),
+                    span_id=out.random_hex(8),
+                    caller=caller,
                 ),
                 dialect=way,
                 started_ns=started_ns,

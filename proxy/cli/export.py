@@ -1,4 +1,4 @@
-"""`mnemogate audit export`: prints the log for a SIEM, one JSON line per leaf, from the files."""
+"""`mnemogate audit export` prints the log's files as JSON lines, `mnemogate trace` one request."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ import msgspec
 from msgspec import Meta
 
 from policy.after.closure import CaseStep
+from policy.checks import STEPS
 from policy.model import ForwardStatus
 from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.failures import next_step
-from proxy.cli.terminal import answering
+from proxy.cli.failures import next_step, opening
+from proxy.cli.terminal import answering, inert
 from proxy.reporting.ocsf import DetectionFinding, finding_of
 from storage.audit import (
     IncidentLeaf,
@@ -257,6 +258,67 @@ def _export(context: Context) -> Exit:
         ) from error
 
 
+# The fields of a record that may name the trace that is asked for, and those in its first lines.
+_IDS: Final = ("trace.id", "mnemogate.caller", "event.id", "mnemogate.memory.id")
+_HEADS: Final = ("@", "ecs.", "event.", "mnemogate.decision", "mnemogate.result")
+
+
+class _Trace(msgspec.Struct, frozen=True, kw_only=True):
+    id: Annotated[str, Meta(min_length=8, max_length=64)]
+
+
+def _trace(context: Context) -> Exit:
+    begins, state = context.arguments(_Trace).id, settings_of(context).state
+    candidates: set[object] = set()
+    with opening(state):
+        for _, records in exported(offline_store(state), 0):
+            for record in (one for one in records if isinstance(one, dict)):
+                named = any(str(record.get(name, "")).startswith(begins) for name in _IDS)
+                # The outcome of a forwarded change has no trace: its candidate was named before.
+                if named or record.get("event.id") in candidates:
+                    candidates.add(record["event.id"])
+                    _show(context, record | {"mnemogate.steps": _steps(record)})
+    if not candidates:
+        raise CommandFailed(
+            Exit.NOT_FOUND, "no verdict has a trace, caller, candidate or memory of this id"
+        )
+    return Exit.OK
+
+
+def _show(context: Context, record: Record) -> None:
+    if context.terminal.as_json:
+        context.terminal.data(record)
+    decided = record.get("mnemogate.decision", record.get("mnemogate.result", ""))
+    context.terminal.say(
+        f"{record['@timestamp']} {record['event.action']}: {decided} "
+        f"{record.get('event.reason', '')}\n  candidate {record['event.id']}, "
+        f"leaf {record['event.sequence']}"
+    )
+    told = {name: one for name, one in record.items() if not name.startswith(_HEADS)}
+    for name, value in told.items():
+        for line in value if isinstance(value, list) else [str(value)]:
+            context.terminal.say(f"  {name.removeprefix('mnemogate.'):<20} {inert(line)}")
+
+
+def _steps(record: Record) -> list[str]:
+    """The gate's steps in their order, as far as the leaves show them.
+
+    None for a decision that no step made, as a person's, or one that observe mode passed over.
+    """
+    decision, ended = record.get("mnemogate.decision"), record.get("mnemogate.step")
+    unknown = decision != "admit" and not ended
+    if unknown or "mnemogate.approved_by" in record or "mnemogate.observed" in record:
+        return []
+    numbers: list[object] = [step.number for step in STEPS]
+    ran = numbers.index(ended) + 1 if decision == "reject" else len(STEPS)
+    # A leaf names the step that refused, or the first of the steps that held.
+    other = "passed" if decision == "admit" else "no refusal"
+    return [
+        f"{step.number:>2} {step.name:<17} {decision if step.number == ended else other}"
+        for step in STEPS[:ran]
+    ]
+
+
 COMMANDS = (
     Command(
         words=("audit", "export"),
@@ -276,5 +338,19 @@ COMMANDS = (
             ),
         ),
         form=_Export,
+    ),
+    Command(
+        words=("trace",),
+        summary="print the verdicts of one request with the gate's steps, from the log's files",
+        act=_trace,
+        options=(
+            option(
+                "id",
+                "a trace, its caller (Mnemogate-Caller), a candidate or a memory: the id, or its "
+                "first 8 characters or more",
+                metavar="ID",
+            ),
+        ),
+        form=_Trace,
     ),
 )

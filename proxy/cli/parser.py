@@ -36,6 +36,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "canary": ("anchors",),
     "judge": ("anchors",),
     "key": ("principals",),
+    "trace": ("export",),
     "audit": ("audit",),
     "audit export": ("export",),
     "policy": ("policy",),

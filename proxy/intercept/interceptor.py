@@ -57,7 +57,7 @@ from proxy.intercept.shadow import (
     shown_of,
     stored_of,
 )
-from proxy.intercept.verdict_events import VerdictPlace, undecided_event, verdict_event
+from proxy.intercept.verdict_events import VerdictPlace, rooted, undecided_event, verdict_event
 from proxy.seams.access import access_of
 from proxy.seams.environment import Embedder, Environment
 from proxy.seams.faults import MalformedRequest, RateLimited
@@ -69,7 +69,7 @@ from storage.features.trust import RecordOutcome
 from storage.ground.errors import OutcomeUnknown, StorageError, StoreUnavailable
 from storage.interfaces import MemoryReader, MemoryWriter
 from storage.values import Decision, Outcome, Submission
-from telemetry.events import TraceContext
+from telemetry.events import TraceContext, VerdictRecorded
 from telemetry.propagation import recorded_id
 
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -99,6 +99,8 @@ class _Intercepted(msgspec.Struct, frozen=True, kw_only=True):
     seen: Seen | None
     trace: TraceContext
     started_ns: int
+    # The verdicts of the request so far, which are reported together.
+    events: list[VerdictRecorded]
 
 
 class _Prepared(NamedTuple):
@@ -184,6 +186,7 @@ class Interceptor:
                 raise
         alone = len(proposals) == 1
         items: list[WrittenItem | StorageError] = []
+        events: list[VerdictRecorded] = []
         try:
             # A malformed proposal has to be found before the first proposal is judged, because
             # admitted writes cannot be undone.
@@ -191,13 +194,15 @@ class Interceptor:
             for start in range(0, len(prepared), CHUNK_LEN):
                 chunk: list[_Intercepted | WrittenItem] = []
                 for one in prepared[start : start + CHUNK_LEN]:
-                    made = await self._intercept(principal, one, trace, alone=alone)
+                    made = await self._intercept(principal, one, trace, events)
                     chunk.append(made)
                     kept -= one.weight if isinstance(made, _Intercepted) else 0
                     await self._paced(owner, alone=alone)
                 items.extend(await self._verdicts(chunk, dialect, alone=alone))
         finally:
             self._budgets.give_back(owner, kept)
+            for event in rooted(events, trace, iter(lambda: self._out.random_hex(8), None)):
+                self._out.record(event)
         failures = [item for item in items if isinstance(item, StorageError)]
         if failures and len(failures) == len(items):
             raise failures[0]
@@ -314,8 +319,7 @@ class Interceptor:
         principal: Principal,
         prepared: _Prepared,
         trace: TraceContext,
-        *,
-        alone: bool,
+        events: list[VerdictRecorded],
     ) -> _Intercepted | WrittenItem:
         proposal, vector = prepared.proposal, prepared.vector
         started_ns = self._out.clock_ns()
@@ -373,9 +377,9 @@ class Interceptor:
             approved_by=proposal.approved_by,
             welcome=access_of(principal).stands,
         )
-        own = trace.span_id if alone else self._out.random_hex(8)
-        context = msgspec.structs.replace(trace, span_id=own)
-        return _Intercepted(submission=submission, seen=seen, trace=context, started_ns=started_ns)
+        return _Intercepted(
+            submission=submission, seen=seen, trace=trace, started_ns=started_ns, events=events
+        )
 
     def _measured(
         self, prepared: _Prepared, candidate: Candidate, stored: Memory | None, now_ms: int
@@ -471,9 +475,9 @@ class Interceptor:
             epoch=self._ruleset().epoch,
         )
         if isinstance(result, StorageError):
-            self._out.record(undecided_event(submission, result, span))
+            intercepted.events.append(undecided_event(submission, result, span))
             return result
-        self._out.record(verdict_event(submission, result, span))
+        intercepted.events.append(verdict_event(submission, result, span))
         memory_id = self._shown(submission.candidate, result)
         page = self._out.page.of(result.candidate_id)
         written = _written(submission.candidate, result, memory_id, page)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import msgspec
 
 from policy.checks import STEPS
-from policy.labels.derive import is_lowered, named_class
+from policy.labels.derive import HOST, is_lowered, named_class
 from policy.model import ChangeKind
-from storage.audit import culprit_of
+from storage.audit import culprit_of, plain_name
 from storage.ground.errors import StorageError
 from storage.values import HeldCandidate, Outcome, Submission
 from telemetry.events import StepOutcome, TraceContext, VerdictRecorded
@@ -75,7 +76,9 @@ def verdict_event(submission: Submission, outcome: Outcome, span: VerdictPlace) 
     claimed = candidate.claimed_source
     memory_id = outcome.memory.memory_id if outcome.memory else candidate.memory_id
     objection = outcome.objection
-    culprit = culprit_of(submission.provenance.culprits, candidate)
+    origins = submission.provenance.culprits
+    culprit = culprit_of(origins, candidate)
+    resource = next((one.resource for one in origins if one.server or one.tool), None)
     reason, step = outcome.reason, outcome.step
     if objection is not None:
         reason, step = objection.reason, objection.step
@@ -109,10 +112,33 @@ def verdict_event(submission: Submission, outcome: Outcome, span: VerdictPlace) 
         culprit_server=culprit.server if culprit else "",
         culprit_tool=culprit.tool if culprit else "",
         culprit_call_id=culprit.call_id if culprit else "",
+        culprit_resource=plain_name(
+            resource.removeprefix(HOST) if resource else "", candidate.text, candidate.metadata_json
+        ),
         queued_us=outcome.queued_us,
         gate_us=outcome.gate_us,
         commit_us=outcome.commit_us,
     )
+
+
+def rooted(
+    events: Sequence[VerdictRecorded], trace: TraceContext, span_ids: Iterator[str]
+) -> list[VerdictRecorded]:
+    """The verdicts of one request, the gravest as the request's own span and the others below it.
+
+    So a list of traces, which shows their roots, shows whether anything was held or refused.
+    `span_ids` are new ids for the others.
+    """
+    gravest = max(events, key=lambda one: one.gravity, default=None)
+    below = msgspec.structs.replace(trace, parent_span_id=trace.span_id)
+    return [
+        event
+        if event is gravest
+        else msgspec.structs.replace(
+            event, context=msgspec.structs.replace(below, span_id=next(span_ids))
+        )
+        for event in events
+    ]
 
 
 def decided_event(held: HeldCandidate, outcome: Outcome, span: VerdictPlace) -> VerdictRecorded:
@@ -134,6 +160,7 @@ def decided_event(held: HeldCandidate, outcome: Outcome, span: VerdictPlace) -> 
         source_kind=outcome.source.value,
         claimed_source_kind="",
         basis=outcome.basis.value,
+        session=held.session or "",
         principal=held.principal_id,
         tenant=held.tenant,
         candidate_id=outcome.candidate_id,

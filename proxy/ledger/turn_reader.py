@@ -113,10 +113,11 @@ class TurnReader(Fingerprinter):
                 reads = set[str]() if reads is None else reads
                 reads.update((name,) if name else ())
                 made = calls.get(said.call_id) if said.call_id else None
-                if said.voice is Voice.TOOL and made is not None:
-                    reads.update(hosts_in(strings_in(made.arguments)))
+                asked = made.arguments if said.voice is Voice.TOOL and made is not None else None
+                hosts = hosts_in(strings_in(asked))
+                reads.update(hosts)
                 if said.text:
-                    texts.append(Text(said.text, origin_of(row)))
+                    texts.append(Text(said.text, origin_of(row, *hosts)))
             spans = [RecalledSpan(at, *span) for span in self._recalled(said, book)]
             recalled.update(dict.fromkeys(spans))
             rows += (
@@ -211,13 +212,17 @@ def origin_name(server: str, tool: str) -> str:
     return "/".join(one for one in (server, tool) if one)
 
 
-def origin_of(row: SegmentRow) -> Origin:
-    """The origin of the text that a row describes: a tool's result, or an unknown source."""
+def origin_of(row: SegmentRow, *hosts: str) -> Origin:
+    """The origin of the text that a row describes: a tool's result, or an unknown source.
+
+    `hosts` are those of the call; the first one is the text's resource.
+    """
     return Origin(
         kind=SourceKind.TOOL_RESULT if row.channel == "tool" else SourceKind.UNKNOWN,
         server=row.server or None,
         tool=row.tool or None,
         call_id=row.call_id or None,
+        resource=next(iter(hosts), None),
     )
 
 

@@ -221,12 +221,14 @@ class Judge:
         held = held_candidate_of(candidate_id, row)
         contents = self._staging.read_held(candidate_id)
         if contents is not None:
-            # The record of the refusal needs no more than the candidate's change and the trace of
-            # its write.
+            # The record of the refusal needs no more than the candidate's change, and the trace and
+            # session of its write.
+            evidence = decode_evidence(contents.evidence)
             held = msgspec.structs.replace(
                 held,
                 candidate=decode_canonical(contents.canonical),
-                trace_id=decode_evidence(contents.evidence).trace_id,
+                trace_id=evidence.trace_id,
+                session=evidence.provenance.session,
             )
         outcome = self.deny(change, candidate_id, row, by=THE_STORE, reason=Reason.HOLD_EXPIRED)
         change.of(QueueChanges).expired.append((held, outcome))

@@ -48,7 +48,7 @@ MINTED_FOR_MEMORY = {"candidate_id", "memory_id", "recall_id"}
 OUR_NAMES = {"name", "dialect", "route", "error_type"}
 # What servers call their tools, hosts their calls, providers their models: one short word each, or
 # "other".
-THEIR_NAMES = {"culprit_server", "culprit_tool", "culprit_call_id", "model"}
+THEIR_NAMES = {"culprit_server", "culprit_tool", "culprit_call_id", "culprit_resource", "model"}
 OPERATORS_NAMES = {"principal", "tenant"}
 
 HOSTILE = [

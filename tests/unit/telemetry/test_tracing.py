@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind
 from opentelemetry.trace.status import StatusCode
 
-from telemetry.events import Event, StepOutcome, TraceContext, VerdictRecorded
+from telemetry.events import Event, TraceContext, VerdictRecorded
 from telemetry.otlp import Envelope, encoded_span
 from telemetry.propagation import Traces, format_traceparent, recorded_id, recorded_parts
 from telemetry.settings import TelemetrySettings
@@ -40,6 +40,7 @@ def test_a_reject_is_a_root_span_with_every_fact_and_a_child_per_step_reached() 
         "gen_ai.memory.record.count": 1,
         "openinference.span.kind": "GUARDRAIL",
         "mnemogate.decision": "reject",
+        "mnemogate.objected": True,
         "mnemogate.reason": "source_class_forbidden",
         "mnemogate.step": 1,
         "mnemogate.memory.class": "L1",
@@ -55,11 +56,6 @@ def test_a_reject_is_a_root_span_with_every_fact_and_a_child_per_step_reached() 
         "mnemogate.queued_us": 120,
         "mnemogate.gate_us": 400,
         "mnemogate.commit_us": 900,
-        "mnemogate.step.7.audit": "passed",
-        "mnemogate.step.4.digest": "passed",
-        "mnemogate.step.5.nonce": "passed",
-        "mnemogate.step.1.source_class": "failed",
-        "mnemogate.step.6.promotion": "not_reached",
     }
     assert [child.name for child in children] == [
         "step 7 audit",
@@ -72,7 +68,6 @@ def test_a_reject_is_a_root_span_with_every_fact_and_a_child_per_step_reached() 
         "mnemogate.step": 1,
         "mnemogate.step.name": "source_class",
         "mnemogate.step.outcome": "failed",
-        "mnemogate.step.timed": False,
         "mnemogate.candidate.id": "ab" * 16,
         "mnemogate.decision": "reject",
         "mnemogate.reason": "source_class_forbidden",
@@ -168,13 +163,8 @@ def test_the_share_of_detailed_admits_follows_the_trace_id_alone() -> None:
 
 @pytest.mark.parametrize("gate_us", [0, 1, 400, 10_000_000])
 @pytest.mark.parametrize("commit_us", [0, 900, 10_000_000])
-@pytest.mark.parametrize("gate_started_ns", [0, 1, sample.STARTED_NS + 500_000, 2**62])
-def test_steps_lie_one_after_the_other_inside_the_root(
-    gate_us: int, commit_us: int, gate_started_ns: int
-) -> None:
-    event = msgspec.structs.replace(
-        sample.REJECT, gate_us=gate_us, commit_us=commit_us, gate_started_ns=gate_started_ns
-    )
+def test_steps_lie_one_after_the_other_inside_the_root(gate_us: int, commit_us: int) -> None:
+    event = msgspec.structs.replace(sample.REJECT, gate_us=gate_us, commit_us=commit_us)
     root, *children = spans_of(event, RESOURCE, 0.0)
     edge = root.start_time or 0
     for child in children:
@@ -182,17 +172,68 @@ def test_steps_lie_one_after_the_other_inside_the_root(
         edge = child.end_time or 0
 
 
-def test_a_step_that_was_timed_shows_its_own_time() -> None:
-    timed = (
-        StepOutcome(step=7, name="audit", outcome="passed", started_us=10, duration_us=20),
-        StepOutcome(step=1, name="source_class", outcome="failed", started_us=40, duration_us=5),
+def test_the_origin_of_a_text_is_named_whether_or_not_a_server_has_its_tool() -> None:
+    names = {"culprit_kind": "tool_result", "culprit_call_id": "toolu_1"}
+    own = msgspec.structs.replace(
+        sample.REJECT, culprit_tool="WebFetch", culprit_resource="203.0.113.7", **names
     )
-    begun = sample.STARTED_NS + 1_000_000
-    event = msgspec.structs.replace(sample.REJECT, steps=timed, gate_started_ns=begun)
-    _, first, second = spans_of(event, RESOURCE, 0.0)
-    assert (first.start_time, first.end_time) == (begun + 10_000, begun + 30_000)
-    assert (second.start_time, second.end_time) == (begun + 40_000, begun + 45_000)
-    assert (first.attributes or {})["mnemogate.step.timed"] is True
+    relayed = msgspec.structs.replace(
+        sample.REJECT, culprit_server="web", culprit_tool="fetch", **names
+    )
+    assert _of(own, "mnemogate.culprit.") == {
+        "tool": "WebFetch",
+        "call_id": "toolu_1",
+        "resource": "203.0.113.7",
+        "source.kind": "tool_result",
+    }
+    assert _of(relayed, "mnemogate.culprit.") == {
+        "server": "web",
+        "tool": "fetch",
+        "call_id": "toolu_1",
+        "source.kind": "tool_result",
+    }
+    # The control: a text without such an origin names none.
+    assert _of(sample.REJECT, "mnemogate.culprit.") == {}
+
+
+def test_a_session_is_named_as_backends_group_by_it_and_an_unknown_one_not_at_all() -> None:
+    session = "ab" * 16
+    known = msgspec.structs.replace(sample.REJECT, session=session)
+    for event in (known, msgspec.structs.replace(sample.MODEL, session=session)):
+        assert _of(event, "session.") == {"id": session}
+        assert _of(event, "gen_ai.conversation.") == {"id": session}
+    for unknown in (sample.REJECT, msgspec.structs.replace(sample.MODEL, session="")):
+        assert _of(unknown, "session.") == _of(unknown, "gen_ai.conversation.") == {}
+
+
+def test_the_span_of_a_model_request_has_the_gravest_verdict_below_it() -> None:
+    def decided(gravest: VerdictRecorded | None, refused: int) -> tuple[object, ...]:
+        model = msgspec.structs.replace(sample.MODEL, refused=refused)
+        (span,) = spans_of(model, RESOURCE, 1.0, gravest)
+        assert span.status.status_code is StatusCode.UNSET
+        told = span.attributes or {}
+        names = ("decision", "objected", "reason", "observed")
+        return tuple(told.get(f"mnemogate.{name}") for name in names)
+
+    observed = msgspec.structs.replace(sample.ADMIT, observed="hold", reason="class_floor")
+    assert decided(sample.HOLD, 1) == ("hold", True, "class_floor", None)
+    assert decided(observed, 0) == ("admit", True, "class_floor", "hold")
+    # A call that was refused before it was judged has no verdict, and is seen all the same.
+    assert decided(None, 1) == decided(sample.ADMIT, 1) == ("reject", True, "other", None)
+    assert decided(sample.ADMIT, 0) == ("admit", None, None, None)
+    assert decided(None, 0) == (None, None, None, None)
+
+
+def test_the_order_of_gravity_is_that_in_which_a_person_wants_to_know() -> None:
+    observed = msgspec.structs.replace(sample.ADMIT, observed="reject")
+    rising = (sample.ADMIT, observed, sample.HOLD, sample.REJECT, sample.ERROR)
+    assert [event.gravity for event in rising] == [0, 1, 2, 3, 4]
+
+
+def _of(event: Event, prefix: str) -> dict[str, object]:
+    """The attributes of an event's first span whose names begin so, without the beginning."""
+    told = spans_of(event, RESOURCE, 0.0)[0].attributes or {}
+    return {key.removeprefix(prefix): told[key] for key in told if key.startswith(prefix)}
 
 
 def test_a_clock_that_went_back_yields_an_empty_span_and_no_negative_one() -> None:
