@@ -288,11 +288,11 @@ def _trace(context: Context) -> Exit:
 def _show(context: Context, record: Record) -> None:
     if context.terminal.as_json:
         context.terminal.data(record)
-    decided = record.get("mnemogate.decision", record.get("mnemogate.result", ""))
+    heads = ("event.action", "mnemogate.decision", "mnemogate.result", "event.reason")
+    decided = " ".join(str(record[name]) for name in heads if name in record)
     context.terminal.say(
-        f"{record['@timestamp']} {record['event.action']}: {decided} "
-        f"{record.get('event.reason', '')}\n  candidate {record['event.id']}, "
-        f"leaf {record['event.sequence']}"
+        f"{record['@timestamp']} {decided}\n"
+        f"  candidate {record['event.id']}, leaf {record['event.sequence']}"
     )
     told = {name: one for name, one in record.items() if not name.startswith(_HEADS)}
     for name, value in told.items():

@@ -22,7 +22,7 @@ from storage.audit import IncidentLeaf, decode_leaf
 from telemetry.logs import configure
 from tests.conformance.canary import new_canary
 from tests.integration.model_bench import Bench, asking, call, fronted
-from tests.integration.otlp_receiver import otlp_receiver
+from tests.integration.otlp_receiver import attributes, otlp_receiver
 from tests.integration.running import AGENT_KEY, Running, running
 from tests.integration.test_model_coupling import answered
 from tests.integration.test_review_webhook import Receiver, receiving, soon
@@ -137,6 +137,12 @@ async def test_no_word_of_an_incident_leaves_by_log_leaf_span_or_receiver(
     spans = [one.name for one in received.spans]
     assert spans.count("mnemogate.incident") == 3
     assert "mnemogate.ask" in spans
+    # Each names the traces of the requests that stored what was convicted, if anything was.
+    shown = [attributes(one.attributes) for one in received.spans]
+    named = [one["mnemogate.incident.traces"] for one in shown if "mnemogate.incident.id" in one]
+    begun = {one.trace_id.hex() for one in received.spans if "create_memory" in one.name}
+    assert sorted(map(bool, named)) == [False, False, True]
+    assert {trace for one in named for trace in str(one).split()} <= begun
     said = lines.getvalue()
     assert said.count('"event":"incident"') == len(steps)
     sent = [one.SerializeToString() for one in received.requests]
@@ -145,5 +151,4 @@ async def test_no_word_of_an_incident_leaves_by_log_leaf_span_or_receiver(
     events = [body for _, body in sentry.got]
     assert all(b'"fingerprint":["' in one for one in events)
     every = (leaves, sent, bodies, said, findings, events)
-    named = [str(one) for one in every if canary in str(one)]
-    assert named == []
+    assert [str(one) for one in every if canary in str(one)] == []

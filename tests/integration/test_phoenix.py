@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -17,10 +21,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from policy.checks import STEPS
 from telemetry.exporter import SpanPipe
 from telemetry.settings import TelemetrySettings
 from telemetry.tracing import resource_of, spans_of
 from tests.integration.browser import DESK, Browser, browser, why_no_browser
+from tests.integration.cli_process import ROOT, Place
 from tests.unit.telemetry import sample
 
 VERSION = "20.26.1"
@@ -144,3 +150,74 @@ def _is_told_in_the_list(chromium: Browser, url: str) -> None:
     assert "create_memory reject" in document
     assert "reject: source_class_forbidden" in document
     chromium.picture(page, "traces", width=DESK, settle_ms=20_000)
+
+
+PAGE = (ROOT / "docs" / "traces.md").read_text("utf-8")
+LANDS = "The ferry leaves at nine."
+
+
+def _shell_lines() -> tuple[str, ...]:
+    """The commands of the page's two first blocks."""
+    blocks = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)[:2]
+    lines = "".join(blocks).replace("\\\n", "").splitlines()
+    return tuple(line.removeprefix("$ ") for line in lines)
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(1_200)
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not on this machine")
+def test_the_commands_of_the_page_lead_to_a_verdict_seen_in_phoenix(tmp_path: Path) -> None:
+    made, served, began, wrote, asked = _shell_lines()
+    assert made.endswith("phoenix/bin/pip install arize-phoenix")
+    assert "phoenix/bin/phoenix serve" in served
+    given = shlex.split(began)[-1].removeprefix("ARGS=").split()
+    place = Place(root=tmp_path / "sidecar")
+    place.root.mkdir()
+    (tmp_path / "phoenix").mkdir()
+    with phoenix(tmp_path / "phoenix") as url:
+        given = [word.replace("http://127.0.0.1:6006", url) for word in given]
+        assert given == ["--otel-endpoint", url]
+        with place.running(*given) as sidecar:
+            key = sidecar.key("agent")
+            assert sidecar.write(key, text=LANDS)[0] == 201
+            written = json.loads(
+                _shell(wrote.replace("http://127.0.0.1:7077", str(sidecar.ready["data"])), key)
+            )
+            assert written["decision"] == "hold"
+        everything = waited_for(f"{url}/v1/projects/default/spans", 12)
+        found = json.loads(_shell(asked.replace("http://127.0.0.1:6006", url), key))["data"]
+        (filtered,) = re.findall(r"filter `(attributes[^`]*)`", PAGE)
+        listed = _filtered(url, filtered)
+    assert [(one["context"]["trace_id"], one["name"]) for one in found] == [
+        (written["trace_id"], "create_memory hold")
+    ]
+    assert found[0]["attributes"]["mnemogate.reason"] == "class_floor"
+    assert listed == ["create_memory hold"]
+    # The control: what landed is there, and neither of the two finds it.
+    assert "create_memory admit" in [one["name"] for one in everything]
+    below = [one for one in everything if one["parent_id"] == found[0]["context"]["span_id"]]
+    below.sort(key=lambda one: str(one["start_time"]))
+    assert [one["name"].split()[2] for one in below] == [step.name for step in STEPS]
+
+
+def _shell(line: str, key: str) -> str:
+    environment = {"PATH": os.environ["PATH"], "MNEMOGATE_AGENT_KEY": key}
+    done = subprocess.run(
+        ["sh", "-c", line], capture_output=True, text=True, env=environment, check=True
+    )
+    return done.stdout
+
+
+def _filtered(url: str, condition: str) -> list[str]:
+    """The names of the spans that the filter of Phoenix's own page lets through."""
+    spans = "spans(first:50,filterCondition:$c){edges{node{name}}}"
+    query = f"query($c:String!){{projects{{edges{{node{{{spans}}}}}}}}}"
+    body = msgspec.json.encode({"query": query, "variables": {"c": condition}})
+    request = urllib.request.Request(  # noqa: S310 - loopback, ours
+        f"{url}/graphql", data=body, headers={"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - loopback, ours
+        projects = msgspec.json.decode(answer.read())["data"]["projects"]["edges"]
+    return [
+        one["node"]["name"] for project in projects for one in project["node"]["spans"]["edges"]
+    ]
