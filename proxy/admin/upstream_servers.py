@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final, Protocol
 
 import msgspec
@@ -41,7 +40,6 @@ from proxy.admin.wire.upkeep import (
     UnsettledList,
 )
 from proxy.backends.http_backend import ServerWrites
-from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.guard import Item, UnsettledItem
 from proxy.seams.operation import WrittenItem
@@ -249,7 +247,7 @@ class BackendsCompared:
         """
         self._adapter(call.argument)
         found = next(one for one in self._tables if one.name == call.argument)
-        return TableView(table=_table_of(found))
+        return TableView(table=msgspec.to_builtins(found))
 
     @route(COMPARE)
     async def compare(self, call: OperatorCall[CompareRequest]) -> CompareView:
@@ -346,14 +344,6 @@ class BackendsCompared:
         # found among the rows or among the closed keys.
         found = self._kept.under(target, keys, tenants)
         return found, self._forwards.closed(_ANYBODY, target, keys)
-
-
-def _table_of(server: BackendServer) -> dict[str, JsonValue]:
-    table: dict[str, JsonValue] = msgspec.to_builtins(server)
-    if server.headers_file is not None:
-        # The command that opens the file may run in another directory.
-        table["headers_file"] = str(Path(server.headers_file).expanduser().absolute())
-    return table
 
 
 def _compared(adapter: ServerWrites, item: Item, kept: UpstreamMemory | None) -> ComparedView:

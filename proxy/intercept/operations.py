@@ -306,9 +306,8 @@ class Operations:
     async def _read(
         self, principal: Principal, operation: Read, screen: ScreensRead | None
     ) -> ReadAnswer:
-        tenant = principal.tenant
         expired = isinstance(operation, Search | ListMemories | GetMemory) and operation.expired
-        reader = self._reader.at(principal.reads, expired=expired)
+        tenant, reader = principal.tenant, self._reader.at(principal.reads, expired=expired)
         match operation:
             case Search():
                 return await self._searched(reader, tenant, operation, screen)

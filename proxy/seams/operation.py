@@ -95,7 +95,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     # derives the memory's id from it, and a creation replaces the memory under the key.
     own_key: str | None = None
     text: str | None = None
-    # Canonical JSON (RFC 8785) of the metadata object; None where the client sent none.
+    # Canonical JSON of the metadata object (`canonical_json`); None where the client sent none.
     metadata_json: str | None = None
     scope: Scope = Scope()
     target: str = "memories"

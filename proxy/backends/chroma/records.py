@@ -81,8 +81,7 @@ class Record(NamedTuple):
 
         Numbers are compared as doubles, because the server rounds what its own types do not have.
         """
-        merged, unchanged = self.after(change), self.after(Record(self.record_id))
-        return as_doubles(merged) == as_doubles(unchanged)
+        return as_doubles(self.after(change)) == as_doubles(self.after(Record(self.record_id)))
 
     def strings(self) -> tuple[str, ...]:
         """Every string that a read shows of this record; also its id if that may be a sentence."""

@@ -193,7 +193,9 @@ class LangGraph(HttpBackend):
         stands = item_told(reply, *place_of(body))
         arrived = stands is None
         if item.change is not ChangeKind.DELETE:
-            arrived = stands is not None and _is_same(stands.value, body.get("value"))
+            arrived = stands is not None and as_doubles(stands.value) == as_doubles(
+                body.get("value")
+            )
             if item.change is ChangeKind.CREATE and stands is not None and not arrived:
                 return None
         return SendOutcome(state=ForwardStatus.DONE if arrived else ForwardStatus.FAILED)
@@ -283,7 +285,10 @@ class LangGraph(HttpBackend):
 
     def says_same(self, kept: UnsettledItem, found: Item) -> bool:
         """Whether the server's value equals the sent one, as a put replaces the whole value."""
-        return _is_same(request_parts(kept)[2].get("value"), request_parts(found)[2].get("value"))
+        # A server may round numbers, so they are compared as doubles.
+        return as_doubles(request_parts(kept)[2].get("value")) == as_doubles(
+            request_parts(found)[2].get("value")
+        )
 
     # ---- answers of our own ----------------------------------------------------------------------
 
@@ -298,11 +303,6 @@ class LangGraph(HttpBackend):
             return HttpReply(status=204)
         detail = {"detail": judged[0].observation}
         return HttpReply(status=_FORBIDDEN, body=msgspec.json.encode(detail))
-
-
-def _is_same(value: JsonValue, other: JsonValue) -> bool:
-    """Whether two values are equal with their numbers as doubles: a server may round them."""
-    return as_doubles(value) == as_doubles(other)
 
 
 def _place(request: HttpRequest) -> tuple[tuple[str, ...], str]:

@@ -386,7 +386,7 @@ def _id(given: JsonValue) -> RequestId | None:
 
 
 _TOKEN: Final = re.compile(rb'[\\"{}\[\],:]')
-_INT: Final = re.compile(rb"-?(?:0|[1-9][0-9]{0,15})\Z")
+_INT: Final = re.compile(rb"-?(?:0|[1-9][0-9]{0,19})\Z")
 _TOKENS_MAX: Final = 200_000
 _HELD_BYTES_MAX: Final = 2 * ID_LEN_MAX
 

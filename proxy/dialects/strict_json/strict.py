@@ -33,10 +33,10 @@ BODY_BYTES_MAX = 4 * 1024 * 1024
 DEPTH_MAX = 32
 NODES_MAX = 200_000
 INTEGER_MAX = 2**64 - 1
-_INTEGER_DIGITS_MAX = 308  # every integer of so many digits has a nearest double
+_INTEGER_DIGITS_MAX = 21  # a sign and 20 digits
+_LONG_DIGITS_MAX = 308
 _DOUBLE_INTEGER_MAX = 2**53 - 1  # RFC 8785 rounds integers beyond this one
 
-_TOO_LARGE = "body: an integer is outside +-(2^64 - 1)"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 _T = TypeVar("_T")
@@ -112,7 +112,9 @@ def canonical_json(value: JsonValue) -> str:
         text = _canonical(value)
         text.encode()  # raises for a lone surrogate
     except (rfc8785.CanonicalizationError, UnicodeError, RecursionError):
-        raise MalformedRequest("body: has no canonical form") from None
+        raise MalformedRequest(
+            "body: has no canonical form: NaN, half a character, or an integer beyond +-(2^64 - 1)"
+        ) from None
     return text
 
 
@@ -201,17 +203,15 @@ def _float(digits: str) -> float:
 
 
 def _int(digits: str) -> int:
-    number = _long_int(digits)
-    if abs(number) > INTEGER_MAX:
-        raise MalformedRequest(_TOO_LARGE)
-    return number
+    # The length is checked first, because converting thousands of digits takes quadratic time.
+    if len(digits) > _INTEGER_DIGITS_MAX or abs(int(digits)) > INTEGER_MAX:
+        raise MalformedRequest("body: an integer is outside +-(2^64 - 1)")
+    return int(digits)
 
 
 def _long_int(digits: str) -> int:
-    # The length is checked first, because converting thousands of digits takes quadratic time.
-    if len(digits) > _INTEGER_DIGITS_MAX:
-        raise MalformedRequest(_TOO_LARGE)
-    return int(digits)
+    # Every integer of so many digits has a nearest double.
+    return int(digits) if len(digits) <= _LONG_DIGITS_MAX else _int(digits)
 
 
 def _canonical(value: JsonValue) -> str:
@@ -224,9 +224,7 @@ def _canonical(value: JsonValue) -> str:
             return "[" + ",".join(map(_canonical, value)) + "]"
         case str():
             return _quoted(value)
-        case int() if abs(value) > INTEGER_MAX:
-            raise MalformedRequest(_TOO_LARGE)
-        case int() if abs(value) > _DOUBLE_INTEGER_MAX:
+        case int() if _DOUBLE_INTEGER_MAX < abs(value) <= INTEGER_MAX:
             return str(value)
         case float() if _DOUBLE_INTEGER_MAX < abs(value) < math.inf:
             return repr(value)
