@@ -204,7 +204,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # The memory to be changed; for a create, only where the client chose the id itself.
     memory_id: MemoryId | None = None
     text: Text | None = None
-    # Canonical JSON (RFC 8785) of the client's metadata object, or None where it sent none.
+    # Canonical JSON of the client's metadata object, or None where it sent none.
     metadata_json: Annotated[str, Meta(max_length=METADATA_LEN_MAX)] | None = None
     scope: Scope = Scope()
     memory_class: MemoryClass = MemoryClass.L3

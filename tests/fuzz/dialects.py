@@ -76,7 +76,7 @@ def _check_refusal(dialect: Dialect, asked: HttpRequest, refused: MalformedReque
 def _check_proposal(proposal: Proposal) -> None:
     """It becomes a candidate whose canonical bytes are one spelling, and that can be judged."""
     fields = msgspec.structs.asdict(proposal)
-    for unused in ("vector", "promotion_token", "nonce", "own_key", "ttl_ms"):
+    for unused in ("vector", "promotion_token", "nonce", "own_key", "ttl_ms", "expired"):
         fields.pop(unused)
     # No client speaks for the guard.
     assert (fields.pop("guarded_key"), fields.pop("guarded_blob")) == (None, b"")

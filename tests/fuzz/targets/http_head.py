@@ -6,7 +6,7 @@ import asyncio
 
 from policy.text.skeleton import illegal_code_point
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.operation import HttpRequest
+from proxy.seams.operation import HttpRequest, segment_of
 from proxy.settings.table import Limits
 from proxy.transport.connection import HELD_BYTES_MAX, Connection, ConnectionTerms
 from proxy.transport.crowd import Crowd
@@ -126,7 +126,12 @@ def _check_head(head: HttpRequest) -> None:
     assert "//" not in head.path
     assert ".." not in segments
     assert "." not in segments
-    texts = (head.path, *head.headers.values(), *(text for pair in head.query for text in pair))
+    # An encoded slash divides no segment, and no other control character is in a path.
+    texts = (
+        segment_of(head.path),
+        *head.headers.values(),
+        *(text for pair in head.query for text in pair),
+    )
     for text in texts:
         assert illegal_code_point(text) is None
     assert all(name == name.lower() for name in head.headers)
