@@ -34,7 +34,7 @@ _NUMBER: Final = (
 _SPELLED_OUT: Final = (
     r"\b(?:password|passphrase|pin|passwort|mot de passe|contrasena|senha|parola|wachtwoord)\b"
     r"(?: (?:for|of|to|fur|von|pour|de|para|del|di) [\w ]{1,24}?)?"
-    r"(?: (?:is|ist|est|es|e)\b)?[ :=]{0,3}(?=\S{0,64}\d)\S{4}"
+    r"(?: (?:is|ist|est|es|e)\b)?[ :=]{0,3}(?=[^\s(]{0,64}\d)[^\s(]{4}"
 )
 _INSTALLED: Final = (
     r"\b(?:pip3?|pipx|uv|npm|pnpm|yarn|cargo|gem|brew|apt|apt-get|npx)"
@@ -48,14 +48,15 @@ _FILES: Final = (
     "rst scala scss sh sql svg swift tex tf toml ts tsx txt vue wasm xlsx xml yaml yml zip"
 )
 _HOST: Final = re.compile(
-    r"://|\bwww\b|\bhttps?\b|\bmailto\b|\b(?:dot|punkt) ?(?:com|net|org|io|de|ai|app)\b|"
+    r"://|\bwww\b|\bmailto\b|\b(?:dot|punkt) ?(?:com|net|org|io|de|ai|app)\b|"
     rf"\b[\w-]{{1,63}}\.(?!(?:{'|'.join(_FILES.split())})\b)[a-z]{{2,24}}\b|"
     r"\b\d{1,3}(?:\.\d{1,3}){3}\b"
 )
 # Commands that upload data, or run what they download: such a command is an order by itself.
 _COMMAND: Final = re.compile(
     r"\b(?:curl|wget)\b[^\n]{0,300}?"
-    r"(?: -[a-z]{0,6}[dt] | \w{1,32}=@|--data|--form|--upload|--post|"
+    r"(?: -[a-z]{0,6}t | \w{1,32}=@|--upload|"
+    r"(?:-[a-z]{0,6}d|--(?:data|form|post)[a-z-]{0,16})\b[^\n]{0,160}?(?:[ =\"']@|\$|`)|"
     r"\| ?(?:sudo )?(?:(?:ba|da|k|z)?sh|python3?)\b)"
 )
 

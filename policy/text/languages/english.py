@@ -47,12 +47,16 @@ _MAY_TURN = r"(?:always |never |do not |don't |not |only |also |just |simply |pl
 _VERBS = frozenset(_STRONG_WORDS + _WEAK_WORDS)
 
 
+# "Always check the seal" is good practice, which people tell each other; "never check" is not.
+_ALWAYS_DO = (
+    rf"(?:always(?: ever)?(?! {either(word_list('english', 'practice'))}\b)|never(?: ever)?)"
+)
 _ALWAYS = Group(
     words_of("always never ever"),
     Language.DIRECTIVE,
     compiled(
-        rf"{START}(?:always|never)(?: ever)? (?:\w+ly )?{_STRONG}\b(?! (?:yourself|your)\b)",
-        rf"{CLAUSE}(?:always|never)(?: ever)? {_WEAK}\b{_NOT_ADVICE}",
+        rf"{START}{_ALWAYS_DO} (?:\w+ly )?{_STRONG}\b(?! (?:yourself|your)\b)",
+        rf"{CLAUSE}{_ALWAYS_DO} {_WEAK}\b{_NOT_ADVICE}",
         rf"{START}(?:always|never) {_ANY} {REST}{{0,60}}\b{_READERS}\b",
         rf"\byou (?:should|must|will|shall|may|can|are to|need to|have to|ought to)"
         rf" (?:always|never) {_ANY}\b{_NOT_ADVICE}",
@@ -96,7 +100,8 @@ _FUTURE = Group(
 )
 
 _ASKING = (
-    rf"(?:(?:the |an? |any |this |another )?{_READERS}\b|(?:you(?: are|'re)? )?(?:ever )?asked\b|"
+    rf"(?:(?:the |an? |any |this |another ){_READERS}\b|"
+    rf"{_READERS} (?!(?:and|or|is|in|not)\b)\w|(?:you(?: are|'re)? )?(?:ever )?asked\b|"
     r"(?:someone|anyone|anybody|somebody|people|they|he|she|i) asks? (?:you )?(?:about|for|to|"
     r"whether|if|how|what|which|who|where|when)\b|(?:the |an? |any )?(?:prompt|query|question|"
     r"request|conversation|topic|discussion) (?:is|mentions|contains|concerns|involves|turns|"
@@ -200,10 +205,10 @@ _ROLE = Group(
     ),
     Language.DIRECTIVE,
     compiled(
-        r"\byour (?:new |real |true |actual |only |primary |main |sole |core )*(?:task|role|goal|"
-        r"objective|instructions?|mission|directive|purpose|persona|job|priority|behaviou?r) "
-        rf"(?:is|are|will be|must be) (?:now )?(?:only )?to (?:always |never )?{_ANY}\b"
-        rf"{_NOT_ADVICE}",
+        r"\byour (?:new |real |true |actual |only |primary |main |sole |core )*(?:(?:task|role|"
+        r"objective|instructions?|mission|directive|purpose|persona|job|behaviou?r) (?:is|are|"
+        r"will be|must be) (?:now )?(?:only )?|(?:goal|priority) is (?:now |only )+)"
+        rf"to (?:always |never )?{_ANY}\b{_NOT_ADVICE}",
         r"\byour (?:new|real|true|actual|updated) (?:task|role|objective|instructions?|directive|"
         r"persona|identity|system prompt|rules?|polic(?:y|ies)) (?:is|are)\b",
     ),
@@ -216,8 +221,9 @@ _TREAT = Group(
     compiled(
         rf"{CLAUSE}(?:always )?(?:treat|consider|regard|assume)\b{REST}{{1,80}}\b(?:as|to be|is|"
         r"are|comes? from) (?:an? |the )?(?:fully |already |always )?(?:trusted|authoritative|"
-        r"admin(?:istrator)?s?|safe|verified|true|approved|authori[sz]ed|legitimate|official|"
-        r"pre-?approved|valid|system (?:prompt|message|instructions?))\b",
+        r"admin(?:istrator)?s?|verified|approved|authori[sz]ed|legitimate|official|"
+        r"pre-?approved|system (?:prompt|message|instructions?))\b",
+        rf"{CLAUSE}(?:always )?(?:treat|regard)\b{REST}{{1,80}}\bas (?:safe|true|valid)\b",
         rf"{CLAUSE}address (?:me|the user|them|users|him|her) (?:as|by|only)\b",
     ),
 )
@@ -233,6 +239,15 @@ _STORE = Group(
     also=words_of("memory memories policy rule rules instruction instructions prompt"),
 )
 
+# No order begins with a subject, a preposition, a conjunction, a question, a wish or a gerund.
+_NO_SUBJECT = rf"(?!(?:{either(word_list('english', 'no_imperative'))}|[a-z]{{2,}}ing)\b)"
+_INTO = r"(?:in|to|into|at|with|within|throughout)"
+_YOUR_ANSWER = (
+    r"(?:the (?:end|start|beginning|top|bottom|core|essence|fabric) of )?"
+    r"(?:all |any |every |each )?(?:of )?your (?:\w+ )?(?:responses?|repl(?:y|ies)|answers?|"
+    r"outputs?|solutions?|codebase|implementation|recommendations?)\b"
+)
+
 _FORMAT = Group(
     words_of(
         "respond answer reply answers responses replies response output outputs code solution "
@@ -243,10 +258,8 @@ _FORMAT = Group(
         rf"{CLAUSE}(?:only |always |just )?(?:respond|answer|reply)(?: only| exclusively| always)?"
         r"(?: to (?:all|every|any|each|everything|questions|me|users?|the user)\b[^.!?\n,]{0,60}?)?"
         r" (?:in|with|as|using|only|solely|exclusively|by)\b",
-        rf"{CLAUSE}(?!(?:what|how|why|can|could|do|does|is|are)\b){REST}{{1,140}}\b(?:in|to|into|"
-        r"of|at|with|within|throughout) (?:the (?:end|start|beginning|top|bottom) of )?(?:all |"
-        r"any |every |each )?(?:of )?your (?:\w+ )?(?:responses?|repl(?:y|ies)|answers?|outputs?|"
-        r"solutions?|codebase|implementation|recommendations?)\b",
+        rf"{CLAUSE}{_MAY_TURN}{_STRONG}\b{REST}{{1,140}}\b(?:of|{_INTO}) {_YOUR_ANSWER}",
+        rf"(?:^|[.!?\n] ?){_NO_SUBJECT}\S+ \S{REST}{{0,140}}\b{_INTO} {_YOUR_ANSWER}",
         r"\b(?:all|any|every|each|your) (?:future |subsequent )?(?:responses?|answers?|replies|"
         r"outputs?|summaries|recommendations) (?:must|should|shall|need to|have to|are to) "
         r"(?:always |never |only |not )*(?:be|include|end|start|begin|contain|mention|use|refer)\b",
@@ -291,11 +304,12 @@ _DO_NOT = Group(
     ),
 )
 
-_DROP = (
+_IGNORE = (
     r"(?:ignore|disregard|forget|override|bypass|discard|neglect|overrule|supersede|circumvent|"
-    r"do not follow|don't follow|do not obey|don't obey|stop following|stop obeying|cancel|erase|"
-    r"wipe|delete|drop|abandon|set aside|pay no attention to)(?: about)?"
+    r"do not follow|don't follow|do not obey|don't obey|stop following|stop obeying|"
+    r"pay no attention to)(?: about)?"
 )
+_DROP = rf"(?:{_IGNORE}|cancel|erase|wipe|delete|drop|abandon|set aside)"
 _EARLIER = r"(?:previous|prior|earlier|above|preceding|foregoing|former|original|initial|existing)"
 _ORDERS = (
     r"(?:instructions?|system prompts?|prompts?|guidelines?|directives?|directions?|commands?|"
@@ -310,10 +324,10 @@ _OVERRIDE = Group(
     ),
     Language.INJECTION,
     compiled(
-        rf"{START}{_DROP} (?:(?!my\b)[\w']+ ){{0,4}}?{_EARLIER}\b(?! (?:message|text|email|"
+        rf"{START}{_IGNORE} (?:(?!my\b)[\w']+ ){{0,4}}?{_EARLIER}\b(?! (?:message|text|email|"
         r"version|address|plan|owner|order|draft)\b)",
-        rf"{START}{_DROP} (?:[\w']+ ){{0,4}}?(?:your|these|those|all|any|every|the|other|current|"
-        rf"default|system|safety)(?: [\w']+){{0,2}}? {_ORDERS}\b",
+        rf"{START}{_DROP} (?:[\w']+ ){{0,4}}?(?:{_EARLIER}|your|these|those|all|any|every|the|"
+        rf"other|current|default|system|safety)(?: [\w']+){{0,2}}? {_ORDERS}\b",
         rf"{START}{_DROP} (?:all|any|your)(?: of)?(?: the| your)? rules\b",
         r"\bforget (?:everything|all|anything) (?:above|before this|you (?:were|have been) (?:told|"
         r"instructed|given|taught))\b",

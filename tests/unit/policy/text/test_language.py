@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import os
+import re
 from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
@@ -208,6 +209,52 @@ def test_no_honest_text_of_the_corpora_is_flagged(name: str, count: int) -> None
     flagged = [text for text in texts if read_text(text, None).directive]
     flagged += [text for text in texts if read_text(text, None).injection]
     assert flagged == []
+
+
+class _Turn(msgspec.Struct):
+    role: str
+    content: str
+
+    @property
+    def said(self) -> str:
+        """The turn without the number that BEAM puts at the end of a question."""
+        return self.content.partition("->->")[0].strip()
+
+
+class _Batch(msgspec.Struct):
+    turns: list[list[_Turn]]
+
+
+def _held(texts: list[str]) -> float:
+    """How many of a thousand texts wait."""
+    readings = [read_text(text, None) for text in texts]
+    return 1_000 * sum(one.flagged or one.at_stake for one in readings) / len(texts)
+
+
+@pytest.mark.skipif(
+    "MNEMOGATE_BEAM" not in os.environ, reason="chats of others: set MNEMOGATE_BEAM to a checkout"
+)
+def test_of_other_peoples_chats_few_turns_wait() -> None:
+    chats = Path(os.environ["MNEMOGATE_BEAM"]) / "chats" / "100K"
+    turns = [
+        turn
+        for path in chats.glob("*/chat.json")
+        for batch in msgspec.json.decode(path.read_bytes(), type=list[_Batch])
+        for group in batch.turns
+        for turn in group
+    ]
+    # Each chat has a few standing orders of its person, all of one form.
+    said = [turn.said for turn in turns if turn.role == "user"]
+    orders = [
+        text for text in said if re.fullmatch(r"Always .{1,90} when I ask about .{1,60}", text)
+    ]
+    people = [text for text in said if text not in orders]
+    assistants = [turn.said for turn in turns if turn.role == "assistant"]
+    assert len(people) > 2_500
+    assert len(assistants) > 2_500
+    assert _held(people) <= 5
+    assert _held(assistants) <= 15
+    assert _held(orders) > 500, "control: a standing order waits where nothing proves it"
 
 
 class _Record(msgspec.Struct):
