@@ -14,10 +14,10 @@ import zstandard
 
 from proxy.seams.faults import MalformedRequest
 
+# A request's body may become this large, whatever its ratio.
 FREE_BYTES: Final = 1024 * 1024
-"""A request's body may become this large, whatever its ratio."""
+# The most bytes that a larger body of a request may become, per byte that was received.
 RATIO_MAX: Final = 200
-"""The most bytes that a larger body of a request may become, per byte that was received."""
 CODINGS_MAX: Final = 2
 # Four bytes of zstd can describe 128 KiB, so a slice becomes 8 MiB at most.
 _SLICE_BYTES: Final = 256

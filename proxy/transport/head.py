@@ -109,13 +109,14 @@ def head_of(request: ReceivedRequest) -> HttpRequest:
         )
     if request.method not in METHODS:
         raise MalformedRequest("method: not served here", status=405)
-    if len(request.headers) > HEADERS_MAX or any(
-        len(name) + len(value) > HEADER_BYTES_MAX for name, value in request.headers.items()
+    sent = request.headers
+    if (
+        len(sent) > HEADERS_MAX
+        or max(map(len, (*sent, *sent.values())), default=0) > HEADER_BYTES_MAX
     ):
         raise MalformedRequest("headers: too many, or one is too large", status=431)
-    headers = _headers(request.headers)
     path, query = _target(request.raw_path)
-    return HttpRequest(method=request.method, path=path, query=query, headers=headers)
+    return HttpRequest(method=request.method, path=path, query=query, headers=_headers(sent))
 
 
 def ask_for_body(

@@ -283,7 +283,8 @@ class Listener:
         limits = self._limits
 
         async def read(bytes_max: int) -> bytes:
-            codings = codings_of(head.headers.get("content-encoding", ""))
+            named = head.headers.get("content-encoding")
+            codings = codings_of(named) if named else ()
             ask_for_body(request, head, bytes_max, lambda: request.connection.say(CONTINUE))
             # A body that arrived together with its head is read without a timer.
             stop = None if request.content.is_eof() else Stop()

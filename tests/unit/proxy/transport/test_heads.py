@@ -84,7 +84,7 @@ def test_each_header_that_is_looked_up_is_among_those_that_are_read() -> None:
 
 def test_too_many_headers_or_one_that_is_too_large_are_431() -> None:
     name = "X-Large"
-    most = {name: "a" * (HEADER_BYTES_MAX - len(name))}
+    most = {name: "a" * HEADER_BYTES_MAX}
     assert len(taken("GET", "/", CIMultiDict(most)).headers) == 1
     many = {f"X-{at}": "a" for at in range(HEADERS_MAX)}
     assert len(taken("GET", "/", CIMultiDict(many)).headers) == HEADERS_MAX
