@@ -17,7 +17,7 @@ from telemetry.events import Event, ModelServed, VerdictRecorded
 from telemetry.otlp import Envelope, encoded_span
 from telemetry.pipe import Pipe, PipeCounts
 from telemetry.settings import TelemetrySettings
-from telemetry.tracing import SCOPE, is_refusal, is_traced, resource_of, spans_of
+from telemetry.tracing import SCOPE, is_traced, resource_of, spans_of
 
 CLOSE_TIMEOUT_S: Final = 2.0
 # About a megabyte for one request: collectors and proxies refuse larger bodies.
@@ -73,7 +73,9 @@ class SpanPipe:
         """
         if not is_traced(event):
             return True
-        return self._pipe.offer(event, urgent=is_refusal(event))
+        return self._pipe.offer(
+            event, urgent=isinstance(event, VerdictRecorded) and event.gravity > 0
+        )
 
     def counts(self) -> PipeCounts:
         """The number of traced events offered so far, by their outcome."""

@@ -44,9 +44,15 @@ class Traces:
         self._key = key
         self._random_hex = random_hex
 
-    def start(self) -> TraceContext:
-        """A new trace, sampled, without a parent or a caller."""
-        return self._started()
+    def start(self, *, sampled: bool = True, caller: str = "") -> TraceContext:
+        """A new trace without a parent; `caller` is the hash of a caller's trace id."""
+        half = _drawn(self._random_hex, _TRACE_ID_BYTES)[-2 * _MARK_BYTES :]
+        return TraceContext(
+            trace_id=half + self._hashed(b"own", half),
+            span_id=_drawn(self._random_hex, _SPAN_ID_BYTES),
+            sampled=sampled,
+            caller=caller,
+        )
 
     def accept(self, traceparents: Sequence[str]) -> TraceContext:
         """The context of a request, from the values of its `traceparent` headers.
@@ -57,7 +63,7 @@ class Traces:
         """
         parsed = _parse_traceparent(traceparents[0]) if len(traceparents) == 1 else None
         if parsed is None:
-            return self._started()
+            return self.start()
         trace_id, parent_span_id, sampled = parsed
         if self._is_ours(trace_id):
             return TraceContext(
@@ -66,16 +72,7 @@ class Traces:
                 parent_span_id=parent_span_id,
                 sampled=sampled,
             )
-        return self._started(sampled=sampled, caller=self._hashed(b"caller", trace_id))
-
-    def _started(self, *, sampled: bool = True, caller: str = "") -> TraceContext:
-        half = _drawn(self._random_hex, _TRACE_ID_BYTES)[-2 * _MARK_BYTES :]
-        return TraceContext(
-            trace_id=half + self._hashed(b"own", half),
-            span_id=_drawn(self._random_hex, _SPAN_ID_BYTES),
-            sampled=sampled,
-            caller=caller,
-        )
+        return self.start(sampled=sampled, caller=self._hashed(b"caller", trace_id))
 
     def _is_ours(self, trace_id: str) -> bool:
         half = trace_id[: 2 * _MARK_BYTES]

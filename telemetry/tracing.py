@@ -81,11 +81,6 @@ def resource_of(settings: TelemetrySettings) -> Resource:
     return SharedResource(attributes)
 
 
-def is_refusal(event: Event) -> bool:
-    """Whether the event is a verdict other than an admit; such an event is always traced."""
-    return isinstance(event, VerdictRecorded) and event.gravity > 0
-
-
 def is_traced(event: Event) -> bool:
     """Whether the event becomes spans.
 

@@ -190,20 +190,21 @@ class ModelFront:
                     progress.route = _NAMED[api.name]
                     asks = purpose is Purpose.TURN
                     return await self._turn(served, api, body if asks else None)
-                return await self._passing(served, clearing).answer(
-                    served.behind, served.wire(), body
-                )
+                return await self._passed(served, clearing, body)
         except TimeoutError:
             return served.refused(refuse(504, "upstream: no answer in time")), None
         finally:
             gone.forget(stop)
 
-    def _passing(self, served: _Served, clearing: Redactor) -> PassThrough:
-        """The handler of requests that call no model, such as one for a stored reply.
+    async def _passed(
+        self, served: _Served, clearing: Redactor, body: bytes
+    ) -> tuple[HttpReply, Pieces | None]:
+        """The answer to a request that calls no model, such as one for a stored reply.
 
         Tool calls of a model in the answer are judged all the same.
         """
         coupling, principal = self._coupling, served.admitted.principal
+        started_ns = self._surroundings.clock_ns()
 
         def asked(api: ModelApi) -> PrincipalRequest:
             return PrincipalRequest(
@@ -215,7 +216,33 @@ class ModelFront:
             )
 
         fetched = StoredReplyEditor(coupling, self._halt, asked)
-        return PassThrough(clearing, coupling.passing(principal), fetched)
+        reply, pieces = await PassThrough(clearing, coupling.passing(principal), fetched).answer(
+            served.behind, served.wire(), body
+        )
+        if fetched.deciding.calls:
+            # The verdicts on these calls are below the request's span.
+            self._surroundings.record(
+                ModelServed(
+                    context=served.incoming.trace,
+                    provider=served.behind.settings.api.value,
+                    api="",
+                    model="",
+                    status=reply.status,
+                    streamed=False,
+                    started_ns=started_ns,
+                    ended_ns=self._surroundings.clock_ns(),
+                    sent_ns=0,
+                    first_ns=0,
+                    principal=principal.principal_id,
+                    tenant=principal.tenant,
+                    session="",
+                    askings=0,
+                    calls=fetched.deciding.calls,
+                    refused=fetched.deciding.refused,
+                    withheld=False,
+                )
+            )
+        return reply, pieces
 
     async def _turn(
         self, served: _Served, api: ModelApi, raw: bytes | None

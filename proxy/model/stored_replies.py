@@ -108,7 +108,7 @@ class StoredReplyEditor:
     ) -> None:
         """`asked` makes an empty request for a model API, used in place of the unknown request."""
         self._coupling = coupling
-        self._deciding = CallDecider(coupling, halt)
+        self.deciding = CallDecider(coupling, halt)
         self._asked = asked
         self._prepared: dict[str, PreparedRequest] = {}
 
@@ -171,7 +171,7 @@ class StoredReplyEditor:
         if prepared is None:
             prepared = await self._coupling.prepare(self._asked(api))
             self._prepared[api.name] = prepared
-        for one in await self._deciding.decide(prepared, waiting, reply.said()):
+        for one in await self.deciding.decide(prepared, waiting, reply.said()):
             reply.decide(one)
         return reply.edited()
 
