@@ -66,8 +66,11 @@ class Collector:
         certificate_file: str | None,
         timeout_s: float,
         monotonic_s: Callable[[], float],
+        *,
+        proxy: str | None = None,
+        proxy_headers: tuple[tuple[str, str], ...] = (),
     ) -> None:
-        """Check the URL and the headers; the first `post` connects.
+        """Check the URL and the headers; the first `post` connects, with CONNECT if by a proxy.
 
         Raises:
             ValueError: The URL is not http or https, or a header has an illegal character.
@@ -77,6 +80,10 @@ class Collector:
         self._host = parts.hostname or ""
         self._port = parts.port
         self._path = parts.path or "/"
+        # Where a connection begins: at the proxy, if there is one.
+        first = urlsplit(proxy or url)
+        self._first = first.hostname or "", first.port or (443 if first.scheme == "https" else 80)
+        self._proxy_headers = None if proxy is None else dict(proxy_headers)
         self._tls = (
             ssl.create_default_context(cafile=certificate_file) if parts.scheme == "https" else None
         )
@@ -156,8 +163,12 @@ class Collector:
         return answer.status
 
     def _connect(self, timeout_s: float) -> http.client.HTTPConnection:
-        if self._tls is not None:
-            return http.client.HTTPSConnection(
-                self._host, self._port, timeout=timeout_s, context=self._tls
+        if self._tls is None:
+            connection = http.client.HTTPConnection(*self._first, timeout=timeout_s)
+        else:
+            connection = http.client.HTTPSConnection(
+                *self._first, timeout=timeout_s, context=self._tls
             )
-        return http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
+        if self._proxy_headers is not None:
+            connection.set_tunnel(self._host, self._port, self._proxy_headers)
+        return connection

@@ -56,6 +56,8 @@ class SpanPipe:
             settings.certificate_file,
             settings.export_timeout_s,
             monotonic_s,
+            proxy=settings.proxy,
+            proxy_headers=settings.proxy_headers,
         )
         self._monotonic_s = monotonic_s
         # The gravest verdict below each span that is not ended, by the span's trace and id.

@@ -18,6 +18,9 @@ class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True):
     # Whether `endpoint` is the full URL for spans, whatever its path.
     exact: bool = False
     headers: tuple[tuple[str, str], ...] = ()
+    # The URL of an HTTP proxy, through which the endpoint is reached by CONNECT.
+    proxy: str | None = None
+    proxy_headers: tuple[tuple[str, str], ...] = ()
     # The file of CA certificates for an https endpoint; None: the system's.
     certificate_file: str | None = None
     service_name: str = "mnemogate"

@@ -181,7 +181,7 @@ async def _listed(context: Context, asked: _Adopt) -> tuple[str, ToolMap, Server
     elif table.command is not None:
         server = ServerCommand(words=table.command, environment=table.env, directory=table.cwd)
     else:
-        server = Upstream(table.url or "", headers=table.headers)
+        server = Upstream(table.url or "", headers=table.headers, way=table)
     given = None if table is None else table.tool_map
     try:
         if asked.map is not None:

@@ -154,7 +154,7 @@ async def walking(context: Context, api: Operator, name: str) -> AsyncGenerator[
     adapter = adapters_by_name((table,))[name]
     seconds = table.answer_seconds
     limits = UpstreamLimits(head_seconds=seconds, body_seconds=seconds)
-    async with Upstream(table.url, headers=table.headers, limits=limits) as upstream:
+    async with Upstream(table.url, headers=table.headers, limits=limits, way=table) as upstream:
         yield Walk(BackendServerFront(table, adapter, upstream, check_sent_on=_has_no_keys))
 
 

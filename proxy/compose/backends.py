@@ -11,7 +11,7 @@ from proxy.backends.chroma.chroma import Chroma
 from proxy.backends.http_backend import HttpBackend
 from proxy.backends.langgraph.langgraph import LangGraph
 from proxy.backends.mem0_server.mem0_server import Mem0Server
-from proxy.compose.periodic import Periodic
+from proxy.compose.periodic import Periodic, reaching
 from proxy.fronts.backend import BackendFront
 from proxy.fronts.backend_server_front import BackendServerFront
 from proxy.fronts.backend_writes import TEND_S
@@ -96,6 +96,7 @@ class BackendServing:
         self._halt = halt
         self._tasks: asyncio.TaskGroup | None = None
         self._jobs = set[asyncio.Task[None]]()
+        self._upstreams = list[Upstream]()
 
     async def open(self, stack: AsyncExitStack) -> BackendFront:
         """Open a pool of connections to each server; return the front of all servers."""
@@ -104,8 +105,8 @@ class BackendServing:
             limits = UpstreamLimits(
                 head_seconds=server.answer_seconds, body_seconds=server.answer_seconds
             )
-            upstream = Upstream(server.url, headers=server.headers, limits=limits)
-            await stack.enter_async_context(upstream)
+            upstream = Upstream(server.url, headers=server.headers, limits=limits, way=server)
+            self._upstreams.append(await stack.enter_async_context(upstream))
             check = self._authenticator.check_sent_on
             behind.append(
                 BackendServerFront(server, adapter, upstream, self._now_s, check_sent_on=check)
@@ -154,4 +155,5 @@ class BackendServing:
                 at_once=True,
                 releases=self._surroundings.releases,
             ),
+            *reaching(self._upstreams),
         )

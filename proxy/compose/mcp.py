@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from policy.model import Principal
 from proxy.compose.backends import BackendServing
-from proxy.compose.periodic import Periodic, every
+from proxy.compose.periodic import Periodic, every, reaching
 from proxy.fronts.backend import BackendFront
 from proxy.fronts.mcp_http import PREFIX, SWEEP_SECONDS, McpFront, ServedServer
 from proxy.fronts.model import ModelFront
@@ -73,6 +73,7 @@ class McpServing:
         self._backends = backends
         self._halt = halt
         self._beside = BackgroundWork()
+        self._upstreams = list[Upstream]()
 
     async def open(self, stack: AsyncExitStack, memory: Front, model: ModelFront) -> DataFront:
         """Build the hubs, open the upstream connections, and return the data listener's front.
@@ -102,11 +103,14 @@ class McpServing:
         seconds = SWEEP_SECONDS if self._servers else 0
         return (
             every(seconds, self._front.sweep, "ending idle sessions"),
+            *reaching(self._upstreams),
             *self._backends.periodic(),
         )
 
     async def _hub(self, server: McpServer, stack: AsyncExitStack) -> Hub:
         behind = await _behind(server, stack)
+        if isinstance(behind, Upstream):
+            self._upstreams.append(behind)
         known = Server(server.name, server.tool_map)
 
         def relay_for(principal: Principal, deliver: Deliver) -> Relay:
@@ -135,5 +139,5 @@ async def _behind(server: McpServer, stack: AsyncExitStack) -> Upstream | Server
     if server.command is not None:
         return ServerCommandLine(words=server.command, environment=server.env, directory=server.cwd)
     limits = UpstreamLimits(head_seconds=server.answer_seconds, body_seconds=server.answer_seconds)
-    upstream = Upstream(server.url or "", headers=server.headers, limits=limits)
+    upstream = Upstream(server.url or "", headers=server.headers, limits=limits, way=server)
     return await stack.enter_async_context(upstream)

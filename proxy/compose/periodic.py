@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from proxy.seams.releases import Releases, until
 from proxy.transport.responses import attempt
+from proxy.transport.upstream import Upstream
+
+REACH_EVERY_S: Final = 600.0
 
 
 class Periodic(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +33,14 @@ def every(
 ) -> Periodic:
     """A periodic job; with 0 `seconds` the job never runs, with `at_once` it first runs at once."""
     return Periodic(seconds=seconds, work=work, name=name, at_once=at_once)
+
+
+def reaching(upstreams: Iterable[Upstream]) -> tuple[Periodic, ...]:
+    """Jobs that connect to each server, at once and then at intervals, and log what fails."""
+    return tuple(
+        every(REACH_EVERY_S, one.reach, "connection to an upstream", at_once=True)
+        for one in upstreams
+    )
 
 
 @asynccontextmanager

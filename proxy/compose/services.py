@@ -44,7 +44,7 @@ from proxy.compose.agent_memory import ModelMemory
 from proxy.compose.backends import adapters_by_name
 from proxy.compose.observe_mode import WARN_EVERY_S, warn
 from proxy.compose.outboxes import Outboxes
-from proxy.compose.periodic import Periodic, every
+from proxy.compose.periodic import Periodic, every, reaching
 from proxy.compose.scrape import Scrape
 from proxy.embed.embedding import takes_client_vectors
 from proxy.fronts.admin import AdminFront
@@ -409,6 +409,7 @@ class Services:
         self.confirming = ConfirmLinks(store.token_key, store.reader.held_candidate, surroundings)
         self._foundation = foundation
         self._unbound: set[int] = set()
+        self._models = list[UpstreamModel]()
         budgets, graphs = foundation.budgets(), Graphs(store.reader)
         writing = foundation.interceptor(shadow, budgets, TokenVerifier(signer.public_key))
         self.blaming, self.feedback, self._paroling = foundation.aftermath()
@@ -496,6 +497,7 @@ class Services:
             every(PROBATIONS_EVERY_S, self._paroling.end_probations, "end of probations"),
             every(canaries_s, self.watch.ask_canaries, "round of canaries"),
             every(WARN_EVERY_S if settings.observe else 0, warn, "warning", at_once=True),
+            *reaching(one.upstream for one in self._models),
             *(every(POLL_S, turn, "turn of an outbox", at_once=True) for turn in told.turns()),
         )
 
@@ -554,8 +556,9 @@ class Services:
         ledger = self.ledger
         coupling = JudgingCoupling(coupling, veto, ledger.unmapped, ledger.people_with_agents)
         upstreams = self._foundation.settings.model if couple else ()
+        self._models = [await UpstreamModel.opened(one, stack) for one in upstreams]
         return ModelFront(
-            behind={one.name: await UpstreamModel.opened(one, stack) for one in upstreams},
+            behind={one.settings.name: one for one in self._models},
             authenticator=self.authenticator,
             coupling=coupling if couple is None else couple(coupling),
             extraction=Extraction(self.guard),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import binascii
-import logging
 import re
 import time
 from base64 import b64decode, b64encode
@@ -84,18 +83,15 @@ def _plain(found: re.Match[bytes]) -> bytes:
     return bytes([int(found[1], 16)]) if found[1] else found[2]
 
 
-_LOG: Final = logging.getLogger("mnemogate.backend")
 IN_FLIGHT_MAX: Final = 64
 VERSION_S: Final = 30.0
 _SENT: Final = frozenset({"content-type", "accept"})
 _SHOWN: Final = frozenset({"location", "content-location", "retry-after"})
 _IN_PATHS: Final = "/-._~!$&'()*+,;=:@"
 _ANSWERED: Final = range(200, 300)
-_UNAUTHORIZED: Final = 401
 _TELLS_CREDENTIAL: Final = "the server's answer says the sidecar's own credential"
 _FAILED: Final = "the server refused this, or failed"
 _FAILURES: Final = {404: "the server has nothing of that name or id"}
-_NO_CREDENTIAL: Final = "it answers 401: it does not take the credential in headers_file"
 _UNTOLD: Final = (
     "backend_version: the server behind does not say its version, so nothing is written to it; an "
     "operator looks whether `url` and `headers_file` of its table are right"
@@ -132,7 +128,6 @@ class BackendServerFront:
         self._in_flight = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._version: str | None = None
         self._version_until_s = 0.0
-        self._trouble = ""
 
     def check_keyless(self, request: HttpRequest) -> None:
         """Refuse a request that would bring one of this sidecar's keys to the server.
@@ -152,27 +147,6 @@ class BackendServerFront:
             UpstreamError: There is no answer; `sent`: whether the server may have the request.
             Busy: Too many requests to this server are unanswered; this one was not sent.
         """
-        try:
-            reply = await self._ask(request)
-        except UpstreamError as error:
-            self._tell(error.told_operator)
-            raise
-        self._tell(_NO_CREDENTIAL if reply.status == _UNAUTHORIZED else "")
-        return reply
-
-    def _tell(self, trouble: str) -> None:
-        """Log the server's trouble, or "" as the end of it, whenever the trouble changes."""
-        if trouble == self._trouble:
-            return
-        self._trouble = trouble
-        fields = {"server": self.settings.name, "url": self.settings.url}
-        if trouble:
-            fields["why"] = trouble
-            _LOG.error("a memory server does not serve", extra={"fields": fields})
-        else:
-            _LOG.info("a memory server serves again", extra={"fields": fields})
-
-    async def _ask(self, request: HttpRequest) -> HttpReply:
         self.check_keyless(request)
         # Another server may decode the path first, and take the separator for one between segments.
         if SLASH in request.path or "\\" in request.path:
@@ -189,11 +163,11 @@ class BackendServerFront:
             self._upstream.send(request.method, headers, body, target) as reply,
         ):
             whole = await self._upstream.whole(reply)
+            # A failing server may quote the request with its credential, as debug pages do.
+            said = (whole, *(value.encode() for value in reply.headers.values()))
+            if any(map(self._credential.is_in, said)):
+                raise UpstreamError(_TELLS_CREDENTIAL)
         shown = tuple((name, value) for name, value in reply.headers.items() if name in _SHOWN)
-        # A failing server may quote the request with its credential, as debug pages do.
-        said = (whole, *(value.encode() for value in reply.headers.values()))
-        if any(map(self._credential.is_in, said)):
-            raise UpstreamError(_TELLS_CREDENTIAL)
         return HttpReply(
             status=reply.status,
             body=whole,

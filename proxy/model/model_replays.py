@@ -225,7 +225,7 @@ class ModelReplays:
             async with (
                 self._asking,
                 asyncio.timeout(seconds),
-                Upstream(table.url, headers=table.headers, limits=limits) as upstream,
+                Upstream(table.url, headers=table.headers, limits=limits, way=table) as upstream,
                 upstream.send("POST", headers, body, request.target) as reply,
             ):
                 if reply.status != _OK:

@@ -33,7 +33,7 @@ class UpstreamModel:
 
     def __init__(self, settings: ModelUpstream, upstream: Upstream) -> None:
         self.settings = settings
-        self._upstream = upstream
+        self.upstream = upstream
 
     @classmethod
     async def opened(cls, settings: ModelUpstream, stack: AsyncExitStack) -> Self:
@@ -43,19 +43,20 @@ class UpstreamModel:
             body_seconds=TOTAL_S,
             body_bytes_max=REPLY_BYTES_MAX,
         )
-        return cls(settings, await stack.enter_async_context(Upstream(settings.url, limits=limits)))
+        upstream = Upstream(settings.url, limits=limits, way=settings)
+        return cls(settings, await stack.enter_async_context(upstream))
 
     @asynccontextmanager
     async def send(
         self, method: str, target: str, headers: dict[str, str], body: bytes | None
     ) -> AsyncGenerator[UpstreamReply]:
         """Send one request; its answer is open inside the context (`Upstream.send`)."""
-        async with self._upstream.send(method, headers, body or None, target) as reply:
+        async with self.upstream.send(method, headers, body or None, target) as reply:
             yield reply
 
     async def whole(self, reply: UpstreamReply) -> bytes:
         """The whole body of an answer; see `Upstream.whole`."""
-        return await self._upstream.whole(reply)
+        return await self.upstream.whole(reply)
 
     async def pieces(self, reply: UpstreamReply, due_s: float) -> AsyncGenerator[bytes]:
         """The pieces of a stream, until `due_s` on the loop's clock at the latest.

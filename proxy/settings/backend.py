@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import enum
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-import msgspec
 from msgspec import Meta
 from msgspec.structs import force_setattr
 
 from policy.model import Hiding, Reads
+from proxy.settings.egress import Egress
 from proxy.settings.servers import Name, Principals, Text, check_url, headers_from
 
 
@@ -28,10 +28,10 @@ class Collections(enum.Enum):
     CREATE = "create"
 
 
-class BackendServer(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True
-):
+class BackendServer(Egress, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One `[[backend]]` table. `url` has no slash at its end."""
+
+    KIND: ClassVar = "backend"
 
     name: Annotated[
         Name,
@@ -110,6 +110,7 @@ class BackendServer(
         """Refuse a URL that names no single server, and a file of headers that cannot be used."""
         check_url(self.url, has_credential=bool(self.headers))
         force_setattr(self, "url", self.url.rstrip("/"))
+        super().__post_init__()
 
     @cached_property
     def headers(self) -> tuple[tuple[str, str], ...]:

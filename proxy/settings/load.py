@@ -18,6 +18,7 @@ from urllib.parse import unquote
 import msgspec
 from msgspec.structs import FieldInfo
 
+from proxy.settings.egress import Egress
 from proxy.settings.mcp import McpServer
 from proxy.settings.secret_files import secret_from
 from proxy.settings.table import (
@@ -104,6 +105,14 @@ def load_settings(
 def child_environment() -> dict[str, str]:
     """The user's own environment without the sidecar's secrets, for a program that is started."""
     return {name: value for name, value in os.environ.items() if name not in _OURS}
+
+
+def unused_proxy(url: str) -> str:
+    """A hint at a variable that would choose a proxy in other programs; "" if none is set."""
+    for name in ("HTTPS_PROXY" if url.startswith("https:") else "HTTP_PROXY", "ALL_PROXY"):
+        if os.environ.get(name) or os.environ.get(name.lower()):
+            return f"; {name} is set, and not used: set `proxy` in the table"
+    return ""
 
 
 def _config_file(env: Mapping[str, str], config: Path | None) -> Path | None:
@@ -223,8 +232,19 @@ def _telemetry(settings: Settings, env: Mapping[str, str]) -> TelemetrySettings:
     except ValueError as error:
         named = f"otel_endpoint, {OTEL_TRACES_ENV}, {OTEL_ENV} or {OTEL_HEADERS}"
         raise BadValue(f"{named}: {error}") from None
+    try:
+        way = Egress(
+            proxy=settings.otel_proxy,
+            proxy_headers_file=settings.otel_proxy_headers_file,
+            ca_file=settings.otel_ca_file,
+        )
+    except BadValue as error:
+        raise BadValue(f"otel_{error}") from None
     return TelemetrySettings(
         endpoint=endpoint,
+        proxy=way.proxy,
+        proxy_headers=way.proxy_headers,
+        certificate_file=settings.otel_ca_file,
         exact=endpoint is not None and endpoint == whole,
         headers=headers,
         admit_detail_share=settings.admit_detail_share,

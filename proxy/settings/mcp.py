@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 import msgspec
 from msgspec import Meta
@@ -14,6 +14,7 @@ from msgspec import Meta
 from policy.model import Reads
 from proxy.dialects.mcp.maps import Posture, ToolMap
 from proxy.seams.access import NO_FLOOR
+from proxy.settings.egress import Egress
 from proxy.settings.servers import Name, Principals, Text, check_url, headers_from
 from proxy.settings.tool_maps import load_map
 from proxy.settings.values import BadValue
@@ -25,8 +26,10 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FROM_OURS: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
-class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class McpServer(Egress, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One `[[mcp]]` table. Exactly one of `url` and `command` is set."""
+
+    KIND: ClassVar = "mcp"
 
     name: Annotated[Name, Meta(description="The server is served at `/mcp/<name>`.")]
     url: Annotated[
@@ -52,7 +55,7 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             + " of the sidecar's. The value `${NAME}` is that of the sidecar's own variable: for "
             "secrets.",
         ),
-    ] = {}
+    ] = msgspec.field(default_factory=dict[str, str])
     cwd: Annotated[Text, Meta(description="Working directory of the command, absolute.")] = "/"
     map: Annotated[
         Text | None,
@@ -96,8 +99,10 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise BadValue("set exactly one of url, command")
         if self.command is None and self.env:
             raise BadValue("env belongs to a command")
-        if self.url is None and self.headers_file is not None:
-            raise BadValue("headers_file belongs to a url")
+        for key in ("headers_file", "proxy", "ca_file"):
+            if self.url is None and getattr(self, key) is not None:
+                raise BadValue(f"{key} belongs to a url")
+        super().__post_init__()
         if any(name.lower().startswith("mcp-") for name, _ in self.headers):
             raise BadValue("headers_file: a header that is made anew for each request")
         if self.url is not None:

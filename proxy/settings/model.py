@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import enum
 from functools import cached_property
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, ClassVar, Final, TypeAlias
 
-import msgspec
 from msgspec import Meta
 from msgspec.structs import force_setattr
 
@@ -14,6 +13,7 @@ from policy.model import Reads
 from policy.places import Patterns
 from policy.text.paths import BadPattern
 from proxy.dialects.model.memory_tools import Maps
+from proxy.settings.egress import Egress
 from proxy.settings.servers import Name, Principals, Text, Texts, check_url, headers_from
 from proxy.settings.tool_maps import maps_of_models
 from proxy.settings.values import BadValue
@@ -54,10 +54,10 @@ class ModelPurpose(enum.Enum):
     EXTRACTION = "extraction"  # A memory backend asks; the answer itself is stored.
 
 
-class ModelUpstream(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True
-):
+class ModelUpstream(Egress, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One `[[model]]` table. `url` has no slash at its end."""
+
+    KIND: ClassVar = "model"
 
     name: Annotated[
         Name,
@@ -160,6 +160,7 @@ class ModelUpstream(
             raise BadValue("name: another front is served below that path")
         check_url(self.url, has_credential=bool(self.headers))
         force_setattr(self, "url", self.url.rstrip("/"))
+        super().__post_init__()
         found = self.tool_maps.maps
         answers = [one for one in found if one.model.outputs or one.model.text]
         one_map = self.maps is not None and len(found) == 1 and answers

@@ -78,8 +78,8 @@ def networks_of(allow: tuple[str, ...]) -> tuple[Network, ...]:
         raise BadValue('allow: must be ranges of addresses, like "10.1.0.0/16"') from None
 
 
-def headers_from(file: str | None) -> tuple[tuple[str, str], ...]:
-    """The headers in a file of secrets; () if `file` is None.
+def headers_from(file: str | None, key: str = "headers_file") -> tuple[tuple[str, str], ...]:
+    """The headers in a file of secrets, which the setting `key` names; () if `file` is None.
 
     Raises:
         BadValue: The file has another form; the message names the form, and quotes no content.
@@ -89,12 +89,12 @@ def headers_from(file: str | None) -> tuple[tuple[str, str], ...]:
     try:
         headers = pairs_from(Path(file).expanduser())
     except BadValue as error:
-        raise BadValue(f"headers_file: must be {error}") from None
+        raise BadValue(f"{key}: must be {error}") from None
     for name, value in headers:
         if not _TOKEN.fullmatch(name) or not _PRINTABLE.fullmatch(value):
-            raise BadValue("headers_file: a line is not a header")
+            raise BadValue(f"{key}: a line is not a header")
         if name.lower() in _OUR_HEADERS:
-            raise BadValue("headers_file: a header that is made anew for each request")
+            raise BadValue(f"{key}: a header that is made anew for each request")
     return headers
 
 

@@ -19,6 +19,7 @@ from msgspec.structs import FieldInfo, force_setattr
 from proxy.settings.after import AfterTable
 from proxy.settings.backend import BackendServer
 from proxy.settings.binding import Binding, Uid
+from proxy.settings.egress import Authorities, Egress, Proxy, ProxyHeaders
 from proxy.settings.judge_tables import JudgeTable
 from proxy.settings.mcp import McpServer
 from proxy.settings.model import ModelUpstream
@@ -269,6 +270,9 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "OTEL_SDK_DISABLED=true: none."
         ),
     ] = None
+    otel_proxy: Proxy = None
+    otel_proxy_headers_file: ProxyHeaders = None
+    otel_ca_file: Authorities = None
     admit_detail_share: Annotated[
         float,
         Meta(
@@ -365,9 +369,12 @@ def meaning_of(field: FieldInfo) -> str:
 
 def keys_of(table: type[msgspec.Struct]) -> tuple[FieldInfo, ...]:
     """The keys of a table, in the order in which they are printed."""
-    return tuple(field for field in msgspec.structs.fields(table) if meaning_of(field))
+    keys = [field for field in msgspec.structs.fields(table) if meaning_of(field)]
+    return tuple(sorted(keys, key=lambda field: field.name in _LAST))
 
 
+# The keys that several tables have, after those of a table alone.
+_LAST: Final = frozenset(Egress.__struct_fields__) - {"name"}
 ENVIRONMENT_PREFIX: Final = "MNEMOGATE_"
 
 

@@ -7,21 +7,31 @@ and sizes are limited before and after decompression.
 from __future__ import annotations
 
 import asyncio
+import logging
+import socket
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Final, Self
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
 
 from proxy.seams.faults import MalformedRequest, UpstreamError
+from proxy.settings.egress import DIRECT, Egress
+from proxy.settings.load import unused_proxy
 from proxy.transport.codings import Opener, codings_of
+
+_LOG: Final = logging.getLogger("mnemogate.upstream")
 
 HEADER_BYTES_MAX: Final = 16 * 1024
 _PIECE_BYTES: Final = 64 * 1024
 _FINAL_FROM: Final = 200
 _REDIRECTS: Final = range(300, 400)
+_UNAUTHORIZED: Final = 401
+_NO_CREDENTIAL: Final = "it answers 401: it does not take the credential in headers_file"
 # Headers that are not forwarded: hop-by-hop ones (RFC 9110, section 7.6.1), cookies, and those that
 # each hop sets itself: length, coding, host.
 _HOP: Final = frozenset(
@@ -85,13 +95,43 @@ def why_unanswered(error: Exception) -> str:
     """The reason why no answer was received, for an operator, without any text of the peer."""
     if isinstance(error, aiohttp.InvalidURL):
         return "this is no URL"
-    if isinstance(error, aiohttp.ClientSSLError):
-        return "no TLS is spoken there, or with a certificate that is not trusted here"
-    if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return "no connection in time"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return f"no HTTP is spoken there; {type(error).__name__}"
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return f"the proxy answered {error.status}"
+    match _local(error):
+        case ssl.SSLCertVerificationError() as local:
+            why = f"its certificate is not trusted here: {local.verify_message}"
+        case ssl.SSLError():
+            why = "no TLS is spoken there"
+        case TimeoutError():
+            why = "no connection in time"
+        case OSError(strerror=str() as said):
+            why = said
+        case _:
+            why = f"no HTTP is spoken there; {type(error).__name__}"
+    return why
+
+
+def _local(error: Exception) -> BaseException:
+    """The error of this machine's own socket or TLS library that an error of the client wraps."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return error.certificate_error
+    return error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+
+
+def _cause(error: Exception) -> str:
+    """The class of the cause why a server cannot be reached, for whoever sent the request."""
+    if isinstance(error, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError):
+        return "proxy"
+    local = _local(error)
+    return next((name for kind, name in _CAUSES if isinstance(local, kind)), "network")
+
+
+_CAUSES: Final = (
+    (socket.gaierror, "DNS"),
+    (ssl.SSLError, "TLS"),
+    (TimeoutError, "timeout"),
+    (ConnectionRefusedError, "refused"),
+)
 
 
 class Upstream:
@@ -103,6 +143,7 @@ class Upstream:
         *,
         headers: tuple[tuple[str, str], ...] = (),
         limits: UpstreamLimits | None = None,
+        way: Egress = DIRECT,
         connector: Callable[[], aiohttp.BaseConnector] | None = None,
     ) -> None:
         """`headers` replace those of the same name in a request.
@@ -110,13 +151,15 @@ class Upstream:
         `connector` makes the connector, for requests whose addresses have to be checked first.
         """
         self._url = url
+        self._way = way
+        self._trouble = ""
         self._injected = {name.lower(): value for name, value in headers}
         self._limits = limits or UpstreamLimits()
         self._connector = connector or self._any_address
         self._session: aiohttp.ClientSession | None = None
 
     def _any_address(self) -> aiohttp.BaseConnector:
-        return aiohttp.TCPConnector(limit=self._limits.connections_max)
+        return aiohttp.TCPConnector(limit=self._limits.connections_max, ssl=self._way.tls)
 
     async def __aenter__(self) -> Self:
         """Open the pool of connections; nothing is sent."""
@@ -148,45 +191,93 @@ class Upstream:
             await self._session.close()
             self._session = None
 
+    async def reach(self) -> None:
+        """Connect once without a request, and log it if the server or proxy cannot be reached."""
+        parts = urlsplit(self._way.proxy or self._url)
+        tls = None if parts.scheme == "http" else self._way.tls
+        port = parts.port or (80 if tls is None else 443)
+        try:
+            async with asyncio.timeout(self._limits.connect_seconds):
+                _, writer = await asyncio.open_connection(parts.hostname, port, ssl=tls)
+            writer.close()
+        except OSError as error:
+            self._tell(self._unreachable(error).told_operator)
+
+    def _unreachable(self, error: Exception) -> UpstreamError:
+        hint = "" if self._way.proxy else unused_proxy(self._url)
+        return UpstreamError(
+            f"{self._way.table or 'the server behind'} cannot be reached ({_cause(error)})",
+            sent=False,
+            why=why_unanswered(error) + hint,
+        )
+
+    def _tell(self, trouble: str) -> None:
+        """Log the trouble with a table's server, or "" as its end, whenever it changes."""
+        if trouble == self._trouble or not self._way.table:
+            return
+        self._trouble = trouble
+        fields = {"table": self._way.table, "url": self._url}
+        if trouble:
+            _LOG.error("an upstream does not serve", extra={"fields": {**fields, "why": trouble}})
+        else:
+            _LOG.info("an upstream serves again", extra={"fields": fields})
+
     @asynccontextmanager
     async def send(
         self, method: str, headers: dict[str, str], body: bytes | None = None, target: str = ""
     ) -> AsyncGenerator[UpstreamReply]:
         """Send one request, and give its answer to the context, which closes the connection.
 
-        `target`, an encoded path and query, is appended to the URL unchanged.
+        `target`, an encoded path and query, is appended to the URL unchanged. What fails is logged
+        when it begins and when it ends.
 
         Raises:
             UpstreamError: There is no answer, or one that is not forwarded. Reading the pieces
                 raises it too, if the body is too large after decompression, or incomplete.
         """
+        try:
+            response = await self._response(method, headers, body, target)
+            try:
+                yield self._reply(response)
+            finally:
+                # Closing the response drops the rest of the body, which would be waited for
+                # otherwise.
+                response.close()
+        except UpstreamError as error:
+            self._tell(error.told_operator)
+            raise
+        refused = response.status == _UNAUTHORIZED and self._injected
+        self._tell(_NO_CREDENTIAL if refused else "")
+
+    async def _response(
+        self, method: str, headers: dict[str, str], body: bytes | None, target: str
+    ) -> aiohttp.ClientResponse:
         if self._session is None:
             raise UpstreamError("the server behind is not being served any more", sent=False)
         sent = {**end_to_end(headers), "accept-encoding": "identity", **self._injected}
         try:
             async with asyncio.timeout(self._limits.head_seconds):
-                response = await self._session.request(
+                return await self._session.request(
                     method,
                     self._url + target,
                     data=body,
                     headers=sent,
                     allow_redirects=False,
+                    proxy=self._way.proxy,
+                    proxy_headers=dict(self._way.proxy_headers) or None,
                 )
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise UpstreamError(
-                "the server behind cannot be reached", sent=False, why=why_unanswered(error)
-            ) from None
+        except (
+            aiohttp.ClientConnectorError,
+            aiohttp.ClientHttpProxyError,
+            aiohttp.ConnectionTimeoutError,
+        ) as error:
+            raise self._unreachable(error) from None
         except TimeoutError:
             raise UpstreamError("the server behind did not answer in time") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise UpstreamError(
                 "the server behind broke the connection", why=why_unanswered(error)
             ) from None
-        try:
-            yield self._reply(response)
-        finally:
-            # Closing the response drops the rest of the body, which would be waited for otherwise.
-            response.close()
 
     def _reply(self, response: aiohttp.ClientResponse) -> UpstreamReply:
         if response.status < _FINAL_FROM:

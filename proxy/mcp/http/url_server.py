@@ -297,7 +297,8 @@ class UrlLine(RelayLine):
             self._events_seen.add(event.event_id)
             exchange.resumable = True
             if exchange.left:
-                raise UpstreamError("its client left, and may ask for the rest elsewhere")
+                # No fault of the server: its client may ask for the rest elsewhere.
+                raise BrokenStream("its client left")
         if event.event == MESSAGE and event.data and not event.data.isspace():
             again = exchange is not None and LAST_EVENT in exchange.headers
             await self.relay.from_server(event.data, _via(exchange, event), again=again)

@@ -51,7 +51,8 @@ async def behind() -> AsyncGenerator[tuple[Recorder, BackendServerFront]]:
     async with recorder() as (server, url):
         table = {"name": "store", "adapter": "langgraph", "url": url}
         (settings,) = tables_of("backend", [table])
-        async with Upstream(url, headers=(("X-Api-Key", "ours"),)) as upstream:
+        ours = (("X-Api-Key", "ours"),)
+        async with Upstream(url, headers=ours, way=settings) as upstream:
             yield server, BackendServerFront(settings, LangGraph(), upstream, check_sent_on=keyless)
 
 
@@ -127,31 +128,33 @@ async def test_a_server_that_says_no_version_is_not_one_that_waits_for_approval(
 
 def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, str]]]:
     """The events about the server that were logged, with their fields."""
-    found = [one for one in caplog.records if one.name == "mnemogate.backend"]
+    found = [one for one in caplog.records if one.name == "mnemogate.upstream"]
     return [(one.message, getattr(one, "fields", {})) for one in found]
 
 
 async def test_what_a_server_fails_with_is_logged_once_and_not_told_the_agent(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.INFO, "mnemogate.backend")
-    async with recorder() as (_, url), Upstream("http://127.0.0.1:1") as nowhere:
-        (settings,) = tables_of("backend", [{"name": "store", "adapter": "langgraph", "url": url}])
+    caplog.set_level(logging.INFO, "mnemogate.upstream")
+    url = "http://127.0.0.1:1"
+    (settings,) = tables_of("backend", [{"name": "store", "adapter": "langgraph", "url": url}])
+    async with Upstream(url, way=settings) as nowhere:
         one = BackendServerFront(settings, LangGraph(), nowhere, check_sent_on=keyless)
         for _ in range(2):
-            # What the agent is told has neither place nor cause.
-            with pytest.raises(UpstreamError, match=r"^the server behind cannot be reached$"):
+            # What the agent is told has the table and the cause's class, and no place.
+            said = r"^\[\[backend\]\] store cannot be reached \(refused\)$"
+            with pytest.raises(UpstreamError, match=said):
                 await one.ask(PUT)
         ((event, fields),) = told(caplog)
-        assert event == "a memory server does not serve"
-        assert (fields["server"], fields["url"]) == ("store", url)
+        assert event == "an upstream does not serve"
+        assert (fields["table"], fields["url"]) == ("[[backend]] store", url)
         assert "Connect call failed" in fields["why"]
 
 
 async def test_a_server_that_takes_no_credential_is_told_apart_and_so_is_its_return(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.INFO, "mnemogate.backend")
+    caplog.set_level(logging.INFO, "mnemogate.upstream")
     async with behind() as (server, one):
         # Control: of a server that serves, nothing is said.
         await one.ask(PUT)
@@ -163,7 +166,7 @@ async def test_a_server_that_takes_no_credential_is_told_apart_and_so_is_its_ret
         await one.ask(PUT)
         (refused, serves) = told(caplog)
         assert "headers_file" in refused[1]["why"]
-        assert (serves[0], serves[1].get("why")) == ("a memory server serves again", None)
+        assert (serves[0], serves[1].get("why")) == ("an upstream serves again", None)
 
 
 KEY = known_key(("memories", "alice"), "k1")
