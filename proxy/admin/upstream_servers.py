@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from policy.labels.forwarded_call import HTTP, call_of, target_of
+from policy.labels.forwarded_call import HTTP, MCP, call_of, target_of
 from policy.model import CandidateId, ChangeKind, ForwardStatus, Memory, PrincipalId, Tenant
 from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.views import server_view, unsettled_view
@@ -40,6 +40,7 @@ from proxy.admin.wire.upkeep import (
     UnsettledList,
 )
 from proxy.backends.http_backend import ServerWrites
+from proxy.dialects.mcp.kept_before import text_digests
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.guard import Item, UnsettledItem
 from proxy.seams.operation import WrittenItem
@@ -282,14 +283,21 @@ class BackendsCompared:
     async def kept(self, call: OperatorCall[KeptQuery]) -> KeptList:
         """A page of the live memories that the server should have, in the order of their rows.
 
+        Of an MCP server, whose list shows texts alone, hidden and unsettled memories as well.
+
         Raises:
             NotFound: No server of that name is configured.
         """
-        self._adapter(call.argument)
-        target, after = target_of(HTTP, call.argument), call.asked.after
-        found, following = await asyncio.to_thread(self._kept.after, target, after, _ROWS_AT_ONCE)
-        live = (_kept_view(one) for one in found if one.stands is ForwardState.LIVE)
-        return KeptList(kept=tuple(one for one in live if one is not None), next=following)
+        asked, of_mcp = call.asked, call.asked.through == "mcp"
+        if not of_mcp:
+            self._adapter(call.argument)
+        target = target_of(MCP if of_mcp else HTTP, call.argument)
+        found, following = await asyncio.to_thread(
+            self._kept.after, target, asked.after, _ROWS_AT_ONCE, every=of_mcp
+        )
+        live = (one for one in found if of_mcp or one.stands is ForwardState.LIVE)
+        views = (_kept_view(one) for one in live)
+        return KeptList(kept=tuple(one for one in views if one is not None), next=following)
 
     @route(ADOPT_FOUND)
     async def adopt(self, call: OperatorCall[AdoptRequest]) -> AdoptView:
@@ -376,8 +384,8 @@ def _unsettled(kept: UpstreamMemory) -> UnsettledItem | None:
 
 
 def _kept_view(kept: UpstreamMemory) -> KeptView | None:
-    known = _unsettled(kept)
-    if known is None or known.change is ChangeKind.DELETE:
+    known, call = _unsettled(kept), call_of(kept.candidate)
+    if known is None or call is None or known.change is ChangeKind.DELETE:
         return None
     return KeptView(
         number=kept.number,
@@ -388,4 +396,6 @@ def _kept_view(kept: UpstreamMemory) -> KeptView | None:
         key=known.key,
         arguments=known.arguments,
         piece_count=len(known.pieces),
+        state=_FORWARD_STATES.get(kept.stands, "same"),
+        texts=text_digests(known.key, call.pieces, call.labels),
     )

@@ -74,13 +74,12 @@ async def _adopt(context: Context) -> Exit:
     asked = context.arguments(_Adopt)
     if asked.vouch is not None:
         return await _vouched(context, asked, asked.vouch)
-    name, tool_map, listed = await _listed(context, asked)
-    items = listed.items
-    digest = digest_of_all(items)
-    rows = tuple(map(_row, items))
+    name, listed = asked.words[0], await server_items(context, asked.words, asked.map)
+    digest = digest_of_all(listed.items)
+    rows = tuple(map(_row, listed.items))
     if not asked.dry_run:
         async with operator(context) as api:
-            rows = await _taken_in(api, name, _write_of(tool_map), items, asked)
+            rows = await _taken_in(api, name, listed, asked)
     found = AdoptedList(server=name, digest=digest, items=rows, unreadable=listed.unreadable)
     return _told(context, found, asked)
 
@@ -97,7 +96,7 @@ async def _vouched(context: Context, asked: _Adopt, given: str) -> Exit:
             "with --yes the digest has to be whole: it says which text you read",
             then="take it from --dry-run --json",
         )
-    name, tool_map, listed = await _listed(context, asked)
+    name, listed = asked.words[0], await server_items(context, asked.words, asked.map)
     item = _one_of(listed.items, given, asked, name)
     if not asked.yes:
         _show_whole(context, name, item)
@@ -106,10 +105,11 @@ async def _vouched(context: Context, asked: _Adopt, given: str) -> Exit:
                 Exit.USAGE, "nobody vouched for it; nothing was taken in", then="read it, type yes"
             )
         # The server may have replaced the text while the person read it.
-        name, tool_map, listed = await _listed(context, asked)
+        listed = await server_items(context, asked.words, asked.map)
         item = _one_of(listed.items, digest_of_item(item), asked, name)
+    one = ServerItems({tool: (item,) for tool, some in listed.by_tool.items() if item in some}, 0)
     async with operator(context) as api:
-        rows = await _taken_in(api, name, _write_of(tool_map), (item,), asked)
+        rows = await _taken_in(api, name, one, asked)
     digest = digest_of_all(listed.items)
     found = AdoptedList(server=name, digest=digest, items=rows, unreadable=listed.unreadable)
     return _told(context, found, asked)
@@ -144,15 +144,12 @@ def _show_whole(context: Context, server: str, item: Item) -> None:
     terminal.quote("\n".join(item.pieces))
 
 
-def _write_of(tool_map: ToolMap) -> str:
-    return tool_map.adopts.write if tool_map.adopts is not None else ""
-
-
 async def _taken_in(
-    api: Operator, server: str, tool: str, items: tuple[Item, ...], asked: _Adopt
+    api: Operator, server: str, listed: ServerItems, asked: _Adopt
 ) -> tuple[AdoptedRow, ...]:
     rows: list[AdoptedRow] = []
-    for some in portions(items):
+    parts = ((tool, some) for tool, items in listed.by_tool.items() for some in portions(items))
+    for tool, some in parts:
         how = {"tenant": asked.tenant, "tool": tool, "vouch": asked.vouch is not None}
         done = await api.ask(ADOPT, server, items=some, **how)
         rows += [
@@ -164,9 +161,15 @@ async def _taken_in(
     return tuple(rows)
 
 
-async def _listed(context: Context, asked: _Adopt) -> tuple[str, ToolMap, ServerItems]:
-    """The server's name, its tool map, and all items that the server lists now."""
-    name, words = asked.words[0], asked.words[1:]
+async def server_items(
+    context: Context, server_words: tuple[str, ...], map_named: str | None
+) -> ServerItems:
+    """All items that an MCP server lists now; `server_words` are its name, and its command if any.
+
+    Raises:
+        CommandFailed: The server is not known, cannot be asked, or has no map that lists its items.
+    """
+    name, words = server_words[0], server_words[1:]
     settings = settings_of(context, check_places=True)
     table = next((one for one in settings.mcp if one.name == name), None)
     server: Upstream | ServerCommand
@@ -184,26 +187,24 @@ async def _listed(context: Context, asked: _Adopt) -> tuple[str, ToolMap, Server
         server = Upstream(table.url or "", headers=table.headers, way=table)
     given = None if table is None else table.tool_map
     try:
-        if asked.map is not None:
-            given = load_map(asked.map)
-        return name, *await _asked(server, name, given)
+        if map_named is not None:
+            given = load_map(map_named)
+        return await _asked(server, name, given)
     except (CannotRead, MalformedRequest) as error:
         raise CommandFailed(Exit.UNREACHABLE, inert(str(error))) from None
     except MapError as error:
         raise CommandFailed(Exit.USAGE, str(error)) from None
 
 
-async def _asked(
-    server: Upstream | ServerCommand, name: str, given: ToolMap | None
-) -> tuple[ToolMap, ServerItems]:
+async def _asked(server: Upstream | ServerCommand, name: str, given: ToolMap | None) -> ServerItems:
     tool_map = given or map_for_server(_BY_DEFAULT)
-    adopts = None if tool_map is None else tool_map.adopts
-    if tool_map is None or adopts is None:
+    if tool_map is None or not tool_map.adopts:
         raise MapError("the server's map does not say how all that it keeps is listed (`adopts`)")
-    own, result = await read_once(server, name, adopts.tool, {**adopts.arguments}, _SECONDS)
+    read = tool_map.adopts[0]
+    own, result = await read_once(server, name, read.tool, {**read.arguments}, _SECONDS)
     if given is None and map_for_server(own) is not tool_map:
         raise MapError("name the server's map with --map")
-    return tool_map, items_listed(tool_map, result)
+    return items_listed(tool_map, result)
 
 
 def _row(item: Item) -> AdoptedRow:

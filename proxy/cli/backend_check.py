@@ -15,6 +15,7 @@ import msgspec
 
 from policy.model import CandidateId, ChangeKind
 from proxy.admin.wire.upkeep import KEPT, ComparedView, KeptList, KeptView
+from proxy.cli.adopt import server_items
 from proxy.cli.api_commands import show
 from proxy.cli.backend_walk import (
     Walk,
@@ -28,9 +29,10 @@ from proxy.cli.backend_walk import (
 )
 from proxy.cli.client import Operator
 from proxy.cli.command import Command, Context, option
-from proxy.cli.connect import Where, operator
+from proxy.cli.connect import Where, operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import inert, working
+from proxy.dialects.mcp.kept_before import text_digests
 from proxy.seams.guard import UnsettledItem
 from proxy.seams.http_backend import ListedMemory
 from proxy.seams.operation import HttpRequest
@@ -49,9 +51,10 @@ _NO_MEMORY: Final = ComparedView(state=_FOREIGN)
 
 
 class _Check(msgspec.Struct, frozen=True, kw_only=True):
-    name: str
+    words: tuple[str, ...]
     tenant: str | None = None
     to: str | None = None
+    map: str | None = None
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +87,7 @@ class BackendCheckReport(msgspec.Struct, frozen=True, kw_only=True):
     differences: tuple[Difference, ...]
     # How many further differences there are; they are in the file of `--to`.
     left_out: int
+    of_mcp: bool = False
 
 
 class _Tally:
@@ -223,8 +227,12 @@ class _Checking:
 
 async def _check(context: Context) -> Exit:
     asked = context.arguments(_Check)
+    name = asked.words[0]
     with _written(asked.to) as file:
-        async with operator(context) as api, walking(context, api, asked.name) as walk:
+        if asked.words[1:] or any(one.name == name for one in settings_of(context).mcp):
+            found = await _compared_texts(context, asked, file)
+            return _reported(context, name, found, of_mcp=True)
+        async with operator(context) as api, walking(context, api, name) as walk:
             found = _Tally(file)
             checking = _Checking(walk, api, found)
             async with working(context.terminal, checking.so_far):
@@ -234,10 +242,15 @@ async def _check(context: Context) -> Exit:
                 except ExceptionGroup as several:
                     # All exceptions of the group have the same cause, so the first one is raised.
                     raise several.exceptions[0] from None
+    return _reported(context, name, found, of_mcp=False)
+
+
+def _reported(context: Context, name: str, found: _Tally, *, of_mcp: bool) -> Exit:
+    """Print the report of a check; return the exit code."""
     counts = found.counts
     differences = sum(counts[what] for what in _DIFFERENCES)
     checked = BackendCheckReport(
-        backend=asked.name,
+        backend=name,
         same=counts["same"],
         # A memory that bears a gate's mark and is in no record is shown to no one either.
         hidden=counts["hidden"] + counts["marked"],
@@ -247,9 +260,51 @@ async def _check(context: Context) -> Exit:
         missing=counts[_MISSING],
         differences=tuple(found.shown),
         left_out=differences - len(found.shown),
+        of_mcp=of_mcp,
     )
     show(context, checked, _told)
     return Exit.FAILED if differences else Exit.OK
+
+
+async def _compared_texts(context: Context, asked: _Check, file: IO[bytes] | None) -> _Tally:
+    """Compare the texts that an MCP server lists with those of the memories that it should have.
+
+    The store is read before and after the server, so that what an agent writes or deletes meanwhile
+    is no difference.
+    """
+    found, name = _Tally(file), asked.words[0]
+    async with operator(context) as api:
+        before = await _all_kept(api, name)
+        listed = await server_items(context, asked.words, asked.map)
+        after = await _all_kept(api, name)
+    texts = [(item, text_digests(item.key, item.pieces, item.labels)) for item in listed.items]
+    there = frozenset(text for _, some in texts for text in some)
+    known = frozenset(text for kept in (before, after) for one in kept for text in one.texts)
+    for one in after:
+        if one not in before or asked.tenant not in {None, one.tenant}:
+            continue
+        has, state = [text in there for text in one.texts], one.state
+        if state == "same" and not all(has):
+            state = _DIFFERENT if any(has) else _MISSING
+        view = ComparedView(state=state, tenant=one.tenant, memory_id=one.memory_id)
+        memory = ListedMemory(key=one.key, item=None)
+        found.take(view, _difference(state, memory, view) if state in _DIFFERENCES else None)
+    for item, some in texts:
+        if not known.issuperset(some):
+            memory = ListedMemory(key=item.key, item=item)
+            found.take(_NO_MEMORY, _difference(_FOREIGN, memory, _NO_MEMORY))
+    found.counts[_FOREIGN] += listed.unreadable
+    return found
+
+
+async def _all_kept(api: Operator, name: str) -> list[KeptView]:
+    found: list[KeptView] = []
+    after: int | None = 0
+    while after is not None:
+        page = await api.ask(KEPT, name, after=after, through="mcp")
+        found += page.kept
+        after = page.next
+    return found
 
 
 def _of_kept(kept: KeptView) -> UnsettledItem:
@@ -318,12 +373,15 @@ def _told(context: Context, checked: BackendCheckReport) -> None:
         f"{checked.different} different, {checked.missing} missing"
     )
     adopt = f"mnemogate backend adopt {checked.backend} --quarantine"
+    hides = (
+        f"hide them all: {adopt}{settings_named}\nhide one: {adopt} --item DIGEST{settings_named}"
+    )
+    if checked.of_mcp:
+        hides = f"read them, and take them in as unproven: mnemogate review adopt {checked.backend}"
     if checked.foreign:
         terminal.say(
             "ALARM: no verdict let the foreign ones in: somebody wrote past the gate, or the "
-            "server had them before it.\n"
-            f"hide them all: {adopt}{settings_named}\n"
-            f"hide one: {adopt} --item DIGEST{settings_named}"
+            f"server had them before it.\n{hides}"
         )
     if checked.different:
         terminal.say(
@@ -343,7 +401,12 @@ COMMANDS = (
         summary="compare what a memory server has with what the gate let in; no text is printed",
         act=_check,
         options=(
-            option("name", "the name of the [[backend]] table"),
+            option(
+                "words",
+                "its name; behind `--` the command of an MCP server, where no [[mcp]] table has it",
+                metavar="SERVER",
+            ),
+            option("--map", "an MCP server's tool map", metavar="NAME|FILE"),
             option("--tenant", "look at this tenant's memories alone (default: all)"),
             option("--to", "write every difference here, a line of JSON each", metavar="FILE"),
         ),

@@ -12,6 +12,7 @@ from policy.model import ChangeKind
 from proxy.dialects.files.edits import call_in
 from proxy.dialects.mcp.calls import read_call
 from proxy.dialects.mcp.done import effects_of
+from proxy.dialects.mcp.kept_before import own_texts
 from proxy.dialects.mcp.maps import AnswerShape, Reconcile, Tool, ToolMap, path
 from proxy.dialects.mcp.message import CALL, Message, MessageKind, Object
 from proxy.dialects.mcp.paths import MisfitError, places
@@ -48,11 +49,7 @@ def question_of(tool_map: ToolMap, one: UnsettledItem) -> BackendQuestion | None
         if call.rule is None or call.rule.reconcile is None or len(call.items) != 1:
             return None
         item = call.items[0]
-        own = tuple(
-            text
-            for index, text in enumerate(item.pieces)
-            if index not in item.labels and text != item.key
-        )
+        own = own_texts(item.key, item.pieces, item.labels)
         asked = _filled(call.rule.reconcile, arguments, item.key, own)
     except (MalformedRequest, MisfitError):
         return None

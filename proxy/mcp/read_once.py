@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import AsyncExitStack
-from typing import Final, Protocol
+from tempfile import TemporaryFile
+from typing import IO, Final, Protocol
 
 from proxy.dialects.mcp.message import (
     CALL,
@@ -24,6 +26,7 @@ from proxy.version import version
 
 _PROTOCOL: Final = "2025-06-18"
 _ACCEPT: Final = {"accept": "application/json, text/event-stream"}
+_SAID_MAX: Final = 2_000
 _JSON: Final = {"content-type": "application/json"}
 
 
@@ -46,12 +49,30 @@ async def read_once(
     """Call one tool of a server; return the server's own name, and the tool's result.
 
     Raises:
-        CannotRead: The server could not be asked, or its answer is no tool result.
+        CannotRead: The server could not be asked, or its answer is no tool result; with the end of
+            what a server's process wrote to its standard error.
     """
+    with TemporaryFile() as said:
+        try:
+            return await _called(server, name, tool, arguments, seconds, said)
+        except CannotRead as error:
+            said.seek(max(0, said.seek(0, os.SEEK_END) - _SAID_MAX))
+            told = said.read().decode(errors="replace").strip()
+            raise CannotRead(f"{error}; it wrote: {told}" if told else str(error)) from None
+
+
+async def _called(
+    server: Upstream | ServerCommandLine,
+    name: str,
+    tool: str,
+    arguments: Object,
+    seconds: float,
+    said: IO[bytes],
+) -> tuple[str, Object]:
     try:
         async with asyncio.timeout(seconds), AsyncExitStack() as stack:
             if isinstance(server, ServerCommandLine):
-                child = await Child.start(server, name)
+                child = await Child.start(server, name, said)
                 stack.push_async_callback(child.end)
                 return await _read(_Lines(child), tool, arguments)
             return await _read(_Posts(await stack.enter_async_context(server)), tool, arguments)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -321,9 +321,10 @@ class CompareView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeptQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """From which row on."""
+    """From which row on, and by which protocol the server is reached."""
 
     after: Annotated[int, Meta(ge=0, le=INDEX_MAX)] = 0
+    through: Literal["http", "mcp"] = "http"
 
 
 class KeptView(msgspec.Struct, frozen=True, kw_only=True):
@@ -337,6 +338,10 @@ class KeptView(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     arguments: str
     piece_count: int
+    # Of a memory on an MCP server: "same", "hidden" or "unsettled" as in `ComparedView`, and the
+    # SHA-256 (hex) of each of its texts with its key.
+    state: str = "same"
+    texts: tuple[str, ...] = ()
 
 
 class KeptList(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ In this form the gate can judge them.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from proxy.dialects.mcp.calls import read_call
@@ -26,8 +27,14 @@ class ServerItems(NamedTuple):
     write to the server can put one there, so the other elements are read nevertheless.
     """
 
-    items: tuple[Item, ...]
+    # Keyed by the tool that would have written them.
+    by_tool: dict[str, tuple[Item, ...]]
     unreadable: int
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """The items of all tools."""
+        return tuple(item for items in self.by_tool.values() for item in items)
 
 
 def items_listed(tool_map: ToolMap, result: JsonValue) -> ServerItems:
@@ -37,29 +44,46 @@ def items_listed(tool_map: ToolMap, result: JsonValue) -> ServerItems:
         MalformedRequest: The map describes no such tool, or the answer does not have the form that
             the map describes, or has too many items.
     """
-    adopts = tool_map.adopts
-    if adopts is None:
+    if not tool_map.adopts:
         raise MalformedRequest("the map does not say how all that the server keeps is listed")
-    try:
-        elements = [one for _, one in places(json_of(result), parse_path(adopts.found))]
-    except MisfitError:
-        raise MalformedRequest("the answer is not of the form that the map says") from None
-    found: dict[str, Item] = {}
+    found: dict[str, dict[str, Item]] = {}
     unreadable = 0
-    for alone in (one for element in elements for one in _each(element, adopts.each)):
-        given: JsonValue = {"name": adopts.write, "arguments": {adopts.into: [alone]}}
+    for write, arguments in _calls(tool_map, json_of(result)):
         try:
-            items = read_call(tool_map, given).items
+            items = read_call(tool_map, {"name": write, "arguments": arguments}).items
         except MalformedRequest:
             unreadable += 1
             continue
-        for item in items:
-            found.setdefault(digest_of_item(item), item)
-        if len(found) > LISTED_MAX:
+        found.setdefault(write, {}).update((digest_of_item(item), item) for item in items)
+        if sum(map(len, found.values())) > LISTED_MAX:
             raise MalformedRequest(f"the server keeps more than {LISTED_MAX} memories")
     if unreadable and not found:
         raise MalformedRequest("no item in the answer is of the form that the map says")
-    return ServerItems(tuple(found.values()), unreadable)
+    by_tool = {write: tuple(items.values()) for write, items in found.items()}
+    return ServerItems(by_tool, unreadable)
+
+
+def _calls(tool_map: ToolMap, value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
+    """The write that would have made each element of an answer, with its arguments."""
+    try:
+        for adopts in tool_map.adopts:
+            for _, element in places(value, parse_path(adopts.found)):
+                for alone in _each(element, adopts.each):
+                    yield adopts.write, {adopts.into: [alone]}
+    except MisfitError:
+        raise MalformedRequest("the answer is not of the form that the map says") from None
+
+
+def own_texts(key: str, pieces: Sequence[str], labels: Sequence[int]) -> tuple[str, ...]:
+    """The texts that only this item contains: no shared names, and not its key."""
+    own = (text for number, text in enumerate(pieces) if number not in labels)
+    return tuple(text for text in own if text != key)
+
+
+def text_digests(key: str, pieces: Sequence[str], labels: Sequence[int]) -> tuple[str, ...]:
+    """SHA-256 (hex) of each of an item's own texts with its key; of the key alone without any."""
+    said = own_texts(key, pieces, labels) or ("",)
+    return tuple(hashlib.sha256(canonical_json([key, one]).encode()).hexdigest() for one in said)
 
 
 def digest_of_item(item: Item) -> str:

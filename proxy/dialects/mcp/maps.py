@@ -250,8 +250,9 @@ class ToolMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     # Places of this server, in addition to the shipped places (`policy.places`).
     instruction_paths: Patterns = ()
     fact_paths: Patterns = ()
-    # How to list all memories that the server stores, for `mnemogate review adopt`.
-    adopts: AdoptionRead | None = None
+    # How to list all memories that the server stores, for `mnemogate review adopt` and
+    # `mnemogate backend check`: one entry for each kind of memory, all of one read.
+    adopts: Annotated[tuple[AdoptionRead, ...], Meta(max_length=8)] = ()
     shown: AnswerShape = AnswerShape()
     model: InModel = InModel()
     tools: Annotated[dict[Word, Tool], Meta(max_length=1_024)] = {}
@@ -296,7 +297,7 @@ def parse_map(text: str, where: str = "map") -> ToolMap:
     except BadPattern as error:
         raise MapError(f"{where}: instruction_paths, fact_paths: {error}") from None
     _check_shown(found.shown, f"{where}: shown")
-    _check_adopts(found.adopts, f"{where}: adopts", found.tools)
+    _check_adopts(found, f"{where}: adopts")
     _check_model(found, f"{where}: model")
     for name, tool in found.tools.items():
         if found.posture is Posture.FILES:
@@ -331,15 +332,17 @@ def argument_names(tool: Tool) -> dict[Pattern, set[str]]:
     return names
 
 
-def _check_adopts(adopts: AdoptionRead | None, where: str, tools: dict[str, Tool]) -> None:
-    if adopts is None:
-        return
-    _check_paths((adopts.found,), f"{where}: found")
-    read, write = tools.get(adopts.tool), tools.get(adopts.write)
-    if read is None or read.kind is not ToolKind.READ:
-        raise MapError(f"{where}: tool: {adopts.tool!r} is not a read of this map")
-    if write is None or f"{adopts.into}[]" not in write.items:
-        raise MapError(f"{where}: into: not the items of a write of this map")
+def _check_adopts(found: ToolMap, where: str) -> None:
+    for adopts in found.adopts:
+        _check_paths((adopts.found,), f"{where}: found")
+        read, write = found.tools.get(adopts.tool), found.tools.get(adopts.write)
+        if read is None or read.kind is not ToolKind.READ:
+            raise MapError(f"{where}: tool: {adopts.tool!r} is not a read of this map")
+        if write is None or f"{adopts.into}[]" not in write.items:
+            raise MapError(f"{where}: into: not the items of a write of this map")
+        first = found.adopts[0]
+        if (adopts.tool, adopts.arguments) != (first.tool, first.arguments):
+            raise MapError(f"{where}: all have the same tool and arguments")
 
 
 def _check_model(found: ToolMap, where: str) -> None:

@@ -7,10 +7,11 @@ import contextlib
 import logging
 import os
 import signal
+from asyncio import subprocess
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from errno import errorcode
-from typing import Final, Self
+from typing import IO, Final, Self
 
 import msgspec
 
@@ -44,8 +45,12 @@ class Child:
         self._writing = asyncio.Lock()
 
     @classmethod
-    async def start(cls, command: ServerCommandLine, name: str) -> Self:
+    async def start(
+        cls, command: ServerCommandLine, name: str, stderr: int | IO[bytes] = subprocess.PIPE
+    ) -> Self:
         """Start a server in a process session of its own, so that its children end with it.
+
+        A pipe as `stderr` is read by `silence`.
 
         Raises:
             ChildGone: The server cannot be started.
@@ -55,7 +60,7 @@ class Child:
                 *command.words,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
+                stderr=stderr,
                 cwd=command.directory,
                 env=command.environment,
                 limit=_PIECE_BYTES,

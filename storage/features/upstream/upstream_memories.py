@@ -14,6 +14,7 @@ from storage.tables.codec import ordinal_key
 from storage.tables.lmdb_store import ROWS, View
 from storage.tables.rows import (
     GuardedRow,
+    guarded_row,
     guarded_rows,
     read_row,
 )
@@ -38,11 +39,12 @@ class UpstreamMemories(Feature):
             return tuple(self._of_any(view, target, key, tenants) for key in keys)
 
     def after(
-        self, target: str, number: int, count: int
+        self, target: str, number: int, count: int, *, every: bool = False
     ) -> tuple[tuple[UpstreamMemory, ...], int | None]:
         """The memories of a server among the `count` rows from row `number` on.
 
-        Returns the memories, and the `number` for the next call; None at the end.
+        Returns the memories, and the `number` for the next call; None at the end. Of several
+        memories under a key only the newest is returned, unless `every` is true.
         """
         found: list[UpstreamMemory] = []
         with self._store.reading() as view:
@@ -50,13 +52,13 @@ class UpstreamMemories(Feature):
                 ordinal = int.from_bytes(key, "big")
                 if at >= count:
                     return tuple(found), ordinal
-                kept = self._newest_at(view, target, ordinal)
+                kept = self._at(view, target, ordinal, every=every)
                 if kept is not None:
                     found.append(kept)
         return tuple(found), None
 
-    def _newest_at(self, view: View, target: str, ordinal: int) -> UpstreamMemory | None:
-        """The memory of this row, if the row is the newest under its key, else None."""
+    def _at(self, view: View, target: str, ordinal: int, *, every: bool) -> UpstreamMemory | None:
+        """The memory of this row, if the row is the newest under its key or `every`; else None."""
         row = read_row(view, ordinal)
         if not row.keyed or row.erased or row.change is ChangeKind.DELETE:
             return None
@@ -65,6 +67,10 @@ class UpstreamMemories(Feature):
         key = row.assigned_key or ("" if call is None else call.key)
         if candidate.target != target or not key:
             return None
+        if every:
+            one = guarded_row(view, self._names, ordinal)
+            stands = _STANDS.get(one.status)
+            return None if stands is None else _memory(one, key, stands)
         kept = self._of(view, target, key, row.tenant)
         return kept if kept is not None and kept.number == ordinal else None
 
@@ -85,13 +91,17 @@ class UpstreamMemories(Feature):
                 newest = one
         if newest is None:
             return None
-        return UpstreamMemory(
-            number=newest.ordinal,
-            tenant=tenant,
-            memory_id=newest.sent.memory_id,
-            candidate_id=newest.sent.candidate_id,
-            key=key,
-            # While a change under the key is on its way, it is not known what the server has.
-            stands=ForwardState.FORWARDING if moving else _STANDS[newest.status],
-            candidate=candidate_of(newest.sent),
-        )
+        # While a change under the key is on its way, it is not known what the server has.
+        return _memory(newest, key, ForwardState.FORWARDING if moving else _STANDS[newest.status])
+
+
+def _memory(one: GuardedRow, key: str, stands: ForwardState) -> UpstreamMemory:
+    return UpstreamMemory(
+        number=one.ordinal,
+        tenant=one.sent.tenant,
+        memory_id=one.sent.memory_id,
+        candidate_id=one.sent.candidate_id,
+        key=key,
+        stands=stands,
+        candidate=candidate_of(one.sent),
+    )
