@@ -18,7 +18,10 @@ from typing import Any, Final, cast
 import msgspec
 import pytest
 import zstandard
+from aiohttp import web
 
+from proxy.fronts import model
+from proxy.model.histories import Room
 from proxy.transport import listener
 from proxy.transport.codings import plain_body
 from tests.integration.mcp_bench import bench as mcp_bench
@@ -231,7 +234,12 @@ async def test_a_refused_text_passes_compressed_on_no_route_that_is_not_judged(
 
 @pytest.mark.parametrize("coding", CODINGS)
 async def test_mcp_over_http_reads_a_coding_and_refuses_a_broken_one(coding: str) -> None:
-    server = Server()
+    server, heads = Server(), list[dict[str, str]]()
+
+    async def noted(request: web.Request, _body: dict[str, Any]) -> None:
+        heads.append({name.lower(): value for name, value in request.headers.items()})
+
+    server.script = noted
     async with serving(server), mcp_bench(server.url) as front:
         session = await front.initialize()
         told = json.dumps(call(7, "read_graph")).encode()
@@ -241,6 +249,8 @@ async def test_mcp_over_http_reads_a_coding_and_refuses_a_broken_one(coding: str
         answer = await front.post(packed, **head)
         assert (answer.status, answer.messages) == (plain.status, plain.messages)
         assert plain.status == 200
+        assert heads[-1] == heads[-2]
+        assert "content-encoding" not in heads[-1]
         broken = await front.post(packed[:-1], **head)
         assert broken.status == 400
         assert broken.headers["content-type"] == "application/problem+json"
@@ -268,6 +278,34 @@ async def test_a_body_is_opened_beside_the_loop(
         assert (await live.sent(front, zstandard.compress(plain), head))[0] == 200
     assert len(threads) == 1
     assert threads[0] != threading.get_ident()
+
+
+async def test_an_answer_under_way_keeps_room_for_its_body_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = 32 * 1024 * 1024
+    room = limit - 1
+    monkeypatch.setattr(model, "Room", lambda: Room(room))
+    front = FRONTS["anthropic"]
+    packed = zstandard.compress(json.dumps(front.body).encode())
+    head = {"Content-Encoding": "zstd"}
+    async with everything(tmp_path) as live:
+        got, said, _ = await live.sent(front, packed, head)
+        assert (got, b"busy" in said) == (503, True), "control: a size is reserved that is unknown"
+    (tmp_path / "more").mkdir()
+    room = limit + len(packed) * 50
+    async with everything(tmp_path / "more") as live:
+        live.model.piece_len, live.model.pause_s = 10, 0.05
+        streamed = json.dumps({**front.body, "stream": True}).encode()
+        url = live.front.url + front.path
+        sent = {**KINDS, "X-Api-Key": AGENT_KEY, **head}
+        async with live.front.client.post(
+            url, data=zstandard.compress(streamed), headers=sent
+        ) as first:
+            assert first.status == 200
+            assert not first.content.at_eof()
+            live.model.pause_s = 0.0
+            assert (await live.sent(front, packed, head))[0] == 200
 
 
 async def test_an_answer_of_several_parts_reaches_the_agent_whole(tmp_path: Path) -> None:
