@@ -73,6 +73,8 @@ class Reason(enum.Enum):
     ADMIN_TOOL = "admin_tool"
     TOOLS_CHANGED = "tools_changed"
     CALL_MALFORMED = "call_malformed"
+    # Refused before the gate: a character that no stored text may have.
+    CHARACTER_REFUSED = "character_refused"
 
 
 _SEAL: Final = object()

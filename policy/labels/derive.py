@@ -27,6 +27,7 @@ from policy.model import (
     SourceKind,
     meet,
 )
+from policy.text.characters import displays
 from policy.text.language import language_of
 from policy.text.phrases import Language
 from policy.text.skeleton import skeleton
@@ -73,7 +74,7 @@ def read_text(text: str | None, metadata_json: str | None) -> Reading:
     Metadata that is not JSON, or deeper than 32 levels, reads as an injection.
     """
     shape = skeleton(text) if text else ""
-    found = language_of(shape) | _language_within(text) if text else Language.PLAIN
+    found = _language(text, shape) | _language_within(text) if text else Language.PLAIN
     if metadata_json is not None:
         found |= _language_of_metadata(metadata_json, shape[-_TAIL_LEN:])
     return _with_language(Reading(skeleton=shape, directive=False, injection=False), found)
@@ -81,7 +82,13 @@ def read_text(text: str | None, metadata_json: str | None) -> Reading:
 
 def read_beside(reading: Reading, text: str) -> Reading:
     """A copy of `reading` with the flags of a second text, for texts that are read together."""
-    return _with_language(reading, language_of(skeleton(text)))
+    return _with_language(reading, _language(text, skeleton(text)))
+
+
+def _language(text: str, shape: str) -> Language:
+    """The kind of a text, whose skeleton is `shape`, as it is written and as it is displayed."""
+    moved = "\n".join(one for one in dict.fromkeys(displays(text)) if one != text)
+    return language_of(shape) | (language_of(skeleton(moved)) if moved else Language.PLAIN)
 
 
 def read_candidate(candidate: Candidate) -> Reading:
@@ -113,13 +120,13 @@ def _with_language(reading: Reading, found: Language) -> Reading:
 
 def _language_of_name(name: str) -> Language:
     known = len(name) <= _NAME_KEPT_LEN_MAX
-    return _language_of_known_name(name) if known else language_of(skeleton(name))
+    return _language_of_known_name(name) if known else _language(name, skeleton(name))
 
 
 @lru_cache(maxsize=_NAMES_KEPT_MAX)
 def _language_of_known_name(name: str) -> Language:
     # Every write of an agent comes with the same few names, so the readings of names are cached.
-    return language_of(skeleton(name))
+    return _language(name, skeleton(name))
 
 
 def _language_of_metadata(metadata_json: str, tail: str) -> Language:
@@ -157,7 +164,7 @@ def _language_of_strings(value: object, tail: str) -> Language:
     rows.update(map(" ".join, found.under.values()))
     language = Language.PLAIN
     for row in rows:
-        language |= language_of(skeleton(row))
+        language |= _language(row, skeleton(row))
     for name in {*found.names, *found.strings} - rows:
         language |= _language_of_name(name)
     return language

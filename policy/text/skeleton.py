@@ -1,4 +1,4 @@
-"""Skeletons of text, the form in which texts are compared, and the code points no text may hold.
+"""Skeletons of text, the form in which texts are compared, and what a person is shown of a text.
 
 A skeleton is only for matching: what is hashed, judged and stored is the text as it came.
 """
@@ -11,20 +11,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
+from policy.text.characters import BREAKS, FLAGS, is_assigned
 from policy.text.confusables import ASCII_LOOKALIKES
-
-# C0 (without tab, line feed, carriage return), DEL, C1, bidi controls, surrogates, tag characters.
-# A person does not see these characters, or sees the text in another order than a model does.
-# U+200E and U+200F are allowed: Hebrew and Arabic texts need them, they reorder only their
-# neighbours, and the skeleton drops them.
-_FORBIDDEN = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u202a-\u202e\u2066-\u2069"
-    "\ud800-\udfff\U000e0000-\U000e007f]"
-)
-_FORBIDDEN_ASCII = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-
-# In these blocks an unassigned code point is allowed: it will be an emoji of a newer Unicode.
-_EMOJI = ((0x1F000, 0x1FAFF),)
+from policy.text.unicode_table import NEWER
 
 # Letters that are displayed as nothing: Hangul fillers and the Braille blank.
 _BLANK_LETTERS = "\u115f\u1160\u3164\uffa0\u2800"
@@ -34,7 +23,8 @@ _TAGS = {0xE0000 + code: chr(code) for code in range(0x20, 0x7F)}
 # their abbreviations instead. No other sign unfolds into more than seven, so a skeleton is never
 # much longer than its text.
 _SENTENCES = {0xFDFA: "\u0635\u0644\u0639\u0645", 0xFDFB: "\u062c\u0644"}
-_BEFORE = _TAGS | _SENTENCES
+# NEL is a line end in the category of controls, which a skeleton drops.
+_BEFORE = _TAGS | _SENTENCES | NEWER | {0x85: "\n"}
 # Punctuation that means the same, folded to one form; quotation marks stay recognisable.
 _PUNCTUATION = {
     ord(mark): plain
@@ -70,28 +60,6 @@ _SEPARATED = re.compile(r"[ .\-_*|/,:+~]\w[ .\-_*|/,:+~]\w[ .\-_*|/,:+~]\w")
 _SPACED_OUT = re.compile(r"(?<![^\W_])[^\W_](?:([ .\-_*|/,:+~])[^\W_])(?:\1[^\W_]){2,}(?![^\W_])")
 
 
-def illegal_code_point(text: str) -> int | None:
-    """A code point in the text that no field may hold; None for a text without such code points.
-
-    Refused: lone surrogates, tag characters, bidi controls, C0 and C1 controls other than tab, line
-    feed and carriage return, noncharacters, and unassigned code points outside emoji blocks.
-    """
-    if text.isascii():
-        found = _FORBIDDEN_ASCII.search(text)
-        return ord(found[0]) if found else None
-    found = _FORBIDDEN.search(text)
-    if found:
-        return ord(found[0])
-    for char in set(text):
-        if char > "\x7f" and unicodedata.category(char) == "Cn" and not _is_emoji(ord(char)):
-            return ord(char)
-    return None
-
-
-def _is_emoji(code_point: int) -> bool:
-    return any(first <= code_point <= last for first, last in _EMOJI)
-
-
 def skeleton(text: str) -> str:
     """The text with everything folded away that changes its look and not its words.
 
@@ -120,7 +88,10 @@ def skeleton(text: str) -> str:
 def _shows(char: str) -> bool:
     if char < "\x80":
         return True
-    return unicodedata.category(char) not in _INVISIBLE_CATEGORIES and char not in _BLANK_LETTERS
+    category = unicodedata.category(char)
+    # A letter of a newer Unicode than the interpreter's own is shown like any other.
+    drawn = category not in _INVISIBLE_CATEGORIES or (category == "Cn" and is_assigned(char))
+    return drawn and char not in _BLANK_LETTERS
 
 
 def _folded(found: re.Match[str]) -> str:
@@ -169,7 +140,8 @@ def unpiled(text: str) -> str:
 def _fold_run(text: str) -> str:
     # Characters are decomposed before marks are dropped, so that a precomposed letter loses its
     # mark as well.
-    decomposed = unicodedata.normalize("NFKD", unpiled(text).translate(_BEFORE))
+    bare = FLAGS.sub("\U0001f3f4", unpiled(text)).translate(_BEFORE)
+    decomposed = unicodedata.normalize("NFKD", bare)
     folded = "".join(filter(_shows, decomposed)).translate(ASCII_LOOKALIKES).casefold()
     return unicodedata.normalize("NFC", folded).translate(_AFTER_CASE)
 
@@ -178,7 +150,7 @@ _fold_known = lru_cache(maxsize=_KNOWN_MAX)(_fold_run)
 
 
 def _one_space(found: re.Match[str]) -> str:
-    return "\n" if "\n" in found[0] else " "
+    return "\n" if BREAKS.search(found[0]) else " "
 
 
 def _joined(found: re.Match[str]) -> str:

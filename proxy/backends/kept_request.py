@@ -17,7 +17,7 @@ from policy.model import TEXT_LEN_MAX, ChangeKind
 from proxy.dialects.mcp.pieces import DEPTH_MAX, PIECES_MAX, arguments_of, literal
 from proxy.dialects.mcp.words import ORDINARY_NAME
 from proxy.dialects.strict_json.in_text import strings_inside
-from proxy.dialects.strict_json.strict import JsonValue, canonical_json, check_text, storable
+from proxy.dialects.strict_json.strict import JsonValue, canonical_json, check_encodable, storable
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Item, UnsettledItem
 from proxy.seams.http_backend import SentMemory
@@ -44,7 +44,7 @@ def kept_request(
     other members stay in the arguments. A memory without any string has its key as its only piece.
 
     Raises:
-        MalformedRequest: There is too much text for one memory, or a character that is not allowed.
+        MalformedRequest: There is too much text for one memory.
     """
     pieces: list[str] = []
     shown = body if isinstance(body, dict) else {}
@@ -61,8 +61,6 @@ def kept_request(
     pieces = pieces or [key]
     if len(pieces) > PIECES_MAX or sum(map(len, pieces)) + len(pieces) > TEXT_LEN_MAX:
         raise MalformedRequest("body: too much text for one memory", status=413)
-    for text in pieces:
-        check_text(text, "body")
     arguments = canonical_json({"method": method, "path": literal(path), "body": filed})
     return Item(change=change, arguments=arguments, pieces=tuple(pieces), key=key)
 
@@ -198,6 +196,7 @@ def _inner(text: str, pieces: list[str], depth: int) -> None:
     if depth >= _INNER_DEPTH_MAX:
         return
     for inner in strings_inside(text):
+        check_encodable(inner, "body")
         if inner and not ORDINARY_NAME.fullmatch(inner):
             _piece(inner, pieces)
             _inner(inner, pieces, depth + 1)

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from policy.bounded import Bounded
-from policy.labels.effect import text_after
+from policy.labels.effect import NOTHING, text_after
 from policy.labels.forwarded_call import (
+    MCP,
     PREFIXES,
     ForwardedCall,
     NotForwardable,
@@ -39,7 +40,9 @@ from policy.model import (
     Tenant,
 )
 from policy.verdict import InvariantBroken, Reason
-from proxy.dialects.strict_json.strict import canonical_json, check_text, decode_object
+from proxy.dialects.mcp.pieces import arguments_of
+from proxy.dialects.strict_json.in_text import odd_string
+from proxy.dialects.strict_json.strict import canonical_json, decode_object
 from proxy.guard.ahead import AdmittedAhead, Ahead
 from proxy.guard.answer_sieve import AnswerSieve, ShowingNotes
 from proxy.guard.sieve import Sieve
@@ -209,8 +212,6 @@ class LocalGuard:
         target = self._target(call.server)
         if len(target) > NAME_LEN_MAX:
             raise MalformedRequest("server: the name is too long")
-        for text in (*item.pieces, item.key, call.tool, item.scope_user or ""):
-            check_text(text, "item")
         forwarded = ForwardedCall(
             tool=call.tool,
             arguments=item.arguments,
@@ -224,7 +225,8 @@ class LocalGuard:
         )
         # Stored arguments are sent as they are stored after a release, so they must be canonical:
         # every server then decodes the same values as the gate.
-        if canonical_json(decode_object(item.arguments.encode())) != item.arguments:
+        given = decode_object(item.arguments.encode(), each_judged=True)
+        if canonical_json(given) != item.arguments:
             raise MalformedRequest("arguments: not canonical JSON")
         try:
             text, metadata_json = texts_of(forwarded)
@@ -246,12 +248,30 @@ class LocalGuard:
             text_after=self._text_after(principal, call, item),
             extracted=call.server.startswith(MODEL_SERVERS),
             labels=item.labels,
+            odd=self._odd(call, item),
             join=call.join,
             # A deletion has no text with an origin: its names only identify what to delete.
             culprits=()
             if item.change is ChangeKind.DELETE
             else self._ledger.culprits(principal.principal_id, text),
         )
+
+    def _odd(self, call: GuardedCall, item: Item) -> str:
+        """Which character of what an item brings may not be stored; "" where all of them may.
+
+        A deletion brings nothing, and an edit nothing of the text that it takes away.
+        """
+        if item.change is ChangeKind.DELETE:
+            return ""
+        gone = {*range(item.came, len(item.pieces) if item.came != NOTHING else 0)}
+        gone |= {NOTHING if item.effect is None else item.effect.old}
+        pieces = ["" if number in gone else one for number, one in enumerate(item.pieces)]
+        # Only an adapter in this process can know that a piece beside the arguments is on the
+        # server already; what a relay says is a claim.
+        beside: list[str] = pieces if self._target_prefix == MCP else []
+        brought = [call.tool, item.key, item.scope_user, *beside]
+        given = arguments_of(item.arguments, pieces)
+        return odd_string([given, *brought], parses=True)
 
     def _text_after(self, principal: Principal, call: GuardedCall, item: Item) -> str | None:
         """The text after an edit; None if no earlier verdict recorded the text before it."""
@@ -345,6 +365,8 @@ class LocalGuard:
                     class_named=proposal.class_named and not asked,
                     approved_by=approved_by,
                     culprits=(),
+                    # The server has the item already, so its characters come from no one now.
+                    odd="",
                 )
             )
         trace = self._trace(call)

@@ -14,7 +14,7 @@ import msgspec
 from policy.model import METADATA_LEN_MAX, TEXT_LEN_MAX, ChangeKind
 from proxy.dialects.mcp.store.graph import ENTITIES, OBSERVATIONS, RELATIONS
 from proxy.dialects.native.wire import UUID_PATTERN
-from proxy.dialects.strict_json.strict import canonical_json, check_text, decode_object
+from proxy.dialects.strict_json.strict import canonical_json, decode_object
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import (
     BATCH_LEN_MAX,
@@ -72,9 +72,8 @@ def _is_stores(proposal: Proposal) -> bool:
         return named and text is None and metadata_json is None
     if proposal.change is not ChangeKind.CREATE or memory_id is not None or not text:
         return False
-    check_text(text, "text")
     # Every reader of the memory decodes its stored metadata as one JSON object.
     given = metadata_json or "{}"
-    value = decode_object(given.encode())
+    value = decode_object(given.encode(), each_judged=True)
     whole = isinstance(value, dict) and canonical_json(value) == given
     return whole and len(text) <= TEXT_LEN_MAX and len(given) <= METADATA_LEN_MAX

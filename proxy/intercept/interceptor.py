@@ -45,6 +45,7 @@ from policy.model import (
 from policy.ruleset import OverBudget, Ruleset
 from policy.trust.score import OutcomeKind, Reported
 from policy.verdict import Reason
+from proxy.dialects.strict_json.in_text import odd_string, strings_inside
 from proxy.embed.embedding import takes_client_vectors, unit_vector
 from proxy.intercept.budgets import WriteCounts, utf8_len, weight_of
 from proxy.intercept.shadow import (
@@ -165,7 +166,8 @@ class Interceptor:
     ) -> tuple[WrittenItem, ...]:
         """Judge proposals; return one item with its verdict per proposal, in order.
 
-        Each item of a batch is judged by itself, so a bad one does not stop the others.
+        Each item of a batch is judged by itself, so a bad one does not stop the others. One with a
+        character that may not be stored is refused before it becomes a candidate.
 
         Raises:
             MalformedRequest: A proposal cannot become a candidate; none of them was staged.
@@ -173,6 +175,16 @@ class Interceptor:
             OutcomeUnknown: Not one item has a known outcome.
             RateLimited: The principal's window has no room for all of them; none was staged.
         """
+        odd = [*map(_odd, proposals)]
+        if any(odd):
+            fine = tuple(one for one, why in zip(proposals, odd, strict=True) if not why)
+            judged = iter(await self.judge(principal, fine, dialect, trace) if fine else ())
+            return tuple(
+                _not_judged(one, "reject", Reason.CHARACTER_REFUSED, f"{why}. ")
+                if why
+                else next(judged)
+                for one, why in zip(proposals, odd, strict=True)
+            )
         owner, limits = principal.principal_id, self._ruleset().budgets
         weights = [*map(_weight, proposals)]
         kept = 0
@@ -513,6 +525,15 @@ def _read(candidate: Candidate, text_after: str | None) -> Reading:
     return reading if text_after is None else read_beside(reading, text_after)
 
 
+def _odd(proposal: Proposal) -> str:
+    """Which character of a proposal may not be stored, and where it is; "" if all of them may."""
+    if proposal.guarded_key is not None:
+        return proposal.odd
+    given = msgspec.structs.asdict(proposal) | msgspec.structs.asdict(proposal.scope)
+    given |= {"metadata_json": None, "metadata": [*strings_inside(proposal.metadata_json or "")]}
+    return odd_string(given, parses=False)
+
+
 def _weight(proposal: Proposal) -> int:
     """The number of writes that a proposal counts for in its principal's window."""
     ids_count = len(proposal.derived_from)
@@ -584,7 +605,7 @@ def _undecided(proposal: Proposal) -> WrittenItem:
     return _not_judged(proposal, "error", Reason.GATE_UNAVAILABLE)
 
 
-def _not_judged(proposal: Proposal, decision: str, reason: Reason) -> WrittenItem:
+def _not_judged(proposal: Proposal, decision: str, reason: Reason, detail: str = "") -> WrittenItem:
     """The outcome of a change that never reached the gate: nothing was done."""
     return WrittenItem(
         decision=decision,
@@ -595,5 +616,5 @@ def _not_judged(proposal: Proposal, decision: str, reason: Reason) -> WrittenIte
         step=None,
         memory_class=proposal.memory_class,
         source=None,
-        observation=observation_for(decision, reason, proposal.memory_class),
+        observation=observation_for(decision, reason, proposal.memory_class, detail=detail),
     )

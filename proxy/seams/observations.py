@@ -116,6 +116,7 @@ NEXT: Final[dict[Reason, str]] = {
         "runs `mnemogate mcp approve`. Go on without them."
     ),
     Reason.CALL_MALFORMED: "The arguments are not of the form that this tool takes. Mend the call.",
+    Reason.CHARACTER_REFUSED: "Leave out every such character, and send it again.",
 }
 
 
@@ -153,6 +154,7 @@ def observation_for(
     page: str | None = None,
     way: Way = Way.STORE,
     again: bool = False,
+    detail: str = "",
 ) -> str:
     """The text for one written item: state, reason code, class, and what the agent may do next.
 
@@ -166,6 +168,7 @@ def observation_for(
         way: Who writes the change once a person admits it. Only `AGENT` may ask for it again.
         again: Whether the same change waits already, because this principal proposed it before,
             perhaps in another conversation.
+        detail: Which character was refused, and where: a text without words of the candidate.
 
     Raises:
         InvariantBroken: A refusal without a reason.
@@ -183,7 +186,7 @@ def observation_for(
             f"Not {undone} yet ({reason.value}, {memory_class.value}): {waits} waits for a person. "
             f"{_AGAIN if way is Way.AGENT else _GO_ON}{f'{_DECIDED_AT}{page}' if page else ''}"
         )
-    return f"Not stored ({reason.value}, {memory_class.value}). {NEXT[reason]}"
+    return f"Not stored ({reason.value}, {memory_class.value}). {detail}{NEXT[reason]}"
 
 
 def observation_of_call(reason: Reason) -> str:

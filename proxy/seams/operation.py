@@ -132,6 +132,8 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     instructions: bool = False
     # Whether the id also names a memory past its expiry, as in Mem0's API.
     expired: bool = False
+    # Guard mode: a character of the call that may not be stored, in words. Only the guard sets it.
+    odd: str = ""
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True, tag="write"):

@@ -263,7 +263,7 @@ def _decoded(raw_path: str) -> str:
     except UnicodeDecodeError:
         raise MalformedRequest("path: not UTF-8", status=400) from None
     check_text(path, "path")
-    if any(character < " " for character in path):
+    if any(character < " " or character == "\x85" for character in path):
         raise MalformedRequest("path: holds a control character", status=400)
     return path
 

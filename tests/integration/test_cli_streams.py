@@ -133,7 +133,7 @@ def test_a_sidecar_serves_whoever_reads_its_banner_and_keeps_closed_streams_off_
         (
             ("policy", "explain", "--ruleset", RULES, "--text", "a\u202eb"),
             Exit.USAGE,
-            "holds a code point that is not allowed",
+            "U+202E (a bidi control without its pair) at offset 1 is not allowed",
         ),
     ],
 )

@@ -33,7 +33,7 @@ from policy.model import (
     Tenant,
 )
 from policy.query import EVERYTHING
-from policy.text.skeleton import illegal_code_point
+from policy.text.characters import odd_character
 from proxy.dialects.mem0.platform import Mem0Platform
 from proxy.dialects.model.api import ANTHROPIC
 from proxy.dialects.model.memory_tools import OfferedTools
@@ -74,7 +74,7 @@ _TEXTS: Final = st.one_of(
     st.lists(st.sampled_from(SAID), min_size=1, max_size=2, unique=True).map(" ".join),
     st.text(
         st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=60
-    ).filter(lambda text: illegal_code_point(text) is None),
+    ).filter(lambda text: odd_character(text) == ""),
 )
 _VOICES: Final = st.sampled_from(("user", "reminder", "tool", "model", "recalled", "reloaded"))
 _HISTORY: Final = st.lists(st.tuples(_VOICES, st.one_of(_TEXTS, st.just(PAGE))), max_size=4)

@@ -96,7 +96,7 @@ def records_of(body: bytes, *, needs_vectors: bool) -> tuple[Record, ...]:
         MalformedRequest: Columns or vectors differ in length, an id is repeated, a vector is
             missing or invalid, or a field is the sidecar's own.
     """
-    columns = decode_as(body, Columns)
+    columns = decode_as(body, Columns, each_judged=True)
     ids = checked_ids(columns.ids)
     if any(OWN_FIELD in one for one in columns.metadatas or () if one is not None):
         raise invalid(f"metadatas: {OWN_FIELD} is the name of a field that is not yours")

@@ -91,7 +91,7 @@ def put_of(request: HttpRequest) -> tuple[ItemPut, dict[str, JsonValue]]:
     Raises:
         MalformedRequest: The body has another form.
     """
-    value = _body(request)
+    value = _body(request, each_judged=True)
     return convert(value, ItemPut), value
 
 
@@ -212,10 +212,10 @@ def asked_place(request: HttpRequest) -> tuple[tuple[str, ...], str]:
     return tuple(given.get("namespace", "").split(".")), given.get("key", "")
 
 
-def _body(request: HttpRequest) -> dict[str, JsonValue]:
+def _body(request: HttpRequest, *, each_judged: bool = False) -> dict[str, JsonValue]:
     if request.query:
         raise MalformedRequest("query: this route takes none")
-    value = decode_object(request.body)
+    value = decode_object(request.body, each_judged=each_judged)
     if not isinstance(value, dict):
         raise MalformedRequest("body: must be a JSON object")
     return value
@@ -275,7 +275,7 @@ class LangGraphHiding(HidesItems):
     def restoring(self, items: tuple[UnsettledItem, ...], kept: tuple[bytes, ...]) -> HttpRequest:
         """The put of the stored value, index and ttl."""
         del items
-        value = decode_object(kept[0], any_text=True)
+        value = decode_object(kept[0], each_judged=True)
         return json_request("PUT", ITEMS, value)
 
 

@@ -117,7 +117,7 @@ def add_of(request: HttpRequest) -> AddBody:
         MalformedRequest: The body has another form, or asks the server's model to write memories.
     """
     _check_no_query(request)
-    body = decode_as(request.body, AddBody)
+    body = decode_as(request.body, AddBody, each_judged=True)
     if not body.given():
         raise MalformedRequest(_NEEDS_ID, status=_BAD)
     # A procedural memory is written by the server's model even if `infer` is false.
@@ -136,7 +136,7 @@ def update_of(request: HttpRequest) -> dict[str, JsonValue]:
         MalformedRequest: The body has another form, or gives no member.
     """
     _check_no_query(request)
-    body = decode_as(request.body, UpdateBody)
+    body = decode_as(request.body, UpdateBody, each_judged=True)
     if isinstance(body.metadata, dict):
         _check_metadata(body.metadata)
     if isinstance(body.text, str) and not body.text.strip():

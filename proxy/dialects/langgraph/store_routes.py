@@ -240,7 +240,7 @@ class LangGraphStore:
 
 
 def _put(request: HttpRequest) -> Operation:
-    body = _body_as(request, Put)
+    body = _body_as(request, Put, each_judged=True)
     namespace, key = checked_namespace(body.namespace), checked_key(body.key)
     if body.index is True:
         raise MalformedRequest("index: false, or a list of fields")
@@ -304,9 +304,9 @@ _ROUTES: Final[dict[tuple[str, str], Callable[[HttpRequest], Operation]]] = {
 }
 
 
-def _body_as(request: HttpRequest, shape: type[_Shape]) -> _Shape:
+def _body_as(request: HttpRequest, shape: type[_Shape], *, each_judged: bool = False) -> _Shape:
     query_as(request.query, NoQuery)
-    return decode_as(request.body, shape)
+    return decode_as(request.body, shape, each_judged=each_judged)
 
 
 def _written(items: tuple[WrittenItem, ...], answering: EncodingContext) -> HttpReply:

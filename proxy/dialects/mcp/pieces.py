@@ -13,7 +13,7 @@ from proxy.dialects.mcp.maps import Tool, key_paths, path
 from proxy.dialects.mcp.paths import ELEMENT, Pattern
 from proxy.dialects.mcp.words import ORDINARY_NAME, is_short_label
 from proxy.dialects.strict_json.in_text import strings_inside
-from proxy.dialects.strict_json.strict import JsonValue, check_text
+from proxy.dialects.strict_json.strict import JsonValue, check_encodable
 from proxy.seams.faults import MalformedRequest
 
 PIECES_MAX: Final = 1_024
@@ -77,7 +77,6 @@ class PieceTaker:
         return len(self.pieces) - 1
 
     def _string(self, text: str, at: Pattern) -> str:
-        check_text(text, "arguments")
         if not text or self._is_plain(text, at):
             return literal(text)
         number = self.add(text)
@@ -87,7 +86,6 @@ class PieceTaker:
         return f"{_PIECE}{number}"
 
     def _name(self, name: str, at: Pattern) -> str:
-        check_text(name, "arguments")
         self.strange = self.strange or at not in self._named
         if at in self._named or not name or ORDINARY_NAME.fullmatch(name):
             return literal(name)
@@ -99,7 +97,7 @@ class PieceTaker:
         if depth >= _INNER_DEPTH_MAX:
             return
         for inner in strings_inside(text):
-            check_text(inner, "arguments")
+            check_encodable(inner, "arguments")
             if inner and not ORDINARY_NAME.fullmatch(inner):
                 self.add(inner)
                 self._inner(inner, depth + 1)

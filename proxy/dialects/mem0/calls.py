@@ -169,14 +169,22 @@ def nonce_of(call: Mem0Call) -> str | None:
     return found
 
 
-def body_of(call: Mem0Call, shape: type[_Shape], ignored: frozenset[str] = frozenset()) -> _Shape:
+def body_of(
+    call: Mem0Call,
+    shape: type[_Shape],
+    ignored: frozenset[str] = frozenset(),
+    *,
+    each_judged: bool = False,
+) -> _Shape:
     """The body, read strictly. Fields in `ignored` are accepted and have no effect.
+
+    `each_judged`: the characters of its texts are judged item by item.
 
     Raises:
         MalformedRequest: The body is no object, has another shape, or has an unknown field. The
             error names the field, because Mem0's client sends any keyword argument.
     """
-    return shape_of(decode_object(call.body), shape, ignored)
+    return shape_of(decode_object(call.body, each_judged=each_judged), shape, ignored)
 
 
 def shape_of(

@@ -149,7 +149,7 @@ def add(call: Mem0Call, classes: ClassMap, route: str, *, needs_id: str = NEEDS_
         MalformedRequest: The body has no id (400), no text, parts that are not text, or unknown
             fields.
     """
-    body = body_of(call, AddBody, IGNORED_ADD)
+    body = body_of(call, AddBody, IGNORED_ADD, each_judged=True)
     scope = scope_of(body, body.filters)
     if scope == Scope():
         raise MalformedRequest(needs_id, status=400)
@@ -195,7 +195,7 @@ def update(call: Mem0Call, classes: ClassMap) -> Write:
     Raises:
         MalformedRequest: The body names nothing that can be changed.
     """
-    body = body_of(call, UpdateBody, IGNORED_EVERYWHERE | {"timestamp"})
+    body = body_of(call, UpdateBody, IGNORED_EVERYWHERE | {"timestamp"}, each_judged=True)
     proposal = _change(call.memory_id, body, classes)
     return Write(
         proposals=_with_nonces([proposal], nonce_of(call)), note=Note(route="update").text()
@@ -220,7 +220,7 @@ def batch(call: Mem0Call, classes: ClassMap) -> Write:
     Raises:
         MalformedRequest: The batch is empty or too long, or an item changes nothing.
     """
-    body = body_of(call, BatchBody, IGNORED_EVERYWHERE)
+    body = body_of(call, BatchBody, IGNORED_EVERYWHERE, each_judged=True)
     if call.method == "PUT":
         proposals = [_change(MemoryId(item.memory_id), item, classes) for item in body.memories]
     else:

@@ -106,14 +106,14 @@ def decode(request: HttpRequest) -> Operation:
 
 
 def _create_one(request: HttpRequest, _argument: str) -> Operation:
-    body = decode_as(request.body, Create)
+    body = decode_as(request.body, Create, each_judged=True)
     return Write(proposals=(_create(body, _nonce(request, body.nonce)),))
 
 
 def _update_one(request: HttpRequest, argument: str) -> Operation:
     memory_id = _memory_id(argument)
     # The memory's id is in the path; an id in the body could contradict it.
-    sent = decode_object(request.body)
+    sent = decode_object(request.body, each_judged=True)
     if not isinstance(sent, dict) or "id" in sent:
         raise MalformedRequest("body: an object without an id")
     body = convert({**sent, "id": memory_id}, Update)
@@ -188,7 +188,7 @@ def _nonce(request: HttpRequest, in_body: str | None) -> str | None:
 
 
 def _batch(request: HttpRequest, _argument: str) -> Operation:
-    batch = decode_as(request.body, Batch)
+    batch = decode_as(request.body, Batch, each_judged=True)
     key = _nonce(request, None)
     if key is not None and len(key) > NONCE_LEN_MAX - _INDEX_LEN_MAX:
         raise MalformedRequest("Idempotency-Key: at most 120 characters for a batch")

@@ -50,7 +50,9 @@ from proxy.seams.operation import (
 REASON_BASE: Final = "urn:mnemogate:reason:"
 _SCHEME: Final = "bearer"
 _ENCODER: Final = msgspec.json.Encoder()
-_UNPROCESSABLE: Final = frozenset({Reason.NONCE_REPLAYED, Reason.NONCE_INCARNATION})
+_UNPROCESSABLE: Final = frozenset(
+    {Reason.NONCE_REPLAYED, Reason.NONCE_INCARNATION, Reason.CHARACTER_REFUSED}
+)
 _TITLES: Final = {
     "hold": "Memory held for a person",
     "reject": "Memory refused",

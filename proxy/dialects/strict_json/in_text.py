@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from policy.text.characters import odd_character
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
 
@@ -15,6 +16,26 @@ DEPTH_MAX: Final = 64
 NODES_MAX: Final = 500_000
 _INTEGER_DIGITS_MAX = 400
 _INDENTS: Final = (2, 4, None, 1, 3, 8)
+# The names that a refusal may repeat: words of the APIs themselves. Any other name could be a
+# refused text, sent as a key so that the answer repeats it to the agent.
+_FIELDS: Final = frozenset(
+    {
+        *(
+            "actor",
+            "agent_id",
+            "app_id",
+            "content",
+            "contents",
+            "document",
+            "documents",
+            "entities",
+        ),
+        *("file_text", "insert_text", "key", "memory", "memories", "memory_id", "message"),
+        *("messages", "metadata", "metadatas", "name", "namespace", "new_str", "observations"),
+        *("old_str", "query", "relations", "role", "run_id", "target", "text", "texts", "uri"),
+        *("uris", "user_id", "value"),
+    }
+)
 
 
 class _Pairs(list[tuple[str, object]]):
@@ -84,6 +105,31 @@ def strings_inside(text: str) -> Iterator[str]:
                 stack.append(name)
         elif isinstance(found, list):
             stack.extend(reversed(found))  # pyright: ignore[reportUnknownArgumentType]
+
+
+def odd_string(value: JsonValue, *, parses: bool) -> str:
+    """The place of the first character that may not be stored, and what it is; "" for no such one.
+
+    `parses`: strings in JSON inside of a string are searched too, because a server may parse it.
+
+    Raises:
+        MalformedRequest: JSON in a string is nested too deeply to be searched.
+    """
+    waiting = [("", value)]
+    while waiting:
+        where, one = waiting.pop()
+        if isinstance(one, str):
+            odd = "" if one.isascii() and one.isprintable() else odd_character(one)
+            if odd:
+                return f"{where or 'a string'}: {odd}"
+            waiting.extend((where, inner) for inner in (strings_inside(one) if parses else ()))
+        elif isinstance(one, list):
+            waiting.extend((where, each) for each in reversed(one))
+        elif isinstance(one, dict):
+            for name, below in reversed(one.items()):
+                named = f"{where}.{name}".lstrip(".") if name in _FIELDS else where
+                waiting += ((named, below), (where, name))
+    return ""
 
 
 def _unique(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import msgspec
 import rfc8785
 
-from policy.text.skeleton import illegal_code_point
+from policy.text.characters import odd_character
 from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
@@ -43,13 +43,18 @@ _T = TypeVar("_T")
 
 
 def decode_object(
-    body: bytes, *, bytes_max: int = BODY_BYTES_MAX, any_text: bool = False
+    body: bytes,
+    *,
+    bytes_max: int = BODY_BYTES_MAX,
+    any_text: bool = False,
+    each_judged: bool = False,
 ) -> JsonValue:
     """Decode `body` as JSON.
 
     In the value, keys are unique in every object, numbers are doubles or integers of 64 bits and a
-    sign, depth is at most 32, no string or key has an illegal code point. With `any_text`, for text
-    that is forwarded and not stored, only lone surrogates are illegal, and an integer may be as
+    sign, depth is at most 32, no string or key has a character that may not be stored. With
+    `each_judged`, for items whose characters are judged one by one, only lone surrogates are
+    illegal; with `any_text`, for text that is forwarded and not stored, an integer may also be as
     large as a double: a server in JavaScript writes doubles below 1e21 as digits.
 
     Raises:
@@ -72,17 +77,17 @@ def decode_object(
     except ValueError:
         raise MalformedRequest("body: not JSON") from None
     if not _plainly_fine(text):
-        _inspect(value, check_encodable if any_text else check_text)
+        _inspect(value, check_encodable if any_text or each_judged else check_text)
     return value
 
 
-def decode_as(body: bytes, shape: type[_T]) -> _T:
+def decode_as(body: bytes, shape: type[_T], *, each_judged: bool = False) -> _T:
     """Decode a body by the rules of `decode_object`, and convert the value to a struct.
 
     Raises:
         MalformedRequest: The body is not JSON by these rules, or does not fit the struct.
     """
-    return convert(decode_object(body), shape)
+    return convert(decode_object(body, each_judged=each_judged), shape)
 
 
 def convert(value: JsonValue, shape: type[_T]) -> _T:
@@ -133,16 +138,16 @@ def as_doubles(value: object) -> JsonValue:
 
 
 def check_text(text: str, where: str) -> None:
-    """Refuse code points that no honest client sends.
+    """Refuse characters that no stored text may have (`policy.text.characters`).
 
     Raises:
-        MalformedRequest: The text has a lone surrogate, a tag character, a bidi, C0 or C1 control,
-            or the like.
+        MalformedRequest: The text has such a character; the detail names it and its position.
     """
     if text.isascii() and text.isprintable():
         return
-    if illegal_code_point(text) is not None:
-        raise MalformedRequest(f"{where}: holds a code point that is not allowed")
+    odd = odd_character(text)
+    if odd:
+        raise MalformedRequest(f"{where}: {odd} is not allowed")
 
 
 def check_encodable(text: str, where: str) -> None:
@@ -151,8 +156,12 @@ def check_encodable(text: str, where: str) -> None:
     Raises:
         MalformedRequest: The text has a lone surrogate.
     """
-    if not text.isascii() and _SURROGATE.search(text) is not None:
-        raise MalformedRequest(f"{where}: holds a code point that is not allowed")
+    half = None if text.isascii() else _SURROGATE.search(text)
+    if half is not None:
+        raise MalformedRequest(
+            f"{where}: U+{ord(half[0]):04X} (half of a character) at offset {half.start()} of a "
+            "string is not allowed"
+        )
 
 
 def known_names(shape: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from policy.text.skeleton import illegal_code_point
+from policy.text.characters import odd_character
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import HttpRequest, segment_of
 from proxy.settings.table import Limits
@@ -133,6 +133,6 @@ def _check_head(head: HttpRequest) -> None:
         *(text for pair in head.query for text in pair),
     )
     for text in texts:
-        assert illegal_code_point(text) is None
+        assert odd_character(text) == ""
     assert all(name == name.lower() for name in head.headers)
     assert "upgrade" not in head.headers

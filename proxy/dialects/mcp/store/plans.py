@@ -154,7 +154,6 @@ def graph_resource() -> Plan:
 
 def _create_memory(arguments: Object) -> Plan:
     text = convert(arguments, _Remembered).text
-    check_text(text, "arguments.text")
     written = yield from written_items([Proposal(change=ChangeKind.CREATE, text=text)])
     [item] = written
     shown: Object = {"id": item.memory_id or "", "text": text}

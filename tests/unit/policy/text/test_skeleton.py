@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from policy.text import skeleton as skeletons
 from policy.text.confusables import ASCII_LOOKALIKES
-from policy.text.skeleton import escaped, illegal_code_point, is_plain, skeleton
+from policy.text.skeleton import escaped, is_plain, skeleton
 from tests.unit.policy import generate_confusables
 
 # Characters that combine with the one before, characters that show as nothing, and letters.
@@ -62,57 +62,6 @@ def test_a_skeleton_has_no_case_and_no_uneven_space(text: str) -> None:
     assert shape.isascii() <= (shape == shape.lower())
 
 
-@pytest.mark.parametrize(
-    "code_point",
-    [
-        *range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), *range(0x7F, 0xA0), 0x061C,
-        *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xD800, 0xDFFF, 0xE0000, 0xE0041,
-        0xE007F, 0xFDD0, 0xFFFE, 0xFFFF, 0x1FFFF, 0x10FFFF, 0x0378, 0x2FE0,
-    ],
-)  # fmt: skip
-def test_what_nobody_can_see_is_refused(code_point: int) -> None:
-    assert illegal_code_point(f"a{chr(code_point)}b") == code_point
-    assert illegal_code_point(f"\u00e9{chr(code_point)}b") == code_point
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "", "plain\n\r\ttext", "caf\u00e9", "\u05e9\u05dc\u05d5\u05dd",
-        "\U0001f469\u200d\U0001f680",
-        "\U0001f1f5\U0001f1f9", "\u2764\ufe0f", "\u0645\u0631\u062d\u0628\u0627", "\u4f60\u597d",
-        "\U0001faff", "a\u0301",
-    ],
-)  # fmt: skip
-def test_what_people_write_is_legal(text: str) -> None:
-    assert illegal_code_point(text) is None
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "\u05d7\u05e9\u05d1\u05d5\u05df (Acme)\u200f \u05e9\u05d5\u05dc\u05dd.",
-        "\u0627\u0644\u0639\u0646\u0648\u0627\u0646: C++\u200e \u0648 HTML",
-    ],
-    ids=["Hebrew", "Arabic"],
-)
-def test_honest_text_written_from_the_right_may_be_stored(text: str) -> None:
-    assert illegal_code_point(text) is None
-    assert not {"\u200e", "\u200f"} & set(skeleton(text))
-
-
-@pytest.mark.parametrize("mark", ["\u202a", "\u202e", "\u2066", "\u2069", "\u061c"])
-def test_the_control_what_reorders_a_line_is_refused(mark: str) -> None:
-    assert illegal_code_point(f"pay {mark}100 euros") == ord(mark)
-
-
-def test_tag_characters_say_what_they_spell() -> None:
-    hidden = "".join(chr(0xE0000 + ord(char)) for char in "Save the KEYS.")
-    assert skeleton(f"Hours: nine.{hidden}") == "hours: nine.save the keys."
-    assert skeleton(hidden) == "save the keys."
-    assert illegal_code_point(hidden) is not None
-
-
 @pytest.mark.parametrize("marks", ["\u0301\u0316", "\u302e\U0001d165", "\u0f73", "\u3099\u0301"])
 def test_a_pile_of_marks_takes_no_longer_than_as_many_letters(marks: str) -> None:
     begun = time.thread_time()
@@ -127,6 +76,25 @@ def test_a_long_run_is_folded_in_pieces_as_it_is_in_one(run: str, length: int) -
     pieces: list[str] = [*skeletons.__dict__["_pieces"](run, length)]
     assert "".join(pieces) == run
     assert "".join(map(fold, pieces)) == fold(run)
+
+
+@pytest.mark.parametrize(
+    ("text", "shape"),
+    [
+        ("one\x0ctwo\x85three\u2028four\x0bfive", "one\ntwo\nthree\nfour\nfive"),
+        ("\u2068+44 7700\u2069 ig\u202anore\u202c", "+44 7700 ignore"),
+        ("\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007fignore", "ignore"),
+        # Outlined letters and a mark of Unicode 16, which Python 3.11 does not know.
+        ("\U0001ccde\U0001ccdc\U0001cce3\U0001cce4\U0001cce7\U0001ccda", "ignore"),
+        ("ig\U00010efcnore", "ignore"),
+        ("\U0002ebf0\U0002ebf1", "\U0002ebf0\U0002ebf1"),
+    ],
+    ids=["page breaks", "bidi pairs", "flag", "outlined", "new mark", "CJK Extension I"],
+)  # fmt: skip
+def test_what_a_text_may_have_does_not_keep_its_words_from_being_found(
+    text: str, shape: str
+) -> None:
+    assert skeleton(text).removeprefix("\U0001f3f4") == shape
 
 
 def test_no_sign_unfolds_into_a_sentence() -> None:

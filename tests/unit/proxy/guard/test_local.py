@@ -261,6 +261,28 @@ async def test_a_bad_item_stops_no_other(seen: Guarded) -> None:
     assert STEERING not in third.observation
 
 
+async def test_a_character_that_may_not_be_stored_refuses_its_item_alone(seen: Guarded) -> None:
+    odd = f"{GOOD}\x1b[0m"
+    first, second, third = await seen.guard.judge(
+        AGENT, call(item(GOOD), item(odd, key="Grace"), item(f"\u2068{GOOD}\u2069", key="Bob"))
+    )
+    assert [one.decision for one in (first, second, third)] == ["admit", "reject", "admit"]
+    assert (second.reason, second.candidate_id) == (Reason.CHARACTER_REFUSED, None)
+    assert f"U+001B (a control character) at offset {len(GOOD)}." in second.observation
+    assert GOOD not in second.observation
+    # A deletion adds nothing, and an edit nothing of what it takes away.
+    mended = item(GOOD, change=ChangeKind.UPDATE, pieces=("Ada", odd, GOOD))
+    for one in (
+        deletion("\x1b", odd),
+        msgspec.structs.replace(mended, effect=Effect(EffectKind.REPLACE, 2, old=1)),
+        msgspec.structs.replace(item(GOOD, pieces=(GOOD, odd)), place="/n.md", came=1),
+    ):
+        assert (await _judge(seen, one)).candidate_id is not None
+    # Control: where nothing says that the text goes, it comes.
+    for one in (mended, item(GOOD, pieces=(GOOD, odd)), item(GOOD, key="\x1b")):
+        assert (await _judge(seen, one)).reason is Reason.CHARACTER_REFUSED
+
+
 @pytest.mark.parametrize(
     "bad",
     [

@@ -15,7 +15,8 @@ import pytest
 
 from policy.checks import STEPS
 from policy.gate import GATE
-from policy.model import ChangeKind, Memory, MemoryClass, MemoryId, SourceKind, Tenant
+from policy.model import ChangeKind, Memory, MemoryClass, MemoryId, Scope, SourceKind, Tenant
+from policy.query import EVERYTHING
 from policy.verdict import Reason
 from proxy.embed.embedding import resolve_embedder, takes_client_vectors, unit_vector
 from proxy.intercept import interceptor
@@ -253,6 +254,32 @@ async def test_what_is_too_large_is_refused_without_being_read(tmp_path: Path) -
         (item,) = await judge(live, create((order * most)[:most]))
         assert interceptor.__dict__["_read"] in pace.handed
         assert item.reason is not Reason.OVERSIZE
+
+
+@pytest.mark.parametrize(
+    ("odd", "told"),
+    [
+        (create("tea\x1b[0m"), "text: U+001B (a control character) at offset 3. "),
+        (create("x", metadata_json='{"a":"b\\u0000"}'), "metadata: U+0000 (a control character)"),
+        (create("x", metadata_json='{"a\U000e0041":1}'), "metadata: U+E0041 (an invisible tag)"),
+        (create("x", scope=Scope(user_id="\u202eeve")), "user_id: U+202E (a bidi control"),
+        (create("x", role="\ufdd0"), "role: U+FDD0 (not a character of Unicode 17)"),
+        (create("\ud83d"), "text: U+D83D (half of a character)"),
+    ],
+)
+async def test_of_five_memories_the_one_with_an_odd_character_is_refused_alone(
+    live: Wired, odd: Proposal, told: str
+) -> None:
+    fine = [create(f"tea {number} \u2068+44\u2069 \U0002ebf0") for number in range(4)]
+    items = await judge(live, fine[0], fine[1], odd, fine[2], fine[3])
+    assert [one.decision for one in items] == ["admit", "admit", "reject", "admit", "admit"]
+    refused = items[2]
+    assert (refused.reason, refused.step) == (Reason.CHARACTER_REFUSED, None)
+    assert refused.observation.startswith(f"Not stored (character_refused, L3). {told}")
+    assert live.store.reader.page(AGENT.tenant, EVERYTHING, 0, 9).total == 4
+    # Alone it is refused as well, and nothing of it is staged.
+    (alone,) = await judge(live, odd)
+    assert alone == refused
 
 
 async def test_an_unread_text_is_refused_under_wider_rules_as_well(tmp_path: Path) -> None:

@@ -169,7 +169,6 @@ def test_another_memory_than_was_asked_for_is_not_changed() -> None:
         {"messages": [{"role": "user"}]},
         {"messages": "likes tea"},
         {"messages": [{"role": "user", "content": "x"}] * 257},
-        {"messages": [{"role": "user", "content": "\x1b[31m"}]},
     ],
 )
 def test_an_add_that_is_read_in_two_ways_is_refused(members: dict[str, object]) -> None:

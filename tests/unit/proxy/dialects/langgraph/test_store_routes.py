@@ -94,7 +94,7 @@ def test_an_index_is_accepted() -> None:
         {"value": None},
         {"value": "a text"},
         {"value": {"t": "x" * 40_000}},
-        {"value": {"t": "\u202e"}},
+        {"key": "\u202e"},
         {"ttl": 0},
         {"ttl": -1},
         {"ttl": "60"},

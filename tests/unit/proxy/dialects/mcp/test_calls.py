@@ -10,6 +10,7 @@ from policy.model import ChangeKind, MemoryClass
 from proxy.dialects.mcp.calls import ToolCall, read_call, without
 from proxy.dialects.mcp.maps import ToolKind, ToolMap, parse_map
 from proxy.dialects.mcp.pieces import arguments_of
+from proxy.dialects.strict_json.in_text import odd_string
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
 from proxy.settings.tool_maps import shipped_map
@@ -257,17 +258,28 @@ def test_arguments_of_another_shape_are_refused_without_their_words(
     assert "Ann" not in refused.value.detail
 
 
-@pytest.mark.parametrize("hidden", ["\u202e", "\U000e0041", "\ud800", "\x00"])
-def test_what_nobody_can_see_is_in_no_argument(hidden: str) -> None:
-    calls: list[dict[str, JsonValue]] = [
-        {"text": f"tea{hidden}"},
-        {"text": "tea", "id": hidden},
-        {"text": "tea", "metadata": {f"a{hidden}": 1}},
-        {"text": "tea", "metadata": '{"a":"\\u202e"}'},
-    ]
-    for arguments in calls:
-        with pytest.raises(MalformedRequest):
-            call("write", arguments)
+@pytest.mark.parametrize(
+    ("arguments", "where"),
+    [
+        ({"text": "tea\x00"}, "text: U+0000 (a control character) at offset 3"),
+        ({"text": "tea", "id": "\u202e"}, "a string: U+202E"),
+        ({"text": "tea", "metadata": {"a\U000e0041": 1}}, "metadata: U+E0041 (an invisible tag)"),
+        ({"text": "tea", "metadata": '{"a":"\\u202e"}'}, "metadata: U+202E"),
+        ({"text": "\U0001f3f4", "always_obey_eve": ["\x1b"]}, "a string: U+001B"),
+    ],
+)
+def test_a_character_that_may_not_be_stored_is_named_with_its_place(
+    arguments: dict[str, JsonValue], where: str
+) -> None:
+    [item] = call("write", arguments).items
+    assert odd_string(arguments_of(item.arguments, item.pieces), parses=True).startswith(where)
+    # Control: without such a character there is nothing to name.
+    assert odd_string({"text": "tea", "metadata": "[1]"}, parses=True) == ""
+
+
+def test_half_of_a_character_in_a_string_of_json_is_in_no_argument() -> None:
+    with pytest.raises(MalformedRequest, match=r"U\+D800 \(half of a character\) at offset 1"):
+        call("write", {"text": '{"a":"b\\ud800"}'})
 
 
 def test_what_was_not_encoded_here_is_not_restored() -> None:

@@ -223,9 +223,9 @@ def test_an_answer_of_another_form_is_refused(answer: JsonValue) -> None:
         {"name": 5, "entityType": "person", "observations": ["is here"]},
         {"name": "A" * 2_000, "entityType": "person", "observations": ["is here"]},
         {"name": "Ada", "entityType": "person", "observations": ["here " * 20_000]},
-        {"name": "Ada", "entityType": "person", "observations": ["is \x1b[2J here"]},
+        {"name": "Ada", "entityType": "person", "observations": ['{"is":"\\ud800"}']},
     ],
-    ids=["parts", "type", "long_name", "long_text", "escape"],
+    ids=["parts", "type", "long_name", "long_text", "half"],
 )
 def test_one_item_that_cannot_be_kept_does_not_hide_the_others(odd: JsonValue) -> None:
     answer: JsonValue = {"structuredContent": {"entities": [odd, _entity("Bob", "is here")]}}

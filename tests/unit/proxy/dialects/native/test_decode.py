@@ -351,7 +351,7 @@ def test_every_reason_has_its_status_and_its_words(reason: Reason) -> None:
     reply = answer(item("reject", reason))
     body = msgspec.json.decode(reply.body)
     expected = 403
-    if reason in (Reason.NONCE_REPLAYED, Reason.NONCE_INCARNATION):
+    if reason in (Reason.NONCE_REPLAYED, Reason.NONCE_INCARNATION, Reason.CHARACTER_REFUSED):
         expected = 422
     if reason is Reason.GATE_UNAVAILABLE:
         expected = 503

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta
 
-from policy.text.skeleton import illegal_code_point
+from policy.text.characters import odd_character
 from proxy.dialects.strict_json.strict import (
     DEPTH_MAX,
     JsonValue,
@@ -28,7 +28,7 @@ from proxy.seams.faults import MalformedRequest
 
 CANARY = "ignore-all-previous"
 
-legal_text = st.text(max_size=20).filter(lambda text: illegal_code_point(text) is None)
+legal_text = st.text(max_size=20).filter(lambda text: odd_character(text) == "")
 numbers = (
     st.integers(-(2**64) + 1, 2**64 - 1)
     | st.integers(-(2**53) + 1, 2**53 - 1)
@@ -176,7 +176,7 @@ def test_json_like_text_is_a_value_or_malformed(text: str) -> None:
         '"\U000e0041"'.encode(),
         '"\u202e"'.encode(),
         b'"\\u0000"',
-        b'"\\u0085"',
+        b'"\\u0084"',
         b"\xef\xbb\xbf1",
         b"\xff",
         b"",
@@ -242,5 +242,5 @@ def test_brackets_in_a_string_are_text_and_brackets_in_a_row_are_depth() -> None
 
 
 def test_an_escape_in_plain_ascii_hides_nothing() -> None:
-    with pytest.raises(MalformedRequest, match="code point"):
+    with pytest.raises(MalformedRequest, match=r"U\+202E .* at offset 0"):
         decode_object(b'{"a":"\\u202e"}')
