@@ -84,6 +84,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     # leaf is `leaf_count` or later, because they were written while the rewind ran.
     point: int = 0
     leaf_count: int = 0
+    undoes: str = ""  # the id of the rewind that this rewind takes back
 
     @property
     def detail(self) -> str:

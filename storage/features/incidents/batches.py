@@ -166,7 +166,8 @@ class Incidents(Feature):
             raise UnknownIncident("this rewind was cut short: resume it before you undo it")
         reason = f"undo of {incident.incident_id}"
         plan = await asyncio.to_thread(self._plan_before, incident)
-        begin = BeginIncident(IncidentKind.REWIND, incident.reach, by, reason, plan.point)
+        undone = incident.incident_id
+        begin = BeginIncident(IncidentKind.REWIND, incident.reach, by, reason, plan.point, undone)
         begun = await self.order(begin)
         done = await self._rewound(begun, by, plan)
         changed = sum(not _CHANGED.isdisjoint(one.became) for one in done.touched)
@@ -202,12 +203,14 @@ class Incidents(Feature):
         """The plan that restores the state right before a rewind began."""
         with self._store.reading() as view:
             point = point_at(view, incident.leaf_count)
-            return planned(view, self._names, incident.reach, point)
+            undone = incident.incident_id
+            return planned(view, self._names, incident.reach, point, undoes=undone)
 
     def _plan_again(self, incident: Incident) -> RewindPlan:
         with self._store.reading() as view:
             point = point_at(view, incident.point)
-            return planned(view, self._names, incident.reach, point, incident.leaf_count)
+            until, undone = incident.leaf_count, incident.undoes
+            return planned(view, self._names, incident.reach, point, until, undone)
 
     def _names_in(self, reach: IncidentReach) -> tuple[bytes, ...]:
         with self._store.reading() as view:

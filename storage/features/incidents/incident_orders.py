@@ -37,6 +37,7 @@ class BeginIncident(msgspec.Struct, frozen=True):
     by: PrincipalId
     reason: str
     point: int = 0
+    undoes: str = ""
 
     def carry_out(self, change: Change) -> Incident:
         """Record the new incident with its leaf, and return it."""
@@ -50,6 +51,7 @@ class BeginIncident(msgspec.Struct, frozen=True):
             reason=self.reason[:QUARANTINE_REASON_LEN_MAX],
             point=self.point,
             leaf_count=change.leaf_count,
+            undoes=self.undoes,
         )
         _put(change, incident, self.by, self.reason)
         return incident

@@ -162,11 +162,17 @@ class _Walk:
 
 
 def planned(
-    view: View, names: KeyedNames, reach: IncidentReach, point: PastPoint, until: int | None = None
+    view: View,
+    names: KeyedNames,
+    reach: IncidentReach,
+    point: PastPoint,
+    until: int | None = None,
+    undoes: str = "",
 ) -> RewindPlan:
     """The plan that restores the state at `point` for the memories that the filter matches.
 
-    A memory whose newest leaf is `until` or later is not changed.
+    A memory whose newest leaf is `until` or later is not changed. `undoes` is the id of the rewind
+    that is taken back: it hides no memory any more, also none that others hid before it.
 
     Raises:
         NoSuchPast: All memories that existed at that point are purged.
@@ -187,7 +193,7 @@ def planned(
     for name, life in mine.items():
         if until is not None and life.newest_leaf >= until:
             continue
-        step, under = _step(view, reach.tenant, name, life, point, rewinds=rewinds)
+        step, under = _step(view, reach.tenant, name, life, point, rewinds=rewinds, undoes=undoes)
         counts.update(under)
         if step is not None:
             steps.append(step)
@@ -254,6 +260,7 @@ def _step(
     point: PastPoint,
     *,
     rewinds: frozenset[str],
+    undoes: str,
 ) -> tuple[RewindStep | None, list[str]]:
     """The step of a rewind for one memory, or None, and the counts that include the memory."""
     known = read_id(view, name)
@@ -273,7 +280,7 @@ def _step(
         return None, ["behind"]
     was_hidden = _was_hidden(tenant, life, point)
     hide = was_hidden and not by
-    release = () if was_hidden else tuple(sorted(by & rewinds))
+    release = tuple(sorted(by & ({undoes} if was_hidden else rewinds)))
     counts = ["put_back"] if changed else []
     counts += ["hidden"] if hide else []
     counts += ["shown"] if release and not by - rewinds and not deleted else []

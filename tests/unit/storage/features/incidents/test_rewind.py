@@ -19,7 +19,7 @@ from storage.features.incidents import (
     PastState,
     RewindReport,
 )
-from storage.features.quarantine.hiding import Quarantine
+from storage.features.quarantine.hiding import QUARANTINES, Quarantine
 from storage.features.registered import PutAnchor
 from storage.features.trust import RestoreTrust
 from storage.features.vouch import Vouch
@@ -101,6 +101,64 @@ def test_an_undo_is_undone_as_well_though_the_version_never_moved(bench: Bench) 
     # Control: the version names the state before all of it, so the undo of an undo is not there.
     assert rewind(store, version).shown == 1
     assert shown(store) == everything
+    store.close()
+
+
+@pytest.mark.parametrize("isolated_first", [True, False])
+@pytest.mark.parametrize("rewind_undone_first", [True, False])
+def test_an_undo_takes_its_own_hiding_back_and_leaves_that_of_an_isolation(
+    bench: Bench, *, isolated_first: bool, rewind_undone_first: bool
+) -> None:
+    store = bench.open(options=SMALL)
+    kept = id_of(say(store, "one"))
+    at = store.reader.status().version
+    later = id_of(say(store, "two", LEAKED))
+    reach = IncidentReach(tenant=TENANT, principal_id=LEAKED.principal_id)
+
+    def isolate() -> Incident | None:
+        return asyncio.run(store.incidents.isolate(reach, BY)).incident
+
+    isolated = isolate() if isolated_first else None
+    rewound = rewind(store, at).incident
+    isolated = isolated or isolate()
+    assert isolated is not None
+    assert rewound is not None
+    first, second = (rewound, isolated) if rewind_undone_first else (isolated, rewound)
+
+    undo(store, first)
+    assert shown(store) == {kept: "one"}, "control: the other one still hides it"
+    with store.lmdb.reading() as view:
+        ((_, hidden),) = view.records(QUARANTINES)
+    assert hidden.by == (second.incident_id,)
+    undo(store, second)
+    assert shown(store) == {kept: "one", later: "two"}
+    assert store.reader.check().problems == ()
+    store.close()
+
+
+def test_an_undo_that_was_cut_short_takes_the_same_hiding_back(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = bench.open(options=SMALL)
+    say(store, "one")
+    at = store.reader.status().version
+    later = id_of(say(store, "two", LEAKED))
+    reach = IncidentReach(tenant=TENANT, principal_id=LEAKED.principal_id)
+    isolated = asyncio.run(store.incidents.isolate(reach, BY)).incident
+    rewound = rewind(store, at).incident
+
+    async def cut(*_: object) -> RewindReport:
+        raise ConnectionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store.incidents), "_rewound", cut)
+        with pytest.raises(ConnectionError):
+            undo(store, rewound)
+    begun = store.incidents.all()[-1]
+    assert begun.stage.value == "open"
+    asyncio.run(store.incidents.resume(begun.incident_id, BY))
+    undo(store, isolated)
+    assert later in shown(store)
     store.close()
 
 
