@@ -7,6 +7,7 @@ sidecar.
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -84,6 +85,14 @@ def _back_up(context: Context) -> Exit:
                 "its owner or root",
             ),
         ) from error
+    try:
+        verified_backup(target, settings.state / "secrets", partial(_audit, context))
+    except (StorageError, OSError) as error:
+        raise CommandFailed(
+            Exit.FAILED,
+            f"{target} is the copy of a damaged store, which no restore accepts: {reason(error)}",
+            then="run `mnemogate audit verify`, and keep the older backups",
+        ) from error
     terminal = context.terminal
     if terminal.as_json:
         terminal.data(taken)
@@ -106,20 +115,13 @@ def _restore(context: Context) -> Exit:
     asked = context.arguments(_Restore)
     directory = Path(asked.directory).absolute()
     settings = settings_of(context, check_places=not asked.verify_only)
-    progress = context.terminal.progress("verifying the log")
-
-    def audit(view: AuditedView, copy: bytes, log_key: bytes) -> str | None:
-        verifier = Verifier(view, progress, copy=copy, vkey=None, log_key=log_key)
-        bad = verifier.run().first_bad
-        return None if bad is None else f"{bad.where} {bad.position}: {bad.what}"
-
     secrets = None if asked.secrets is None else Path(asked.secrets)
     if not asked.verify_only:
         _refuse_replaceable(directory)
         if secrets is not None:
             _refuse_replaceable(secrets)
     try:
-        backup = verified_backup(directory, secrets, audit)
+        backup = verified_backup(directory, secrets, partial(_audit, context))
     except NoSecrets as error:
         raise CommandFailed(
             Exit.USAGE,
@@ -139,6 +141,13 @@ def _restore(context: Context) -> Exit:
     if asked.verify_only:
         return _say_verified(context, backup)
     return _bring_back(context, settings, backup, accept_rollback=asked.accept_rollback)
+
+
+def _audit(context: Context, view: AuditedView, copy: bytes, log_key: bytes) -> str | None:
+    """The first defect of the store in a backup; None if it is sound."""
+    progress = context.terminal.progress("verifying the log")
+    bad = Verifier(view, progress, copy=copy, vkey=None, log_key=log_key).run().first_bad
+    return None if bad is None else f"{bad.where} {bad.position}: {bad.what}"
 
 
 def _refuse_replaceable(directory: Path) -> None:

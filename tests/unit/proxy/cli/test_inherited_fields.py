@@ -270,20 +270,24 @@ def test_a_restored_backup_is_sound_and_one_of_an_edited_store_is_refused(
 ) -> None:
     bench = life.bench
 
-    def restored(number: int) -> int:
-        target, new = tmp_path / f"backup{number}", tmp_path / f"new{number}"
-        assert main(["backup", str(target), "--state", str(bench.state), "--with-secrets"]) == 0
-        copy = str(new / "copy" / "checkpoint.txt")
-        return main(["restore", str(target), "--state", str(new / "state"), "--checkpoint", copy])
+    def backed_up(target: Path) -> int:
+        return main(["backup", str(target), "--state", str(bench.state), "--with-secrets"])
 
-    assert restored(1) == 0, capsys.readouterr()
-    again = Bench(tmp_path / "new1")
-    again.checkpoint = tmp_path / "new1" / "copy" / "checkpoint.txt"
+    assert backed_up(tmp_path / "good") == 0
+    assert "backed up" in capsys.readouterr().out
+    again = Bench(tmp_path / "new")
+    again.checkpoint = tmp_path / "new" / "copy" / "checkpoint.txt"
+    to = ["--state", str(again.state), "--checkpoint", str(again.checkpoint)]
+    assert main(["restore", str(tmp_path / "good"), *to]) == 0
     assert verify(again).problems == ()
     store = again.open()
     assert store.reader.check().problems == ()
     store.close()
 
     life.edit(life.kept_text, kept(text=FORGED))
-    assert restored(2) == 1
-    assert "not sound: row 3" in capsys.readouterr().err
+    assert backed_up(tmp_path / "bad") == 1
+    said = capsys.readouterr()
+    assert "backed up" not in said.out
+    assert "copy of a damaged store" in said.err
+    assert "not sound: row 3" in said.err
+    assert main(["restore", str(tmp_path / "bad"), *to, "--verify-only"]) == 1
