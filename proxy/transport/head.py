@@ -48,7 +48,7 @@ _SINGLE: Final = frozenset(
 )
 # Headers that are read. One of another name is left out if its text is not allowed.
 READ_HEADERS: Final = re.compile(
-    "|".join(_SINGLE)
+    "|".join(_SINGLE - {"cookie", "x-request-id"})
     + "|api-key|connection|last-event-id|mcp-.*|mnemogate-.*|x-chroma-token|x-goog-api-key"
 )
 # A path of this form needs no decoding: it has only letters, digits, "_" and "-".

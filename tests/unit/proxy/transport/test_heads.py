@@ -52,7 +52,9 @@ LATIN_1 = b"Jos\xe9".decode("utf-8", "surrogateescape")
 def test_a_header_that_no_one_reads_may_have_any_text_and_one_that_is_read_may_not(
     value: str,
 ) -> None:
-    given = CIMultiDict({"X-Name": value, "User-Agent": value, "X-Other": "Jos\u00e9"})
+    given = CIMultiDict(
+        {"X-Name": value, "Cookie": value, "X-Request-Id": value, "X-Other": "Jos\u00e9"}
+    )
     assert taken("GET", "/", given).headers == {"x-other": "Jos\u00e9"}
     for name in (*READ, "Mnemogate-Key", "Mcp-Name", "Mcp-Param-City"):
         with pytest.raises(MalformedRequest) as caught:
