@@ -13,6 +13,8 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from policy.checks import STEPS
+from telemetry.events import Event
+from telemetry.exporter import SpanPipe
 from tests.integration.cli_process import ROOT
 from tests.integration.mcp_bench import call as mcp_call
 from tests.integration.model_bench import asking, call, fronted
@@ -166,7 +168,10 @@ async def test_a_turn_of_a_model_shows_what_became_of_its_writes_its_session_and
 async def test_without_the_verdicts_below_it_a_turn_does_not_show_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("telemetry.exporter.SpanPipe._gravest", lambda *_: None)
+    def none(_pipe: SpanPipe, _event: Event) -> None:
+        return None
+
+    monkeypatch.setattr(SpanPipe, "_gravest", none)
     with otlp_receiver() as received:
         async with fronted(tmp_path, flags={"otel_endpoint": received.url}) as bench:
             body = asking("anthropic", call(TOOL, content=ORDER), tools=(TOOL, OTHER))
