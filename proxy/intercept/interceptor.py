@@ -213,7 +213,7 @@ class Interceptor:
                 items.extend(await self._verdicts(chunk, dialect, alone=alone))
         finally:
             self._budgets.give_back(owner, kept)
-            for event in rooted(events, trace, iter(lambda: self._out.random_hex(8), None)):
+            for event in events if alone else rooted(events, trace, self._out.random_hex):
                 self._out.record(event)
         failures = [item for item in items if isinstance(item, StorageError)]
         if failures and len(failures) == len(items):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
@@ -14,6 +14,7 @@ from storage.audit import culprit_of, plain_name
 from storage.ground.errors import StorageError
 from storage.values import HeldCandidate, Outcome, Submission
 from telemetry.events import StepOutcome, TraceContext, VerdictRecorded
+from telemetry.propagation import RandomHex
 
 # The GenAI memory conventions have no word for a purge; it is reported as a delete.
 _OPERATION = {
@@ -113,8 +114,10 @@ def verdict_event(submission: Submission, outcome: Outcome, span: VerdictPlace) 
         culprit_tool=culprit.tool if culprit else "",
         culprit_call_id=culprit.call_id if culprit else "",
         culprit_resource=plain_name(
-            resource.removeprefix(HOST) if resource else "", candidate.text, candidate.metadata_json
-        ),
+            resource.removeprefix(HOST), candidate.text, candidate.metadata_json
+        )
+        if resource
+        else "",
         queued_us=outcome.queued_us,
         gate_us=outcome.gate_us,
         commit_us=outcome.commit_us,
@@ -122,12 +125,12 @@ def verdict_event(submission: Submission, outcome: Outcome, span: VerdictPlace) 
 
 
 def rooted(
-    events: Sequence[VerdictRecorded], trace: TraceContext, span_ids: Iterator[str]
+    events: Sequence[VerdictRecorded], trace: TraceContext, random_hex: RandomHex
 ) -> list[VerdictRecorded]:
     """The verdicts of one request, the gravest as the request's own span and the others below it.
 
     So a list of traces, which shows their roots, shows whether anything was held or refused.
-    `span_ids` are new ids for the others.
+    `random_hex` makes the others' span ids.
     """
     gravest = max(events, key=lambda one: one.gravity, default=None)
     below = msgspec.structs.replace(trace, parent_span_id=trace.span_id)
@@ -135,7 +138,7 @@ def rooted(
         event
         if event is gravest
         else msgspec.structs.replace(
-            event, context=msgspec.structs.replace(below, span_id=next(span_ids))
+            event, context=msgspec.structs.replace(below, span_id=random_hex(8))
         )
         for event in events
     ]

@@ -112,9 +112,8 @@ class TurnReader(Fingerprinter):
                 name = origin_name(row.server, row.tool)
                 reads = set[str]() if reads is None else reads
                 reads.update((name,) if name else ())
-                made = calls.get(said.call_id) if said.call_id else None
-                asked = made.arguments if said.voice is Voice.TOOL and made is not None else None
-                hosts = hosts_in(strings_in(asked))
+                made = calls.get(said.call_id or "") if said.voice is Voice.TOOL else None
+                hosts = () if made is None else hosts_in(strings_in(made.arguments))
                 reads.update(hosts)
                 if said.text:
                     texts.append(Text(said.text, origin_of(row, *hosts)))
