@@ -242,6 +242,9 @@ def _announce(
             ("  healing", _healing(ready)),
         ]
     )
+    notice = sidecar.store.reader.status().reason
+    if notice is not None:
+        terminal.say(f"look at this: {notice}")
     if told := waiting(ready.held, ready.held_since_ms, now_ms()):
         terminal.say(told)
     _tell_keys(terminal, settings, sidecar, ready)

@@ -107,10 +107,11 @@ class DerivedState:
     def _read(self, view: View, header: StoreHeader) -> None:
         found = derive(view, header.embedder_id, self.catalogue, lambda: self._stopping)
         load_index(view, self.files, found.searchable, self.index)
-        if found.foreign_count:
+        if found.foreign:
             self.remarks["embedder"] = (
-                f"{found.foreign_count} memories have vectors of another embedder than "
-                f"{header.embedder_id}: they are listed, but no search finds them"
+                f"memories with vectors of another embedder ({', '.join(sorted(found.foreign))}) "
+                f"than {header.embedder_id}: {found.foreign.total()}; they are listed, but no "
+                "search finds them: set `embedder` as before, or write them again"
             )
         self.catalogue.stamp = header.leaf_count
         self._saved = self._shape()

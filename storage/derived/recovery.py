@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Final
 
@@ -114,11 +114,11 @@ class DerivedRows(msgspec.Struct, frozen=True, kw_only=True):
     """The rows that the derived indexes need, as collected from all rows.
 
     `searchable` are the ordinals of all vectors of the embedder in use, ascending, including those
-    of past versions. `foreign_count` live memories have a vector of another embedder.
+    of past versions. `foreign` counts live memories with a vector of each other embedder.
     """
 
     searchable: Ordinals
-    foreign_count: int
+    foreign: Counter[str]
 
 
 def derive(
@@ -138,7 +138,7 @@ def derive(
         live[record.ordinal] = record.status is MemoryStatus.LIVE
     trusts = np.zeros(len(live), dtype=np.int8)
     next_of = np.full(len(live), NO_ORDINAL, dtype=np.int64)  # maps a row to its memory's next row
-    searchable, foreign_count = array("q"), 0
+    searchable, foreign = array("q"), Counter[str]()
     # Rows of one tenant with the same ids are added in groups, not one by one.
     filed: dict[tuple[Tenant, bytes], array[int]] = defaultdict(lambda: array("q"))
     expiring: dict[int, str] = {}
@@ -155,7 +155,7 @@ def derive(
             searchable.append(ordinal)
         if live[ordinal]:
             filed[row.tenant, bytes(row.scope)].append(ordinal)
-            foreign_count += row.embedder_id not in {"", embedder_id}
+            foreign.update({row.embedder_id} - {"", embedder_id})
             if row.expires_at is not None:
                 expiring[ordinal] = row.expires_at
     groups = [
@@ -164,9 +164,7 @@ def derive(
     ]
     catalogue.begin(groups, expiring, trusts)
     _keep_earlier(view, catalogue, _earlier(trusts, next_of), live)
-    return DerivedRows(
-        searchable=np.frombuffer(searchable, dtype=np.int64), foreign_count=foreign_count
-    )
+    return DerivedRows(searchable=np.frombuffer(searchable, dtype=np.int64), foreign=foreign)
 
 
 def _keep_earlier(

@@ -116,6 +116,22 @@ def test_commands_open_a_stopped_state_themselves(place: Place) -> None:
     assert place.command("audit", "verify").code == 0
 
 
+@pytest.mark.parametrize(("embedder", "told"), [("static", False), ("client:8", True)])
+def test_a_start_with_another_embedder_says_what_no_search_finds(
+    place: Place, embedder: str, *, told: bool
+) -> None:
+    with place.running() as sidecar:
+        sidecar.write(sidecar.key("agent"), text="Written while it ran.")
+    free = ("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+    lines: list[str] = []
+    with place.started("run", *free, "--embedder", embedder) as started:
+        while "point an agent at it" not in (lines or [""])[-1]:
+            lines.append(started.line())
+            assert lines[-1], lines
+    found = [line for line in lines if "no search finds them: set `embedder` as before" in line]
+    assert len(found) == told
+
+
 def test_first_keys_are_shown_once(place: Place) -> None:
     with place.running() as sidecar:
         keys = [key["key"] for key in sidecar.ready["first_keys"]]
