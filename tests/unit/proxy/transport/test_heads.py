@@ -48,7 +48,7 @@ def test_other_headers_are_joined_in_their_order() -> None:
 LATIN_1 = b"Jos\xe9".decode("utf-8", "surrogateescape")
 
 
-@pytest.mark.parametrize("value", [LATIN_1, "a\x85b", "\U000e0041", "a\ufffeb"])
+@pytest.mark.parametrize("value", [LATIN_1, "\U000e0041", "a\ufffeb"])
 def test_a_header_that_no_one_reads_may_have_any_text_and_one_that_is_read_may_not(
     value: str,
 ) -> None:
