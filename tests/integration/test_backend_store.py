@@ -93,6 +93,19 @@ async def patient(root: Path, more: str = "") -> AsyncGenerator[tuple[Guarded, T
         yield gate, turns, clock
 
 
+async def test_an_encoded_separator_is_never_forwarded(tmp_path: Path) -> None:
+    alone = 'tenant = "default"\n'
+    async with recorder() as (server, url), guarded(tmp_path, server, url, alone) as gate:
+        for path in ("/threads/a%2Fruns", "/threads/a%2f..%2Fb", "/threads/a%5Cb/state"):
+            before = len(server.seen)
+            status, _, _ = await gate.ask("GET", path)
+            assert status in {400, 403, 404}, path
+            assert all("threads" not in one.target for one in server.seen[before:]), path
+        # The control: the same route with a plain id is forwarded.
+        await gate.ask("GET", "/threads/a/state")
+        assert any("threads" in one.target for one in server.seen)
+
+
 async def test_an_admitted_write_goes_on_with_the_sidecars_credential_alone(tmp_path: Path) -> None:
     async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
         assert await gate.put(GOOD) == (204, None)

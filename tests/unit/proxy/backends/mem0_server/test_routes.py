@@ -13,7 +13,7 @@ from proxy.backends.mem0_server.requests import LISTED_MAX, MARK
 from proxy.backends.mem0_server.routes import LIST, LIST_ALL
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.http_backend import Does
-from proxy.seams.operation import HttpReply, HttpRequest, Refusal
+from proxy.seams.operation import SLASH, HttpReply, HttpRequest, Refusal
 from tests.unit.proxy.backends.mem0_server.sample import (
     ADAPTER,
     ID,
@@ -264,3 +264,13 @@ def test_doctor_asks_for_no_memory_and_sends_a_write_that_the_server_refuses() -
     assert (tried.write.method, tried.write.path) == (refused.request.method, refused.request.path)
     assert ADAPTER.asking(tried.alive).path == tried.alive.path
     assert ADAPTER.shown(tried.alive, answer(None)) == ()
+
+
+def test_an_id_with_a_slash_is_deleted_by_its_own_memories() -> None:
+    asked = ask("DELETE", f"/entities/user/a{SLASH}..{SLASH}b")
+    first_read = ADAPTER.first(asked)
+    assert first_read is not None
+    assert (first_read.path, dict(first_read.query)["user_id"]) == ("/memories", "a/../b")
+    for dots in (".", ".."):
+        with pytest.raises(MalformedRequest):
+            ADAPTER.items(adding("likes tea", user_id=dots), None)
