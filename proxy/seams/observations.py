@@ -32,7 +32,10 @@ _ASKED_AGAIN: Final = tuple(target_of(prefix, MODEL_SERVERS) for prefix in PREFI
 
 FOLLOWS: Final = {
     Way.STORE: "it is done",
-    Way.RELAY: "it goes to its server now, or as soon as that is connected",
+    Way.RELAY: (
+        "it goes to its server now, or as soon as that is connected; if that does nothing with it, "
+        "it is not live, and the log warns"
+    ),
     Way.AGENT: "not written yet: the agent writes it when it asks again, so tell it to",
 }
 """The text that a person is shown after "allowed: ", for each way."""

@@ -116,7 +116,11 @@ class Leftovers(Generic[Reply]):
         if reply is None:
             await self._forwarding.settle(ours, ForwardStatus.UNKNOWN)
             return
-        await self._forwarding.settle(ours, self._backend.outcome(reply))
+        state = self._backend.outcome(reply)
+        if state is not ForwardStatus.DONE:
+            fields = {"candidate_id": one.candidate_id, "outcome": state.value}
+            _LOG.warning("a released item is not done", extra={"fields": fields})
+        await self._forwarding.settle(ours, state)
         kept = tuple(self._replies.items())[: _REPLIES_MAX - 1]
         self._replies = {one.candidate_id: reply, **dict(kept)}
 

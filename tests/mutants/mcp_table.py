@@ -74,6 +74,17 @@ MCP: Final = (
     ),
     Mutant(
         row="mcp-lost",
+        name="what the server's answer does not name counts as done",
+        invariant="only what the server did is live",
+        where="proxy.dialects.mcp.done:_effect",
+        fault=replaced("ForwardStatus.NO_EFFECT", "ForwardStatus.DONE"),
+        tests=one_test(
+            "tests/unit/proxy/dialects/mcp/test_done.py",
+            "test_an_item_is_done_where_the_answer_names_it",
+        ),
+    ),
+    Mutant(
+        row="mcp-lost",
         name="an intent is shown",
         invariant="what another server does not have for sure is in no read",
         where="storage.write.commit:_Landing._status",

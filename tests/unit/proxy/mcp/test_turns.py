@@ -190,7 +190,10 @@ async def test_an_answer_without_the_place_claims_nothing_and_is_looked_up() -> 
     assert [state.value for _, state in guard.settled] == ["unknown", "done"]
 
 
-async def test_a_released_item_without_effect_is_not_done() -> None:
+async def test_a_released_item_without_effect_is_not_done(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
     guard = MemoryGuard()
     async with relayed(guard, memory(), RelayLimits(tend_seconds=0.01)) as ends:
         graph = Refusing(ends)
@@ -204,3 +207,4 @@ async def test_a_released_item_without_effect_is_not_done() -> None:
         guard.release(candidate_id, "create_entities")
         await guard.has_settled(1)
     assert [state.value for _, state in guard.settled] == ["no_effect"]
+    assert "a released item is not done" in caplog.text
