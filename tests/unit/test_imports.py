@@ -41,7 +41,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     # Parsing only, as above.
     | {"datetime", "json"},
     "telemetry": PURE
-    | {"policy.model", "policy.verdict", "telemetry", "msgspec", "opentelemetry"}
+    | {"policy.bounded", "policy.model", "policy.verdict", "telemetry", "msgspec", "opentelemetry"}
     | {"prometheus_client", "contextlib", "http", "json", "logging", "socket", "ssl", "threading"}
     | {"time", "urllib.parse", "os.write", "select.select"},
     "storage": PURE
