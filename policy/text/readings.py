@@ -141,6 +141,14 @@ _URL_SAFE: Final = str.maketrans("-_", "+/")
 # quoted-printable mail.
 _DIVIDED: Final = re.compile(r"(?<=[^\W\d_])[-\u00ad\u2010][ \t]*\r?\n[ \t]*(?=[^\W\d_])")
 _QUOTED: Final = re.compile(r"=\r?\n|(?:=[0-9A-F]{2}){3,}")
+# Footnote marks inside or behind a word, and small capitals; a text that has them may be a refused
+# one, and is equal to none.
+_FOOTNOTES: Final = re.compile(r"(?<=\w)(?:\[[^\[\]\s]{1,4}\]|\([^()\s]{1,4}\)|\{[^{}\s]{1,4}\})+")
+_SMALL_CAPITALS: Final = str.maketrans(
+    "\u1d00\u0299\u1d04\u1d05\u1d07\ua730\u0262\u029c\u026a\u1d0a\u1d0b\u029f\u1d0d\u0274\u1d0f"
+    "\u1d18\ua7af\u0280\ua731\u1d1b\u1d1c\u1d20\u1d21\u028f\u1d22",
+    "abcdefghijklmnopqrstuvwyz",
+)
 BLOBS_MAX: Final = 4_096
 
 
@@ -159,6 +167,7 @@ def readings_of(text: str) -> Iterator[str]:
         if _QUOTED.search(source):
             data = a2b_qp(source.encode("utf-8", "surrogatepass"))
             found.append(unmarked(spelled_out(data.decode("utf-8", "replace"))))
+    found.append(_FOOTNOTES.sub("", found[1].translate(_SMALL_CAPITALS)))
     told = dict.fromkeys(found)
     yield from told
     for source in dict.fromkeys((text, spelled, found[1])):

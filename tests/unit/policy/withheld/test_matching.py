@@ -13,6 +13,7 @@ import pytest
 
 from policy.text.readings import blobs_in, readings_of
 from policy.withheld.flow import Flow
+from policy.withheld.pieces import pieces_of, shape_of
 from policy.withheld.refused_texts import (
     OPEN_MAX,
     WORDS_MAX,
@@ -198,6 +199,18 @@ def wrapped(text: str, mark: str = "") -> str:
     return "\n".join(mark + text[at : at + 37] for at in range(0, len(text), 37))
 
 
+SPLIT = [*enumerate(REFUSED.split())]
+SMALL = str.maketrans(
+    "abcdefghijklmnoprtuvwyz",
+    "\u1d00\u0299\u1d04\u1d05\u1d07\ua730\u0262\u029c\u026a\u1d0a\u1d0b\u029f\u1d0d\u0274\u1d0f\u1d18"
+    "\u0280\u1d1b\u1d1c\u1d20\u1d21\u028f\u1d22",
+)
+
+
+def footnoted(mark: str) -> str:
+    return " ".join(word + (mark.format(at) if at % 6 == 0 else "") for at, word in SPLIT)
+
+
 DISGUISES = {
     "letters of mathematics in JSON": json.dumps(BOLD),
     "tag characters in JSON": json.dumps("".join(chr(0xE0000 + ord(one)) for one in REFUSED)),
@@ -224,6 +237,11 @@ DISGUISES = {
     "long tags": f"<span title='{'q ' * 300}'>".join(REFUSED.split()),
     "links with titles": " ".join(f'[{word}](http://a/b "c")' for word in REFUSED.split()),
     "links with numbers": " ".join(f"[{word}][1]" for word in REFUSED.split()),
+    "footnotes every six words": footnoted("[{}]"),
+    "footnotes in round brackets": footnoted("({})[b]"),
+    "footnotes inside words": " ".join(f"{word[:2]}[{at}]{word[2:]}" for at, word in SPLIT),
+    "small capitals": REFUSED.lower().translate(SMALL),
+    "small capitals in escapes": json.dumps(REFUSED.lower().translate(SMALL)),
     "nothing but unseen gaps": REFUSED.replace(" ", "\u200b"),
     "an address that ends in base64": f"https://a.b/path/{BASE64}",
     "base64 behind a word": f"key_{BASE64}",
@@ -247,6 +265,20 @@ def test_what_somebody_reads_or_decodes_is_found(disguise: str) -> None:
     text = f"Chairs.\n{DISGUISES[disguise]}\nEnd."
     assert any(carries(withheld(REFUSED), one) for one in readings_of(text))
     assert not any(carries(withheld(OTHER), one) for one in readings_of(text))
+
+
+def test_footnotes_and_small_capitals_make_no_two_texts_equal() -> None:
+    for one, other in (
+        ("Open ports[80] there", "Open ports[443] there"),
+        ("Take 10\u00b2 of it", "Take 102 of it [a]"),
+        ("Call f(x) now", "Call f(y) now"),
+        ("Say \u1d00\u029f\u1d05 now", "Say ald now"),
+    ):
+        assert shape_of(one) != shape_of(other)
+        assert pieces_of([one]).isdisjoint(pieces_of([other]))
+        assert PRINTER.numbers(one) != PRINTER.numbers(other)
+    # Control: what only looks different is equal.
+    assert shape_of("Open  PORTS[80] there") == shape_of("Open ports[80] there")
 
 
 def test_plain_words_and_noise_have_one_reading() -> None:
