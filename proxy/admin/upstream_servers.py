@@ -211,6 +211,7 @@ _ANYBODY: Final = Tenant(DEFAULT_TENANT)
 # A memory that was erased here, or that arrived after its key was closed, is shown to no one.
 _CLOSED: Final = ComparedView(state="hidden")
 _MARKED: Final = ComparedView(state="marked")
+_FOREIGN: Final = ComparedView(state="foreign")
 _UNSETTLED: Final = ComparedView(state="unsettled")
 _SENT: Final = (
     "items: one bears the gate's mark, so it was sent for one tenant, and no record here says which"
@@ -258,7 +259,12 @@ class BackendsCompared:
             NotFound: No server of that name is configured.
             MalformedRequest: An item is not in the form that the server's adapter makes.
         """
-        return CompareView(compared=await self._compare(call.argument, call.asked.items))
+        views = await self._compare(call.argument, call.asked.items)
+        target, keys = target_of(HTTP, call.argument), _keys(call.asked.unnamed)
+        closed = await asyncio.to_thread(self._forwards.closed, _ANYBODY, target, keys)
+        return CompareView(
+            compared=(*views, *(_CLOSED if any(one) else _FOREIGN for one in closed))
+        )
 
     async def _compare(self, backend: str, items: tuple[Item, ...]) -> tuple[ComparedView, ...]:
         adapter = self._adapter(backend)
@@ -330,9 +336,10 @@ class BackendsCompared:
             for item, one in zip(asked.items, done.adopted, strict=True)
             if one.state == FLAGGED and item.key
         )
-        if flagged:
+        closing = (*flagged, *_keys(asked.unnamed))
+        if closing:
             await self._forwards.order(
-                CloseKeys(Tenant(asked.tenant), target_of(HTTP, backend), flagged)
+                CloseKeys(Tenant(asked.tenant), target_of(HTTP, backend), closing)
             )
         return done
 
@@ -352,6 +359,10 @@ class BackendsCompared:
         # found among the rows or among the closed keys.
         found = self._kept.under(target, keys, tenants)
         return found, self._forwards.closed(_ANYBODY, target, keys)
+
+
+def _keys(unnamed: tuple[bytes, ...]) -> tuple[str, ...]:
+    return tuple(str(one, "utf-8", "replace") for one in unnamed)
 
 
 def _compared(adapter: ServerWrites, item: Item, kept: UpstreamMemory | None) -> ComparedView:

@@ -62,7 +62,8 @@ class AdoptedMemory(msgspec.Struct, frozen=True, kw_only=True):
     key: str  # "" if the key could contain a sentence
     # "unknown": adopted. "hidden": adopted, and under quarantine. "flagged": a directive or an
     # injection, and no memory here. "held": waits for a person, and no memory here. "gone": adopted
-    # before, and removed here since. "not taken in": with --dry-run.
+    # before, and removed here since. "not taken in": with --dry-run. "hidden" without a memory: no
+    # write through the gate could have made it.
     state: str
     memory_id: str | None = None
     # Why the item has no memory here, as a code of docs/reasons.md.
@@ -145,16 +146,32 @@ async def _foreign(
 ) -> AsyncGenerator[tuple[Item, ...]]:
     """Yield the server's items that no verdict admitted, a page at a time; count all others."""
     async for _, memories in walk.memories((Tenant(tenant),)):
-        items = tuple(one.item for one in memories if one.item is not None)
-        taken.unreadable += len(memories) - len(items)
-        views = await compared(api, asked.name, items)
-        foreign = tuple(
-            one for one, view in zip(items, views, strict=True) if view.state == _FOREIGN
-        )
-        marked = tuple(one for one, view in zip(items, views, strict=True) if view.state == _MARKED)
-        taken.known += len(items) - len(foreign) - len(marked)
+        views = await compared(api, asked.name, memories)
+        by_state: dict[str, list[ListedMemory]] = {_FOREIGN: [], _MARKED: []}
+        for one, view in zip(memories, views, strict=True):
+            by_state.setdefault(view.state, []).append(one)
+        foreign, marked = by_state[_FOREIGN], by_state[_MARKED]
+        taken.known += len(memories) - len(foreign) - len(marked)
         taken.marked += sum(_is_chosen(one, asked) for one in marked)
-        yield tuple(one for one in foreign if _is_chosen(one, asked))
+        chosen = [one for one in foreign if _is_chosen(one, asked)]
+        for one in chosen:
+            if one.item is None:
+                await _hide_unnamed(api, one, tenant, asked, taken)
+        yield tuple(one.item for one in chosen if one.item is not None)
+
+
+async def _hide_unnamed(
+    api: Operator, one: ListedMemory, tenant: str, asked: _Adopt, taken: _Taken
+) -> None:
+    """Hide, with `--quarantine`, what cannot be adopted because of its key, size or form."""
+    if not asked.quarantine:
+        taken.unreadable += 1
+        return
+    if not asked.dry_run:
+        await api.ask(
+            ADOPT_FOUND, asked.name, tenant=tenant, tool=_TOOL, unnamed=(one.key.encode(),)
+        )
+    taken.take(_row(one, _NOT_TAKEN if asked.dry_run else _HIDDEN))
 
 
 async def _take_in(
@@ -162,12 +179,12 @@ async def _take_in(
 ) -> None:
     if asked.dry_run:
         for item in items:
-            taken.take(_row(item, _NOT_TAKEN))
+            taken.take(_row(ListedMemory(key=item.key, item=item), _NOT_TAKEN))
         return
     done = await api.ask(ADOPT_FOUND, asked.name, tenant=tenant, tool=_TOOL, items=items)
     for item, one in zip(items, done.adopted, strict=True):
         state = await _hidden(api, one, tenant) if asked.quarantine else one.state
-        taken.take(_row(item, state, one))
+        taken.take(_row(ListedMemory(key=item.key, item=item), state, one))
 
 
 async def _hidden(api: Operator, one: AdoptedView, tenant: str) -> str:
@@ -178,18 +195,14 @@ async def _hidden(api: Operator, one: AdoptedView, tenant: str) -> str:
     return _HIDDEN
 
 
-def _is_chosen(item: Item, asked: _Adopt) -> bool:
-    return asked.item is None or _digest(item).startswith(asked.item)
+def _is_chosen(memory: ListedMemory, asked: _Adopt) -> bool:
+    return asked.item is None or digest_of(memory).startswith(asked.item)
 
 
-def _digest(item: Item) -> str:
-    return digest_of(ListedMemory(key=item.key, item=item))
-
-
-def _row(item: Item, state: str, one: AdoptedView | None = None) -> AdoptedMemory:
+def _row(memory: ListedMemory, state: str, one: AdoptedView | None = None) -> AdoptedMemory:
     return AdoptedMemory(
-        digest=_digest(item),
-        key=plain_key(item.key),
+        digest=digest_of(memory),
+        key=plain_key(memory.key),
         state=state,
         memory_id=None if one is None else one.memory_id,
         reason=None if one is None else one.reason,
@@ -217,7 +230,10 @@ def _told(context: Context, done: AdoptedOfBackend) -> None:
     said = ", ".join(f"{count} {state}" for state, count in done.states.items()) or "none"
     terminal.say(f"{done.backend}, tenant {done.tenant}: {said}; {done.known} known before")
     if done.unreadable:
-        terminal.say(f"{done.unreadable} more are too long, or of another form: no memories here")
+        terminal.say(
+            f"{done.unreadable} more are too long, or of another form: no memories here, and shown "
+            "to agents; --quarantine hides them"
+        )
     if done.marked:
         terminal.say(f"{done.marked} more are not taken in: {_WHY_MARKED}")
     if "flagged" in done.states:

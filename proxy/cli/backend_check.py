@@ -179,11 +179,9 @@ class _Checking:
         self, memories: tuple[ListedMemory, ...], *, counts: bool = False
     ) -> tuple[ListedMemory, ...]:
         """The memories in which server and store differ; `counts` also counts and reports them."""
-        items = tuple(one.item for one in memories if one.item is not None)
-        views = iter(await compared(self._api, self._name, items))
+        views = await compared(self._api, self._name, memories)
         differ: list[ListedMemory] = []
-        for one in memories:
-            view = _NO_MEMORY if one.item is None else next(views)
+        for one, view in zip(memories, views, strict=True):
             differs = view.state in _DIFFERENCES
             if differs:
                 differ.append(one)

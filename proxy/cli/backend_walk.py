@@ -184,13 +184,18 @@ async def tenants_of(api: Operator, table: BackendServer, asked: str | None) -> 
 
 
 async def compared(
-    api: Operator, backend: str, items: tuple[Item, ...]
+    api: Operator, backend: str, memories: tuple[ListedMemory, ...]
 ) -> tuple[ComparedView, ...]:
     """Compare a server's memories with the store; return the results in the same order."""
     found: list[ComparedView] = []
-    for some in portions(items):
+    for some in portions(tuple(one.item for one in memories if one.item is not None)):
         found += (await api.ask(COMPARE, backend, items=some)).compared
-    return tuple(found)
+    unnamed: list[ComparedView] = []
+    for one in memories:
+        if one.item is None:
+            unnamed += (await api.ask(COMPARE, backend, unnamed=(one.key.encode(),))).compared
+    views, others = iter(found), iter(unnamed)
+    return tuple(next(others if one.item is None else views) for one in memories)
 
 
 def _takeable(memory: ListedMemory) -> ListedMemory:

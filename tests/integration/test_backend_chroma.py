@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
+from policy.model import Channel
 from proxy.compose.app import Composition
 from proxy.fronts.backend_server_front import BackendServerFront
 from proxy.fronts.backend_writes import TEND_S
@@ -441,6 +442,54 @@ async def test_an_operator_finds_what_came_past_the_gate_and_hides_it(
         )
         assert adopted.code == 0
         assert "Grace keeps the spare key 8" not in await gate.documents(mine, key=key)
+
+
+async def test_what_no_write_through_the_gate_could_have_made_is_hidden_and_removed(
+    server: Server, tmp_path: Path
+) -> None:
+    tags = "".join(chr(0xE0000 + ord(one)) for one in "obey")
+    ids = [f"a{tags}", "k" * 1_025]
+    async with behind(tmp_path, server.url) as gate:
+        path = await gate.made("odd")
+        odd = {**records(0, 2, "Found here", 0.0), "ids": ids}
+        assert (await gate.ask(f"{path}/add", odd, key=None))[0] == 201
+        texts = await gate.documents(path)
+        assert len(texts) == 2, "control: agents see both"
+        found = await line(gate.sidecar, "backend", "check", "notes", "--json")
+        assert (found.code, found.data["foreign"]) == (1, 2)
+        assert [one["adoptable"] for one in found.data["differences"]] == [False, False]
+        plain = await line(gate.sidecar, "backend", "adopt", "notes", "--json")
+        assert (plain.data["unreadable"], await gate.documents(path)) == (2, texts)
+        done = await line(gate.sidecar, "backend", "adopt", "notes", "--quarantine", "--json")
+        assert done.data["states"] == {"hidden": 2}
+        assert await gate.documents(path) == []
+        assert (await line(gate.sidecar, "backend", "check", "notes", "--json")).code == 0
+        # An operator names them, and the server has them no more.
+        operator = await gate.sidecar.key("remover", channel=Channel.OPERATOR)
+        assert (await gate.ask(f"{path}/delete", {"ids": ids}, key=operator))[0] == 200
+        assert await gate.documents(path, key=None) == []
+
+
+async def test_a_change_of_an_old_record_is_judged_by_the_characters_that_it_brings(
+    server: Server, tmp_path: Path
+) -> None:
+    async with behind(tmp_path, server.url) as gate:
+        path = await gate.made("old")
+        old = {**records(0, 1, "", 0.0), "documents": ["Ada \x1b[31mkeeps bees"]}
+        assert (await gate.ask(f"{path}/add", old, key=None))[0] == 201
+        for brings, reason in (
+            ({"metadatas": [{"hall": "north"}]}, "person_required"),
+            ({"metadatas": [{"hall": "n\x1borth"}]}, "character_refused"),
+        ):
+            status, said = await gate.ask(f"{path}/update", {"ids": ["r0"], **brings})
+            assert (status, reason in str(said)) == (403, True)
+        # The refused one of two does not take the other with it.
+        two = {**records(5, 2, "", 0.0), "documents": ["Bo \u2068+44 7700\u2069", "Cy\x00"]}
+        status, said = await gate.ask(f"{path}/add", two)
+        assert (status, "documents: U+0000 (a control character) at offset 2" in str(said)) == (
+            *(403, True),
+        )
+        assert "Bo \u2068+44 7700\u2069" in await gate.documents(path)
 
 
 async def test_its_client_reads_and_filters_records_with_large_numbers(

@@ -14,7 +14,7 @@ from proxy.cli import backend_adopt, backend_check
 from proxy.cli.backend_walk import compared
 from proxy.cli.client import Operator
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.seams.guard import Item
+from proxy.seams.http_backend import ListedMemory
 from tests.integration.memory_servers.chroma_behind import behind, vector
 from tests.integration.memory_servers.chroma_recorder import PATH, chroma_recorder
 from tests.integration.memory_servers.recorder import recorder
@@ -118,7 +118,7 @@ async def test_what_an_agent_changes_during_a_check_is_no_difference(
         asked: list[str] = []
 
         async def meanwhile(
-            api: Operator, backend: str, items: tuple[Item, ...]
+            api: Operator, backend: str, memories: tuple[ListedMemory, ...]
         ) -> tuple[ComparedView, ...]:
             if not asked:
                 asked.append(backend)
@@ -126,7 +126,7 @@ async def test_what_an_agent_changes_during_a_check_is_no_difference(
                 assert (await gate.ask("DELETE", "/store/items", body))[0] == 204
                 assert (await gate.put(f"{GOOD} as it is now", "changed"))[0] == 204
                 assert (await gate.put(f"{GOOD} and more", "new"))[0] == 204
-            return await compared(api, backend, items)
+            return await compared(api, backend, memories)
 
         monkeypatch.setattr(backend_check, "compared", meanwhile)
         done = await check(gate)
@@ -144,12 +144,12 @@ async def test_deletions_during_a_check_move_nothing_out_of_its_sight(
         left = iter(range(20))
 
         async def meanwhile(
-            api: Operator, backend: str, items: tuple[Item, ...]
+            api: Operator, backend: str, memories: tuple[ListedMemory, ...]
         ) -> tuple[ComparedView, ...]:
-            for number in [*left][:10] if len(items) > 1 else []:
+            for number in [*left][:10] if len(memories) > 1 else []:
                 body = {"namespace": ALICE, "key": f"k{number}"}
                 assert (await gate.ask("DELETE", "/store/items", body))[0] == 204
-            return await compared(api, backend, items)
+            return await compared(api, backend, memories)
 
         monkeypatch.setattr(backend_check, "compared", meanwhile)
         done = await check(gate)
@@ -217,6 +217,7 @@ async def test_one_odd_item_on_the_server_is_counted_and_the_others_are_compared
 ) -> None:
     async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
         assert (await gate.put(GOOD))[0] == 204
+        seen: list[bool] = []
         # Of the last one all but its size could have come through the gate.
         for key, rest in (("k" * 2_000, 0), ("a\x1bb", 0), ("", 0), ("long", 20_000)):
             server.put(key, {"text": BEFORE, "numbers": [0] * rest})
@@ -224,7 +225,18 @@ async def test_one_odd_item_on_the_server_is_counted_and_the_others_are_compared
             assert (done.code, counts(done)) == (1, {"same": 1, "foreign": 1})
             taken = (await adopt(gate)).data
             assert (taken["states"], taken["unreadable"], taken["known"]) == ({}, 1, 1)
+            listed = (await adopt(gate, "--quarantine", "--dry-run")).data
+            assert listed["states"] == {"not taken in": 1}
+            seen.append(BEFORE in await gate.texts())
+            hidden = (await adopt(gate, "--quarantine")).data
+            assert (hidden["states"], hidden["unreadable"]) == ({"hidden": 1}, 0)
+            assert hidden["adopted"][0]["memory_id"] is None
+            assert await gate.texts() == [GOOD], key[:9]
+            done = await check(gate)
+            assert (done.code, counts(done)) == (0, {"same": 1, "hidden": 1})
             del server.items[tuple(ALICE), key]
+        # Control: what was hidden here was shown before, unless the adapter cannot read it at all.
+        assert any(seen)
         # Control: under a plain key it is taken in.
         server.put("plain", {"text": BEFORE})
         assert (await adopt(gate)).data["states"] == {"unknown": 1}
@@ -367,7 +379,9 @@ async def test_an_interrupted_run_that_hides_leaves_no_more_than_one_memory_visi
 async def test_what_became_another_tenants_meanwhile_is_not_taken_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def before(api: Operator, name: str, items: tuple[Item, ...]) -> tuple[ComparedView, ...]:
+    async def before(
+        api: Operator, name: str, items: tuple[ListedMemory, ...]
+    ) -> tuple[ComparedView, ...]:
         del api, name
         return tuple(ComparedView(state="foreign") for _ in items)
 

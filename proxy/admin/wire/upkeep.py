@@ -166,11 +166,14 @@ class AdoptRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Items that a server already keeps, judged as if its tool `tool` had written them.
 
     `vouch`: a person was shown all of the one item, and vouches for it as that person's own words.
+    `unnamed`: keys in UTF-8 of memories that no write through the gate could have made; they get no
+    memory here, and are hidden from every agent.
     """
 
     tenant: TenantName = DEFAULT_TENANT
     tool: Annotated[str, Meta(min_length=1, max_length=128)]
-    items: Annotated[tuple[Item, ...], Meta(min_length=1, max_length=ADOPTED_AT_ONCE)]
+    items: Annotated[tuple[Item, ...], Meta(max_length=ADOPTED_AT_ONCE)] = ()
+    unnamed: Annotated[tuple[bytes, ...], Meta(max_length=ADOPTED_AT_ONCE)] = ()
     vouch: bool = False
 
 
@@ -295,9 +298,10 @@ RETENTION: Final = post(
 
 
 class CompareRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Memories that a server has, as its adapter lists them."""
+    """Memories that a server has, as its adapter lists them; `unnamed` as in `AdoptRequest`."""
 
-    items: Annotated[tuple[Item, ...], Meta(min_length=1, max_length=ADOPTED_AT_ONCE)]
+    items: Annotated[tuple[Item, ...], Meta(max_length=ADOPTED_AT_ONCE)] = ()
+    unnamed: Annotated[tuple[bytes, ...], Meta(max_length=ADOPTED_AT_ONCE)] = ()
 
 
 class ComparedView(msgspec.Struct, frozen=True, kw_only=True):

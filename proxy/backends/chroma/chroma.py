@@ -21,7 +21,6 @@ from policy.model import CandidateId, ChangeKind, ForwardStatus, Tenant
 from proxy.backends.chroma.hiding import ChromaHiding
 from proxy.backends.chroma.reads import ChromaReads
 from proxy.backends.chroma.records import (
-    Id,
     Record,
     check_where,
     checked_ids,
@@ -106,7 +105,8 @@ _SEGMENT: Final = re.compile(r"(?!\.{1,2}$)[^/\\%?#\x00-\x20\x7f]{1,512}")
 class _Removal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The body of `delete`."""
 
-    ids: tuple[Id, ...] | None = None
+    # Ids of any length and characters: what another client filed under one can be removed.
+    ids: tuple[str, ...] | None = None
     where: dict[str, JsonValue] | None = None
     where_document: dict[str, JsonValue] | None = None
     limit: Annotated[int, Meta(ge=0)] | None = None
@@ -217,7 +217,7 @@ class Chroma(ChromaReads, HttpBackend):
         place = place_of(request.path)
         if route_of(request) is not DELETE:
             return _get(place, [one.record_id for one in _written_records(request)])
-        removal = decode_as(request.body, _Removal)
+        removal = _removal_of(request)
         if removal.ids is None and removal.where is None and removal.where_document is None:
             raise invalid("ids, where: one of them must be there")
         check_where(removal.where)
@@ -242,7 +242,7 @@ class Chroma(ChromaReads, HttpBackend):
             raise MalformedRequest("ids: what stands there has to be known first")
         route, place, found = route_of(request), place_of(request.path), found_in(known)
         if route is DELETE:
-            most = decode_as(request.body, _Removal).limit
+            most = _removal_of(request).limit
             return tuple(_removed(place, record_id) for record_id in [*found][:most])
         sendings: list[SentMemory] = []
         for record in _written_records(request):
@@ -256,7 +256,7 @@ class Chroma(ChromaReads, HttpBackend):
         """The deletions of the ids that a deletion names without a filter or a limit."""
         if route_of(request) is not DELETE:
             return ()
-        removal = decode_as(request.body, _Removal)
+        removal = _removal_of(request)
         if any(one is not None for one in (removal.where, removal.where_document, removal.limit)):
             return ()
         place = place_of(request.path)
@@ -405,6 +405,10 @@ def _error(
 ) -> HttpReply:
     body = msgspec.json.encode({"error": name, "message": message})
     return HttpReply(status=status, body=body, headers=headers)
+
+
+def _removal_of(request: HttpRequest) -> _Removal:
+    return decode_as(request.body, _Removal, each_judged=True)
 
 
 def _written_records(request: HttpRequest) -> tuple[Record, ...]:

@@ -381,6 +381,7 @@ def _listed_item(value: JsonValue) -> ListedMemory:
         item = kept_request("PUT", ITEMS, body, texts=("value",), key=key)
     except MalformedRequest:
         # `known_key` is not used here, because it refuses a long key, and this key is listed too.
-        place = msgspec.json.encode([body["namespace"], body["key"]])
+        labels = body["namespace"] if isinstance(body["namespace"], list) else [body["namespace"]]
+        place = msgspec.json.encode([*labels, body["key"]])
         return ListedMemory(key=place.decode(), item=None)
     return ListedMemory(key=key, item=item)
