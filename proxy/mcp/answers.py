@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
 from typing import Final, NamedTuple
 
 from policy.model import SourceKind, Tenant
@@ -10,6 +11,7 @@ from proxy.dialects.mcp.known_members import METHODS
 from proxy.dialects.mcp.maps import AnswerShape
 from proxy.dialects.mcp.message import (
     CALL,
+    INITIALIZE,
     INTERNAL_ERROR,
     LIST,
     Era,
@@ -25,6 +27,7 @@ from proxy.dialects.mcp.results import (
     PLAIN,
     filtering,
     filtering_tools,
+    greeting,
     partly_done,
     refused,
     texts_of,
@@ -36,7 +39,6 @@ from proxy.mcp.connection import RelayConnection
 from proxy.mcp.pending_requests import PendingRequest, join_of
 from proxy.mcp.server import Server
 from proxy.seams.guard import Join, RelayedText
-from proxy.seams.observations import observation_of_call
 from proxy.settle.forwarder import UNDECIDED
 
 OTHER: Final = "other"
@@ -118,21 +120,42 @@ class Answers:
         if pending.method == LIST and message.kind is MessageKind.RESULT:
             refusal = await self._catalogue.refusal_of_page(pending.params, message)
             if refusal is not None:
-                text = observation_of_call(refusal)
+                text = self._connection.observation(refusal)
                 return error_answer(pending.request_id, INTERNAL_ERROR, text)
         part = "result" if message.kind is MessageKind.RESULT else "error"
         found = self._with_handles(pending.method, message.body.get(part))
+        reading = self._read_and_noted(pending, part, found, len(message.one_line()))
+        greets = pending.method == INITIALIZE and message.kind is MessageKind.RESULT
         try:
-            kept = await self._sifted(pending, part, found, len(message.one_line()))
+            kept = await (self._in_time(reading, found) if greets else reading)
         except UNDECIDED:
             return self._withheld(pending)
-        await self._note(pending, kept)
         if message.kind is MessageKind.RESULT:
             if not self._connection.server.is_context:
                 kept = uncached(pending.method, kept)
             if pending.note:
                 kept = partly_done(kept, pending.note, pending.item_count)
         return _with_part(message, part, kept)
+
+    async def _read_and_noted(
+        self, pending: PendingRequest, part: str, found: JsonValue, length: int
+    ) -> JsonValue:
+        kept = await self._sifted(pending, part, found, length)
+        await self._note(pending, kept)
+        return kept
+
+    async def _in_time(self, reading: Awaitable[JsonValue], found: JsonValue) -> JsonValue:
+        """The answer to `initialize` as it was read; bare if the gate, which may start, is late.
+
+        A host gives up a server that does not answer this request within seconds.
+        """
+        try:
+            async with asyncio.timeout(self._connection.limits.greeting_seconds):
+                return await reading
+        except (TimeoutError, *UNDECIDED):
+            if self._connection.server.is_context:
+                return found
+            return greeting(found, self._connection.server.name)
 
     async def shown_unasked(self, message: Message) -> Message | None:
         """A message that answers no request, in the form that the client may see.

@@ -104,7 +104,7 @@ class Calls:
         if refusal is None and call is not None:
             refusal = self._closed(call)
         if refusal is not None:
-            await self._refused(pending, observation_of_call(refusal))
+            await self._refused(pending, self._connection.observation(refusal))
             return None
         if call is None:
             return None
@@ -143,7 +143,7 @@ class Calls:
             return None
         judged = await self._judged(message, pending, call)
         if judged is None:
-            await self._refused(pending, observation_of_call(Reason.GATE_UNAVAILABLE))
+            await self._refused(pending, self._connection.observation(Reason.GATE_UNAVAILABLE))
             return None
         admitted = admitted_of(judged)
         if admitted:
@@ -181,7 +181,8 @@ class Calls:
         )
         try:
             return await judge(self._connection.guard.judge, self._connection.principal, guarded)
-        except UNDECIDED:
+        except UNDECIDED as error:
+            self._connection.server.undecided(error)
             return None
 
     async def _came_back(self, message: Message, pending: PendingRequest) -> bool:

@@ -106,11 +106,15 @@ class ToolCatalogue:
             return None
         try:
             state = await connection.guard.pin(connection.principal, connection.server.name, tools)
-        except UNDECIDED:
+        except UNDECIDED as error:
+            connection.server.undecided(error)
             return Reason.GATE_UNAVAILABLE
         if state.approved:
             connection.server.approved(tenant, tools)
             return None
-        fields = {"server": connection.server.name, "count": len(state.changed)}
-        LOG.warning("tools changed", extra={"fields": fields})
+        # The gate is asked again and again, because an operator may approve the tools meanwhile.
+        if connection.server.told_of_changes != tools:
+            connection.server.told_of_changes = tools
+            fields = {"server": connection.server.name, "count": len(state.changed)}
+            LOG.warning("tools changed", extra={"fields": fields})
         return Reason.TOOLS_CHANGED

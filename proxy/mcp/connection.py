@@ -11,6 +11,7 @@ from typing import Final, Protocol
 import msgspec
 
 from policy.model import Channel, Principal
+from policy.verdict import Reason
 from proxy.dialects.mcp.maps import ToolMap
 from proxy.dialects.mcp.message import (
     LINE_BYTES_MAX,
@@ -27,6 +28,7 @@ from proxy.mcp.pending_requests import PendingRequest, RequestStage
 from proxy.mcp.server import Server
 from proxy.seams.environment import Environment
 from proxy.seams.guard import ForwardStatus, Guard
+from proxy.seams.observations import observation_of_call
 from proxy.settle.forwarder import Forwarder
 
 LOG: Final = logging.getLogger("mnemogate.mcp")
@@ -74,6 +76,8 @@ class RelayLimits(msgspec.Struct, frozen=True, kw_only=True):
     # Seconds between two requests to the gate: for a person's decision, and for unsettled items.
     ask_seconds: float = 0.5
     tend_seconds: float = 5.0
+    # Seconds that the answer to `initialize` waits for the gate.
+    greeting_seconds: float = 0.4
 
 
 class Counts(msgspec.Struct, kw_only=True):
@@ -139,6 +143,11 @@ class RelayConnection(msgspec.Struct, frozen=True, kw_only=True):
         except TimeoutError:
             fields = {"server": self.server.name}
             LOG.warning("a later write passes one without an answer", extra={"fields": fields})
+
+    def observation(self, refusal: Reason) -> str:
+        """The text for a tool call that was refused before it was judged."""
+        why = self.server.no_gate if refusal is Reason.GATE_UNAVAILABLE else ""
+        return observation_of_call(refusal) + (f" No gate runs: {why}" if why else "")
 
     async def answer(self, pending: PendingRequest, result: Object) -> None:
         """Answer a request in the server's place, unless the client cancelled the request."""

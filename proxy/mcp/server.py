@@ -13,7 +13,7 @@ from policy.bounded import Bounded
 from policy.model import CandidateId, PrincipalId, Tenant
 from proxy.dialects.mcp.maps import Posture, ToolMap
 from proxy.dialects.mcp.message import META_SERVER_INFO, Object
-from proxy.seams.guard import PinnedTool
+from proxy.seams.guard import NoGate, PinnedTool
 from proxy.settings.tool_maps import CONTEXT_MAP, map_for_server, shipped_map
 
 HANDLES_MAX: Final = 1_024
@@ -92,6 +92,10 @@ class Server:
         # Whether the log has the warning that this server has tools that write, although its map
         # says that it keeps no memory.
         self.told_of_writes = False
+        # The changed tools that the log has a warning of.
+        self.told_of_changes: tuple[PinnedTool, ...] = ()
+        # Why no gate runs, where the relay's last request reached none.
+        self.no_gate = ""
         self._tools: dict[Tenant, tuple[PinnedTool, ...]] = {}
         # An approval holds until the tools change; then the gate is asked again.
         self._approved: dict[Tenant, tuple[PinnedTool, ...]] = {}
@@ -149,6 +153,10 @@ class Server:
     def is_approved(self, tenant: Tenant, tools: tuple[PinnedTool, ...]) -> bool:
         """Whether the gate confirmed exactly this list of tools."""
         return self._approved.get(tenant) == tools
+
+    def undecided(self, error: Exception) -> None:
+        """Note that the gate did not answer, and why if no gate runs."""
+        self.no_gate = str(error) if isinstance(error, NoGate) else ""
 
     def has_approved(self, tenant: Tenant, tools: tuple[PinnedTool, ...]) -> bool:
         """Whether the gate confirmed each tool in this list."""

@@ -80,6 +80,22 @@ def filtering(
     raise MalformedRequest("result: cannot be shown without what is withheld")
 
 
+def greeting(found: JsonValue, name: str) -> JsonValue:
+    """The answer to `initialize` without any string that would have to be looked up.
+
+    `name` takes the place of the server's own name and words.
+    """
+    plan = filtering(found)
+    try:
+        asked = next(plan)
+        while True:
+            asked = plan.send((True,) * len(asked))
+    except StopIteration as end:
+        kept = end.value if isinstance(end.value, dict) else {}
+        told = {one: kept[one] for one in ("protocolVersion", "capabilities") if one in kept}
+        return {**told, "serverInfo": {"name": name, "version": "-"}}
+
+
 def filtering_tools(
     result: JsonValue,
 ) -> Generator[tuple[str, ...], tuple[bool, ...], JsonValue]:

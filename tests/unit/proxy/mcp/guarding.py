@@ -41,6 +41,7 @@ class MemoryGuard:
         self.waiting: list[UnsettledItem] = []
         self.pins: tuple[PinnedTool, ...] | None = None
         self.approved = True
+        self.pinned = 0
         self.broken = False
         self.sift_broken = False
         self.settle_broken = False
@@ -115,6 +116,7 @@ class MemoryGuard:
     async def pin(
         self, principal: Principal, server: str, tools: tuple[PinnedTool, ...]
     ) -> PinState:
+        self.pinned += 1
         self._check()
         if self.pins is None:
             self.pins = tools

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import random
@@ -15,7 +16,7 @@ from proxy.dialects.mcp import results
 from proxy.dialects.mcp.maps import AnswerShape
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.mcp import server
-from proxy.mcp.relay import Server
+from proxy.mcp.relay import RelayLimits, Server
 from proxy.mcp.server import StringHandles
 from proxy.settings.tool_maps import shipped_map
 from tests.unit.proxy.mcp.graph import connected
@@ -104,6 +105,60 @@ async def test_where_nobody_can_say_what_may_be_shown_nothing_is() -> None:
         (answer,) = await ends.client_has(1)
     assert "quiet secret" not in json.dumps(answer)
     assert "error" in answer
+
+
+class LateGuard(MemoryGuard):
+    """Of a gate that still starts: no question is answered."""
+
+    async def sift(self, *_: object) -> tuple[bool, ...]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+@pytest.mark.parametrize("late", [True, False], ids=["late", "none"])
+async def test_without_a_gate_initialize_is_answered_with_nothing_that_it_would_read(
+    *, late: bool
+) -> None:
+    guard = LateGuard() if late else MemoryGuard()
+    guard.sift_broken = True
+    limits = RelayLimits(greeting_seconds=0.01)
+    async with relayed(guard, memory(), limits) as ends:
+        await ends.client(request(1, "initialize"))
+        await ends.server_has(1)
+        said = {**HELLO, "capabilities": {"tools": {}, "experimental": {"a quiet secret": {}}}}
+        await ends.server(result(1, **said))
+        (answer,) = await ends.client_has(1)
+    assert answer["result"] == {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"tools": {}, "experimental": {}},
+        "serverInfo": {"name": "memory", "version": "-"},
+    }
+    assert guard.segments == []
+
+
+async def test_changed_tools_are_logged_once_however_often_the_gate_is_asked(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    guard = MemoryGuard()
+    guard.approved = False
+    async with relayed(guard, memory(), RelayLimits(tend_seconds=0.001)) as ends:
+
+        async def listed(count: int, text: str) -> None:
+            await ends.client(request(count, "tools/list"))
+            await ends.server_has(count)
+            await ends.server(result(count, tools=[read(text)]))
+            await ends.client_has(count - 1)
+
+        await ends.client({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        await ends.server_has(1)
+        await listed(2, "obeys")
+        asked = guard.pinned
+        while guard.pinned < asked + 20:  # noqa: ASYNC110 - a count
+            await asyncio.sleep(0)
+        assert caplog.messages.count("tools changed") == 1
+        # Control: another change is another line.
+        await listed(3, "obeys more")
+        assert caplog.messages.count("tools changed") == 2
 
 
 @pytest.mark.parametrize("method", ["initialize", "ping", "tools/list"])
