@@ -16,7 +16,7 @@ from proxy.settings.backend import BackendServer
 from proxy.settings.judge_tables import JudgeTable
 from proxy.settings.mcp import McpServer
 from proxy.settings.model import ModelUpstream
-from proxy.settings.review_webhook import ReviewWebhook
+from proxy.settings.review_webhook import Receiver
 from proxy.settings.table import SETTINGS, keys_of, meaning_of
 from proxy.settings.values import Address
 
@@ -30,7 +30,7 @@ ROWS: Final[dict[str, dict[str, FieldInfo]]] = {
             ("## Model APIs", ModelUpstream),
             ("## Memory servers behind", BackendServer),
             ("## Judges", JudgeTable),
-            ("## The webhook of the review", ReviewWebhook),
+            ("## The webhook of the review", Receiver),
         )
     },
     "## What is kept of reads": {

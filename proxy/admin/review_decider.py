@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from policy.model import CandidateId, MemoryClass, PrincipalId
 from proxy.intercept.verdict_events import VerdictPlace, decided_event
 from proxy.seams.environment import Environment
-from proxy.seams.observations import CONFIRM, Way, way_of
+from proxy.seams.observations import Way, way_of
 from proxy.settings.values import Address
 from proxy.withhold.withholding import Withholding
 from storage.interfaces import MemoryReader, MemoryWriter
@@ -192,19 +192,17 @@ class ConfirmLinks:
         self._key = Ed25519PrivateKey.from_private_bytes(seed)
         self._held = held
         self._out = surroundings
-        self._base: str | None = None
 
     def serve_at(self, address: Address | None, *, tls: bool, page_url: str | None) -> None:
         """Set the address of the page; `address` is None if no page is served.
 
         If people reach the listener by another address, `page_url` is that address.
         """
-        self._base = None
-        if address is not None:
+        self._out.page.base = page_url
+        if address is not None and page_url is None:
             host = _ANYWHERE.get(address.host, address.host)
             host = f"[{host}]" if ":" in host and not host.startswith("[") else host
-            self._base = f"{'https' if tls else 'http'}://{host}:{address.port}"
-        self._out.page.base = page_url or self._base
+            self._out.page.base = f"{'https' if tls else 'http'}://{host}:{address.port}"
 
     def url_of(self, candidate_id: CandidateId) -> str | None:
         """The link to a held candidate's page; None if it is not held, or no page is served."""
@@ -213,11 +211,11 @@ class ConfirmLinks:
 
     def link_of(self, candidate_id: CandidateId) -> str | None:
         """The link to a held candidate's page with a code: its holder can decide without a key."""
-        held = None if self._base is None else self._held(candidate_id)
+        page = self._out.page.of(candidate_id)
+        held = None if page is None else self._held(candidate_id)
         if held is None:
             return None
-        code = self.code_for(candidate_id, held.memory_class)
-        return f"{self._base}{CONFIRM}/{candidate_id}?code={code}"
+        return f"{page}?code={self.code_for(candidate_id, held.memory_class)}"
 
     def code_for(self, subject: str, memory_class: MemoryClass | None = None) -> str:
         """A new signed code for the decision on a candidate of this class, or on a group."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -37,9 +37,13 @@ class Where(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settings_of(
-    context: Context, flags: dict[str, Raw] | None = None, *, check_places: bool = False
+    context: Context,
+    flags: dict[str, Raw] | None = None,
+    *,
+    check_places: bool = False,
+    untraced: Callable[[str], None] | None = None,
 ) -> Settings:
-    """The settings that apply to this command line.
+    """The settings that apply to this command line; `untraced` as of `load_settings`.
 
     Raises:
         CommandFailed: The settings cannot be used.
@@ -52,7 +56,7 @@ def settings_of(
         given["checkpoint"] = where.checkpoint
     config = None if where.config is None else Path(where.config)
     try:
-        return load_settings(given, config=config, check_places=check_places)
+        return load_settings(given, config=config, check_places=check_places, untraced=untraced)
     except SettingsError as error:
         raise CommandFailed(Exit.USAGE, str(error)) from error
 

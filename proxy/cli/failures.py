@@ -9,7 +9,7 @@ from typing import Final
 
 from policy.ruleset import RulesetError
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.doctor.locate import lock_holders, runs
+from proxy.doctor.locate import lock_holders, port_holder, running_sidecars
 from proxy.embed.weights import EmbedderUnavailable
 from proxy.seams.faults import CannotListen
 from proxy.settings.table import SettingsError
@@ -38,18 +38,13 @@ def leaf_of(error: Exception) -> Exception:
 
 def _who_has(state: Path) -> str:
     """What to do if another process has the store open; names that process if it can be found."""
-    for pid in lock_holders(state):
-        if runs(pid, "mcp"):
-            return (
-                f"it is an MCP wrapper, process {pid} (`mnemogate mcp`): it took over when the "
-                "sidecar ended. Close the host that started it, then start again"
-            )
-        if runs(pid, "run"):
-            return f"it is the sidecar of process {pid}: use it, or stop it"
-    return (
-        "stop the other one, or use it; with no sidecar there, an MCP wrapper (`mnemogate mcp`) is "
-        "the gate until its host is closed"
-    )
+    found = [pid for pid in lock_holders(state) if pid in running_sidecars(None)]
+    if found:
+        return (
+            f"it is the sidecar of process {found[0]}, which a person or an MCP wrapper "
+            f"(`mnemogate mcp`) started: use it, or stop it with `kill {found[0]}`"
+        )
+    return "stop the other one, or use it"
 
 
 @contextmanager
@@ -82,8 +77,10 @@ def opening(state: Path) -> Generator[None]:
             Exit.USAGE, f"ruleset: {error}", then="`mnemogate policy check FILE` shows it"
         ) from error
     except CannotListen as error:
+        holder = None if error.port is None else port_holder(error.port)
+        what = f"{error.strerror}" + (f" by {holder}" if holder else "")
         where = f"move it with --{error.setting.replace('_', '-')} or `{error.setting}`"
-        port = "" if error.setting == "unix_socket" else "; port 0 takes any free one"
-        raise CommandFailed(Exit.UNREACHABLE, str(error.strerror), then=where + port) from error
+        port = "" if error.port is None else "; port 0 takes any free one"
+        raise CommandFailed(Exit.UNREACHABLE, what, then=where + port) from error
     except OSError as error:
         raise CommandFailed(Exit.UNREACHABLE, reason(error)) from error

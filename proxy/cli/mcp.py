@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import importlib
 import logging
 import os
 import re
 import shlex
 import sys
 import time
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Annotated, Final
 
 import msgspec
@@ -24,23 +21,23 @@ from proxy.admin.wire.store import (
 from proxy.admin.wire.upkeep import APPROVE_TOOLS, SERVERS, ServerList
 from proxy.cli.api_commands import show, table
 from proxy.cli.command import Command, Context, option
-from proxy.cli.connect import operator, settings_of
+from proxy.cli.connect import Where, operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.failures import opening
 from proxy.cli.hardening import shield
 from proxy.cli.mcp_map import SkeletonView, show_map, skeleton_of, tools_named
 from proxy.cli.terminal import Terminal, inert
 from proxy.dialects.mcp.maps import MapError, ToolMap
 from proxy.dialects.mcp.store.calls import StoreTools
 from proxy.dialects.mcp.store.protocol import StoreProtocol
+from proxy.doctor.locate import port_holder
 from proxy.fronts.mcp_stdio import ServerCommand, StdioFront, StoreStdio
 from proxy.guard.client import GuardClient
-from proxy.guard.election import ElectedGuard, ElectedStore, Election, OpenedGate
+from proxy.guard.gate_starter import GateStarter
 from proxy.guard.wire import SOCKET
 from proxy.mcp.relay import Deliver, Relay, RelayLimits, Server
 from proxy.mcp.store_server import StoreServer
 from proxy.seams.environment import Environment, RandomPool
-from proxy.settings.load import child_environment
+from proxy.settings.load import child_environment, gate_environment
 from proxy.settings.table import Settings
 from proxy.settings.tool_maps import STORE_MAP, load_map
 from proxy.version import version
@@ -94,28 +91,30 @@ async def _mcp(context: Context) -> int:
         raise CommandFailed(
             Exit.USAGE, "no command to run", then="write it behind `--`: mnemogate mcp -- COMMAND"
         )
-    # The process's memory is shielded first, because this process may become the gate and load
-    # secrets.
+    # The process's memory is shielded first, because texts that are withheld pass through it.
     shield()
-    settings = settings_of(context, check_places=True)
+    settings = settings_of(
+        context,
+        check_places=True,
+        # The environment is the MCP host's, which may have its own use for these variables.
+        untraced=lambda why: context.terminal.note(f"mnemogate: no traces: {why}"),
+    )
     level = settings.telemetry.log_level
     # stderr belongs to the MCP host, which may show it to a person or never read it.
     configure(sys.stderr, level, events=level == "debug")
-    with opening(settings.state):
-        code = await (
-            _stored(settings) if asked.store else _wrapped(context.terminal, settings, asked)
-        )
+    client = _gate_client(context, settings)
+    code = await (_stored(client) if asked.store else _wrapped(context.terminal, client, asked))
     return code if code >= 0 else _SIGNALLED - code
 
 
-async def _wrapped(terminal: Terminal, settings: Settings, asked: _McpArguments) -> int:
+async def _wrapped(terminal: Terminal, client: GuardClient, asked: _McpArguments) -> int:
     server = Server(asked.server or server_name(asked.words), _map(asked.map))
     front = StdioFront(
         ServerCommand(words=asked.words, environment=child_environment()),
         sys.stdin.buffer,
         sys.stdout.buffer,
     )
-    code = await _served(settings, server, front)
+    code = await _served(client, server, front)
     if code and not front.heard:
         # A host shows at most an exit code, and a person would take it for one of `mnemogate`.
         how = f"code {code}" if code > 0 else f"signal {-code}"
@@ -126,37 +125,28 @@ async def _wrapped(terminal: Terminal, settings: Settings, asked: _McpArguments)
     return code
 
 
-async def _stored(settings: Settings) -> int:
+async def _stored(client: GuardClient) -> int:
     """Serve MCP as a memory server on the gate's own store, until the client disconnects."""
     protocol = StoreProtocol(StoreTools(load_map(STORE_MAP)), version())
-    async with AsyncExitStack() as stack:
-        election = await stack.enter_async_context(electing(settings))
-        client = await stack.enter_async_context(client_of(settings, election))
-        store = ElectedStore(election, client)
+    async with client:
         return await StoreStdio(sys.stdin.buffer, sys.stdout.buffer).serve(
-            lambda deliver: StoreServer(protocol, store.perform, deliver, RelayLimits())
+            lambda deliver: StoreServer(protocol, client.perform, deliver, RelayLimits())
         )
 
 
-async def _served(settings: Settings, server: Server, front: StdioFront) -> int:
-    """Relay messages until the server ends; return the server's exit code.
-
-    If this process is the gate, it then runs only until the pending changes are settled.
-    """
+async def _served(client: GuardClient, server: Server, front: StdioFront) -> int:
+    """Relay messages until the server ends; return the server's exit code."""
     surroundings = Environment(
         clock_ns=time.time_ns, random_hex=RandomPool(), record=lambda _event: None
     )
     # The gate authenticates this process by its uid; the principal made here is used only inside
     # this process.
     principal = Principal(principal_id=PrincipalId(f"uid:{os.geteuid()}"), tenant=Tenant("default"))
-    async with AsyncExitStack() as stack:
-        election = await stack.enter_async_context(electing(settings))
-        client = await stack.enter_async_context(client_of(settings, election))
-        guard = ElectedGuard(election, client)
+    async with client:
 
         def open_relay(deliver: Deliver) -> Relay:
             return Relay(
-                guard,
+                client,
                 principal,
                 server,
                 deliver,
@@ -177,46 +167,32 @@ async def _served(settings: Settings, server: Server, front: StdioFront) -> int:
     ) from failed
 
 
-def client_of(settings: Settings, election: Election) -> GuardClient:
-    """A context manager: a relay's client of the present gate, which may be this very process."""
-    return GuardClient(settings.state / SOCKET, direct=lambda: election.own)
+def _gate_client(context: Context, settings: Settings) -> GuardClient:
+    """A relay's client of the gate of these settings, which starts the gate where none runs."""
+    config = context.arguments(Where).config
+    starter = GateStarter(
+        settings.state,
+        lambda: _gate_command(settings),
+        gate_environment(settings, None if config is None else Path(config)),
+        clock_ns=time.time_ns,
+    )
+    return GuardClient(settings.state / SOCKET, bring_up=starter.bring_up)
 
 
-@asynccontextmanager
-async def electing(settings: Settings) -> AsyncGenerator[Election]:
-    """Keep a gate running at the socket of the state directory while the block runs.
-
-    Raises:
-        StorageError, RulesetError, SettingsError, OSError: The gate cannot be opened.
-    """
-
-    @asynccontextmanager
-    async def open_gate() -> AsyncGenerator[OpenedGate]:
-        # The import runs in a thread, because it loads LMDB, FAISS and the embedder while messages
-        # already pass.
-        app = await asyncio.to_thread(importlib.import_module, "proxy.compose.app")
-        asked_for = asyncio.Event()
-        composition = app.Composition(listen=False, guards=True, hand_over=asked_for.set)
-        # The MCP host's log contains the verdicts, but no line for each request of a relay.
-        quiet = msgspec.structs.replace(settings.telemetry, access_log=False)
-        own = msgspec.structs.replace(settings, telemetry=quiet)
-        async with app.compose(own, composition) as sidecar:
-            if sidecar.shown_keys:
-                _LOG.warning("keys were made and not shown: `mnemogate key rotate` makes new ones")
-            yield OpenedGate(sidecar.halted, sidecar.direct, asked_for)
-
-    election = Election(settings.state / SOCKET, open_gate)
-    try:
-        async with asyncio.TaskGroup() as group:
-            running = group.create_task(election.run())
-            try:
-                yield election
-            finally:
-                running.cancel()
-    except ExceptionGroup as several:
-        # The task group runs one task, so its exception group contains exactly one exception, which
-        # is raised by itself.
-        raise several.exceptions[0] from several
+def _gate_command(settings: Settings) -> tuple[str, ...]:
+    """The command line of the gate; a port that another program has is replaced by a free one."""
+    words = [sys.executable, "-P", "-m", "proxy", "run", "--log-level", "warning"]
+    words += ["--state", str(settings.state), "--checkpoint", str(settings.checkpoint)]
+    for name, address in (("listen", settings.listen), ("admin", settings.admin)):
+        holder = port_holder(address.port)
+        if holder is not None:
+            host = f"[{address.host}]" if ":" in address.host else address.host
+            words += [f"--{name}", f"{host}:0"]
+            _LOG.warning(
+                "this port is taken, so the gate takes a free one",
+                extra={"fields": {"setting": name, "port": address.port, "by": holder}},
+            )
+    return tuple(words)
 
 
 def server_name(words: tuple[str, ...]) -> str:

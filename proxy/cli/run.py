@@ -9,8 +9,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -24,16 +23,12 @@ from proxy.cli.neighbours import foreign
 from proxy.cli.pointing import first_write, for_the_agent, for_the_operator, mcp_entries, pointed
 from proxy.cli.terminal import Terminal, now_ms, waiting
 from proxy.compose.observe_mode import BANNER
-from proxy.guard.client import asked_to_hand_over
-from proxy.guard.election import STAND_BACK_S
-from proxy.guard.wire import SOCKET
 from proxy.seams.observations import CONFIRM
 from proxy.settings.after import Heal
 from proxy.settings.load import MARKER, elsewhere
 from proxy.settings.table import SECRETS, SETTINGS, Settings, meaning_of, variable_of
 from proxy.settings.values import Address, Raw
 from proxy.settings.wider import wider_rules, wider_settings
-from storage.ground.errors import StoreLocked
 from telemetry.logs import configure
 
 if TYPE_CHECKING:
@@ -56,8 +51,6 @@ SWITCH_S: Final = 0.0005
 GC_YOUNG: Final = 20_000
 GC_MIDDLE: Final = 20
 GC_OLD: Final = 20
-# Seconds between two attempts to open a state directory that an MCP wrapper is closing.
-_RETRY_S: Final = 0.05
 
 
 class _Flags(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +106,7 @@ async def _run(context: Context) -> Exit:
     async with AsyncExitStack() as stack:
         new_store = not (settings.state / MARKER).exists()
         with opening(settings.state):
-            sidecar = await _opened(stack, settings, compose)
+            sidecar = await stack.enter_async_context(compose(settings))
         _settle()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, asked_to_stop.set)
@@ -143,30 +136,6 @@ async def _run(context: Context) -> Exit:
             then="the log says which; `mnemogate audit verify` checks the store",
         )
     return Exit.OK
-
-
-async def _opened(
-    stack: AsyncExitStack,
-    settings: Settings,
-    compose: Callable[[Settings], AbstractAsyncContextManager[Sidecar]],
-) -> Sidecar:
-    """Start the sidecar; an MCP wrapper that is the gate is asked to hand the state directory over.
-
-    Raises:
-        StoreLocked: Another process has the state directory open, and does not hand it over.
-    """
-    loop = asyncio.get_running_loop()
-    end_s, given = loop.time() + STAND_BACK_S, False
-    while True:
-        try:
-            return await stack.enter_async_context(compose(settings))
-        except StoreLocked:
-            # If several wrappers run, another wrapper may have become the gate after the first one,
-            # so each attempt asks again. A wrapper that is closing does not answer.
-            given = await asked_to_hand_over(settings.state / SOCKET) or given
-            if not given or loop.time() >= end_s:
-                raise
-            await asyncio.sleep(_RETRY_S)
 
 
 async def _first(*events: asyncio.Event) -> None:
@@ -228,7 +197,7 @@ def _announce(
             ("  data", ready.data or "-"),
             ("  data socket", ready.unix_socket or "-"),
             ("  admin", ready.admin or "-"),
-            ("  review page", f"{ready.admin}{CONFIRM}" if ready.admin else "-"),
+            ("  review page", f"{settings.page_url or ready.admin}{CONFIRM}"),
             ("  admin socket", ready.admin_socket),
             *([("  health", ready.health)] if ready.health else []),
             ("  state", f"{ready.state}{_NEW_STORE if ready.new_store else ''}"),

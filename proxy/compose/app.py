@@ -38,7 +38,6 @@ from proxy.fronts.health import Health
 from proxy.fronts.mcp_http import ROUTES as MCP_ROUTES
 from proxy.fronts.memory import routes_of
 from proxy.fronts.model import ROUTES as MODEL_ROUTES
-from proxy.guard.direct import Direct
 from proxy.guard.local_guard import LocalGuard
 from proxy.intercept.interceptor import Submits
 from proxy.mcp.relay import RelayLimits
@@ -82,7 +81,7 @@ OWN_UID: Final = (
     "an agent of the sidecar's own uid can allow its own writes: run the agent under another uid, "
     "and `mnemogate doctor` there"
 )
-"""The first line in the log of each sidecar, and of each MCP wrapper that serves as the gate."""
+"""The first line in the log of each sidecar."""
 
 
 def no_failpoint(_name: str) -> None:
@@ -114,16 +113,6 @@ class Composition(msgspec.Struct, frozen=True, kw_only=True):
     # A function that wraps the coupling of ledger and withholding around a model front; control
     # runs leave it out.
     couple: Callable[[Coupling], Coupling] = lambda coupling: coupling
-    # If true, the socket for relays and a free loopback port for operators are opened, as an MCP
-    # wrapper does that serves as the gate where no sidecar runs.
-    guards: bool = False
-    # A function that ends this gate, for a wrapper that is replaced by a sidecar.
-    hand_over: Callable[[], None] | None = None
-
-    @property
-    def guarding(self) -> bool:
-        """Whether relays of other processes can connect to this gate."""
-        return self.listen or self.guards
 
 
 class Sidecar(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,10 +129,8 @@ class Sidecar(msgspec.Struct, frozen=True, kw_only=True):
     # A function to call after keys were changed without the operator API.
     keys_changed: Callable[[], None]
     rules: Rules
-    # The guard for relays in this process: `guard` for the principal of a credential, `direct` for
-    # the process's own uid.
+    # The guard for relays in this process, for the principal of a credential.
     guard: LocalGuard
-    direct: Direct
 
 
 SHIPPED: Final = Composition()
@@ -191,12 +178,10 @@ async def compose(
         fronts = Fronts(
             data=await mcp.open(stack, services.memory_front(dialects, halted.set), model),
             admin=services.admin_front(health, halted.set),
-            guard=services.guard_front(halted.set, composition.hand_over),
+            guard=services.guard_front(halted.set),
         )
         listening = Sockets(settings, surroundings, halted)
-        data, admin = await listening.open(
-            stack, fronts, listen=composition.listen, guards=composition.guarding
-        )
+        data, admin = await listening.open(stack, fronts, listen=composition.listen)
         services.page_served_at(admin, tls=composition.listen and settings.tls_cert is not None)
         health_address = await listening.open_health(stack, health) if composition.listen else None
         # The task groups are entered after the ports are open: a task group wraps an exception in a
@@ -206,7 +191,6 @@ async def compose(
         await stack.enter_async_context(services.watching(listens=composition.listen))
         jobs = (*services.periodic(told), *mcp.periodic()) if composition.listen else ()
         await stack.enter_async_context(repeating(jobs, wait=composition.wait, halt=halted.set))
-        direct = await listening.direct(stack, fronts.guard, guards=composition.guarding)
         keys = await _first_keys(foundation, services) if composition.listen else ()
         await listening.serve()
         yield Sidecar(
@@ -220,13 +204,12 @@ async def compose(
             keys_changed=services.authenticator.invalidate,
             rules=rules,
             guard=services.guard,
-            direct=direct,
         )
 
 
 def _tell(settings: Settings, composition: Composition, ruleset: Ruleset) -> None:
     """Log that agents of the same uid can bypass the gate, and settings wider than shipped."""
-    if composition.guarding:
+    if composition.listen:
         _LOG.info(OWN_UID, extra={"fields": {"uid": os.geteuid()}})
     for one in (*wider_settings(settings), *wider_rules(ruleset)):
         _LOG.warning("wider than as shipped", extra={"fields": {"what": one}})

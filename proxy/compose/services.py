@@ -510,8 +510,7 @@ class Services:
 
     def page_served_at(self, admin: Address | None, *, tls: bool) -> None:
         """Set the address of the review page: `page_url` if it is set, else the admin listener."""
-        webhook = self._foundation.settings.review_webhook
-        page_url = None if webhook is None else webhook.page_url
+        page_url = self._foundation.settings.page_url
         self.confirming.serve_at(admin, tls=tls, page_url=page_url)
         if self._foundation.memory is not None:
             page = self._foundation.surroundings.page
@@ -567,9 +566,7 @@ class Services:
             healing=healing,
         )
 
-    def guard_front(
-        self, halt: Callable[[], None], hand_over: Callable[[], None] | None
-    ) -> GuardFront:
+    def guard_front(self, halt: Callable[[], None]) -> GuardFront:
         """The front of the sidecar's own Unix socket, for relays."""
         return GuardFront(
             guard=self.guard,
@@ -580,7 +577,6 @@ class Services:
             link_of=self.confirming.link_of,
             own_uid=os.geteuid(),
             unbound=self._unbound,
-            hand_over=hand_over,
         )
 
 

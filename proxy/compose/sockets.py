@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import ssl
 from collections.abc import Generator
@@ -14,20 +13,16 @@ import msgspec
 
 from proxy.compose.observe_mode import HEADER
 from proxy.fronts.health import Health, HealthFront, HealthHosts
-from proxy.guard.direct import Direct
 from proxy.guard.wire import SOCKET
 from proxy.seams.environment import Environment
 from proxy.seams.faults import CannotListen
 from proxy.settings.table import Limits, Settings, SettingsError
 from proxy.settings.values import Address
-from proxy.transport.auth import Peer
 from proxy.transport.exchange import Front
 from proxy.transport.head import HostRules
 from proxy.transport.listener import Listener, tls_context
 
 ADMIN_SOCKET: Final = "admin.sock"
-_FREE_PORT: Final = Address(host="127.0.0.1", port=0)
-_LOG: Final = logging.getLogger("mnemogate.listening")
 GUARD_BODY_BYTES_MAX: Final = 64 * 1024 * 1024
 """The largest request body of a relay: a string that cannot be split may be long."""
 
@@ -56,14 +51,13 @@ class Sockets:
         self._listeners: list[Listener] = []
 
     async def open(
-        self, stack: AsyncExitStack, fronts: Fronts, *, listen: bool, guards: bool
+        self, stack: AsyncExitStack, fronts: Fronts, *, listen: bool
     ) -> tuple[Address | None, Address | None]:
         """Open the configured sockets; return the addresses of the data and the admin listener.
 
         Connections made before `serve` wait for their answer.
 
-        `listen` opens the ports, and `guards` the socket for relays. With `guards` alone, the admin
-        listener gets a free loopback port, so that a person can review held candidates.
+        Without `listen` only the operator's socket is opened.
 
         Raises:
             OSError: An address cannot be bound.
@@ -72,24 +66,23 @@ class Sockets:
         admin = await self._listener(stack, fronts.admin, settings.admin)
         own = frozenset({os.geteuid(), 0})
         await admin.open_unix(settings.state / ADMIN_SOCKET, own, private=True, serving=False)
-        if guards:
-            await self._open_guard(stack, fronts.guard, own)
         if not listen:
-            return None, await _anywhere(admin) if guards else None
+            return None, None
+        await self._open_guard(stack, fronts.guard, own)
         try:
             tls = tls_context(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
         except ssl.SSLError as error:
             raise SettingsError(
                 f"tls_cert, tls_key, tls_client_ca: no PEM, or no pair ({error.reason or error})"
             ) from error
-        with _moved_by("admin"):
+        with _moved_by("admin", settings.admin):
             admin_address = await admin.open_tcp(settings.admin, tls, serving=False)
         data = await self._listener(stack, fronts.data, settings.listen)
         if settings.unix_socket is not None:
             uids = frozenset(settings.unix_uids or ())
             with _moved_by("unix_socket"):
                 await data.open_unix(settings.unix_socket, uids, private=False, serving=False)
-        with _moved_by("listen"):
+        with _moved_by("listen", settings.listen):
             return await data.open_tcp(settings.listen, tls, serving=False), admin_address
 
     async def _open_guard(self, stack: AsyncExitStack, front: Front, own: frozenset[int]) -> None:
@@ -98,21 +91,6 @@ class Sockets:
         listener = await self._listener(stack, front, settings.admin, limits=limits)
         bound = frozenset(one.uid for one in settings.principals if one.uid is not None)
         await listener.open_unix(settings.state / SOCKET, own | bound, private=True, serving=False)
-
-    async def direct(self, stack: AsyncExitStack, front: Front, *, guards: bool) -> Direct:
-        """The guard's front for this process's relays, which need no socket; serves if `guards`."""
-        uid = os.geteuid()
-        direct = Direct(
-            front,
-            Peer(address=f"uid:{uid}", uid=uid),
-            surroundings=self._surroundings,
-            halt=self._halted.set,
-            body_bytes_max=GUARD_BODY_BYTES_MAX,
-            drain_s=self._settings.drain_seconds,
-        )
-        if guards:
-            await stack.enter_async_context(direct.serving())
-        return direct
 
     async def open_health(self, stack: AsyncExitStack, health: Health) -> Address | None:
         """Open the health listener for an orchestrator; return its address, None if not configured.
@@ -127,7 +105,7 @@ class Sockets:
         listener = await self._listener(stack, front, address, HealthHosts)
         # The health listener has no TLS: a kubelet has no client certificate, and the answers
         # contain no secret.
-        with _moved_by("health"):
+        with _moved_by("health", address):
             return await listener.open_tcp(address, serving=False)
 
     async def _listener(
@@ -165,18 +143,9 @@ class Sockets:
 
 
 @contextmanager
-def _moved_by(setting: str) -> Generator[None]:
+def _moved_by(setting: str, address: Address | None = None) -> Generator[None]:
     """Turn a failure to bind an address into an error that names the setting of that address."""
     try:
         yield
     except OSError as error:
-        raise CannotListen(error, setting) from error
-
-
-async def _anywhere(admin: Listener) -> Address | None:
-    try:
-        return await admin.open_tcp(_FREE_PORT, serving=False)
-    except OSError as error:
-        # A sandbox may have no network. Held candidates are then decided by `mnemogate review`.
-        _LOG.warning("no page for people", extra={"error_type": type(error).__name__})
-        return None
+        raise CannotListen(error, setting, None if address is None else address.port) from error

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 _LISTENING: Final = "0A"
-_GATES: Final = frozenset({"run", "mcp"})
 _PROGRAM: Final = re.compile(r"(^|/)mnemogate$")
 
 
@@ -31,9 +31,12 @@ def effective_uid(pid: int) -> int | None:
 
 def listening_uid(url: str) -> int | None:
     """The uid that owns the socket that listens at a URL's port on this machine; None if none."""
-    port = urlsplit(url).port
-    if port is None:
-        return None
+    socket = _listening(urlsplit(url).port)
+    return None if socket is None else socket[0]
+
+
+def _listening(port: int | None) -> tuple[int, str] | None:
+    """The owner's uid, and the inode, of a socket that listens at a TCP port of this machine."""
     for table in ("tcp", "tcp6"):
         try:
             lines = (Path("/proc/net") / table).read_text(encoding="utf-8").splitlines()[1:]
@@ -42,15 +45,33 @@ def listening_uid(url: str) -> int | None:
         for line in lines:
             fields = line.split()
             if fields[3] == _LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
-                return int(fields[7])
+                return int(fields[7]), fields[9]
     return None
 
 
-def running_sidecars(uid: int | None) -> tuple[int, ...]:
-    """The ids of processes whose command line is a gate's, of one user if `uid` is given.
+def port_holder(port: int) -> str | None:
+    """Who listens at a TCP port of this machine, in words; None if no process does.
 
-    `mnemogate run` is a gate; any `mnemogate mcp` may be, or become, that of its state directory.
+    The process is named if this user may see its open files. A sidecar's are closed to everyone, so
+    the sidecars of the port's owner are named instead.
     """
+    found = _listening(port)
+    if found is None:
+        return None
+    uid, inode = found
+    for directory in Path("/proc").glob("[0-9]*"):
+        # Another user's process, or one that has ended meanwhile.
+        with suppress(OSError):
+            handles = list((directory / "fd").iterdir())
+            if any(str(handle.readlink()) == f"socket:[{inode}]" for handle in handles):
+                name = (directory / "comm").read_text("utf-8", "replace").strip()
+                return f"process {directory.name} ({name})"
+    pids = ", ".join(map(str, running_sidecars(uid)))
+    return f"a process of uid {uid}" + (f", whose sidecars are {pids}" if pids else "")
+
+
+def running_sidecars(uid: int | None) -> tuple[int, ...]:
+    """The ids of processes that run `mnemogate run`, of one user if `uid` is given."""
     found: list[int] = []
     for directory in Path("/proc").glob("[0-9]*"):
         pid = int(directory.name)
@@ -122,14 +143,10 @@ def _words(pid: int) -> list[str]:
     return line.decode("utf-8", "replace").split("\0")
 
 
-def runs(pid: int, command: str) -> bool:
-    """Whether a process runs this subcommand of `mnemogate`, by its command line."""
-    return _is_run(_words(pid), frozenset({command}))
-
-
-def _is_run(words: list[str], commands: frozenset[str] = _GATES) -> bool:
+def _is_run(words: list[str]) -> bool:
+    """Whether a command line is that of `mnemogate run`."""
     for position, word in enumerate(words):
-        if word not in commands or position == 0:
+        if word != "run" or position == 0:
             continue
         before = words[:position]
         if any(_PROGRAM.search(name) for name in before):

@@ -63,6 +63,11 @@ _WARNING: Final = (
     "<p>Somebody else's text may stand here. Nothing in it is an instruction to you.</p>"
 )
 _BACK: Final = f'<p><a href="{CONFIRM}">All that waits</a></p>'
+_ASKS_KEY: Final = (
+    "Reload this page and give the operator's key as the password. Any name will do. "
+    "Without a key: on the gate's machine, `mnemogate key list` names it, and `mnemogate key "
+    "rotate KEY_ID` makes and shows a new one; or decide there with `mnemogate review`."
+)
 _GONE: Final = "Nothing waits here any more: it was decided, or the link was used before."
 _YOURS_THEN: Final = "What you let in counts as your own words. Strike out what is not so."
 _GONE_THEN: Final = "What you allow is removed. Strike out what stays."
@@ -141,8 +146,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
             body = await self._group(subject, codes[0])
             return _page(200, "Do you allow this?", _WARNING + body)
         if by is None:
-            text = "Reload this page and give the operator's key as the password. Any name will do."
-            raise _Refused(401, text, _CHALLENGE)
+            raise _Refused(401, _ASKS_KEY, _CHALLENGE)
         shown = await self._waiting(subject)
         return _page(200, "What waits for you", (shown or _said("Nothing waits.")) + back)
 

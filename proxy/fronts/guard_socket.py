@@ -62,13 +62,11 @@ class GuardFront:
         link_of: Callable[[CandidateId], str | None],
         own_uid: int,
         unbound: set[int],
-        hand_over: Callable[[], None] | None = None,
     ) -> None:
         """`link_of` makes the link to a candidate's page, where a person decides without a key.
 
         Only relays that run as `own_uid` get such a link. `unbound` collects the uids of peers that
-        are bound to no principal. `hand_over` ends this gate for a sidecar of `own_uid`; None if
-        this gate is a sidecar's, which never hands over.
+        are bound to no principal.
         """
         self._guard = guard
         self._operations = operations
@@ -82,7 +80,6 @@ class GuardFront:
         self._sending: dict[str, set[CandidateId]] = {}
         self._present: Counter[str] = Counter()
         self._unbound = unbound
-        self._hand_over = hand_over
 
     async def answer(self, incoming: RequestHead) -> AnsweredReply:
         """The answer to a relay's request; failures are problem details."""
@@ -147,11 +144,6 @@ class GuardFront:
                 return await self._guard.pin(principal, asked.server, asked.tools)
             case wire.OneCandidate():
                 return await self._guard.decided(principal, CandidateId(asked.candidate_id))
-            case wire.HandOver():
-                if self._hand_over is None or not self._is_own(incoming):
-                    raise NotFound
-                self._hand_over()
-                return wire.EmptyAnswer()
             case _:
                 await self._noted(asked, principal)
                 return wire.EmptyAnswer()

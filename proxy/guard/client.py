@@ -1,4 +1,4 @@
-"""Sends a relay's requests to the gate: over its socket, or directly within the gate's process.
+"""Sends a relay's requests to the gate, over its socket.
 
 A lost answer is a `StorageError`. A request that would count twice is not repeated.
 """
@@ -9,17 +9,16 @@ import asyncio
 import contextlib
 import io
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, Protocol, Self, TypeVar
 
 import aiohttp
 import msgspec
 
 from policy.model import CandidateId, Principal
 from proxy.guard import wire
-from proxy.guard.direct import Direct
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import (
     ForwardStatus,
@@ -30,7 +29,7 @@ from proxy.seams.guard import (
     RelayedText,
     UnsettledItem,
 )
-from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result
+from proxy.seams.operation import DeleteWhere, GraphOperation, GraphResult, Operation, Result, Write
 from proxy.seams.releases import Releases
 from storage.ground.errors import OutcomeUnknown, StoreUnavailable, UnknownCandidate
 
@@ -56,6 +55,14 @@ class _GuardProblem(msgspec.Struct, frozen=True):
 _PROBLEM: Final = msgspec.json.Decoder(_GuardProblem)
 
 
+class BringsUp(Protocol):
+    """Returns as soon as a process serves the gate; `again` if one was reached before."""
+
+    async def __call__(self, *, again: bool) -> None:
+        """Raises `StoreUnavailable` if no process serves the gate."""
+        ...
+
+
 class GuardClient:
     """Asks the gate on behalf of one relay process (`proxy.seams.guard.Guard`).
 
@@ -67,11 +74,12 @@ class GuardClient:
         socket: Path,
         *,
         answer_s: float = ANSWER_S,
-        direct: Callable[[], Direct | None] = lambda: None,
+        bring_up: BringsUp | None = None,
     ) -> None:
-        """`direct` reaches the gate without `socket`, if this very process is the gate."""
+        """`bring_up` makes a gate serve where none does; without it a moment is waited for one."""
         self._socket = socket
-        self._direct = direct
+        self._bring_up = bring_up or _waited
+        self._had_gate = False
         self._timeout = aiohttp.ClientTimeout(total=answer_s)
         self._relay = secrets.token_hex(16)
         self._session: aiohttp.ClientSession | None = None
@@ -223,24 +231,27 @@ class GuardClient:
             StorageError: The store did not answer; if `OutcomeUnknown`, a write may be committed.
         """
         body = wire.Performance(operation=operation, traceparent=traceparent)
-        return await self._ask("perform", body, wire.RESULT)
+        reads = not isinstance(operation, Write | DeleteWhere)
+        return await self._ask("perform", body, wire.RESULT, repeatable=reads)
 
     # ---- how a request reaches the gate ----------------------------------------------------------
 
     async def _ask(
-        self, name: str, body: msgspec.Struct, decoder: msgspec.json.Decoder[_T] | None
+        self,
+        name: str,
+        body: msgspec.Struct,
+        decoder: msgspec.json.Decoder[_T] | None,
+        *,
+        repeatable: bool = False,
     ) -> _T:
         data = wire.ENCODER.encode(body)
         try:
             status, answer = await self._exchange(name, data)
-        except aiohttp.ClientConnectorError:
-            # No gate received the request: another process may just be taking over, so try once
-            # more.
-            await asyncio.sleep(RETURN_S)
-            status, answer = await self._last_try(name, data)
-        except (aiohttp.ClientError, TimeoutError, OSError):
-            if name not in _REPEATABLE:
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            unreceived = isinstance(error, aiohttp.ClientConnectorError)
+            if not (unreceived or repeatable or name in _REPEATABLE):
                 raise OutcomeUnknown("the gate went away before it answered") from None
+            await self._bring_up(again=self._had_gate)
             status, answer = await self._last_try(name, data)
         if status != _OK:
             raise _failure(status, answer)
@@ -262,10 +273,6 @@ class GuardClient:
     async def _exchange(self, name: str, data: bytes) -> tuple[int, bytes]:
         if self._session is None:
             raise StoreUnavailable("the client is not open")
-        direct = self._direct()
-        if direct is not None and direct.serves:
-            async with asyncio.timeout(self._timeout.total):
-                return await direct.ask(name, data, self._relay)
         async with self._session.post(
             f"{_ORIGIN}{wire.API}/{name}",
             data=io.BytesIO(data),
@@ -280,37 +287,25 @@ class GuardClient:
             with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
                 await self._attend()
             await asyncio.sleep(RETURN_S)
+            with contextlib.suppress(StoreUnavailable):
+                await self._bring_up(again=self._had_gate)
 
     async def _attend(self) -> None:
         if self._session is None:
             return
         forever = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout.total)
         async with self._session.get(f"{_ORIGIN}{wire.API}/presence", timeout=forever) as response:
+            self._had_gate = True
             for body in tuple(self._pinned.values()):
                 await self._exchange("pin", wire.ENCODER.encode(body))
             async for _ in response.content.iter_any():
                 self.releases.announce()
 
 
-async def asked_to_hand_over(socket: Path) -> bool:
-    """Ask the process that serves the gate's socket to hand over the gate; return whether it does.
-
-    A wrapper (`mnemogate mcp`) hands over to a process of its own uid. A sidecar never does.
-    """
-    connector = aiohttp.UnixConnector(path=str(socket))
-    try:
-        async with (
-            aiohttp.ClientSession(connector=connector, trust_env=False) as session,
-            session.post(
-                f"{_ORIGIN}{wire.API}/hand_over",
-                data=wire.ENCODER.encode(wire.HandOver()),
-                timeout=aiohttp.ClientTimeout(total=ANSWER_S),
-                allow_redirects=False,
-            ) as response,
-        ):
-            return response.status == _OK
-    except (aiohttp.ClientError, TimeoutError, OSError):
-        return False
+async def _waited(*, again: bool) -> None:
+    """Wait a moment for a gate that is being replaced."""
+    del again
+    await asyncio.sleep(RETURN_S)
 
 
 def _divided(parts: tuple[_T, ...]) -> Iterator[tuple[_T, ...]]:

@@ -86,20 +86,7 @@ class EmptyAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The gate's answer to a request that returns nothing."""
 
 
-class HandOver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of a `hand_over` request: `mnemogate run` asks a wrapper to hand over the gate."""
-
-
-Asked = (
-    GuardedCall
-    | Settlement
-    | Strings
-    | RelayedText
-    | ToolList
-    | ServerName
-    | OneCandidate
-    | HandOver
-)
+Asked = GuardedCall | Settlement | Strings | RelayedText | ToolList | ServerName | OneCandidate
 ASKS: Final[dict[str, type[msgspec.Struct]]] = {
     "judge": GuardedCall,
     "settle": Settlement,
@@ -109,7 +96,6 @@ ASKS: Final[dict[str, type[msgspec.Struct]]] = {
     "unsettled": ServerName,
     "decided": OneCandidate,
     "perform": Performance,
-    "hand_over": HandOver,
 }
 
 ENCODER: Final = msgspec.json.Encoder()

@@ -107,8 +107,12 @@ class UpstreamError(Exception):
 
 
 class CannotListen(OSError):
-    """A listener's address cannot be bound; `setting` names the setting that changes it."""
+    """A listener's address cannot be bound; `setting` names the setting that changes it.
 
-    def __init__(self, error: OSError, setting: str) -> None:
+    `port` is None for a Unix socket.
+    """
+
+    def __init__(self, error: OSError, setting: str, port: int | None) -> None:
         super().__init__(error.errno, error.strerror or type(error).__name__)
         self.setting = setting
+        self.port = port

@@ -133,8 +133,8 @@ class AfterTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     webhook: Annotated[
         Receiver | None,
         Meta(
-            description="A table `[after.webhook]` with the keys of `[review.webhook]` but "
-            "`page_url`: a receiver that is told of each step of an incident, without content."
+            description="A table `[after.webhook]` with the keys of `[review.webhook]`: a receiver "
+            "that is told of each step of an incident, without content."
         ),
     ] = None
     sentry: Annotated[

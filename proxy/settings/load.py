@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, cast
 from urllib.parse import unquote
@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import FieldInfo
 
 from proxy.settings.egress import Egress
-from proxy.settings.mcp import McpServer
+from proxy.settings.mcp import INHERITED, McpServer
 from proxy.settings.secret_files import secret_from
 from proxy.settings.table import (
     ENVIRONMENT_PREFIX,
@@ -39,9 +39,11 @@ from telemetry.settings import TelemetrySettings
 CONFIG_ENV: Final = "MNEMOGATE_CONFIG"
 OTEL_ENV: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 OTEL_TRACES_ENV: Final = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+OTEL_DISABLED: Final = "OTEL_SDK_DISABLED"
 OTEL_HEADERS: Final = "OTEL_EXPORTER_OTLP_HEADERS"
 _OTEL_PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _OTEL_PROTOCOL: Final = "http/protobuf"
+_PROXIES: Final = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
 SENTRY_DSN: Final = "SENTRY_DSN"
 _OURS: Final = frozenset({SENTRY_DSN, OTEL_HEADERS, *map(variable_of, SECRETS)})
 """The environment variables that contain secrets of the sidecar."""
@@ -59,6 +61,7 @@ def load_settings(
     environment: Mapping[str, str] | None = None,
     config: Path | None = None,
     check_places: bool = True,
+    untraced: Callable[[str], None] | None = None,
 ) -> Settings:
     """Load and check the configuration of this process; return it.
 
@@ -68,6 +71,9 @@ def load_settings(
 
     `check_places` is off for commands that only ask about a state directory (`doctor`, and those
     that connect to a running sidecar): that directory may be another user's, and be anywhere.
+
+    `untraced` is told why the `OTEL_*` variables cannot be used, and there are no traces; without
+    it, that is an error.
 
     Raises:
         SettingsError: A setting is unknown, missing or out of range.
@@ -91,8 +97,9 @@ def load_settings(
         settings = value_of(document, Settings)
         settings = msgspec.structs.replace(
             settings,
-            telemetry=_telemetry(settings, env),
+            telemetry=_telemetry_or_none(settings, env, untraced),
             sentry_dsn=_sentry_dsn(settings, env),
+            variables=frozenset().union(*(server.variables for server in settings.mcp)),
             mcp=tuple(_started_in(env, *one) for one in enumerate(settings.mcp, 1)),
         )
     except BadValue as error:
@@ -113,6 +120,28 @@ def unused_proxy(url: str) -> str:
         if os.environ.get(name) or os.environ.get(name.lower()):
             return f"; {name} is set, and not used: set `proxy` in the table"
     return ""
+
+
+def gate_environment(settings: Settings, config: Path | None) -> dict[str, str]:
+    """The environment of a gate that an MCP wrapper starts: of the host's, what the gate reads.
+
+    A host's environment has keys of model APIs, and the gate outlives the host. `config` is the
+    file of settings, if the command line names one.
+    """
+    prefixes = [ENVIRONMENT_PREFIX, "LC_", "PYTHON", "SSL_CERT_", "XDG_"]
+    if settings.telemetry.endpoint is not None:
+        prefixes.append("OTEL_")
+    names = {*INHERITED, *settings.variables, *_PROXIES, *map(str.lower, _PROXIES)}
+    if settings.sentry_dsn is not None:
+        names.add(SENTRY_DSN)
+    read = {
+        name: value
+        for name, value in os.environ.items()
+        if name in names or name.startswith(tuple(prefixes))
+    }
+    file = config or (Path(read[CONFIG_ENV]) if read.get(CONFIG_ENV) else None)
+    # The gate has another working directory.
+    return read if file is None else read | {CONFIG_ENV: str(file.expanduser().absolute())}
 
 
 def _config_file(env: Mapping[str, str], config: Path | None) -> Path | None:
@@ -219,9 +248,21 @@ def _take_key(document: dict[str, object], role: str) -> None:
         raise SettingsError(f"{role}_key_file: must be {error}") from None
 
 
+def _telemetry_or_none(
+    settings: Settings, env: Mapping[str, str], untraced: Callable[[str], None] | None
+) -> TelemetrySettings:
+    try:
+        return _telemetry(settings, env)
+    except BadValue as error:
+        if untraced is None:
+            raise
+        untraced(str(error))
+        return _telemetry(settings, {**env, OTEL_DISABLED: "true"})
+
+
 def _telemetry(settings: Settings, env: Mapping[str, str]) -> TelemetrySettings:
     whole, base = env.get(OTEL_TRACES_ENV), env.get(OTEL_ENV)
-    disabled = env.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    disabled = env.get(OTEL_DISABLED, "").lower() == "true"
     endpoint = None if disabled else settings.otel_endpoint or whole or base or None
     headers = _headers(env.get(OTEL_HEADERS, "")) if endpoint else ()
     for name in _OTEL_PROTOCOLS if endpoint else ():

@@ -126,6 +126,12 @@ class McpServer(Egress, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Whether the server may keep memories, except in files."""
         return self.tool_map is None or self.tool_map.posture is Posture.MEMORY
 
+    @property
+    def variables(self) -> frozenset[str]:
+        """The names of the sidecar's own variables whose values `env` takes."""
+        found = (_FROM_OURS.fullmatch(value) for value in self.env.values())
+        return frozenset(one[1] for one in found if one is not None)
+
     def environment(self, ours: Mapping[str, str], secret: frozenset[str]) -> dict[str, str]:
         """The complete environment of the command, from `ours` (the sidecar's own) and `env`.
 

@@ -1,4 +1,4 @@
-"""The `[review.webhook]` table: the HTTP receiver of notices about held candidates."""
+"""The tables `[review.webhook]` and `[after.webhook]`: HTTP receivers of messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from proxy.settings.secret_files import secret_from
-from proxy.settings.servers import Network, Text, Texts, check_receiver, check_url, networks_of
+from proxy.settings.servers import Network, Text, Texts, check_receiver, networks_of
 from proxy.settings.values import BadValue
 
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - what every secret begins with
@@ -21,7 +21,7 @@ _SECRET_LEN_MAX: Final = 64
 
 
 class Receiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """The `[after.webhook]` table: an HTTP receiver of messages, and the keys that sign them."""
+    """`[review.webhook]`, `[after.webhook]`: where messages go, and the keys that sign them."""
 
     url: Annotated[
         Text,
@@ -70,34 +70,10 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return tuple(_key(name, file) for name, file in files.items() if file is not None)
 
 
-class ReviewWebhook(Receiver, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """The `[review.webhook]` table. `page_url` has no slash at its end."""
-
-    page_url: Annotated[
-        Text | None,
-        Meta(
-            description="What the address of a candidate's page begins with, where people do not "
-            "come by the `admin` address (`https://gate.example`): a notice, and the observation "
-            "of what is held, name `<page_url>/confirm/<id>`. Its host belongs in `allowed_hosts`."
-        ),
-    ] = None
-
-    def __post_init__(self) -> None:
-        """Refuse, like `Receiver`, an unusable URL or secret; also an invalid `page_url`."""
-        super().__post_init__()
-        if self.page_url is None:
-            return
-        try:
-            check_url(self.page_url, has_credential=False)
-        except BadValue as error:
-            raise BadValue(f"page_{error}") from None
-        msgspec.structs.force_setattr(self, "page_url", self.page_url.rstrip("/"))
-
-
 class ReviewTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The `[review]` table."""
 
-    webhook: ReviewWebhook
+    webhook: Receiver
 
 
 def _key(name: str, file: str) -> bytes:

@@ -23,8 +23,8 @@ from proxy.settings.egress import Authorities, Egress, Proxy, ProxyHeaders
 from proxy.settings.judge_tables import JudgeTable
 from proxy.settings.mcp import McpServer
 from proxy.settings.model import ModelUpstream
-from proxy.settings.review_webhook import ReviewTable, ReviewWebhook
-from proxy.settings.servers import Text
+from proxy.settings.review_webhook import Receiver, ReviewTable
+from proxy.settings.servers import Text, check_url
 from proxy.settings.values import Address, BadValue, Secret
 from storage.ground.trusted_files import UnfitFile, read_file, reason
 from telemetry.settings import TelemetrySettings
@@ -126,6 +126,14 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     admin: Annotated[
         Address, Meta(description="Admin listener: health, metrics, operator API.")
     ] = Address(host="127.0.0.1", port=7078)
+    page_url: Annotated[
+        Text | None,
+        Meta(
+            description="What the address of the review page begins with, where people do not come "
+            "by the `admin` address (`https://gate.example`): every link for a person begins so. "
+            "Its host belongs in `allowed_hosts`; unset: the `admin` address."
+        ),
+    ] = None
     health: Annotated[
         Address | None,
         Meta(
@@ -302,9 +310,11 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     after: AfterTable = AfterTable()
     telemetry: TelemetrySettings = TelemetrySettings()
     sentry_dsn: Secret | None = None
+    # The environment variables whose values an [[mcp]] table takes.
+    variables: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        """Refuse settings that contradict each other; set the default of `unix_uids`.
+        """Refuse settings that contradict each other, or a bad `page_url`; set `unix_uids`.
 
         Raises:
             BadValue: Two settings contradict each other; the message names them.
@@ -329,12 +339,18 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 f"after.replay: models: {name}: name [[model]] tables with a headers_file: a "
                 "replay has no credential of an agent"
             )
+        if self.page_url is not None:
+            try:
+                check_url(self.page_url, has_credential=False)
+            except BadValue as error:
+                raise BadValue(f"page_{error}") from None
+            force_setattr(self, "page_url", self.page_url.rstrip("/"))
         if self.unix_uids is None:
             uids = tuple(one.uid for one in self.principals if one.uid is not None)
             force_setattr(self, "unix_uids", uids)
 
     @property
-    def review_webhook(self) -> ReviewWebhook | None:
+    def review_webhook(self) -> Receiver | None:
         """The receiver of notices about held candidates; None if none is configured."""
         return None if self.review is None else self.review.webhook
 

@@ -1,6 +1,7 @@
 """A memory server over stdio with tools of the reference server, on a file of JSON lines.
 
-It knows nothing of this project. `KEEP_SILENT=name` makes a tool work and not answer.
+It knows nothing of this project. `KEEP_SILENT=name` makes a tool work and not answer, and
+`INSTRUCTIONS` are the server's words in its answer to `initialize`.
 """
 
 from __future__ import annotations
@@ -54,8 +55,10 @@ for line in sys.stdin:
     asked: dict[str, Any] = json.loads(line)
     match asked.get("method"):
         case "initialize":
-            info = {"name": "memory-server", "version": "1"}
-            answer(asked, protocolVersion="2025-11-25", capabilities={}, serverInfo=info)
+            told: dict[str, Any] = {"serverInfo": {"name": "memory-server", "version": "1"}}
+            if "INSTRUCTIONS" in os.environ:
+                told["instructions"] = os.environ["INSTRUCTIONS"]
+            answer(asked, protocolVersion="2025-11-25", capabilities={}, **told)
         case "tools/list":
             answer(asked, tools=[{"name": name, **TOOL} for name in TOOLS])
         case "tools/call":

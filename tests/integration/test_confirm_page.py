@@ -351,6 +351,20 @@ async def test_whoever_could_not_decide_anyway_is_sent_to_a_page_that_wants_the_
         assert foreign.confirm_url == f"{live.admin_url}/confirm/{foreign.candidate_id}"
 
 
+async def test_every_link_begins_with_the_address_by_which_people_come(tmp_path: Path) -> None:
+    tables = 'page_url = "https://gate.example/memory/"'
+    item_ = item(STEERING, key="Grace", change=ChangeKind.CREATE)
+    async with running(tmp_path, tables=tables) as live, GuardClient(live.state / SOCKET) as guard:
+        (judged,) = await guard.judge(AGENT, call(item_))
+        _, written = await live.write(AGENT_KEY, {"text": STEERING})
+    page = "https://gate.example/memory/confirm"
+    assert f" {page}/{judged.candidate_id}" in judged.observation
+    assert judged.confirm_url is not None
+    assert judged.confirm_url.startswith(f"{page}/{judged.candidate_id}?code=")
+    assert page in json.dumps(written)
+    assert "127.0.0.1" not in json.dumps([judged.observation, judged.confirm_url, written])
+
+
 async def test_the_link_is_in_nothing_that_the_model_is_shown(held: Held) -> None:
     assert held.code not in held.judged.observation
     page = held.url.partition("?")[0]

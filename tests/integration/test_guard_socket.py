@@ -1,4 +1,4 @@
-"""The guard's seam for relays over a real sidecar: its own socket, and the same asked directly."""
+"""The guard's seam for relays over a real sidecar: its own socket."""
 
 from __future__ import annotations
 
@@ -26,11 +26,9 @@ from policy.model import (
     SourceKind,
 )
 from policy.verdict import Reason
-from proxy.cli.mcp import client_of, electing
 from proxy.compose.app import Composition
 from proxy.dialects.mcp.store.graph import RELATIONS
-from proxy.fronts.guard_socket import GuardFront
-from proxy.guard.client import GuardClient, asked_to_hand_over
+from proxy.guard.client import GuardClient
 from proxy.guard.store_requests import require_store_request
 from proxy.guard.wire import REQUEST_BYTES_MAX, SOCKET
 from proxy.seams.faults import MalformedRequest
@@ -47,7 +45,6 @@ from proxy.seams.operation import (
     Write,
     WriteResult,
 )
-from proxy.settings.load import load_settings
 from storage.ground.errors import OutcomeUnknown, StorageError, StoreUnavailable, UnknownCandidate
 from storage.interfaces import Store
 from storage.values import Outcome, Submission
@@ -63,25 +60,15 @@ class Gate:
         self.client = client
 
 
-SOCKET_WAY = "socket"
-WAYS = (SOCKET_WAY, "direct")
-
-
-def asking(live: Running, way: str) -> GuardClient:
-    if way == SOCKET_WAY:
-        return GuardClient(live.state / SOCKET)
-    return GuardClient(live.state / SOCKET, direct=lambda: live.sidecar.direct)
-
-
 @asynccontextmanager
-async def gated(base: Path, way: str = SOCKET_WAY) -> AsyncGenerator[Gate]:
-    async with running(base) as live, asking(live, way) as client:
+async def gated(base: Path) -> AsyncGenerator[Gate]:
+    async with running(base) as live, GuardClient(live.state / SOCKET) as client:
         yield Gate(live, client)
 
 
-@pytest.fixture(params=WAYS)
-async def gate(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Gate]:
-    async with gated(tmp_path, request.param) as one:
+@pytest.fixture
+async def gate(tmp_path: Path) -> AsyncIterator[Gate]:
+    async with gated(tmp_path) as one:
         yield one
 
 
@@ -336,28 +323,6 @@ async def test_an_operator_sees_what_is_unsettled_and_says_what_he_found(gate: G
     assert gate.live.sidecar.store.reader.status().live_count == 1
 
 
-@pytest.mark.parametrize("own", [True, False])
-async def test_a_wrapper_gives_its_place_to_a_process_of_its_own_uid_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, own: bool
-) -> None:
-    def anothers(*_: object) -> bool:
-        return False
-
-    if not own:
-        monkeypatch.setattr(GuardFront, "_is_own", anothers)
-    asked_for = asyncio.Event()
-    async with running(tmp_path, Composition(hand_over=asked_for.set)) as live:
-        assert await asked_to_hand_over(live.state / SOCKET) is own
-    assert asked_for.is_set() is own
-
-
-async def test_a_sidecar_gives_its_place_to_nobody(tmp_path: Path) -> None:
-    async with running(tmp_path) as live:
-        assert not await asked_to_hand_over(live.state / SOCKET)
-    # Nor does anybody where there is no gate.
-    assert not await asked_to_hand_over(live.state / SOCKET)
-
-
 _IDS = re.compile(r"[0-9a-f]{32}|[0-9a-f-]{36}|[0-9]{13}|127\.0\.0\.1:[0-9]+|(?<=code=)[\w.~-]+")
 TARGET = f"mcp/{SERVER}"
 BOUND = """
@@ -369,22 +334,13 @@ uid = {uid}
 
 
 @asynccontextmanager
-async def directly(
+async def at_the_socket(
     base: Path, tables: str = "", composition: Composition | None = None
 ) -> AsyncGenerator[tuple[Running, GuardClient]]:
     async with (
         running(base, composition, tables=tables) as live,
-        # Nobody is at that socket, so all that is answered was asked directly.
-        GuardClient(base / "nobody.sock", direct=lambda: live.sidecar.direct) as client,
+        GuardClient(live.state / SOCKET) as client,
     ):
-        yield live, client
-
-
-@asynccontextmanager
-async def at_the_socket(
-    base: Path, tables: str = ""
-) -> AsyncGenerator[tuple[Running, GuardClient]]:
-    async with running(base, tables=tables) as live, GuardClient(live.state / SOCKET) as client:
         yield live, client
 
 
@@ -437,22 +393,16 @@ async def conversation(client: GuardClient) -> list[str]:
 
 
 @pytest.mark.parametrize("tables", ["", BOUND.format(uid=os.geteuid())], ids=["uid", "bound"])
-async def test_both_ways_give_the_same_answers_to_the_same_principal(
+async def test_each_question_is_answered_to_the_principal_of_the_peer(
     tmp_path: Path, tables: str
 ) -> None:
-    told: list[list[str]] = []
-    for way in (at_the_socket, directly):
-        base = tmp_path / way.__name__
-        base.mkdir()
-        async with way(base, tables) as (live, client):
-            answers = await conversation(client)
-            (held,) = live.sidecar.store.reader.held()
-            answers.append(f"{held.tenant}/{held.principal_id}")
-        told.append(answers)
-    assert told[0] == told[1]
-    assert told[1][-1] == ("acme/desk" if tables else f"default/uid:{os.geteuid()}")
+    async with at_the_socket(tmp_path, tables) as (live, client):
+        told = await conversation(client)
+        (held,) = live.sidecar.store.reader.held()
+    principal = f"{held.tenant}/{held.principal_id}"
+    assert principal == ("acme/desk" if tables else f"default/uid:{os.geteuid()}")
     for kind in ("decision='hold'", "MalformedRequest", "UnknownCandidate", "?code=*"):
-        assert any(kind in one for one in told[1]), kind
+        assert any(kind in one for one in told), kind
 
 
 class Stopped:
@@ -481,7 +431,7 @@ async def test_what_is_admitted_for_a_relay_that_stopped_waiting_is_not_sent(
         made.append(Stopped(store))
         return made[0]
 
-    async with directly(tmp_path, composition=Composition(placing=stopped)) as (live, client):
+    async with at_the_socket(tmp_path, composition=Composition(placing=stopped)) as (live, client):
         (writer,), forwards = made, live.sidecar.store.forwards
         asked = asyncio.ensure_future(client.judge(AGENT, call(item(GOOD))))
         await writer.asked.wait()
@@ -494,29 +444,6 @@ async def test_what_is_admitted_for_a_relay_that_stopped_waiting_is_not_sent(
         (judged,) = await client.judge(AGENT, call(item(GOOD)))
         assert judged.decision == "admit"
         assert forwards.pending(TENANT, TARGET), "the control: who waits has it to send"
-
-
-async def test_a_wrapper_that_is_the_gate_asks_itself(tmp_path: Path) -> None:
-    settings = load_settings(
-        {
-            "admin": "127.0.0.1:0",
-            "state": str(tmp_path / "state"),
-            "checkpoint": str(tmp_path / "checkpoint.txt"),
-        },
-        environment={"HOME": str(tmp_path)},
-    )
-    async with (
-        electing(settings) as election,
-        client_of(settings, election) as client,
-        GuardClient(settings.state / SOCKET) as other,
-    ):
-        await election.ready()
-        assert await other.sift(AGENT, SERVER, ("a",)) == (False,)
-        (settings.state / SOCKET).unlink()
-        assert await client.sift(AGENT, SERVER, ("a",)) == (False,)
-    with pytest.raises(StoreUnavailable):
-        async with GuardClient(settings.state / SOCKET) as other:
-            await other.sift(AGENT, SERVER, ("a",))
 
 
 async def test_a_release_reaches_a_relay_that_asks_for_nothing(gate: Gate) -> None:

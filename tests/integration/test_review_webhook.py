@@ -142,7 +142,7 @@ async def test_a_receiver_that_is_down_slows_nobody_and_is_told_after_the_next_s
         assert len({body for _, body in asked}) == 1
         receiver.status = 204
         receiver.got.clear()
-        elsewhere = f'{tables}\npage_url = "https://gate.example/held/"'
+        elsewhere = f'page_url = "https://gate.example/held/"\n{tables}'
         async with running(tmp_path, Composition(wait=soon), tables=elsewhere):
             await receiver.after(1)
         again, body = receiver.got[0]

@@ -89,7 +89,11 @@ def _running(place: Place, words: Sequence[str], shown: Path | None = None) -> G
             stdout=subprocess.PIPE,
             stderr=log,
             cwd=place.root / "work",
-            env=place.environment(PYTHONPATH=str(ROOT)),
+            env=place.environment(
+                PYTHONPATH=str(ROOT),
+                MNEMOGATE_LISTEN="127.0.0.1:0",
+                MNEMOGATE_ADMIN="127.0.0.1:0",
+            ),
         )
         with process:
             try:

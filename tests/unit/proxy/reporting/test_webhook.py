@@ -17,7 +17,7 @@ from aiohttp import web
 
 from proxy.reporting.webhook import LIMITS, Webhook, signature
 from proxy.seams.faults import UpstreamError
-from proxy.settings.review_webhook import ReviewWebhook
+from proxy.settings.review_webhook import Receiver as ReceiverTable
 from proxy.transport.addresses import refused
 from proxy.transport.upstream import UpstreamLimits
 
@@ -82,7 +82,7 @@ def told(
             file.write_text(secret, "utf-8")
         first, second = [*map(str, files), None][:2]
         assert first is not None
-        table = ReviewWebhook(url=url, secret_file=first, second_secret_file=second, allow=allow)
+        table = ReceiverTable(url=url, secret_file=first, second_secret_file=second, allow=allow)
 
     async def look_up(_host: str, _port: int) -> tuple[str, ...]:
         if names is None:

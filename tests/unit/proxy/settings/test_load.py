@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -13,10 +14,10 @@ from policy.ruleset import parse_ruleset
 from proxy.settings.after import AfterTable, ReplaySettings, SentryTable
 from proxy.settings.backend import BackendServer
 from proxy.settings.judge_tables import JudgeTable
-from proxy.settings.load import load_settings
+from proxy.settings.load import gate_environment, load_settings
 from proxy.settings.mcp import McpServer
 from proxy.settings.model import ModelUpstream
-from proxy.settings.review_webhook import ReviewWebhook
+from proxy.settings.review_webhook import Receiver
 from proxy.settings.table import (
     SETTINGS,
     TABLES,
@@ -333,7 +334,7 @@ def test_every_key_has_a_meaning_and_its_default_is_a_value_that_it_allows(table
         ModelUpstream,
         BackendServer,
         JudgeTable,
-        ReviewWebhook,
+        Receiver,
         AfterTable,
         SentryTable,
         ReplaySettings,
@@ -399,3 +400,69 @@ def test_what_was_pasted_around_a_key_is_no_part_of_it(tmp_path: Path) -> None:
     # Control: blanks inside of it are still no key.
     with pytest.raises(SettingsError):
         load_settings({}, environment=environment | {"MNEMOGATE_OPERATOR_KEY": f"{key} {key}"})
+
+
+def test_links_begin_with_the_address_by_which_people_come(tmp_path: Path) -> None:
+    assert load(tmp_path).page_url is None
+    assert load(tmp_path, 'page_url = "https://gate.example/held/"').page_url == (
+        "https://gate.example/held"
+    )
+    given = load(tmp_path, env={"MNEMOGATE_PAGE_URL": "http://127.0.0.1:7078"})
+    assert given.page_url == "http://127.0.0.1:7078"
+    for bad in ("gate.example", "https://u:p@gate.example/", "https://gate.example/?x=1"):
+        with pytest.raises(SettingsError, match="page_url: must be"):
+            load(tmp_path, page_url=bad)
+    old = '[review.webhook]\nurl = "https://a/"\nsecret_file = "/x"\npage_url = "https://b/"'
+    with pytest.raises(SettingsError, match="page_url: no such setting; it belongs above the"):
+        load(tmp_path, old)
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://a:4317"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4317"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://a:1", "OTEL_EXPORTER_OTLP_HEADERS": "nothing"},
+    ],
+)
+def test_who_may_go_without_traces_is_told_why_there_are_none(
+    tmp_path: Path, env: dict[str, str]
+) -> None:
+    told: list[str] = []
+    found = load_settings({}, environment={"HOME": str(tmp_path), **env}, untraced=told.append)
+    assert found.telemetry.endpoint is None
+    assert len(told) == 1
+    assert "OTEL_EXPORTER_OTLP" in told[0]
+    # Control: whoever may not is stopped, and what is not about traces stops both.
+    with pytest.raises(SettingsError, match="OTEL_EXPORTER_OTLP"):
+        load(tmp_path, env=env)
+    with pytest.raises(SettingsError, match="listen"):
+        load_settings({"listen": "x"}, environment={"HOME": "/"}, untraced=told.append)
+
+
+def test_a_gate_that_a_wrapper_starts_gets_what_it_reads_of_the_hosts_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = {
+        "HOME": str(tmp_path),
+        "PATH": "/bin",
+        "XDG_STATE_HOME": str(tmp_path / "states"),
+        "MNEMOGATE_CONFIG": "mnemogate.toml",
+        "SSL_CERT_FILE": "/ca.pem",
+        "NOTES_TOKEN": "taken by a table",
+    }
+    hosts = {"OPENAI_API_KEY": SECRET, "SENTRY_DSN": SECRET, "NODE_OPTIONS": "--x", "EDITOR": "vi"}
+    otel = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://a:4318"}
+    for name in list(os.environ):
+        monkeypatch.delenv(name)
+    for name, value in {**ours, **hosts, **otel}.items():
+        monkeypatch.setenv(name, value)
+    table = '[[mcp]]\nname = "n"\ncommand = ["x"]\nenv = { A = "${NOTES_TOKEN}", B = "${x" }'
+    Path("mnemogate.toml").write_text(table, "utf-8")
+    given = gate_environment(load_settings(), None)
+    file = str(Path("mnemogate.toml").absolute())
+    assert given == {**ours, **otel, "MNEMOGATE_CONFIG": file}
+    # Without traces none of theirs either: the host's may be for another protocol.
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    other = gate_environment(load_settings(), Path("other.toml"))
+    assert other == {**ours, "MNEMOGATE_CONFIG": str(Path("other.toml").absolute())}
