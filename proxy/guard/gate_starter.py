@@ -20,7 +20,6 @@ from typing import Final
 from proxy.doctor.locate import lock_holders
 from proxy.guard.wire import SOCKET
 from proxy.seams.guard import NoGate
-from storage.ground.state_directory import DIRECTORY_MODE, FILE_MODE
 from storage.ground.trusted_files import reason
 
 _LOG: Final = logging.getLogger("mnemogate.gate_starter")
@@ -32,6 +31,8 @@ FAILED_S: Final = 30.0
 """Seconds from a start that failed to the next one, whoever makes it."""
 LOG_NAME: Final = "gate.log"
 LOCK_NAME: Final = "start.lock"
+_DIRECTORY_MODE: Final = 0o700
+_FILE_MODE: Final = 0o600
 _LOG_BYTES_READ_MAX: Final = 64 * 1024
 _SAID: Final = "mnemogate: "
 # A process between the relay and the gate, which ends at once: some hosts end every descendant of
@@ -155,9 +156,9 @@ class GateStarter:
             os.close(log)
 
     def _open(self, name: str, flags: int) -> int:
-        self._state.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        self._state.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
         flags |= os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        return os.open(self._state / name, flags, FILE_MODE)
+        return os.open(self._state / name, flags, _FILE_MODE)
 
     def _last_words(self) -> str:
         """The line with which a gate that ended gave its reason."""
