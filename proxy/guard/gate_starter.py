@@ -19,7 +19,7 @@ from typing import Final
 
 from proxy.doctor.locate import lock_holders
 from proxy.guard.wire import SOCKET
-from proxy.seams.guard import NoGate
+from proxy.settle.forwarder import NoGate
 from storage.ground.trusted_files import reason
 
 _LOG: Final = logging.getLogger("mnemogate.gate_starter")

@@ -13,8 +13,9 @@ from policy.bounded import Bounded
 from policy.model import CandidateId, PrincipalId, Tenant
 from proxy.dialects.mcp.maps import Posture, ToolMap
 from proxy.dialects.mcp.message import META_SERVER_INFO, Object
-from proxy.seams.guard import NoGate, PinnedTool
+from proxy.seams.guard import PinnedTool
 from proxy.settings.tool_maps import CONTEXT_MAP, map_for_server, shipped_map
+from proxy.settle.forwarder import NoGate
 
 HANDLES_MAX: Final = 1_024
 CHARS_MAX: Final = 4 * 1024 * 1024

@@ -26,7 +26,6 @@ from policy.model import (
 )
 from policy.verdict import Reason
 from proxy.seams.releases import Releases
-from storage.ground.errors import StoreUnavailable
 
 __all__ = [
     "ITEMS_MAX",
@@ -37,7 +36,6 @@ __all__ = [
     "Item",
     "ItemVerdict",
     "Join",
-    "NoGate",
     "PinState",
     "PinnedTool",
     "RelayedText",
@@ -50,10 +48,6 @@ STRINGS_MAX = 65_536
 TOOLS_MAX = 1_024
 
 Name = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
-
-
-class NoGate(StoreUnavailable):
-    """No process serves the gate. The text says why, and quotes nothing of what was asked."""
 
 
 class Join(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

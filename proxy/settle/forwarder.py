@@ -22,7 +22,7 @@ from proxy.seams.guard import (
     ItemVerdict,
     UnsettledItem,
 )
-from storage.ground.errors import StorageError
+from storage.ground.errors import StorageError, StoreUnavailable
 
 Asks = Callable[[Principal, GuardedCall], Awaitable[tuple[ItemVerdict, ...]]]
 
@@ -31,6 +31,10 @@ _LOG: Final = logging.getLogger("mnemogate.settle")
 # The exceptions of a guard that cannot answer.
 UNDECIDED: Final = (StorageError, MalformedRequest)
 SETTLE_TRIES: Final = 60
+
+
+class NoGate(StoreUnavailable):
+    """No process serves the gate. The text is the reason, and quotes nothing of what was asked."""
 
 
 class Settles(Protocol):

@@ -16,9 +16,10 @@ from proxy.dialects.problem import problem
 from proxy.guard.client import GuardClient
 from proxy.seams.environment import Environment, RandomPool
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import ForwardStatus, NoGate
+from proxy.seams.guard import ForwardStatus
 from proxy.seams.operation import HttpReply, ListMemories, Proposal, Write
 from proxy.settings.table import Limits
+from proxy.settle.forwarder import NoGate
 from proxy.transport.exchange import AnsweredReply, RequestHead
 from proxy.transport.head import HostRules
 from proxy.transport.listener import Listener

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from proxy.guard.gate_starter import LOCK_NAME, LOG_NAME, GateStarter
-from proxy.seams.guard import NoGate
+from proxy.settle.forwarder import NoGate
 from tests.integration.gates import end_process
 
 # A gate that serves its socket until it is killed; its process id is in a file.
