@@ -44,7 +44,7 @@ SERVERS: Final = (
         row="past-backend",
         name="a header of the client reaches the memory server",
         invariant="nothing goes on but what the adapter made of a request",
-        where="proxy.fronts.backend_server_front:BackendServerFront._ask",
+        where="proxy.fronts.backend_server_front:BackendServerFront.ask",
         fault=replaced("name in _SENT", "name not in _SHOWN"),
         tests=one_test(
             "tests/unit/proxy/fronts/test_backend_behind.py", "test_no_other_header_goes_on"
@@ -54,7 +54,7 @@ SERVERS: Final = (
         row="past-backend",
         name="a memory server tells the sidecar's credential to the agent",
         invariant="the sidecar's credential is in no byte to the agent",
-        where="proxy.fronts.backend_server_front:BackendServerFront._ask",
+        where="proxy.fronts.backend_server_front:BackendServerFront.ask",
         fault=dropped("raise UpstreamError(_TELLS_CREDENTIAL)"),
         tests=one_test(
             "tests/integration/test_backend_credential.py",

@@ -87,6 +87,16 @@ STORE: Final = (
         ),
     ),
     Mutant(
+        row="edited-log",
+        name="a row may have what no row before it has",
+        invariant="what an update inherits is what the row before it has",
+        where="storage.audit.row_states:_follows",
+        fault=replaced("inherited == inherit(candidate, before)", "inherited is not None"),
+        tests=one_test(
+            "tests/unit/proxy/cli/test_inherited_fields.py", "test_an_edited_field_is_found"
+        ),
+    ),
+    Mutant(
         row="old-nonces",
         name="a nonce of another life counts",
         invariant="a nonce is bound to the store's incarnation",
