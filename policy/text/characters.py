@@ -35,7 +35,6 @@ _OVERRIDE: Final = re.compile(f"[\u202d\u202e]{_INNER}\u202c")
 _SCOPE: Final = re.compile(f"([\u202a\u202b]){_INNER}\u202c|([\u2066-\u2068]){_INNER}\u2069")
 # Where the runs of a scope that is written from the right begin and end.
 _APART: Final = re.compile("([ \u061c\u200b\u200f]+)")
-_LEFT_TO_RIGHT: Final = "\u202a\u2066"
 _NESTED_MAX: Final = 4
 
 
@@ -80,5 +79,6 @@ def displays(text: str) -> tuple[str, str]:
 
 def _laid_out(found: re.Match[str]) -> str:
     runs = _APART.split(found[2] or found[4] or "")
-    ordered = runs if found[0][0] in _LEFT_TO_RIGHT else reversed(runs)
+    # Only what is marked as written from the left stays in its order.
+    ordered = runs if found[0][0] in "\u202a\u2066" else reversed(runs)
     return f"\u200b{''.join(ordered)}\u200b"

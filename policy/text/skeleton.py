@@ -140,8 +140,9 @@ def unpiled(text: str) -> str:
 def _fold_run(text: str) -> str:
     # Characters are decomposed before marks are dropped, so that a precomposed letter loses its
     # mark as well.
-    bare = FLAGS.sub("\U0001f3f4", unpiled(text)).translate(_BEFORE)
-    decomposed = unicodedata.normalize("NFKD", bare)
+    decomposed = unicodedata.normalize(
+        "NFKD", FLAGS.sub("\U0001f3f4", unpiled(text)).translate(_BEFORE)
+    )
     folded = "".join(filter(_shows, decomposed)).translate(ASCII_LOOKALIKES).casefold()
     return unicodedata.normalize("NFC", folded).translate(_AFTER_CASE)
 

@@ -150,10 +150,9 @@ async def _foreign(
         by_state: dict[str, list[ListedMemory]] = {_FOREIGN: [], _MARKED: []}
         for one, view in zip(memories, views, strict=True):
             by_state.setdefault(view.state, []).append(one)
-        foreign, marked = by_state[_FOREIGN], by_state[_MARKED]
-        taken.known += len(memories) - len(foreign) - len(marked)
-        taken.marked += sum(_is_chosen(one, asked) for one in marked)
-        chosen = [one for one in foreign if _is_chosen(one, asked)]
+        taken.known += len(memories) - len(by_state[_FOREIGN]) - len(by_state[_MARKED])
+        taken.marked += sum(_is_chosen(one, asked) for one in by_state[_MARKED])
+        chosen = [one for one in by_state[_FOREIGN] if _is_chosen(one, asked)]
         for one in chosen:
             if one.item is None:
                 await _hide_unnamed(api, one, tenant, asked, taken)

@@ -269,9 +269,8 @@ class LocalGuard:
         # Only an adapter in this process can know that a piece beside the arguments is on the
         # server already; what a relay says is a claim.
         beside: list[str] = pieces if self._target_prefix == MCP else []
-        brought = [call.tool, item.key, item.scope_user, *beside]
         given = arguments_of(item.arguments, pieces)
-        return odd_string([given, *brought], parses=True)
+        return odd_string([given, call.tool, item.key, item.scope_user, *beside], parses=True)
 
     def _text_after(self, principal: Principal, call: GuardedCall, item: Item) -> str | None:
         """The text after an edit; None if no earlier verdict recorded the text before it."""

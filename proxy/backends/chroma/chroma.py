@@ -217,7 +217,7 @@ class Chroma(ChromaReads, HttpBackend):
         place = place_of(request.path)
         if route_of(request) is not DELETE:
             return _get(place, [one.record_id for one in _written_records(request)])
-        removal = _removal_of(request)
+        removal = decode_as(request.body, _Removal, each_judged=True)
         if removal.ids is None and removal.where is None and removal.where_document is None:
             raise invalid("ids, where: one of them must be there")
         check_where(removal.where)
@@ -242,7 +242,7 @@ class Chroma(ChromaReads, HttpBackend):
             raise MalformedRequest("ids: what stands there has to be known first")
         route, place, found = route_of(request), place_of(request.path), found_in(known)
         if route is DELETE:
-            most = _removal_of(request).limit
+            most = decode_as(request.body, _Removal, each_judged=True).limit
             return tuple(_removed(place, record_id) for record_id in [*found][:most])
         sendings: list[SentMemory] = []
         for record in _written_records(request):
@@ -256,7 +256,7 @@ class Chroma(ChromaReads, HttpBackend):
         """The deletions of the ids that a deletion names without a filter or a limit."""
         if route_of(request) is not DELETE:
             return ()
-        removal = _removal_of(request)
+        removal = decode_as(request.body, _Removal, each_judged=True)
         if any(one is not None for one in (removal.where, removal.where_document, removal.limit)):
             return ()
         place = place_of(request.path)
@@ -405,10 +405,6 @@ def _error(
 ) -> HttpReply:
     body = msgspec.json.encode({"error": name, "message": message})
     return HttpReply(status=status, body=body, headers=headers)
-
-
-def _removal_of(request: HttpRequest) -> _Removal:
-    return decode_as(request.body, _Removal, each_judged=True)
 
 
 def _written_records(request: HttpRequest) -> tuple[Record, ...]:
