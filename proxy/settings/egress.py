@@ -49,7 +49,7 @@ class Egress(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     KIND: ClassVar = ""
 
-    name: Text = ""
+    name: Text
     proxy: Proxy = None
     proxy_headers_file: ProxyHeaders = None
     ca_file: Authorities = None
@@ -81,5 +81,5 @@ class Egress(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             raise BadValue(f"{allowed} ({self.ca_file}: {why})") from None
 
 
-DIRECT: Final = Egress()
+DIRECT: Final = Egress(name="direct")
 """The way to a server that no table names."""

@@ -275,6 +275,7 @@ def _telemetry(settings: Settings, env: Mapping[str, str]) -> TelemetrySettings:
         raise BadValue(f"{named}: {error}") from None
     try:
         way = Egress(
+            name="otel_endpoint",
             proxy=settings.otel_proxy,
             proxy_headers_file=settings.otel_proxy_headers_file,
             ca_file=settings.otel_ca_file,
