@@ -16,6 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from tests.benchmarks.pairs import ratio_of
+from tests.integration.gates import end_process, gates_below
 
 ROOT = Path(__file__).resolve().parents[2]
 CALLS = 400
@@ -28,6 +29,7 @@ def run() -> list[str]:
     """Milliseconds of each kind of call, and what was added to it."""
     with ExitStack() as stack:
         base = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        stack.callback(_end_gates, base)
         direct = stack.enter_context(_Client(_SERVER, environment(base)))
         guarded = stack.enter_context(_Client((*_WRAPPER, *_SERVER), environment(base)))
         lines = ["call   | direct p50, p99 ms | guarded p50, p99 ms | added p50, p99 ms"]
@@ -41,10 +43,16 @@ def against(before: Path) -> list[str]:
     words = (*_WRAPPER, *_SERVER)
     with ExitStack() as stack:
         base = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        stack.callback(_end_gates, base)
         old = stack.enter_context(_Client(words, environment(base / "before", before)))
         new = stack.enter_context(_Client(words, environment(base / "now")))
         lines = ["call   | before p50, p99 ms | now p50, p99 ms | difference p50, p99 ms"]
         return lines + _compared(old, new)
+
+
+def _end_gates(base: Path) -> None:
+    for pid in gates_below(base):
+        end_process(pid)
 
 
 def environment(base: Path, root: Path = ROOT) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 from collections.abc import AsyncGenerator, Sequence
@@ -18,6 +19,7 @@ from tests.integration.clients.environments import node_environment, python_envi
 from tests.integration.clients.mcp_clients import EVERY, HANDSHAKE, MCP2, McpClient
 from tests.integration.clients.mcp_steps import NOTES, SERVER_MEMORY, Step
 from tests.integration.clients.process import drive_client
+from tests.integration.gates import bring_up
 from tests.integration.hosts.bridge import bridge
 from tests.integration.hosts.guarded import (
     NOTES_MAP,
@@ -84,6 +86,7 @@ async def direct_over_stdio(client: McpClient, server: str, base: Path) -> View:
 async def guarded_over_stdio(client: McpClient, server: str, base: Path) -> View:
     scene = Scene(base, "nothing")
     environment = wrapper_environment(scene, MNEMOGATE_RULESET=str(open_ruleset(base)))
+    await asyncio.to_thread(bring_up, environment)
     options = () if server == "memory" else ("--map", str(NOTES_MAP))
     command = wrapped(server, words(scene, server), *options)
     given = [f"{name}={value}" for name, value in environment.items()]
