@@ -41,12 +41,10 @@ from storage.audit.merkle import (
     HASH_LEN,
     NodeStore,
     Tree,
-    consistency_proof,
     inclusion_proof,
     leaf_hash,
     node_hash,
     range_root,
-    verify_consistency,
     verify_inclusion,
 )
 from storage.audit.row_states import (
@@ -83,7 +81,6 @@ __all__ = [
     "candidate_of",
     "class_lowered",
     "commitment",
-    "consistency_proof",
     "contradiction",
     "culprit_of",
     "decode_leaf",
@@ -102,7 +99,6 @@ __all__ = [
     "sign_note",
     "state_after",
     "veiled_target",
-    "verify_consistency",
     "verify_inclusion",
     "vouched_subject",
     "wrongly_lowered",

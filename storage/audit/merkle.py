@@ -154,38 +154,6 @@ def inclusion_proof(
     return tuple(reversed(path))
 
 
-def consistency_proof(
-    old: int, new: int, leaf_at: LeafSource, nodes: NodeStore
-) -> tuple[bytes, ...]:
-    """Proof that the first `old` of `new` leaves are unchanged (RFC 6962 2.1.2).
-
-    The proof is empty for `old == new` and for `old == 0`, because there is nothing to prove.
-
-    Raises:
-        ValueError: `old` is not between 0 and `new`.
-        StoreCorrupt: A stored node is missing.
-    """
-    if not 0 <= old <= new:
-        raise ValueError("the old tree must not be larger than the new one")
-    if old in (0, new):
-        return ()
-    path: list[bytes] = []
-    start, stop = 0, new
-    while stop != old:
-        middle = start + _split(stop - start)
-        if old <= middle:
-            path.append(range_root(middle, stop, leaf_at, nodes))
-            stop = middle
-        else:
-            path.append(range_root(start, middle, leaf_at, nodes))
-            start = middle
-    # If the old tree is a subtree of the new one, its root is left out, because the verifier has
-    # it already.
-    if start:
-        path.append(range_root(start, stop, leaf_at, nodes))
-    return tuple(reversed(path))
-
-
 def verify_inclusion(
     leaf: bytes, index: int, size: int, proof: Sequence[bytes], root: bytes
 ) -> bool:
@@ -206,43 +174,6 @@ def verify_inclusion(
         place >>= 1
         last >>= 1
     return last == 0 and node == root
-
-
-def verify_consistency(
-    old: int, new: int, old_root: bytes, new_root: bytes, proof: Sequence[bytes]
-) -> bool:
-    """Whether the tree of `old` leaves is a prefix of that of `new` leaves (RFC 9162 2.1.4.2)."""
-    if not 0 <= old <= new or any(len(node) != HASH_LEN for node in proof):
-        return False
-    if old == new:
-        return not proof and old_root == new_root
-    if old == 0:
-        return not proof and old_root == _EMPTY_ROOT
-    # A complete old tree is a subtree of the new one, so the proof leaves out the old root.
-    nodes = [old_root, *proof] if old & (old - 1) == 0 else list(proof)
-    return bool(nodes) and _roots_of(old, new, nodes) == (old_root, new_root)
-
-
-def _roots_of(old: int, new: int, nodes: Sequence[bytes]) -> tuple[bytes, bytes] | None:
-    """The old and the new root that a consistency proof implies; None if its length is wrong."""
-    place, last = old - 1, new - 1
-    while place & 1:
-        place >>= 1
-        last >>= 1
-    first = second = nodes[0]
-    for node in nodes[1:]:
-        if last == 0:
-            return None
-        if place & 1 or place == last:
-            first, second = node_hash(node, first), node_hash(node, second)
-            while not place & 1 and place:
-                place >>= 1
-                last >>= 1
-        else:
-            second = node_hash(second, node)
-        place >>= 1
-        last >>= 1
-    return (first, second) if last == 0 else None
 
 
 def _split(count: int) -> int:

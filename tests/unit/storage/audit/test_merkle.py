@@ -7,11 +7,9 @@ import pytest
 from policy.verdict import InvariantBroken
 from storage.audit import (
     Tree,
-    consistency_proof,
     inclusion_proof,
     leaf_hash,
     node_hash,
-    verify_consistency,
     verify_inclusion,
 )
 from storage.ground.errors import StoreCorrupt
@@ -56,23 +54,6 @@ INCLUSION = {
     ),
     (2, 3): ("fac54203e7cc696cf0dfcb42c92a1d9dbaf70ad9e621f4bd8d98662f00e3c125",),
 }
-CONSISTENCY = {
-    (1, 1): (),
-    (1, 8): (
-        "96a296d224f285c67bee93c30f8a309157f0daa35dc5b87e410b78630a09cfc7",
-        "5f083f0a1a33ca076a95279832580db3e0ef4584bdff1f54c8a360f50de3031e",
-        "6b47aaf29ee3c2af9af889bc1fb9254dabd31177f16232dd6aab035ca39bf6e4",
-    ),
-    (6, 8): (
-        "0ebc5d3437fbe2db158b9f126a1d118e308181031d0a949f8dededebc558ef6a",
-        "ca854ea128ed050b41b35ffc1b87b8eb2bde461e9e3b5596ece6b9d5975a0ae0",
-        "d37ee418976dd95753c1c73862b9398fa2a2cf9b4ff0fdfe8b30cd95209614b7",
-    ),
-    (2, 5): (
-        "5f083f0a1a33ca076a95279832580db3e0ef4584bdff1f54c8a360f50de3031e",
-        "bc1a0643b12e4d2d7c77918f44e0f4f79a838b6cf9ec5b5c283e1f4d88599e6b",
-    ),
-}
 
 
 class CountingNodes:
@@ -110,13 +91,6 @@ def test_inclusion_proofs_are_those_of_the_reference_log(at: tuple[int, int]) ->
     expected = tuple(bytes.fromhex(text) for text in INCLUSION[at])
     assert inclusion_proof(*at, LEAVES.__getitem__, CountingNodes()) == expected
     assert verify_inclusion(LEAVES[at[0]], *at, expected, ROOTS[at[1]])
-
-
-@pytest.mark.parametrize("at", CONSISTENCY)
-def test_consistency_proofs_are_those_of_the_reference_log(at: tuple[int, int]) -> None:
-    expected = tuple(bytes.fromhex(text) for text in CONSISTENCY[at])
-    assert consistency_proof(*at, LEAVES.__getitem__, CountingNodes()) == expected
-    assert verify_consistency(*at, ROOTS[at[0]], ROOTS[at[1]], expected)
 
 
 def test_a_leaf_cannot_pass_as_an_inner_node() -> None:
@@ -170,15 +144,3 @@ def test_no_proof_for_a_leaf_that_is_not_there(index: int, size: int) -> None:
     with pytest.raises(ValueError, match="no leaf"):
         inclusion_proof(index, size, LEAVES.__getitem__, CountingNodes())
     assert not verify_inclusion(b"", index, size, (), ROOTS[1])
-
-
-def test_no_consistency_with_a_larger_old_tree() -> None:
-    with pytest.raises(ValueError, match="larger"):
-        consistency_proof(3, 2, LEAVES.__getitem__, CountingNodes())
-    assert not verify_consistency(3, 2, ROOTS[3], ROOTS[2], ())
-
-
-def test_an_empty_old_tree_needs_no_proof_but_its_root() -> None:
-    assert verify_consistency(0, 8, ROOTS[0], ROOTS[8], ())
-    assert not verify_consistency(0, 8, ROOTS[1], ROOTS[8], ())
-    assert not verify_consistency(0, 8, ROOTS[0], ROOTS[8], (ROOTS[8],))
