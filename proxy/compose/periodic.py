@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from proxy.seams.releases import Releases, until
+from proxy.seams.releases import ReleaseBell, until
 from proxy.transport.responses import attempt
 from proxy.transport.upstream import Upstream
 
@@ -25,7 +25,7 @@ class Periodic(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     at_once: bool = False
     # A release ends the pause.
-    releases: Releases = msgspec.field(default_factory=Releases)
+    releases: ReleaseBell = msgspec.field(default_factory=ReleaseBell)
 
 
 def every(

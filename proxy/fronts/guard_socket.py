@@ -19,9 +19,8 @@ from proxy.intercept.operations import Operations
 from proxy.seams.access import check_no_floor
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, NotFound, UnknownWrite
-from proxy.seams.guard import ForwardStatus, GuardedCall, ItemVerdict, RelayedText
+from proxy.seams.guard import ForwardStatus, GuardedCall, ItemVerdict, RelayedText, Releases
 from proxy.seams.operation import FindInGraph, HttpReply, ReadGraph
-from proxy.seams.releases import Releases
 from proxy.seams.tenants import DEFAULT_TENANT
 from proxy.settle.forwarder import admitted_of
 from proxy.transport.auth import Authenticator, Visit

@@ -30,7 +30,7 @@ from proxy.seams.guard import (
     UnsettledItem,
 )
 from proxy.seams.operation import DeleteWhere, GraphOperation, GraphResult, Operation, Result, Write
-from proxy.seams.releases import Releases
+from proxy.seams.releases import ReleaseBell
 from storage.ground.errors import OutcomeUnknown, StoreUnavailable, UnknownCandidate
 
 ANSWER_S: Final = 15.0
@@ -88,7 +88,7 @@ class GuardClient:
         # Maps each server to its tools. They are sent again to each new gate, which has to know the
         # servers of this relay.
         self._pinned: dict[str, wire.ToolList] = {}
-        self.releases = Releases()
+        self.releases = ReleaseBell()
 
     async def __aenter__(self) -> Self:
         """Open the connection pool, and stay connected to the gate until the end."""

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -22,8 +22,6 @@ from policy.labels.derive import (
     NOTHING_READ,
     Seen,
     derive_provenance,
-    is_lowered,
-    named_class,
     read_beside,
     read_candidate,
 )
@@ -59,12 +57,11 @@ from proxy.intercept.shadow import (
     stored_of,
 )
 from proxy.intercept.verdict_events import VerdictPlace, rooted, undecided_event, verdict_event
+from proxy.intercept.written import judged, missing, not_judged, undecided, within_one_answer
 from proxy.seams.access import access_of
 from proxy.seams.environment import Embedder, Environment
 from proxy.seams.faults import MalformedRequest, RateLimited
-from proxy.seams.observations import way_of
 from proxy.seams.operation import Proposal, WrittenItem
-from proxy.transport.responses import observation_for
 from proxy.withhold.convictions import Convictions
 from storage.features.trust import RecordOutcome
 from storage.ground.errors import OutcomeUnknown, StorageError, StoreUnavailable
@@ -73,8 +70,6 @@ from storage.values import Decision, Outcome, Submission
 from telemetry.events import TraceContext, VerdictRecorded
 from telemetry.propagation import recorded_id
 
-ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
-"""The most characters of memories in one answer; a change beyond is reported without its memory."""
 _TOO_LARGE: Final = 2**62
 # A factor for the cost of reading metadata: each string is read by itself, and once more joined to
 # the one before it.
@@ -180,7 +175,7 @@ class Interceptor:
             fine = tuple(one for one, why in zip(proposals, odd, strict=True) if not why)
             judged = iter(await self.judge(principal, fine, dialect, trace) if fine else ())
             return tuple(
-                _not_judged(one, "reject", Reason.CHARACTER_REFUSED, f"{why}. ")
+                not_judged(one, "reject", Reason.CHARACTER_REFUSED, f"{why}. ")
                 if why
                 else next(judged)
                 for one, why in zip(proposals, odd, strict=True)
@@ -218,8 +213,8 @@ class Interceptor:
         failures = [item for item in items if isinstance(item, StorageError)]
         if failures and len(failures) == len(items):
             raise failures[0]
-        return _bounded(
-            _undecided(proposal) if isinstance(item, StorageError) else item
+        return within_one_answer(
+            undecided(proposal) if isinstance(item, StorageError) else item
             for proposal, item in zip(proposals, items, strict=True)
         )
 
@@ -336,7 +331,7 @@ class Interceptor:
         proposal, vector = prepared.proposal, prepared.vector
         started_ns = self._out.clock_ns()
         if self._absent(principal, proposal):
-            return _missing(proposal)
+            return missing(proposal)
         candidate = self._candidate(principal, proposal)
         canonical = canonical_bytes(candidate)
         reading = NOTHING_READ
@@ -492,7 +487,7 @@ class Interceptor:
         intercepted.events.append(verdict_event(submission, result, span))
         memory_id = self._shown(submission.candidate, result)
         page = self._out.page.of(result.candidate_id)
-        written = _written(submission.candidate, result, memory_id, page)
+        written = judged(submission.candidate, result, memory_id, page)
         if self._sessions is not None and intercepted.seen is not None:
             principal_id = submission.candidate.principal_id
             self._sessions.wrote(principal_id, intercepted.seen, result)
@@ -540,81 +535,7 @@ def _weight(proposal: Proposal) -> int:
     return weight_of(proposal.text, proposal.metadata_json, ids_count=ids_count)
 
 
-def _bounded(items: Iterable[WrittenItem]) -> tuple[WrittenItem, ...]:
-    """The items, with only as many memories as fit into one answer.
-
-    The first memory is always in the answer. A change of metadata alone returns the whole text,
-    so a thousand such changes in one request would return a thousand times that text.
-    """
-    told: list[WrittenItem] = []
-    left = ANSWER_BYTES_MAX
-    for item in items:
-        if item.memory is not None:
-            left -= len(item.memory.text) + len(item.memory.metadata_json or "")
-        full = left < 0 and bool(told) and item.memory is not None
-        told.append(msgspec.structs.replace(item, memory=None) if full else item)
-    return tuple(told)
-
-
 def _client_vector(proposal: Proposal, dimension: int) -> bytes:
     if (proposal.text is None) != (proposal.vector is None):
         raise MalformedRequest("vector: this store takes one with each text, and none without")
     return b"" if proposal.vector is None else unit_vector(proposal.vector, dimension)
-
-
-def _written(
-    candidate: Candidate, outcome: Outcome, memory_id: MemoryId | None, page: str | None
-) -> WrittenItem:
-    memory = outcome.memory
-    missing = outcome.reason is Reason.TARGET_MISSING
-    decision = "missing" if missing else outcome.decision.value
-    lowered = is_lowered(candidate.change, named_class(candidate), outcome.memory_class)
-    return WrittenItem(
-        decision=decision,
-        change=candidate.change,
-        memory_id=memory_id,
-        candidate_id=outcome.candidate_id,
-        reason=outcome.reason,
-        step=outcome.step,
-        memory_class=outcome.memory_class,
-        source=outcome.source,
-        observation=observation_for(
-            decision,
-            outcome.reason,
-            outcome.memory_class,
-            candidate.change,
-            lowered=lowered,
-            page=page,
-            way=way_of(candidate.target),
-            again=outcome.replayed,
-        ),
-        version=outcome.version,
-        leaf_index=outcome.leaf_index,
-        replayed=outcome.replayed,
-        # After a delete there is no memory to show, and a refused candidate is never shown.
-        memory=memory if outcome.decision is Decision.ADMIT else None,
-        class_lowered=lowered,
-    )
-
-
-def _missing(proposal: Proposal) -> WrittenItem:
-    return _not_judged(proposal, "missing", Reason.TARGET_MISSING)
-
-
-def _undecided(proposal: Proposal) -> WrittenItem:
-    return _not_judged(proposal, "error", Reason.GATE_UNAVAILABLE)
-
-
-def _not_judged(proposal: Proposal, decision: str, reason: Reason, detail: str = "") -> WrittenItem:
-    """The outcome of a change that never reached the gate: nothing was done."""
-    return WrittenItem(
-        decision=decision,
-        change=proposal.change,
-        memory_id=None,
-        candidate_id=None,
-        reason=reason,
-        step=None,
-        memory_class=proposal.memory_class,
-        source=None,
-        observation=observation_for(decision, reason, proposal.memory_class, detail=detail),
-    )

@@ -14,7 +14,7 @@ import msgspec
 
 from proxy.seams.observations import ReviewPage
 from proxy.seams.pace import Pace
-from proxy.seams.releases import Releases
+from proxy.seams.releases import ReleaseBell
 from telemetry.events import Event
 from telemetry.propagation import Traces
 
@@ -35,7 +35,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     pace: Pace = msgspec.field(default_factory=Pace)
     # The page on which persons decide on held candidates; known once the sidecar listens.
     page: ReviewPage = msgspec.field(default_factory=ReviewPage)
-    releases: Releases = msgspec.field(default_factory=Releases)
+    releases: ReleaseBell = msgspec.field(default_factory=ReleaseBell)
     # The key from which trace ids are derived: the store's own key, once a store is open.
     trace_key: bytes = msgspec.field(default_factory=lambda: secrets.token_bytes(32))
 

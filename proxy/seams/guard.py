@@ -25,7 +25,6 @@ from policy.model import (
     SourceKind,
 )
 from policy.verdict import Reason
-from proxy.seams.releases import Releases
 
 __all__ = [
     "ITEMS_MAX",
@@ -170,6 +169,19 @@ class UnsettledItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     sent: bool
     # The item's blob, for a released item that has one.
     blob: bytes = b""
+
+
+class Release(Protocol):
+    """The next release of a held item by a person, to be waited for."""
+
+    async def wait(self) -> object: ...
+
+
+class Releases(Protocol):
+    """The releases of a gate; `next` is replaced at each release."""
+
+    @property
+    def next(self) -> Release: ...
 
 
 class Guard(Protocol):

@@ -11,7 +11,7 @@ import pytest
 
 from policy.model import Channel, Claims
 from proxy.fronts.backend_writes import TEND_S
-from proxy.seams.releases import Releases
+from proxy.seams.releases import ReleaseBell
 from tests.integration.memory_servers.recorder import Fault, recorder
 from tests.integration.test_backend_store import ALICE, Guarded, guarded, patient
 
@@ -167,7 +167,7 @@ async def test_a_release_is_sent_at_once_and_not_at_the_next_turn(
             while server.items[K1] != {"text": ADA}:  # noqa: ASYNC110 - the server's own
                 await asyncio.sleep(0.01)
         # Control: unannounced, a release waits for the turn.
-        monkeypatch.setattr(Releases, "announce", lambda _: None)
+        monkeypatch.setattr(ReleaseBell, "announce", lambda _: None)
         assert (await gate.put(ADA, "k2"))[0] == 403
         (second,) = (await gate.sidecar.operate("GET", "/review"))["held"]
         await gate.sidecar.operate("POST", f"/review/{second['candidate_id']}/release", {})

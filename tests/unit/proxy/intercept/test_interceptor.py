@@ -21,8 +21,9 @@ from policy.verdict import Reason
 from proxy.embed.embedding import resolve_embedder, takes_client_vectors, unit_vector
 from proxy.intercept import interceptor
 from proxy.intercept.budgets import BYTES_PER_WRITE, WriteCounts
-from proxy.intercept.interceptor import ANSWER_BYTES_MAX, CHUNK_LEN
+from proxy.intercept.interceptor import CHUNK_LEN
 from proxy.intercept.verdict_events import VerdictPlace, undecided_event, verdict_event
+from proxy.intercept.written import ANSWER_BYTES_MAX
 from proxy.seams.faults import MalformedRequest, RateLimited
 from proxy.seams.operation import Proposal, WrittenItem
 from proxy.seams.pace import LARGE, Pace

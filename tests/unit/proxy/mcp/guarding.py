@@ -20,7 +20,7 @@ from proxy.seams.guard import (
     RelayedText,
     UnsettledItem,
 )
-from proxy.seams.releases import Releases
+from proxy.seams.releases import ReleaseBell
 from storage.ground.errors import StoreUnavailable
 
 EVIL = "EVIL"
@@ -45,7 +45,7 @@ class MemoryGuard:
         self.broken = False
         self.sift_broken = False
         self.settle_broken = False
-        self.releases = Releases()
+        self.releases = ReleaseBell()
         self.changed = asyncio.Condition()
         # Cleared: a verdict waits until it is set.
         self.may_judge = asyncio.Event()
