@@ -72,8 +72,8 @@ def load_settings(
     `check_places` is off for commands that only ask about a state directory (`doctor`, and those
     that connect to a running sidecar): that directory may be another user's, and be anywhere.
 
-    `untraced` is told why the `OTEL_*` variables cannot be used, and there are no traces; without
-    it, that is an error.
+    `untraced` gets the reason why the `OTEL_*` variables cannot be used, and there are no traces;
+    without it, that is an error.
 
     Raises:
         SettingsError: A setting is unknown, missing or out of range.
