@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from policy.model import MemoryStatus, Tenant
-from storage.audit import VerdictLeaf, decode_leaf
-from storage.ground.errors import StoreCorrupt
-from storage.tables.codec import ordinal_key
-from storage.tables.lmdb_store import IDS, LEAVES, View
+from storage.tables.change import read_verdict
+from storage.tables.lmdb_store import IDS, View
 from storage.tables.rows import chain, memory_of, read_row
-from storage.values import AdmittedObjection, Row
+from storage.values import AdmittedObjection
 from storage.write.seam import Feature
 
 
@@ -31,7 +29,7 @@ class Objections(Feature):
             if newest.tenant != tenant or newest.erased:
                 continue
             for row in chain(view, known.ordinal):
-                leaf = _verdict(view, row)
+                leaf = read_verdict(view, row.leaf_index)
                 if leaf.objection is not None:
                     yield AdmittedObjection(
                         memory=memory_of(newest, known.status),
@@ -41,11 +39,3 @@ class Objections(Feature):
                         leaf_index=row.leaf_index,
                     )
                     break
-
-
-def _verdict(view: View, row: Row) -> VerdictLeaf:
-    data = view.get(LEAVES, ordinal_key(row.leaf_index))
-    leaf = None if data is None else decode_leaf(data)
-    if not isinstance(leaf, VerdictLeaf):
-        raise StoreCorrupt(f"leaf {row.leaf_index} is not the verdict of its row")
-    return leaf

@@ -10,12 +10,11 @@ import msgspec
 from policy.after.closure import Act
 from policy.after.parole import PAROLES_MAX, PROBATION_DAYS, lowered
 from policy.model import Memory, MemoryId, MemoryStatus, PrincipalId, Tenant
-from storage.audit import InterceptedLeaf, VerdictLeaf
 from storage.features.cases import CASES, Case
 from storage.features.incidents.rewind_steps import put_back
 from storage.features.quarantine.hiding import hidden_by, log_standing, place
-from storage.ground.errors import MemoryMoved, StoreCorrupt
-from storage.tables.change import LABELS, Change, read_leaf
+from storage.ground.errors import MemoryMoved
+from storage.tables.change import LABELS, Change, read_interception, read_verdict
 from storage.tables.codec import IdRecord
 from storage.tables.lmdb_store import RecordTable, View
 from storage.tables.rows import (
@@ -247,7 +246,7 @@ class Paroles(Feature):
                 cases=cases,
                 outlived=back != known.ordinal,
                 expired=is_expired(row, self._clock()),
-                structural=any(_verdict(view, one).structural for one in rows),
+                structural=any(read_verdict(view, one.leaf_index).structural for one in rows),
                 claimed_more=any(_claims_more(view, one) for one in rows),
                 writers=_writers(rows),
             )
@@ -299,18 +298,8 @@ def _writers(rows: Sequence[Row]) -> frozenset[PrincipalId]:
     return frozenset(one.principal_id for one in rows)
 
 
-def _verdict(view: View, row: Row) -> VerdictLeaf:
-    leaf = read_leaf(view, row.leaf_index)
-    if not isinstance(leaf, VerdictLeaf):
-        raise StoreCorrupt(f"leaf {row.leaf_index} is no verdict")
-    return leaf
-
-
 def _claims_more(view: View, row: Row) -> bool:
     """Whether the client of one version claimed a more trusted source than the gate found."""
-    seen = read_leaf(view, _verdict(view, row).intercepted_index)
-    if not isinstance(seen, InterceptedLeaf):
-        raise StoreCorrupt("a verdict's leaf names no interception")
-    claimed = seen.claimed_source
+    claimed = read_interception(view, read_verdict(view, row.leaf_index)).claimed_source
     # The row's own label is compared, because a person may have vouched for the text since.
     return claimed is not None and claimed.trust > row.source.trust

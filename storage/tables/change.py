@@ -13,9 +13,11 @@ from policy.model import PrincipalId, Tenant
 from policy.ruleset import Ruleset
 from policy.verdict import InvariantBroken
 from storage.audit import (
+    InterceptedLeaf,
     Leaf,
     OperatorLeaf,
     Tree,
+    VerdictLeaf,
     decode_leaf,
     encode_leaf,
     sign_checkpoint,
@@ -201,6 +203,30 @@ def read_leaf(view: View, index: int) -> Leaf:
         StoreCorrupt: The leaf is missing or damaged.
     """
     return decode_leaf(leaf_source(view)(index))
+
+
+def read_verdict(view: View, index: int) -> VerdictLeaf:
+    """The verdict at one index of the log.
+
+    Raises:
+        StoreCorrupt: The leaf is missing or damaged, or is no verdict.
+    """
+    leaf = read_leaf(view, index)
+    if not isinstance(leaf, VerdictLeaf):
+        raise StoreCorrupt(f"leaf {index} is no verdict")
+    return leaf
+
+
+def read_interception(view: View, verdict: VerdictLeaf) -> InterceptedLeaf:
+    """The interception that a verdict decides.
+
+    Raises:
+        StoreCorrupt: The leaf is missing or damaged, or is no interception.
+    """
+    leaf = read_leaf(view, verdict.intercepted_index)
+    if not isinstance(leaf, InterceptedLeaf):
+        raise StoreCorrupt(f"leaf {verdict.intercepted_index} is no interception")
+    return leaf
 
 
 def load_generation(view: View, header: StoreHeader) -> Generation:

@@ -19,11 +19,11 @@ from policy.after.closure import (
     closure_of,
 )
 from policy.model import ChangeKind, MemoryId, MemoryStatus, PrincipalId, Tenant
-from storage.audit import InterceptedLeaf, VerdictLeaf, expiry_at
+from storage.audit import expiry_at
 from storage.features.cases import CaseMemory, ConvictedMemory
 from storage.features.incidents.rewind_steps import put_back
 from storage.features.quarantine.hiding import hidden_by, log_standing, place
-from storage.tables.change import Change, read_leaf
+from storage.tables.change import Change, read_interception, read_verdict
 from storage.tables.codec import NO_ORDINAL
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import ANCHORS, View
@@ -224,11 +224,8 @@ class ClosureActs:
 
 def named(view: View, row: Row, relation: Relation, act: Act) -> CaseMemory:
     """The entry of a case for the memory of a row, with origin and trace from the row's leaves."""
-    verdict = read_leaf(view, row.leaf_index)
-    culprit = verdict.culprit if isinstance(verdict, VerdictLeaf) else None
-    seen = None
-    if isinstance(verdict, VerdictLeaf):
-        seen = read_leaf(view, verdict.intercepted_index)
+    verdict = read_verdict(view, row.leaf_index)
+    culprit = verdict.culprit
     return CaseMemory(
         memory=subject_of(row.memory_id, row.candidate_id),
         candidate_id=row.candidate_id,
@@ -241,5 +238,5 @@ def named(view: View, row: Row, relation: Relation, act: Act) -> CaseMemory:
         server="" if culprit is None else culprit.server,
         tool="" if culprit is None else culprit.tool,
         call_id="" if culprit is None else culprit.call_id,
-        trace_id=seen.trace_id if isinstance(seen, InterceptedLeaf) else "",
+        trace_id=read_interception(view, verdict).trace_id,
     )

@@ -7,13 +7,12 @@ from typing import Final
 
 from policy.after.closure import BLAST_MAX, Act, Relation
 from policy.model import Hit, MemoryId, MemoryStatus, SourceKind, Tenant
-from storage.audit import VerdictLeaf
 from storage.features.cases import CASES, Case, CaseMemory, ConvictedMemory
 from storage.features.cases.case_facts import CaseFacts, named
 from storage.features.cases.case_records import read_case
 from storage.features.incidents import IncidentReach
 from storage.features.incidents.reached_memories import reached
-from storage.tables.change import read_leaf
+from storage.tables.change import read_verdict
 from storage.tables.codec import ordinal_key
 from storage.tables.lmdb_store import VECTORS, View
 from storage.tables.rows import read_id, read_row
@@ -88,18 +87,17 @@ class Cases(Feature):
             return tuple(self._named(view, tenant, found))
 
     def _beside(self, view: View, tenant: Tenant, row: Row) -> Iterator[tuple[MemoryId, Relation]]:
-        leaf = read_leaf(view, row.leaf_index)
-        if isinstance(leaf, VerdictLeaf):
-            if leaf.culprit is not None:
-                origin = IncidentReach(
-                    tenant=tenant, server=leaf.culprit.server, tool=leaf.culprit.tool
-                )
-                for memory_id in reached(view, self._names, origin).own.values():
-                    yield memory_id, Relation.ORIGIN
-            if leaf.session is not None:
-                session = IncidentReach(tenant=tenant, session=leaf.session)
-                for memory_id in reached(view, self._names, session).own.values():
-                    yield memory_id, Relation.SESSION
+        leaf = read_verdict(view, row.leaf_index)
+        if leaf.culprit is not None:
+            origin = IncidentReach(
+                tenant=tenant, server=leaf.culprit.server, tool=leaf.culprit.tool
+            )
+            for memory_id in reached(view, self._names, origin).own.values():
+                yield memory_id, Relation.ORIGIN
+        if leaf.session is not None:
+            session = IncidentReach(tenant=tenant, session=leaf.session)
+            for memory_id in reached(view, self._names, session).own.values():
+                yield memory_id, Relation.SESSION
 
     def _near(self, tenant: Tenant, vector: bytes, label: SourceKind) -> Iterator[MemoryId]:
         """Live memories with nearly the same text, except memories with a more trusted label."""

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import msgspec
 
 from policy.model import MemoryId, MemoryStatus
-from storage.audit import VerdictLeaf, candidate_of
+from storage.audit import candidate_of
 from storage.features.incidents import CaughtMemory, IncidentReach
-from storage.ground.errors import StoreCorrupt
-from storage.tables.change import read_leaf
+from storage.tables.change import read_verdict
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import ROWS, View
 from storage.tables.rows import (
@@ -68,10 +67,7 @@ def _purged(view: View, reach: IncidentReach, row: Row) -> MemoryId | None:
 
     None also if the filter asks for a target, because a purge erases the target.
     """
-    leaf = read_leaf(view, row.leaf_index)
-    if not isinstance(leaf, VerdictLeaf):
-        raise StoreCorrupt(f"leaf {row.leaf_index} is no verdict")
-    return leaf.memory_id if reach.under is None else None
+    return read_verdict(view, row.leaf_index).memory_id if reach.under is None else None
 
 
 def fits(view: View, reach: IncidentReach, row: Row) -> bool:
@@ -90,9 +86,7 @@ def fits(view: View, reach: IncidentReach, row: Row) -> bool:
 
 
 def _of_origin(view: View, reach: IncidentReach, row: Row) -> bool:
-    leaf = read_leaf(view, row.leaf_index)
-    if not isinstance(leaf, VerdictLeaf):
-        raise StoreCorrupt(f"leaf {row.leaf_index} is no verdict")
+    leaf = read_verdict(view, row.leaf_index)
     if reach.session not in {None, leaf.session}:
         return False
     if reach.server is None:

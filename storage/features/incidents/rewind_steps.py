@@ -13,12 +13,12 @@ from typing import Final
 import msgspec
 
 from policy.model import CandidateId, MemoryClass, MemoryStatus, PrincipalId
-from storage.audit import InterceptedLeaf, VerdictLeaf, candidate_of
+from storage.audit import candidate_of
 from storage.features.incidents import Incident
 from storage.features.quarantine.hiding import hidden_by, log_standing, place
-from storage.ground.errors import QuotaReached, StoreCorrupt
+from storage.ground.errors import QuotaReached
 from storage.ground.randomness import random_bytes
-from storage.tables.change import AddedRow, Change, read_leaf
+from storage.tables.change import AddedRow, Change, read_interception, read_verdict
 from storage.tables.codec import NO_ORDINAL, IdRecord, encode, ordinal_key
 from storage.tables.lmdb_store import IDS, ROWS, VECTORS
 from storage.tables.rows import (
@@ -168,12 +168,8 @@ def put_back(
 
 def _readmitted(change: Change, by: PrincipalId, old: Row, newest: int, previous_index: int) -> Row:
     """A copy of an earlier row, with its bytes and label, logged as an operator's admission."""
-    verdict = read_leaf(change.draft, old.leaf_index)
-    if not isinstance(verdict, VerdictLeaf):
-        raise StoreCorrupt(f"leaf {old.leaf_index} is no verdict")
-    seen = read_leaf(change.draft, verdict.intercepted_index)
-    if not isinstance(seen, InterceptedLeaf):
-        raise StoreCorrupt(f"leaf {verdict.intercepted_index} is no interception")
+    verdict = read_verdict(change.draft, old.leaf_index)
+    seen = read_interception(change.draft, verdict)
     candidate_id = CandidateId(random_bytes(_CANDIDATE_ID_LEN).hex())
     intercepted_index = change.log(
         msgspec.structs.replace(

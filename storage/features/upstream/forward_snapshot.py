@@ -16,8 +16,7 @@ from policy.trust.score import NEWCOMER, TrustLevel
 from policy.verdict import Reason
 from storage.audit import OperatorLeaf, ResultLeaf, VerdictLeaf, candidate_of
 from storage.features.upstream.upstream_filing import FORWARDS, ForwardRecord
-from storage.ground.errors import StoreCorrupt
-from storage.tables.change import read_leaf
+from storage.tables.change import read_leaf, read_verdict
 from storage.tables.codec import IdRecord
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import KEYED, View
@@ -62,9 +61,7 @@ class ForwardSnapshot:
         if record is None:
             return False
         row = read_row(self._view, record.ordinal)
-        verdict = read_leaf(self._view, record.leaf_index)
-        if not isinstance(verdict, VerdictLeaf):
-            raise StoreCorrupt(f"leaf {record.leaf_index} is no verdict")
+        verdict = read_verdict(self._view, record.leaf_index)
         level = self._level(row.principal_id).value
         header = self._view.header()
         epoch = None if header is None else header.epoch

@@ -23,8 +23,7 @@ from storage.audit import (
 )
 from storage.features.cases.case_records import convicted_by
 from storage.features.upstream.forgotten_texts import FORGOTTEN, forgotten_texts
-from storage.ground.errors import StoreCorrupt
-from storage.tables.change import read_leaf
+from storage.tables.change import read_interception, read_leaf
 from storage.tables.codec import NO_ORDINAL
 from storage.tables.lmdb_store import KEYED, View
 from storage.tables.rows import (
@@ -102,7 +101,7 @@ class UpstreamState(Feature):
             for index in range(now - 1, max(-1, now - 1 - _LOOKED_BACK_MAX), -1):
                 leaf = read_leaf(view, index)
                 if isinstance(leaf, VerdictLeaf) and leaf.candidate_id == candidate_id:
-                    return LastVerdict(verdict=leaf, intercepted=_intercepted(view, leaf))
+                    return LastVerdict(verdict=leaf, intercepted=read_interception(view, leaf))
         return None
 
     def _everything(self, view: View) -> Iterator[UpstreamChange]:
@@ -129,7 +128,7 @@ class UpstreamState(Feature):
         """
         if not isinstance(leaf, VerdictLeaf) or leaf.memory_id is None or not view.count(FORGOTTEN):
             return ()
-        asked = _intercepted(view, leaf)
+        asked = read_interception(view, leaf)
         if asked.change not in _ENDINGS:
             return ()
         known = read_id(view, self._names.memory(asked.tenant, leaf.memory_id))
@@ -150,7 +149,7 @@ class UpstreamState(Feature):
             # A client chose the memory's id, so the memory is on no upstream server: the sidecar
             # makes the ids of such memories itself.
             return
-        tenant = _intercepted(view, leaf).tenant
+        tenant = read_interception(view, leaf).tenant
         known = read_id(view, self._names.memory(tenant, leaf.memory_id))
         if known is None:
             return
@@ -185,10 +184,3 @@ def _of_row(view: View, row: GuardedRow) -> UpstreamChange:
         ordinal=row.ordinal,
         rule_ids=convicted_by(view, row.name, row.known) if hidden else (),
     )
-
-
-def _intercepted(view: View, leaf: VerdictLeaf) -> InterceptedLeaf:
-    found = read_leaf(view, leaf.intercepted_index)
-    if not isinstance(found, InterceptedLeaf):
-        raise StoreCorrupt(f"leaf {leaf.intercepted_index} is no interception")
-    return found
