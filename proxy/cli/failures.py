@@ -79,7 +79,7 @@ def opening(state: Path) -> Generator[None]:
     except CannotListen as error:
         holder = None if error.port is None else port_holder(error.port)
         what = f"{error.strerror}" + (f" by {holder}" if holder else "")
-        where = f"move it with --{error.setting.replace('_', '-')} or `{error.setting}`"
+        where = f"change --{error.setting.replace('_', '-')} or `{error.setting}`"
         port = "" if error.port is None else "; port 0 takes any free one"
         raise CommandFailed(Exit.UNREACHABLE, what, then=where + port) from error
     except OSError as error:

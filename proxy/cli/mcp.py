@@ -137,7 +137,10 @@ async def _stored(client: GuardClient) -> int:
 async def _served(client: GuardClient, server: Server, front: StdioFront) -> int:
     """Relay messages until the server ends; return the server's exit code."""
     surroundings = Environment(
-        clock_ns=time.time_ns, random_hex=RandomPool(), record=lambda _event: None
+        clock_ns=time.time_ns,
+        random_hex=RandomPool(),
+        record=lambda _event: None,
+        releases=client.releases,
     )
     # The gate authenticates this process by its uid; the principal made here is used only inside
     # this process.

@@ -24,6 +24,7 @@ from proxy.cli.pointing import first_write, for_the_agent, for_the_operator, mcp
 from proxy.cli.terminal import Terminal, now_ms, waiting
 from proxy.compose.observe_mode import BANNER
 from proxy.seams.observations import CONFIRM
+from proxy.seams.waits import first
 from proxy.settings.after import Heal
 from proxy.settings.load import MARKER, elsewhere
 from proxy.settings.table import SECRETS, SETTINGS, Settings, meaning_of, variable_of
@@ -121,7 +122,7 @@ async def _run(context: Context) -> Exit:
             # now counts as new.
             new_store = new_store or bool(sidecar.shown_keys)
             _announce(context.terminal, settings, sidecar, shielding, new_store=new_store)
-        await _first(asked_to_stop, sidecar.halted)
+        await first(asked_to_stop.wait(), sidecar.halted.wait())
         for number in (signal.SIGTERM, signal.SIGINT):
             # Without its handler a second signal ends the process at once; no admitted change is
             # lost.
@@ -136,15 +137,6 @@ async def _run(context: Context) -> Exit:
             then="the log says which; `mnemogate audit verify` checks the store",
         )
     return Exit.OK
-
-
-async def _first(*events: asyncio.Event) -> None:
-    """Wait until at least one of the events is set."""
-    async with asyncio.TaskGroup() as group:
-        waiting = [group.create_task(event.wait()) for event in events]
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        for task in waiting:
-            task.cancel()
 
 
 def _flags(context: Context) -> dict[str, Raw]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from proxy.seams.releases import ReleaseBell, until
+from proxy.seams.waits import ReleaseBell, first
 from proxy.transport.responses import attempt
 from proxy.transport.upstream import Upstream
 
@@ -72,4 +72,4 @@ async def _repeat(
     while True:
         released = job.releases.next
         done = await attempt(job.work(), halt, event=f"{job.name} failed")
-        await until(released, wait(done if isinstance(done, float) else job.seconds))
+        await first(released.wait(), wait(done if isinstance(done, float) else job.seconds))

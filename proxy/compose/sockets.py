@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import ssl
 from collections.abc import Generator
 from contextlib import AsyncExitStack, contextmanager
 from typing import Final
@@ -16,7 +15,7 @@ from proxy.fronts.health import Health, HealthFront, HealthHosts
 from proxy.guard.wire import SOCKET
 from proxy.seams.environment import Environment
 from proxy.seams.faults import CannotListen
-from proxy.settings.table import Limits, Settings, SettingsError
+from proxy.settings.table import Limits, Settings
 from proxy.settings.values import Address
 from proxy.transport.exchange import Front
 from proxy.transport.head import HostRules
@@ -69,12 +68,8 @@ class Sockets:
         if not listen:
             return None, None
         await self._open_guard(stack, fronts.guard, own)
-        try:
+        with _moved_by("tls_cert"):
             tls = tls_context(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
-        except ssl.SSLError as error:
-            raise SettingsError(
-                f"tls_cert, tls_key, tls_client_ca: no PEM, or no pair ({error.reason or error})"
-            ) from error
         with _moved_by("admin", settings.admin):
             admin_address = await admin.open_tcp(settings.admin, tls, serving=False)
         data = await self._listener(stack, fronts.data, settings.listen)
@@ -144,7 +139,7 @@ class Sockets:
 
 @contextmanager
 def _moved_by(setting: str, address: Address | None = None) -> Generator[None]:
-    """Turn a failure to bind an address into an error that names the setting of that address."""
+    """Turn a failure to open a listener into an error that names the setting to change."""
     try:
         yield
     except OSError as error:

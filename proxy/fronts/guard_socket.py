@@ -19,9 +19,10 @@ from proxy.intercept.operations import Operations
 from proxy.seams.access import check_no_floor
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, NotFound, UnknownWrite
-from proxy.seams.guard import ForwardStatus, GuardedCall, ItemVerdict, RelayedText, Releases
+from proxy.seams.guard import ForwardStatus, GuardedCall, ItemVerdict, RelayedText
 from proxy.seams.operation import FindInGraph, HttpReply, ReadGraph
 from proxy.seams.tenants import DEFAULT_TENANT
+from proxy.seams.waits import ReleaseBell
 from proxy.settle.forwarder import admitted_of
 from proxy.transport.auth import Authenticator, Visit
 from proxy.transport.exchange import REFUSED_ROUTE, AnsweredReply, RequestHead
@@ -222,7 +223,7 @@ class GuardFront:
             reply=HttpReply(status=200),
             route=route,
             principal=principal.principal_id,
-            pieces=_Presence(self._guard.releases, lambda: self._left(relay)),
+            pieces=_Presence(self._surroundings.releases, lambda: self._left(relay)),
         )
 
     def _left(self, relay: str) -> None:
@@ -251,7 +252,7 @@ class _Presence:
     One byte is sent at once, and one after each release, until the connection ends.
     """
 
-    def __init__(self, releases: Releases, left: Callable[[], None]) -> None:
+    def __init__(self, releases: ReleaseBell, left: Callable[[], None]) -> None:
         self._releases = releases
         self._left = left
 

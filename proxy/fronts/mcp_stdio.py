@@ -23,6 +23,7 @@ from proxy.dialects.mcp.message import Message, RequestId
 from proxy.mcp.lines import Lines, TooLong
 from proxy.mcp.relay import Deliver, Relay, Side
 from proxy.mcp.store_server import StoreServer
+from proxy.seams.waits import first
 
 _LOG: Final = logging.getLogger("mnemogate.mcp")
 _PIECE_BYTES: Final = 64 * 1024
@@ -315,14 +316,8 @@ class StoreStdio:
             source = await stack.enter_async_context(source_of(self._stdin))
             sink = await stack.enter_async_context(sink_of(self._stdout))
             server = await stack.enter_async_context(open_server(_Pipe(sink).deliver))
-            async with asyncio.TaskGroup() as group:
-                reading = group.create_task(
-                    pass_on(source, Side.CLIENT, server.from_client, server.refused)
-                )
-                stopped = group.create_task(ended.wait())
-                await asyncio.wait([reading, stopped], return_when=asyncio.FIRST_COMPLETED)
-                reading.cancel()
-                stopped.cancel()
+            reading = pass_on(source, Side.CLIENT, server.from_client, server.refused)
+            await first(reading, ended.wait())
         return -ended.number
 
 

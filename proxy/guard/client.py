@@ -30,7 +30,7 @@ from proxy.seams.guard import (
     UnsettledItem,
 )
 from proxy.seams.operation import DeleteWhere, GraphOperation, GraphResult, Operation, Result, Write
-from proxy.seams.releases import ReleaseBell
+from proxy.seams.waits import ReleaseBell
 from storage.ground.errors import OutcomeUnknown, StoreUnavailable, UnknownCandidate
 
 ANSWER_S: Final = 15.0

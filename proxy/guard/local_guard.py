@@ -137,7 +137,6 @@ class LocalGuard:
         self.sifting = AnswerSieve(sieve, showing, left_out)
         self._ledger = ledger
         self._surroundings = surroundings
-        self.releases = surroundings.releases
         self._confirms = confirms
         self._monotonic_s = monotonic_s
         # Items that a relay is sending now, each with the time until which the relay is trusted to

@@ -28,6 +28,7 @@ from proxy.mcp.server import HeldCall
 from proxy.seams.environment import Environment
 from proxy.seams.guard import ItemVerdict
 from proxy.seams.observations import notes_of
+from proxy.seams.waits import first
 from proxy.settle.forwarder import UNDECIDED
 from proxy.settle.leftovers import Leftovers
 
@@ -144,9 +145,8 @@ class People:
             left = ends - asyncio.get_running_loop().time()
             if left <= 0:
                 break
-            await _first(
-                min(left, self._connection.limits.ask_seconds), given_up, pending.cancelled
-            )
+            pause = asyncio.sleep(min(left, self._connection.limits.ask_seconds))
+            await first(pause, given_up.wait(), pending.cancelled.wait())
         await self._connection.refuse(pending, [observation])
 
     async def _released(self, pending: PendingRequest, candidate_id: CandidateId) -> None:
@@ -161,18 +161,6 @@ class People:
             await self._connection.answer(pending, shown.result)
         else:
             await self._connection.refuse(pending, [NOT_TAKEN])
-
-
-async def _first(seconds: float, *events: asyncio.Event) -> None:
-    """Return when one of the events is set, or the time is over."""
-    try:
-        async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
-            waiting = [group.create_task(event.wait()) for event in events]
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            for task in waiting:
-                task.cancel()
-    except TimeoutError:
-        return
 
 
 _ID_BYTES: Final = 16

@@ -457,7 +457,7 @@ class Relay:
 
     async def _tend(self) -> None:
         await self._connection.ready.wait()
-        await self._leftovers.run(self._limits.tend_seconds)
+        await self._leftovers.run(self._limits.tend_seconds, self._surroundings.releases)
 
     def _drop(self, pending: PendingRequest) -> None:
         """Drop a request that was cancelled before it was sent."""

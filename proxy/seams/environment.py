@@ -14,7 +14,7 @@ import msgspec
 
 from proxy.seams.observations import ReviewPage
 from proxy.seams.pace import Pace
-from proxy.seams.releases import ReleaseBell
+from proxy.seams.waits import ReleaseBell
 from telemetry.events import Event
 from telemetry.propagation import Traces
 

@@ -171,30 +171,12 @@ class UnsettledItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     blob: bytes = b""
 
 
-class Release(Protocol):
-    """The next release of a held item by a person, to be waited for."""
-
-    async def wait(self) -> object: ...
-
-
-class Releases(Protocol):
-    """The releases of a gate; `next` is replaced at each release."""
-
-    @property
-    def next(self) -> Release: ...
-
-
 class Guard(Protocol):
     """Everything a relay may ask. Any number of calls at once; event loop only.
 
     Every method raises `StorageError` where the sidecar cannot answer, so that a relay refuses
     writes and withholds unsifted strings, and `MalformedRequest` where a value is out of bounds.
     """
-
-    @property
-    def releases(self) -> Releases:
-        """The releases of the gate that is asked: after one, `unsettled` may name new items."""
-        ...
 
     async def judge(self, principal: Principal, call: GuardedCall) -> tuple[ItemVerdict, ...]:
         """Judge a call; return one verdict per item, in order.

@@ -107,7 +107,6 @@ class Forwarder:
         retry_seconds: float,
     ) -> None:
         self._guard = guard
-        self.releases = guard.releases
         self._principal = principal
         self._server = server
         self._spawn = spawn

@@ -14,7 +14,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from policy.model import CandidateId
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import ForwardStatus, UnsettledItem
-from proxy.seams.releases import until
+from proxy.seams.waits import ReleaseBell, first
 from proxy.settle.forwarder import Forwarder
 
 _LOG: Final = logging.getLogger("mnemogate.settle")
@@ -75,12 +75,12 @@ class Leftovers(Generic[Reply]):
         self._paused: dict[CandidateId, tuple[int, int]] = {}
         self._replies: dict[CandidateId, Reply] = {}
 
-    async def run(self, seconds: float) -> None:
+    async def run(self, seconds: float, releases: ReleaseBell) -> None:
         """Call `round` after each release, and each so many seconds, until cancelled."""
         while True:
-            released = self._forwarding.releases.next
+            released = releases.next
             await self.round()
-            await until(released, asyncio.sleep(seconds))
+            await first(released.wait(), asyncio.sleep(seconds))
 
     async def send_released(self, candidate_id: CandidateId) -> Reply | None:
         """Do a round; return the server's answer for this item, None if it was not sent now."""

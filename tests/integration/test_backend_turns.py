@@ -11,7 +11,7 @@ import pytest
 
 from policy.model import Channel, Claims
 from proxy.fronts.backend_writes import TEND_S
-from proxy.seams.releases import ReleaseBell
+from proxy.seams.waits import ReleaseBell
 from tests.integration.memory_servers.recorder import Fault, recorder
 from tests.integration.test_backend_store import ALICE, Guarded, guarded, patient
 

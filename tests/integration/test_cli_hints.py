@@ -64,7 +64,7 @@ def test_a_start_names_the_file_that_it_could_not_use(place: Place, tmp_path: Pa
     taken.touch()
     missing = tmp_path / "missing" / "data.sock"
     for words, code, said in (
-        (("--tls-cert", str(bad), "--tls-key", str(bad)), Exit.USAGE, "tls_cert"),
+        (("--tls-cert", str(bad), "--tls-key", str(bad)), Exit.UNREACHABLE, "--tls-cert"),
         (("--unix-socket", str(taken)), Exit.UNREACHABLE, f"{taken}: Address already in use"),
         (("--unix-socket", str(missing)), Exit.UNREACHABLE, f"{missing}: No such file"),
     ):

@@ -106,8 +106,8 @@ def test_a_taken_port_is_said_to_be_that(place: Place, tmp_path: Path) -> None:
         own = other.command("run", "--listen", "127.0.0.1:0", "--admin", taken)
 
     assert (done.code, own.code) == (Exit.UNREACHABLE, Exit.UNREACHABLE)
-    assert "move it with --listen or `listen`; port 0 takes any free one" in done.err
-    assert "move it with --admin or `admin`; port 0 takes any free one" in own.err
+    assert "change --listen or `listen`; port 0 takes any free one" in done.err
+    assert "change --admin or `admin`; port 0 takes any free one" in own.err
     assert "Traceback" not in done.err + own.err
 
 

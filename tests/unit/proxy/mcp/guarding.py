@@ -20,7 +20,6 @@ from proxy.seams.guard import (
     RelayedText,
     UnsettledItem,
 )
-from proxy.seams.releases import ReleaseBell
 from storage.ground.errors import StoreUnavailable
 
 EVIL = "EVIL"
@@ -45,7 +44,6 @@ class MemoryGuard:
         self.broken = False
         self.sift_broken = False
         self.settle_broken = False
-        self.releases = ReleaseBell()
         self.changed = asyncio.Condition()
         # Cleared: a verdict waits until it is set.
         self.may_judge = asyncio.Event()

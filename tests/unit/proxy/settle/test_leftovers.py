@@ -10,6 +10,7 @@ import pytest
 from policy.model import CandidateId, Principal
 from policy.verdict import InvariantBroken
 from proxy.seams.guard import ITEMS_MAX, ForwardStatus, GuardedCall, ItemVerdict
+from proxy.seams.waits import ReleaseBell
 from proxy.settle.forwarder import SETTLE_TRIES, admitted_of, judge, record
 from tests.unit.proxy.mcp.guarding import ASK, EVIL
 from tests.unit.proxy.settle.rack import AGENT, SERVER, Desk, Gate, Rack, call, change_of, verdict
@@ -178,7 +179,7 @@ async def test_a_process_that_ends_while_it_sends_records_that_nobody_knows() ->
     rack.may_answer.clear()
     released = gate.released(1, "3")
     first = Desk(gate, rack)
-    sending = asyncio.create_task(first.leftovers.run(0.001))
+    sending = asyncio.create_task(first.leftovers.run(0.001, ReleaseBell()))
     await rack.reached.wait()
     sending.cancel()
     with suppress(asyncio.CancelledError):
@@ -321,14 +322,14 @@ async def test_nothing_to_record_asks_nobody() -> None:
 
 @pytest.mark.parametrize("announced", [True, False])
 async def test_a_release_wakes_what_sends_it_and_no_clock_does(*, announced: bool) -> None:
-    gate, rack = Gate(), Rack()
+    gate, rack, releases = Gate(), Rack(), ReleaseBell()
     desk = Desk(gate, rack)
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(desk.leftovers.run(3_600))
+        running = group.create_task(desk.leftovers.run(3_600, releases))
         await _idle()
         gate.released(1, "3")
         if announced:
-            gate.releases.announce()
+            releases.announce()
         await _idle()
         # Control: without the announcement the item waits for the end of the pause.
         assert rack.lines == (["put 3 tea"] if announced else [])
@@ -336,16 +337,16 @@ async def test_a_release_wakes_what_sends_it_and_no_clock_does(*, announced: boo
 
 
 async def test_a_release_during_a_round_begins_another_one() -> None:
-    gate, rack = Gate(), Rack()
+    gate, rack, releases = Gate(), Rack(), ReleaseBell()
     desk = Desk(gate, rack)
     gate.released(1, "3")
     rack.may_answer.clear()
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(desk.leftovers.run(3_600))
+        running = group.create_task(desk.leftovers.run(3_600, releases))
         await _idle()
         assert rack.lines == ["put 3 tea"], "control: the round is under way"
         gate.released(2, "4")
-        gate.releases.announce()
+        releases.announce()
         rack.may_answer.set()
         await _idle()
         assert rack.lines == ["put 3 tea", "put 4 tea"]

@@ -1,12 +1,10 @@
-"""Wakes whatever sends a released change to its server, when a person releases one."""
+"""Waits of the event loop: for the first of several ends, and for the next release by a person."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
 from typing import Any
-
-from proxy.seams.guard import Release
 
 
 class ReleaseBell:
@@ -17,23 +15,18 @@ class ReleaseBell:
     """
 
     def __init__(self) -> None:
-        self._next = asyncio.Event()
-
-    @property
-    def next(self) -> Release:
-        """The release that comes next, to be waited for."""
-        return self._next
+        self.next = asyncio.Event()
 
     def announce(self) -> None:
         """Wake everyone who waits for the next release."""
-        released, self._next = self._next, asyncio.Event()
+        released, self.next = self.next, asyncio.Event()
         released.set()
 
 
-async def until(released: Release, pause: Coroutine[Any, Any, None]) -> None:
-    """Return at that release, or at the end of the pause without one."""
+async def first(*waits: Coroutine[Any, Any, object]) -> None:
+    """Return when one of these has ended, and cancel the others."""
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(released.wait()), group.create_task(pause)]
+        tasks = [group.create_task(one) for one in waits]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             task.cancel()
