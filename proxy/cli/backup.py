@@ -29,9 +29,9 @@ from storage.interfaces import AuditedView, Backup
 from storage.opening import offline_store, verified_backup
 
 _WITHOUT_SECRETS: Final = (
-    "without secrets: it can be checked and read, but restored only together with the three files "
-    "of secrets/,\n  from another place (`restore --secrets DIR`). Keep a copy of those apart from "
-    "the backups: without\n  them, no backup can be restored."
+    "without secrets: it can be read, and proven with `audit verify --vkey`, but restored only\n"
+    "  with the three files of secrets/ from another place (`restore --secrets DIR`). Keep a copy\n"
+    "  of those apart from the backups: without them, no backup can be restored."
 )
 _WITH_SECRETS: Final = (
     "with secrets: whoever reads it can sign a false log and mint promotion tokens; guard it like "

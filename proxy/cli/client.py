@@ -104,7 +104,11 @@ class Operator:
         try:
             return msgspec.json.decode(answer, type=row.answers)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise self._unreachable("answered something else than this version expects") from error
+            raise CommandFailed(
+                Exit.UNREACHABLE,
+                f"the sidecar at {self.where} answered something else than this version expects",
+                then="stop it, and start it again with this version",
+            ) from error
 
     async def _sent(self, method: str, path: str, data: bytes | None, timeout_s: float) -> bytes:
         try:
