@@ -69,8 +69,8 @@ async def test_the_client_sees_through_the_gate_what_it_sees_without_it(
             arguments = (*map(str, command), AGENT_KEY, name, STEERING)
             seen[name] = await drive_client(*arguments, home=tmp_path / name)
     through, plain = seen["through"], seen["plain"]
-    ours = ("refused", "refused_is", "create", "rename", "drop", "reset", "wrong_length")
-    ours += ("ask", "ask_or_create")
+    ours = {"refused", "refused_is", "create", "rename", "drop", "reset", "wrong_length"}
+    ours |= {"ask", "ask_or_create"}
     assert {one: through[one] for one in through if one not in ours} == {
         one: plain[one] for one in plain if one not in ours
     }
@@ -502,8 +502,8 @@ async def test_its_client_reads_and_filters_records_with_large_numbers(
             parts = urlsplit(url)
             command = (server.python, "-W", "ignore", NUMBERS, parts.hostname or "", parts.port)
             arguments = (*map(str, command), AGENT_KEY, name)
-            seen[name] = (await drive_client(*arguments, home=tmp_path / name))["seen"]
-    through, plain = seen["through_numbers"], seen["plain_numbers"]
+            seen[name] = await drive_client(*arguments, home=tmp_path / name)
+    through, plain = (seen[name]["seen"] for name in ("through_numbers", "plain_numbers"))
     # The server has no filter by what its own integers have no room for, and rounds it: the kind
     # of error is its own, the words are not.
     assert through[:-2] == plain[:-2]

@@ -103,8 +103,8 @@ def test_an_id_that_no_incident_has_is_answered_with_both_lists(place: Place) ->
                 assert done.code == Exit.NOT_FOUND
                 assert "`mnemogate incident list`" in done.err
                 assert "`mnemogate isolate --list`" in done.err
-        for words in (("judge", "test", "mine"), ("key", "add", "agent", "--tenant", "other")):
-            done = place.command(*words)
+        for refused in (("judge", "test", "mine"), ("key", "add", "agent", "--tenant", "other")):
+            done = place.command(*refused)
             # What the sidecar refused has the reason, and no advice about something else.
             assert (done.code in {Exit.NOT_FOUND, Exit.REFUSED}, ";" in done.err) == (True, False)
 
