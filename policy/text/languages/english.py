@@ -259,7 +259,7 @@ _FORMAT = Group(
         r"(?: to (?:all|every|any|each|everything|questions|me|users?|the user)\b[^.!?\n,]{0,60}?)?"
         r" (?:in|with|as|using|only|solely|exclusively|by)\b",
         rf"{CLAUSE}{_MAY_TURN}{_STRONG}\b{REST}{{1,140}}\b(?:of|{_INTO}) {_YOUR_ANSWER}",
-        rf"(?:^|[.!?\n] ?){_NO_SUBJECT}\S+ \S{REST}{{0,140}}\b{_INTO} {_YOUR_ANSWER}",
+        rf"(?:^|[.!?\n] ?){_NO_SUBJECT}\S{{1,40}} \S{REST}{{0,140}}\b{_INTO} {_YOUR_ANSWER}",
         r"\b(?:all|any|every|each|your) (?:future |subsequent )?(?:responses?|answers?|replies|"
         r"outputs?|summaries|recommendations) (?:must|should|shall|need to|have to|are to) "
         r"(?:always |never |only |not )*(?:be|include|end|start|begin|contain|mention|use|refer)\b",

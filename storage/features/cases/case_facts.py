@@ -34,6 +34,7 @@ from storage.tables.rows import (
     read_row,
     subject_of,
     text_of,
+    was_ended,
 )
 from storage.values import EXPIRE, REWIND, Row
 
@@ -205,8 +206,9 @@ class ClosureActs:
             place(change, name, known, row, hands | {hand})
             return log_standing(change, fact.memory_id, row, by, detail, hidden=True)
         expires = found.act is Act.EXPIRE
-        if expires and is_expired(row, change.now_ms):
-            # The memory has expired already, so no read shows it and no change is needed.
+        if expires and was_ended(change.draft, row):
+            # No read shows the memory, so no change is needed. One past an expiry that its writer
+            # set gets an expiry all the same, because its id still reads such a memory.
             return None
         earlier = known.ordinal if expires or fact.back_to is None else fact.back_to
         _, row = put_back(

@@ -157,6 +157,7 @@ def test_metadata_that_cannot_be_read_reads_as_an_injection() -> None:
         "a, ",
         "f=",
         "=a ",
+        "respond.your.",
     ],
 )
 def test_a_long_hostile_text_is_read_in_bounded_time(piece: str) -> None:

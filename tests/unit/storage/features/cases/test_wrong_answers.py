@@ -268,6 +268,21 @@ def test_what_is_outdated_expires_without_moving_trust(bench: Bench) -> None:
     store.close()
 
 
+def test_what_its_writer_let_expire_is_ended_too(bench: Bench) -> None:
+    store = bench.open()
+    fields = {"expires_at": "2000-01-01T00:00:00Z"}
+    past = submission_of(candidate_of("the office is in Porto", **fields), provenance=FETCHED)
+    rot = id_of(write(store, past)[0])
+    lenient = store.reader.at(Reads.ALL, expired=True)
+    assert store.reader.get(TENANT, rot) is None
+    assert lenient.get(TENANT, rot) is not None  # control: by its id such a memory is read
+    done = convict(store, opened(store), rot, outdated=True)
+    assert [one.act for one in done.culprits] == [Act.EXPIRE]
+    assert lenient.get(TENANT, rot) is None
+    assert store.reader.check().problems == ()
+    store.close()
+
+
 def test_one_case_counts_once_for_one_origin(bench: Bench) -> None:
     store = bench.open()
     lies = [id_of(fetched(store, f"the lie {number}")) for number in range(3)]
