@@ -46,7 +46,7 @@ async def place_of(
         # The verdict is about the path that the call names, but the write would follow the link.
         stricter = is_instructions(meant) and not is_instructions(named)
         if stricter or (meant is not None if named is None else is_link):
-            raise MalformedRequest(f"arguments: {call.rule.path}: {_LINK}")
+            raise MalformedRequest(f"arguments: {call.rule.path or call.rule.patch}: {_LINK}")
         if not is_instructions(named):
             importer = imported(path) or await asyncio.to_thread(_importer_here, path, places)
             named = importer or named

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from policy.verdict import Reason
-from proxy.dialects.files.edits import FileCall, item_of, read_file_call
+from proxy.dialects.files.edits import FileCall, check_alone, item_of, read_file_calls
 from proxy.dialects.files.known import text_of
 from proxy.dialects.mcp.calls import ToolCall, read_call, without
 from proxy.dialects.mcp.elicit import Reaction, retried
@@ -36,10 +36,15 @@ async def read_files(connection: RelayConnection, call: ToolCall, meta: Object) 
         return call
     if call.rule.kind is not ToolKind.WRITE:
         return call
-    read = read_file_call(rule, call.arguments)
-    place = None if read.idle else await place_of(read, tool_map.all_places)
-    if place is None:
+    found = [
+        (read, place)
+        for read in read_file_calls(rule, call.arguments)
+        if not read.idle and (place := await place_of(read, tool_map.all_places)) is not None
+    ]
+    if not found:
         return call
+    check_alone(found)
+    read, place = found[0]
     item = item_of(read, call.arguments, await _text_now(connection, read, meta), place)
     if item is None:
         return call

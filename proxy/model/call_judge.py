@@ -154,15 +154,15 @@ async def _named(
         read = _read(found.tool_map, found.tool, call)
         return _Named(read, found.tool_map.name, found.server)
     write = None if files is None else await files.read(call)
-    if write is None or write.item is None:
+    if write is None or not write.items:
         return None
     tool = write.tool
     read = ToolCall(
         tool=tool.tool,
         kind=tool.rule.kind,
         rule=None,
-        arguments=call.arguments or {},
-        items=(write.item,),
+        arguments=tool.arguments,
+        items=write.items,
     )
     return _Named(read, tool.tool_map.name, tool.server)
 

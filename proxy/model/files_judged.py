@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from policy.places import Place, is_instructions
-from proxy.dialects.files.edits import FileCall, item_of, read_file_call
+from proxy.dialects.files.edits import FileCall, check_alone, item_of, read_file_calls
 from proxy.dialects.files.imports import imports_of, may_be_one
 from proxy.dialects.files.known import KnownFiles
 from proxy.dialects.mcp.calls import read_call
@@ -25,10 +25,10 @@ from proxy.seams.guard import Item
 
 
 class FileWrite(NamedTuple):
-    """A call that changes a place; `item` is None if the call changes no line."""
+    """A call that changes places; `items` are the changes, none if no line changes."""
 
     tool: FileTool
-    item: Item | None
+    items: tuple[Item, ...]
 
 
 class ConversationFiles:
@@ -56,19 +56,29 @@ class ConversationFiles:
         tool = file_tool(self._maps, call)
         if tool is None or tool.rule.file is None or tool.rule.kind is not ToolKind.WRITE:
             return None
-        read = read_file_call(tool.rule.file, call.arguments)
         places = tool.tool_map.all_places
-        place = None if read.idle else await place_of(read, places, self._imported)
-        if place is None:
+        found = [
+            (read, place)
+            for read in read_file_calls(tool.rule.file, tool.arguments)
+            if not read.idle and (place := await place_of(read, places, self._imported)) is not None
+        ]
+        if not found:
             return None
+        if tool.server:
+            check_alone(found)
         known = self._known = self._known or self._read_conversation()
         for earlier in self._earlier:
             # The result of an earlier call of the same reply is not known yet, so the files that
             # the earlier call may change count as unknown.
             self._ran(known, earlier)
         self._earlier.clear()
-        before = known.text(tool.server, read.path)
-        return FileWrite(tool, item_of(read, call.arguments or {}, before, place))
+        items: list[Item | None] = []
+        for at, (read, place) in enumerate(found):
+            if at:
+                known.forget(found[at - 1][0])
+            before = known.text(tool.server, read.path)
+            items.append(item_of(read, tool.arguments, before, place))
+        return FileWrite(tool, tuple(one for one in items if one is not None))
 
     def goes_on(self, call: ModelCall) -> None:
         """Note an admitted call of this reply, which may change files before the later calls."""
@@ -106,19 +116,21 @@ class ConversationFiles:
     def _answered(
         self, known: KnownFiles, call: ModelCall, answer: str | None, *, done: bool
     ) -> None:
-        read = self._file_call(call)
-        if read is None:
+        found = self._file_calls(call)
+        if found is None:
             return
-        tool, rule = read[0], read[1].rule
-        missing = rule.missing is not None and answer is not None and rule.missing in answer
-        if tool.rule.kind is ToolKind.WRITE:
-            if done:
-                known.was_written(tool.server, read[1])
-        elif not done and missing:
-            known.is_missing(tool.server, read[1])
-        elif done and not set(rule.cut) & _given(call):
-            known.was_read(tool.server, read[1], answer)
-        self._note_imports(tool, read[1].path, known.text(tool.server, read[1].path))
+        tool = found[0]
+        for read in found[1]:
+            rule = read.rule
+            missing = rule.missing is not None and answer is not None and rule.missing in answer
+            if tool.rule.kind is ToolKind.WRITE:
+                if done:
+                    known.was_written(tool.server, read)
+            elif not done and missing:
+                known.is_missing(tool.server, read)
+            elif done and not set(rule.cut) & _given(tool):
+                known.was_read(tool.server, read, answer)
+            self._note_imports(tool, read.path, known.text(tool.server, read.path))
 
     def _note_imports(self, tool: FileTool, path: str, text: str | None) -> None:
         place = tool.tool_map.all_places.of_path(path)
@@ -130,10 +142,12 @@ class ConversationFiles:
         """The place that imports this file, as far as the conversation has shown its text."""
         if self._known is None:
             calls = (call for turn in self._prepared.request.turns for call in turn.calls)
-            files = filter(None, map(self._file_call, calls))
+            files = filter(None, map(self._file_calls, calls))
             # A conversation is parsed only if a call names an instructions file; most have none.
             if not any(
-                is_instructions(tool.tool_map.all_places.of_path(read.path)) for tool, read in files
+                is_instructions(tool.tool_map.all_places.of_path(read.path))
+                for tool, reads in files
+                for read in reads
             ):
                 return None
             self._known = self._read_conversation()
@@ -145,16 +159,17 @@ class ConversationFiles:
 
     def _ran(self, known: KnownFiles, call: ModelCall) -> None:
         """Forget the known texts of files that a call with an unknown result may have changed."""
-        read = self._file_call(call)
-        if read is not None and read[0].rule.kind is ToolKind.WRITE:
-            known.forget(read[1])
+        found = self._file_calls(call)
+        if found is not None and found[0].rule.kind is ToolKind.WRITE:
+            for read in found[1]:
+                known.forget(read)
         elif not self._is_harmless(call):
             known.forget_all()
 
     def _is_harmless(self, call: ModelCall) -> bool:
         """Whether a call can write no file but the ones that its tool map names."""
         if file_tool(self._maps, call) is not None:
-            return self._file_call(call) is not None or not self._has_file(call)
+            return self._file_calls(call) is not None or not self._has_file(call)
         found = self._catalogue.find(call)
         if found is None or found.tool_map is None or found.tool is None:
             return False
@@ -168,18 +183,18 @@ class ConversationFiles:
         tool = file_tool(self._maps, call)
         return tool is not None and tool.rule.file is not None
 
-    def _file_call(self, call: ModelCall) -> tuple[FileTool, FileCall] | None:
+    def _file_calls(self, call: ModelCall) -> tuple[FileTool, tuple[FileCall, ...]] | None:
         tool = file_tool(self._maps, call)
         if tool is None or tool.rule.file is None:
             return None
         try:
-            return tool, read_file_call(tool.rule.file, call.arguments)
+            return tool, read_file_calls(tool.rule.file, tool.arguments)
         except MalformedRequest:
             return None
 
 
-def _given(call: ModelCall) -> set[str]:
-    return {name for name, value in (call.arguments or {}).items() if value is not None}
+def _given(tool: FileTool) -> set[str]:
+    return {name for name, value in tool.arguments.items() if value is not None}
 
 
 def _at(body: Json, place: Where) -> Json:

@@ -11,7 +11,7 @@ import base64
 import hashlib
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -22,6 +22,7 @@ from policy.model import ChangeKind
 from policy.places import Place, class_in, is_instructions
 from policy.text.paths import folded_path
 from proxy.dialects.files.hunks import Hunk, hunks_of
+from proxy.dialects.files.patch import Chunk, applied, read_patch
 from proxy.dialects.mcp.file_rules import FileRule
 from proxy.dialects.mcp.pieces import literal
 from proxy.dialects.strict_json.strict import JsonValue, canonical_json, decode_object
@@ -47,6 +48,8 @@ class FileCall(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None
     # Each edit: old text, new text, and whether every occurrence is replaced.
     edits: tuple[tuple[str, str, bool], ...] | None = None
+    # The edits of a patch, which replace whole lines.
+    chunks: tuple[Chunk, ...] = ()
     idle: bool = False
 
     def after(self, before: str | None) -> str | None:
@@ -55,6 +58,8 @@ class FileCall(msgspec.Struct, frozen=True, kw_only=True):
             return self.text
         if self.edits is None or before is None:
             return None
+        if self.chunks:
+            return applied(self.chunks, before)
         text = before
         for old, new, every in self.edits:
             # Hosts differ in what they do if the old text occurs nowhere, or several times.
@@ -65,27 +70,57 @@ class FileCall(msgspec.Struct, frozen=True, kw_only=True):
         return text
 
 
-def read_file_call(rule: FileRule, arguments: Mapping[str, JsonValue] | None) -> FileCall:
-    """Read a file tool's call by the rule that names the tool's arguments.
+def read_file_calls(
+    rule: FileRule, arguments: Mapping[str, JsonValue] | None
+) -> tuple[FileCall, ...]:
+    """Read a file tool's call by the rule that names the tool's arguments; a patch has many files.
 
     Raises:
-        MalformedRequest: An argument is missing, too long or of another type; the detail has the
+        MalformedRequest: An argument is missing, too long or of another form; the detail has the
             argument's name and no value.
     """
     if arguments is None:
         raise MalformedRequest("arguments: must be an object, with each name once")
-    path = _text(arguments, rule.path)
-    to = None if rule.to is None else _text(arguments, rule.to)
-    if max(len(path), len(to or "")) > _PATH_LEN_MAX:
+    calls = (_one(rule, arguments),) if rule.patch is None else _patched(rule, arguments)
+    if any(max(len(one.path), len(one.to or "")) > _PATH_LEN_MAX for one in calls):
         raise MalformedRequest(f"arguments: a path longer than {_PATH_LEN_MAX} characters")
+    return calls
+
+
+def _one(rule: FileRule, arguments: Mapping[str, JsonValue]) -> FileCall:
     return FileCall(
         rule=rule,
-        path=path,
-        to=to,
+        path=_text(arguments, rule.path),
+        to=None if rule.to is None else _text(arguments, rule.to),
         text=None if rule.text is None else _text(arguments, rule.text),
         edits=_edits(rule, arguments),
         idle=rule.idle is not None and arguments.get(rule.idle) is True,
     )
+
+
+def _patched(rule: FileRule, arguments: Mapping[str, JsonValue]) -> tuple[FileCall, ...]:
+    return tuple(
+        FileCall(
+            rule=rule,
+            path=one.path,
+            to=one.to,
+            text=one.text,
+            edits=tuple(("\n".join(part.old), "\n".join(part.new), False) for part in one.chunks),
+            chunks=one.chunks,
+        )
+        for one in read_patch(_text(arguments, rule.patch or ""))
+    )
+
+
+def check_alone(found: Sequence[tuple[FileCall, Place]]) -> None:
+    """Refuse a server's call that changes several places.
+
+    Raises:
+        MalformedRequest: `found` is more than one, and an item that a person releases is sent to
+            the server as the whole call.
+    """
+    if len(found) > 1:
+        raise MalformedRequest("arguments: change one place with each call")
 
 
 def item_of(

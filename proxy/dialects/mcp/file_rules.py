@@ -18,13 +18,15 @@ _Name = Annotated[str, Meta(min_length=1, max_length=128)]
 class FileRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The names of a file tool's arguments; the argument that `path` names is the file's path.
 
-    A tool that writes has `text` (the whole new text), or `old` and `new` (a replacement, of every
-    occurrence if the argument `every` is true; in the elements of the array `edits` if that is
-    given), or `to` (the path that the file is moved to). Without any of these, the new text of the
-    file is unknown.
+    A tool with `patch` has nothing else: the text of that argument names the files and their
+    changes (`proxy.dialects.files.patch`). Any other tool that writes has `text` (the whole new
+    text), or `old` and `new` (a replacement, of every occurrence if the argument `every` is true;
+    in the elements of the array `edits` if that is given), or `to` (the path that the file is moved
+    to). Without any of these, the new text of the file is unknown.
     """
 
-    path: _Name
+    path: Annotated[str, Meta(max_length=128)] = ""
+    patch: _Name | None = None
     to: _Name | None = None
     text: _Name | None = None
     edits: _Name | None = None
@@ -46,21 +48,26 @@ class FileRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def fits(self) -> bool:
-        """Whether the rule describes at most one kind of change: a write, replacement or move."""
+        """Whether the rule is a patch, or has a path and describes at most one kind of change."""
+        if self.patch is not None:
+            return self == FileRule(patch=self.patch)
         replaces = self.old is not None and self.new is not None
         parts = (self.old, self.new, self.every, self.edits)
         ways = (self.to is not None, self.text is not None, replaces)
-        return sum(ways) <= 1 and (replaces or parts == (None, None, None, None))
+        return (
+            self.path != "" and sum(ways) <= 1 and (replaces or parts == (None, None, None, None))
+        )
 
     @property
     def writes(self) -> bool:
         """Whether the rule has an argument that only a tool which writes may have."""
-        return any(one is not None for one in (self.to, self.text, self.old, self.new, self.idle))
+        given = (self.patch, self.to, self.text, self.old, self.new, self.idle)
+        return any(one is not None for one in given)
 
     @property
     def named(self) -> Iterator[str]:
         """The names of the arguments that the top level of the tool's own schema must contain."""
-        given = (self.path, self.to, self.text, self.edits)
-        yield from (one for one in given if one is not None)
+        given = (self.path, self.patch, self.to, self.text, self.edits)
+        yield from (one for one in given if one)
         if self.edits is None:
             yield from (one for one in (self.old, self.new) if one is not None)

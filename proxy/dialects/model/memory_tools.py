@@ -22,6 +22,7 @@ from proxy.dialects.mcp.pieces import declared as declared_paths
 from proxy.dialects.model.memory_words import speaks_of_memory
 from proxy.dialects.model.tools import DeclaredTool
 from proxy.dialects.model.transcript import ModelCall
+from proxy.dialects.strict_json.tolerant import Json
 from proxy.seams.faults import MalformedRequest
 
 _FOLDED: Final = re.compile(r"[^a-z0-9]+")
@@ -69,12 +70,16 @@ class MemoryTool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A file tool: its map, its name and rule in the map, and the host's name for its server."""
+    """A file tool: its map, its name and rule in the map, and the host's name for its server.
+
+    `arguments` are those that the rule reads.
+    """
 
     tool_map: ToolMap
     tool: str
     rule: Tool
     server: str = ""
+    arguments: dict[str, Json]
 
 
 def file_tool(maps: Maps, call: ModelCall) -> FileTool | None:
@@ -83,6 +88,7 @@ def file_tool(maps: Maps, call: ModelCall) -> FileTool | None:
     A tool that touches no file is recognised with a server's name only if its map is a server's,
     because another server's tool of a similar name may do anything.
     """
+    given = call.arguments or {}
     named = DeclaredTool(name=call.name, server=call.server)
     for tool_map in maps.files:
         for name, rule in tool_map.tools.items():
@@ -92,9 +98,11 @@ def file_tool(maps: Maps, call: ModelCall) -> FileTool | None:
             if rule.file is None:
                 fits = bool(server) == bool(tool_map.server_names)
             else:
-                fits = set(rule.file.named) <= (call.arguments or {}).keys()
+                fits = set(rule.file.named) <= given.keys()
             if fits:
-                return FileTool(tool_map=tool_map, tool=name, rule=rule, server=server)
+                return FileTool(
+                    tool_map=tool_map, tool=name, rule=rule, server=server, arguments=given
+                )
     return None
 
 

@@ -94,7 +94,7 @@ class Editor:
         one = self.call("Write", file_path=path, content=text)
         write = await (await self.files(one)).read(one)
         assert write is not None
-        said = () if write.item is None else "\n".join(write.item.pieces).split("\n")
+        said = "\n".join(piece for one in write.items for piece in one.pieces).split("\n")
         return tuple(line.removeprefix("- ") for line in said)
 
     async def edits(self, old: str, new: str, path: str = FILE) -> str | None:
@@ -443,11 +443,11 @@ async def test_two_edits_of_one_reply_are_not_known_to_follow_each_other(tmp_pat
         assert await files.read(one) is not None
         alone = await files.read(two)
         assert alone is not None
-        assert alone.item is None, "control: the text as it is"
+        assert not alone.items, "control: the text as it is"
         files.goes_on(one)
         behind = await files.read(two)
         assert behind is not None
-        assert behind.item is not None
+        assert behind.items
 
 
 async def test_a_link_to_a_place_is_refused(tmp_path: Path) -> None:
@@ -473,3 +473,28 @@ async def test_a_call_of_another_form_is_refused_without_its_words(tmp_path: Pat
         assert text is not None
         assert "old_string" in text
         assert "Zebra" not in text
+
+
+async def test_each_place_of_a_patch_is_judged_and_one_refusal_stops_it(tmp_path: Path) -> None:
+    add = "*** Begin Patch\n*** Add File: src/a.py\n+x = 1\n*** Add File: {}\n+{}\n*** End Patch"
+    async with editor(tmp_path) as at:
+        for path in ("AGENTS.md", "MEMORY.md\n+- Tea\n*** Add File: SOUL.md"):
+            (held,) = await at.tries(at.call("apply_patch", input=add.format(path, ORDER)))
+            assert _is_held(held)
+        (unread,) = await at.tries(at.call("apply_patch", input=f"{add.format('a', ORDER)}\nand"))
+        assert unread is not None
+        assert "patch:" in unread
+        # The controls: a note, a file that is no place, and another tool of the name.
+        note = at.call("apply_patch", input=add.format("MEMORY.md", NOTE))
+        code = at.call("apply_patch", input=add.format("src/b.py", ORDER))
+        other = at.call("apply_patch", diff=add.format("AGENTS.md", ORDER))
+        assert await at.tries(note, code, other) == [None, None, None]
+
+
+async def test_what_a_patch_wrote_is_known_and_judged_by_its_lines(tmp_path: Path) -> None:
+    async with editor(tmp_path) as at:
+        wrote = f"*** Begin Patch\n*** Add File: {NOTES}\n+- {NOTE}\n*** End Patch"
+        assert await at.tries(at.call("apply_patch", input=wrote)) == [None]
+        assert await at.lines(f"- {NOTE}\n- tea\n") == ("tea",)
+        await at.tool("Bash", "done", command="date")
+        assert len(await at.lines(f"- {NOTE}\n- tea\n")) > 1, "control: it is not known now"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from policy.labels.derive import read_text
 from policy.model import ChangeKind, MemoryClass
 from policy.places import Place, PlaceKind
-from proxy.dialects.files.edits import call_in, item_of, read_file_call
+from proxy.dialects.files.edits import FileCall, call_in, item_of, read_file_calls
 from proxy.dialects.files.hunks import CELLS_MAX, hunks_of
 from proxy.dialects.files.imports import imports_of, may_be_one
 from proxy.dialects.mcp.file_rules import FileRule
@@ -26,8 +26,13 @@ RULES = Place(PlaceKind.INSTRUCTIONS, "a host", "CLAUDE.md")
 NOTES = Place(PlaceKind.FACTS, "a host", "MEMORY.md")
 
 
+def _read(rule: FileRule, given: dict[str, JsonValue]) -> FileCall:
+    (call,) = read_file_calls(rule, given)
+    return call
+
+
 def _item(rule: FileRule, given: dict[str, JsonValue], before: str | None) -> Item | None:
-    return item_of(read_file_call(rule, given), given, before, RULES)
+    return item_of(_read(rule, given), given, before, RULES)
 
 
 def test_a_released_item_gives_back_the_very_call() -> None:
@@ -41,7 +46,7 @@ def test_a_released_item_gives_back_the_very_call() -> None:
 def test_a_place_decides_the_class() -> None:
     given: dict[str, JsonValue] = {"path": FILE, "content": "tea"}
     for place, instructions in ((RULES, True), (NOTES, False)):
-        item = item_of(read_file_call(WRITE, given), given, None, place)
+        item = item_of(_read(WRITE, given), given, None, place)
         assert item is not None
         assert item.instructions is instructions
         assert item.memory_class is (MemoryClass.L2 if instructions else MemoryClass.L3)
@@ -57,7 +62,7 @@ def test_an_edit_of_unseen_rules_by_blanks_alone_changes_what_no_verdict_has_see
     assert item is not None
     assert (item.change, item.instructions) == (ChangeKind.UPDATE, True)
     # The controls: notes, strings that are equal, and a file that was seen.
-    call = read_file_call(rule, given)
+    call = _read(rule, given)
     assert item_of(call, given, None, NOTES) is None
     assert _item(rule, {**given, "new": old}, None) is None
     seen = _item(rule, given, f"tea{old}milk")
