@@ -20,7 +20,8 @@ _FORBIDDEN: Final = re.compile(
 _KINDS: Final = ("", "a control character", "half of a character", "an invisible tag")
 FLAGS: Final = re.compile(
     "\U0001f3f4\U000e0067\U000e0062"
-    "(?:\U000e0065\U000e006e\U000e0067|\U000e0073\U000e0063\U000e0074|\U000e0077\U000e006c\U000e0073)"
+    "(?:\U000e0065\U000e006e\U000e0067|\U000e0073\U000e0063\U000e0074"
+    "|\U000e0077\U000e006c\U000e0073)"
     "\U000e007f"
 )
 """The three flags that Unicode recommends as tag sequences: England, Scotland and Wales."""

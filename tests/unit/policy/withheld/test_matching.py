@@ -202,8 +202,8 @@ def wrapped(text: str, mark: str = "") -> str:
 SPLIT = [*enumerate(REFUSED.split())]
 SMALL = str.maketrans(
     "abcdefghijklmnoprtuvwyz",
-    "\u1d00\u0299\u1d04\u1d05\u1d07\ua730\u0262\u029c\u026a\u1d0a\u1d0b\u029f\u1d0d\u0274\u1d0f\u1d18"
-    "\u0280\u1d1b\u1d1c\u1d20\u1d21\u028f\u1d22",
+    "\u1d00\u0299\u1d04\u1d05\u1d07\ua730\u0262\u029c\u026a\u1d0a\u1d0b\u029f\u1d0d\u0274"
+    "\u1d0f\u1d18\u0280\u1d1b\u1d1c\u1d20\u1d21\u028f\u1d22",
 )
 
 
