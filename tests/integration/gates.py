@@ -34,8 +34,8 @@ def bring_up(environment: Mapping[str, str]) -> None:
 
     Until the gate is there, `initialize` is answered without the server's own words.
     """
-    call = {"name": "read_graph", "arguments": {}}
-    asked = (
+    call: dict[str, object] = {"name": "read_graph", "arguments": {}}
+    asked: tuple[dict[str, object], ...] = (
         {"id": 0, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}},
         {"method": "notifications/initialized"},
         {"id": 1, "method": "tools/call", "params": call},

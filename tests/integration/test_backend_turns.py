@@ -153,6 +153,10 @@ async def test_while_a_lost_write_is_looked_up_its_key_takes_no_other(
         assert await gate.texts() == [GRACE, GRACE]
 
 
+def _silent(_bell: ReleaseBell) -> None:
+    """Announce a release to no one."""
+
+
 async def test_a_release_is_sent_at_once_and_not_at_the_next_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,7 +171,7 @@ async def test_a_release_is_sent_at_once_and_not_at_the_next_turn(
             while server.items[K1] != {"text": ADA}:  # noqa: ASYNC110 - the server's own
                 await asyncio.sleep(0.01)
         # Control: unannounced, a release waits for the turn.
-        monkeypatch.setattr(ReleaseBell, "announce", lambda _: None)
+        monkeypatch.setattr(ReleaseBell, "announce", _silent)
         assert (await gate.put(ADA, "k2"))[0] == 403
         (second,) = (await gate.sidecar.operate("GET", "/review"))["held"]
         await gate.sidecar.operate("POST", f"/review/{second['candidate_id']}/release", {})

@@ -256,7 +256,7 @@ def desk(tmp_path: Path) -> Generator[Desk]:
 
 
 def _wrong(desk: Desk, some: list[Step]) -> list[tuple[str, str, int, str]]:
-    found = []
+    found: list[tuple[str, str, int, str]] = []
     for one in some:
         if one.command.startswith(tuple(NOT_HERE)):
             continue

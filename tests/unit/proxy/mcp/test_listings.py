@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from policy.model import PrincipalId
+from policy.model import Principal, PrincipalId
 from proxy.dialects.mcp import results
 from proxy.dialects.mcp.maps import AnswerShape
 from proxy.dialects.strict_json.strict import JsonValue
@@ -110,7 +110,9 @@ async def test_where_nobody_can_say_what_may_be_shown_nothing_is() -> None:
 class LateGuard(MemoryGuard):
     """Of a gate that still starts: no question is answered."""
 
-    async def sift(self, *_: object) -> tuple[bool, ...]:
+    async def sift(
+        self, principal: Principal, server: str, strings: tuple[str, ...]
+    ) -> tuple[bool, ...]:
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -125,7 +127,8 @@ async def test_without_a_gate_initialize_is_answered_with_nothing_that_it_would_
     async with relayed(guard, memory(), limits) as ends:
         await ends.client(request(1, "initialize"))
         await ends.server_has(1)
-        said = {**HELLO, "capabilities": {"tools": {}, "experimental": {"a quiet secret": {}}}}
+        offers: dict[str, Any] = {"tools": {}, "experimental": {"a quiet secret": {}}}
+        said = HELLO | {"capabilities": offers}
         await ends.server(result(1, **said))
         (answer,) = await ends.client_has(1)
     assert answer["result"] == {
