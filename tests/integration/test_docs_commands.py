@@ -35,9 +35,13 @@ NOT_HERE: Final = {
     "mnemogate review adopt": "an MCP server; tests/integration/test_cli_adopt.py",
     "mnemogate review settle": "a silent server; tests/integration/test_cli_review.py",
     "mnemogate mcp approve": "an MCP server; tests/integration/test_mcp_pinned.py",
+    "python3 -m venv phoenix": "installs Phoenix; tests/integration/test_phoenix.py",
+    "PHOENIX_HOST": "Phoenix; tests/integration/test_phoenix.py",
+    "sleep 2; curl": "Phoenix; tests/integration/test_phoenix.py",
+    "mnemogate trace": "a trace of an answer; tests/integration/test_traces.py",
     "sudo": "makes users; tests/integration/test_deployment_examples.py",
 }
-NOT_HERE_MAX: Final = 12
+NOT_HERE_MAX: Final = 16
 # A command that ends with another code than 0, and why.
 ENDS: Final = {
     "mnemogate doctor": (1, "the test's own user owns the state, and may do all that it tries"),
@@ -78,7 +82,7 @@ class Desk:
         key.write_text(sidecar.key("agent"))
         key.chmod(0o600)
         config = self.root / "mnemogate.toml"
-        config.write_text(f'state = "{self.root}/second"\n')
+        config.write_text("drain_seconds = 5\n")
         config.chmod(0o600)
         self.work = self.root / "work"
         self.work.mkdir()
@@ -128,8 +132,7 @@ class Desk:
             ["sh", "-c", self._real(command)],
             capture_output=True,
             cwd=self.work,
-            env=self.environment,
-            input="yes\n",
+            env=self._elsewhere() if command.startswith("mnemogate restore") else self.environment,
             text=True,
             timeout=DEADLINE_S,
             check=False,
@@ -139,11 +142,10 @@ class Desk:
     def _begun(self, command: str) -> tuple[int, str]:
         """The same of a command that ends only when it is stopped, once it printed something."""
         own = "--listen 127.0.0.1:0 --admin 127.0.0.1:0" if " run" in command else ""
-        environment = {**self.environment, "MNEMOGATE_STATE": str(self.root / "second")}
         with subprocess.Popen(
             ["sh", "-c", f"exec {command} {own}"],
             cwd=self.work,
-            env=environment if own else self.environment,
+            env=self._elsewhere() if own else self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -156,13 +158,26 @@ class Desk:
             _, said = process.communicate(timeout=DEADLINE_S)
         return (0 if line else process.returncode), said
 
+    def _elsewhere(self) -> dict[str, str]:
+        """The environment of another machine, with no store and no checkpoint of the desk."""
+        place = self.root / f"elsewhere{self._next()}"
+        return {
+            **self.environment,
+            "MNEMOGATE_STATE": str(place / "state"),
+            "MNEMOGATE_CHECKPOINT": str(place / "beside" / "checkpoint.txt"),
+        }
+
     def _real(self, command: str) -> str:
         for names in (self.places, self.words):
             for name, real in names.items():
                 named = re.compile(rf"(?<![\w/.-]){re.escape(name)}(?!\w)")
                 while named.search(command):
                     command = named.sub(real(command), command, count=1)
-        return command
+        if command.startswith("mnemogate review vouch"):
+            return f"{command} --yes"  # in the place of a terminal where a person is asked
+        # The port that the kernel gave to this sidecar is in no file that a doctor could read.
+        at = f" --data {self.sidecar.ready['data']}"
+        return command + at if command.startswith("mnemogate doctor") else command
 
     def _next(self) -> int:
         return next(self._numbers)
@@ -211,8 +226,9 @@ class Desk:
         return str(self.group()["group"])
 
     def _recall(self, _: str) -> str:
-        self._memory("")
-        assert self.sidecar.search(self.sidecar.key("agent"), "Where is the desk?")[0] == 200
+        wrong = self.sidecar.write(self._writer(), text="The office is in Porto.")
+        assert wrong[0] == 201
+        assert self.sidecar.search(self.sidecar.key("agent"), "Where is the office?")[0] == 200
         with _deadline():
             while not (kept := self._json("recall", "list")["recalls"]):
                 time.sleep(0.1)

@@ -295,8 +295,12 @@ def _typed(document: str) -> list[list[str]]:
     ]
 
 
-@pytest.mark.parametrize("words", _typed("docs/operations.md"), ids=" ".join)
-def test_each_command_of_the_operations_manual_is_one_that_the_parser_takes(
+@pytest.mark.parametrize(
+    "words",
+    [one for page in DOCUMENTS if "examples" not in page for one in _typed(page)],
+    ids=" ".join,
+)
+def test_each_command_of_a_document_is_one_that_the_parser_takes(
     words: list[str],
 ) -> None:
     asked = build_parser().parse_args(words)
