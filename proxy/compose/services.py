@@ -497,7 +497,7 @@ class Services:
             every(PROBATIONS_EVERY_S, self._paroling.end_probations, "end of probations"),
             every(canaries_s, self.watch.ask_canaries, "round of canaries"),
             every(WARN_EVERY_S if settings.observe else 0, warn, "warning", at_once=True),
-            *reaching(one.upstream for one in self._models),
+            *reaching(self._models),
             *(every(POLL_S, turn, "turn of an outbox", at_once=True) for turn in told.turns()),
         )
 
@@ -555,7 +555,7 @@ class Services:
         ledger = self.ledger
         coupling = JudgingCoupling(coupling, veto, ledger.unmapped, ledger.people_with_agents)
         upstreams = self._foundation.settings.model if couple else ()
-        self._models = [await UpstreamModel.opened(one, stack) for one in upstreams]
+        self._models = [await stack.enter_async_context(UpstreamModel(one)) for one in upstreams]
         return ModelFront(
             behind={one.settings.name: one for one in self._models},
             authenticator=self.authenticator,

@@ -17,7 +17,7 @@ from proxy.dialects.model.api import ModelApi, continued
 from proxy.dialects.model.one_reading import straight_event, straight_object
 from proxy.dialects.model.openai.responses_stream import ResponsesEditor
 from proxy.dialects.model.reading import repeats, text_of
-from proxy.dialects.model.stream import CallDecision, UnreadableEvent
+from proxy.dialects.model.stream import CallDecision
 from proxy.dialects.model.transcript import ModelCall, ModelReply
 from proxy.dialects.sse import Event
 from proxy.dialects.strict_json.tolerant import Json, read_body, write_body
@@ -150,7 +150,7 @@ class ModelExchange:
         headers = self.clearing.headers(wire.headers)
         headers = {**headers, "content-type": _JSON} if sent else headers
         return await stack.enter_async_context(
-            wire.behind.send(wire.method, wire.target, headers, sent)
+            wire.behind.send(wire.method, headers, sent, wire.target)
         )
 
     async def ask_again(self, more: list[Json], stack: AsyncExitStack) -> UpstreamReply | None:
@@ -231,13 +231,10 @@ class ModelExchange:
     def _told_by(self, events: list[Event]) -> ModelReply:
         """The model's words and calls in the events of a whole stream."""
         editor = self.api.editor()
-        try:
-            for event in events:
-                _, waiting = editor.feed(straight_event(event))
-                for one in waiting:
-                    editor.decide(CallDecision(key=one.key))
-        except UnreadableEvent:
-            raise UpstreamError("the server behind sent an event that is not JSON") from None
+        for event in events:
+            _, waiting = editor.feed(straight_event(event))
+            for one in waiting:
+                editor.decide(CallDecision(key=one.key))
         return editor.said()
 
     async def _extracted(self, raw: bytes) -> bytes:
@@ -362,14 +359,11 @@ class StreamedReply:
         reply: UpstreamReply | None = self._reply
         while reply is not None:
             clean = turn.filter()
-            try:
-                async for events in self._coming(reply):
-                    async for out in self._edited(events, clean):
-                        yield out
-                async for out in self._edited([None], clean):
+            async for events in self._coming(reply):
+                async for out in self._edited(events, clean):
                     yield out
-            except UnreadableEvent:
-                raise UpstreamError("the server behind sent an event that is not JSON") from None
+            async for out in self._edited([None], clean):
+                yield out
             if not editor.refused_all():
                 break
             reply = await turn.ask_again(editor.again(), self._stack)

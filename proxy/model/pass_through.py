@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack
 
 import msgspec
 
-from proxy.dialects.model.stream import UnreadableEvent
 from proxy.model.memory_seam import Filter
 from proxy.model.model_exchange import EVENTS, Wire
 from proxy.model.redactor import Redactor
@@ -41,7 +40,7 @@ class PassThrough:
         sent = clearing.request(body, wire.headers.get("content-type", ""))
         async with AsyncExitStack() as stack:
             reply = await stack.enter_async_context(
-                behind.send(wire.method, wire.target, clearing.headers(wire.headers), sent)
+                behind.send(wire.method, clearing.headers(wire.headers), sent or None, wire.target)
             )
             head = HttpReply(
                 status=reply.status,
@@ -65,13 +64,10 @@ async def _cleaned(pieces: AsyncIterator[bytes], clean: Filter) -> AsyncGenerato
 
     Each event loses the texts that are withheld at the moment when the event arrives.
     """
-    try:
-        async for events in events_of(pieces):
-            out = b"".join(made.raw for event in events for made in clean.feed(event))
-            if out:
-                yield out
-    except UnreadableEvent:
-        raise UpstreamError("the server behind sent an event that is not JSON") from None
+    async for events in events_of(pieces):
+        out = b"".join(made.raw for event in events for made in clean.feed(event))
+        if out:
+            yield out
     left = b"".join(event.raw for event in clean.end())
     if left:
         yield left

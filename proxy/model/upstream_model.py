@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Final, Self
+from typing import Final
 
 from proxy.dialects.sse import BrokenStream, Event, RawReader
 from proxy.seams.faults import UpstreamError
@@ -28,35 +27,17 @@ REPLY_BYTES_MAX: Final = 64 * 1024**2
 """The largest answer in bytes, compressed as well as decompressed."""
 
 
-class UpstreamModel:
+class UpstreamModel(Upstream):
     """One configured model API, while its connection pool is open. Event loop only."""
 
-    def __init__(self, settings: ModelUpstream, upstream: Upstream) -> None:
-        self.settings = settings
-        self.upstream = upstream
-
-    @classmethod
-    async def opened(cls, settings: ModelUpstream, stack: AsyncExitStack) -> Self:
-        """A model API with an open connection pool, which `stack` closes; nothing is sent."""
+    def __init__(self, settings: ModelUpstream) -> None:
         limits = UpstreamLimits(
             head_seconds=settings.answer_seconds,
             body_seconds=TOTAL_S,
             body_bytes_max=REPLY_BYTES_MAX,
         )
-        upstream = Upstream(settings.url, limits=limits, way=settings)
-        return cls(settings, await stack.enter_async_context(upstream))
-
-    @asynccontextmanager
-    async def send(
-        self, method: str, target: str, headers: dict[str, str], body: bytes | None
-    ) -> AsyncGenerator[UpstreamReply]:
-        """Send one request; its answer is open inside the context (`Upstream.send`)."""
-        async with self.upstream.send(method, headers, body or None, target) as reply:
-            yield reply
-
-    async def whole(self, reply: UpstreamReply) -> bytes:
-        """The whole body of an answer; see `Upstream.whole`."""
-        return await self.upstream.whole(reply)
+        super().__init__(settings.url, limits=limits, way=settings)
+        self.settings = settings
 
     async def pieces(self, reply: UpstreamReply, due_s: float) -> AsyncGenerator[bytes]:
         """The pieces of a stream, until `due_s` on the loop's clock at the latest.

@@ -20,7 +20,6 @@ from storage.ground.state_directory import (
     fsync_directory,
     write_durably,
 )
-from storage.ground.trusted_files import UnfitFile, read_file
 from storage.interfaces import AuditedView
 from storage.sealed_log.sealed_file import read_contents
 from storage.sealed_log.session_log import DIRECTORY, records_of, session_keys, write_session_log
@@ -39,7 +38,7 @@ from storage.upkeep.backup import (
 )
 from storage.upkeep.offline import EmbeddedFiles
 from storage.values import StoreStatus
-from storage.write.checkpoint_copy import NOTE_LEN_MAX, CheckpointCopy
+from storage.write.checkpoint_copy import CheckpointCopy, read_copy
 
 _WORKING: Final = ".restoring"
 
@@ -129,14 +128,9 @@ class EmbeddedBackup:
         """
         leaf_count = self._manifest.leaf_count
         taken = f"backup of {self._manifest.incarnation} with {leaf_count} leaves"
-        try:
-            note = read_file(checkpoint, NOTE_LEN_MAX)
-        except FileNotFoundError:
+        note = read_copy(checkpoint)
+        if note is None:
             return f"{taken}; no checkpoint outside"
-        except OSError as error:
-            raise StoreUnavailable(f"{checkpoint} cannot be read: {error.strerror}") from error
-        except UnfitFile as error:
-            raise StoreUnavailable(f"{checkpoint} must be {error}") from error
         try:
             kept = open_checkpoint(note, self._verifier)
         except BadCheckpoint as error:

@@ -31,7 +31,7 @@ def check_new_store(path: Path) -> None:
     Raises:
         StoreRolledBack: The checkpoint file exists.
     """
-    if _read(path) is not None:
+    if read_copy(path) is not None:
         raise StoreRolledBack(
             f"there is no store yet, and {path} is the checkpoint of one, so nothing was begun. If "
             "the store that wrote it belongs here, mount or name it; else give this one a "
@@ -39,7 +39,12 @@ def check_new_store(path: Path) -> None:
         )
 
 
-def _read(path: Path) -> bytes | None:
+def read_copy(path: Path) -> bytes | None:
+    """The checkpoint in a file; None if there is no file.
+
+    Raises:
+        StoreUnavailable: The file cannot be read, or another user could change it.
+    """
     try:
         return read_file(path, NOTE_LEN_MAX)
     except FileNotFoundError:
@@ -77,7 +82,7 @@ class CheckpointCopy:
         Raises:
             StoreRolledBack: The file is not a checkpoint that this store's key signed.
         """
-        note = _read(self.path)
+        note = read_copy(self.path)
         if note is None:
             return None
         try:

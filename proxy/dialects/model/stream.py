@@ -13,7 +13,7 @@ import msgspec
 from proxy.dialects.model.transcript import ModelCall, ModelReply
 from proxy.dialects.sse import Event, event_bytes
 from proxy.dialects.strict_json.tolerant import Json, read_body, write_body
-from proxy.seams.faults import MalformedRequest
+from proxy.seams.faults import MalformedRequest, UpstreamError
 
 
 class CompleteCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,8 +71,11 @@ class Editor(Protocol):
         ...
 
 
-class UnreadableEvent(Exception):  # noqa: N818 - what the upstream sent, not a mistake here
+class UnreadableEvent(UpstreamError):  # noqa: N818 - what the upstream sent, not a mistake here
     """The error for an event that looks like a JSON object and cannot be parsed."""
+
+    def __init__(self) -> None:
+        super().__init__("the server behind sent an event that is not JSON")
 
 
 def payload(event: Event) -> dict[str, Json] | None:
