@@ -13,8 +13,13 @@ import os
 import signal
 import stat
 import subprocess
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from typing import IO, Final, Protocol
 
 import msgspec
@@ -92,12 +97,12 @@ class StdioFront:
             raise OSError("the server has no pipes")
         async with AsyncExitStack() as stack:
             stack.callback(_end, child)
-            stack.enter_context(_signals(child))
+            stack.enter_context(_signals(child.send_signal))
             source = await stack.enter_async_context(source_of(self._stdin))
             sink = await stack.enter_async_context(sink_of(self._stdout))
             child_source = await stack.enter_async_context(source_of(child.stdout))
             child_sink = await stack.enter_async_context(sink_of(child.stdin))
-            pipes = _Pipes(sink, child_sink)
+            pipes = _Pipes({Side.CLIENT: sink, Side.SERVER: child_sink})
             relay = await stack.enter_async_context(open_relay(pipes.deliver))
             async with asyncio.TaskGroup() as group:
                 up = group.create_task(_up(source, relay, child_sink))
@@ -162,8 +167,8 @@ class _Pipes:
     A message for a side that has gone is dropped.
     """
 
-    def __init__(self, client: ByteSink, server: ByteSink) -> None:
-        self._sinks = {Side.CLIENT: client, Side.SERVER: server}
+    def __init__(self, sinks: Mapping[Side, ByteSink]) -> None:
+        self._sinks = sinks
 
     async def deliver(self, side: Side, raw: bytes, _message: Message, _via: object, /) -> None:
         """Write one line to the client or to the server."""
@@ -207,33 +212,24 @@ async def pass_on(
             return
 
 
-class _signals:  # noqa: N801 - used as a function, like a context manager of contextlib
-    """Forwards the signals in `PASSED_ON` to the server while its context is open.
-
-    The wrapper itself ends when the server does.
-    """
-
-    def __init__(self, child: subprocess.Popen[bytes]) -> None:
-        self._child = child
-        self._loop = asyncio.get_running_loop()
-
-    def __enter__(self) -> None:
+@contextmanager
+def _signals(heed: Callable[[signal.Signals], object]) -> Generator[None]:
+    """Call `heed` with each signal in `PASSED_ON`, in place of its usual effect, while open."""
+    loop = asyncio.get_running_loop()
+    for number in PASSED_ON:
+        loop.add_signal_handler(number, heed, number)
+    try:
+        yield
+    finally:
         for number in PASSED_ON:
-            self._loop.add_signal_handler(number, self._pass_on, number)
-
-    def __exit__(self, *_: object) -> None:
-        for number in PASSED_ON:
-            self._loop.remove_signal_handler(number)
-
-    def _pass_on(self, number: signal.Signals) -> None:
-        self._child.send_signal(number)  # does nothing if the process has ended
+            loop.remove_signal_handler(number)
 
 
 @asynccontextmanager
 async def source_of(file: IO[bytes]) -> AsyncGenerator[ByteSource]:
     """A source that reads from an open file, while the context is open."""
     if _is_file(file):
-        yield _FileSource(file)
+        yield _PlainFile(file)
         return
     reader = asyncio.StreamReader(limit=_PIECE_BYTES)
     loop = asyncio.get_running_loop()
@@ -248,7 +244,7 @@ async def source_of(file: IO[bytes]) -> AsyncGenerator[ByteSource]:
 async def sink_of(file: IO[bytes]) -> AsyncGenerator[ByteSink]:
     """A sink that writes to an open file, while the context is open."""
     if _is_file(file):
-        yield _FileSink(file)
+        yield _PlainFile(file)
         return
     loop = asyncio.get_running_loop()
     transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, file)
@@ -270,18 +266,13 @@ def _is_file(file: IO[bytes]) -> bool:
     return stat.S_ISREG(mode) or (stat.S_ISCHR(mode) and not os.isatty(file.fileno()))
 
 
-class _FileSource:
+class _PlainFile:
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
 
     async def read(self, n: int, /) -> bytes:
         """Read up to `n` bytes of the file."""
         return os.read(self._file.fileno(), n)
-
-
-class _FileSink:
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
 
     def write(self, data: bytes, /) -> None:
         """Write all of `data` to the file."""
@@ -310,55 +301,20 @@ class StoreStdio:
 
         Calls that were accepted by then are finished. Returns 0, or minus the signal's number.
         """
-        ended = _Ended()
+        numbers: list[int] = []
+        signalled = asyncio.Event()
+
+        def heed(number: int) -> None:
+            numbers.append(number)
+            signalled.set()
+
         async with AsyncExitStack() as stack:
-            stack.enter_context(ended)
+            stack.enter_context(_signals(heed))
             source = await stack.enter_async_context(source_of(self._stdin))
             sink = await stack.enter_async_context(sink_of(self._stdout))
-            server = await stack.enter_async_context(open_server(_Pipe(sink).deliver))
+            server = await stack.enter_async_context(
+                open_server(_Pipes({Side.CLIENT: sink}).deliver)
+            )
             reading = pass_on(source, Side.CLIENT, server.from_client, server.refused)
-            await first(reading, ended.wait())
-        return -ended.number
-
-
-class _Pipe:
-    """Writes messages to the client, one whole message at a time (`Deliver`).
-
-    A message for a client that has gone is dropped.
-    """
-
-    def __init__(self, sink: ByteSink) -> None:
-        self._sink = sink
-
-    async def deliver(self, _side: Side, raw: bytes, _message: Message, _via: object, /) -> None:
-        """Write one line to the client."""
-        try:
-            self._sink.write(raw + b"\n")
-            await self._sink.drain()
-        except OSError as error:
-            _LOG.info("client gone", extra={"error_type": type(error).__name__})
-
-
-class _Ended:
-    """Catches the first signal to end, so that accepted messages can be finished first."""
-
-    def __init__(self) -> None:
-        self.number = 0
-        self._loop = asyncio.get_running_loop()
-        self._over = asyncio.Event()
-
-    def __enter__(self) -> None:
-        for number in PASSED_ON:
-            self._loop.add_signal_handler(number, self._end, number)
-
-    def __exit__(self, *_: object) -> None:
-        for number in PASSED_ON:
-            self._loop.remove_signal_handler(number)
-
-    async def wait(self) -> None:
-        """Wait for the first signal to end."""
-        await self._over.wait()
-
-    def _end(self, number: signal.Signals) -> None:
-        self.number = self.number or int(number)
-        self._over.set()
+            await first(reading, signalled.wait())
+        return -numbers[0] if numbers else 0
