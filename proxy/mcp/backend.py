@@ -134,11 +134,8 @@ class McpBackend:
     def __init__(self, connection: RelayConnection, catalogue: ToolCatalogue) -> None:
         self._connection = connection
         self._catalogue = catalogue
-        self._meta: Object = {}
-
-    def speak_as(self, meta: Object) -> None:
-        """Set the `_meta` that the relay's own requests have from now on."""
-        self._meta = meta
+        # The `_meta` of the relay's own requests.
+        self.meta: Object = {}
 
     async def is_ready(self) -> bool:
         """Whether the server keeps memories, is connected, and has the tools that were approved."""
@@ -148,7 +145,7 @@ class McpBackend:
         if connection.server.tools(connection.principal.tenant) is None:
             # The client has not listed the tools yet. Unsettled items can wait until it does.
             return False
-        refusal = await self._catalogue.refusal(self._meta)
+        refusal = await self._catalogue.refusal(self.meta)
         return refusal is None and connection.tool_map is not None
 
     async def send(self, item: UnsettledItem) -> SentItem | None:
@@ -205,8 +202,8 @@ class McpBackend:
 
     async def _called(self, tool: str, arguments: Object) -> Message | None:
         params: Object = {"name": tool, "arguments": arguments}
-        if self._meta:
-            params["_meta"] = self._meta
+        if self.meta:
+            params["_meta"] = self.meta
         try:
             return await self._connection.ask(Side.SERVER, CALL, params, None)
         except ServerGone:

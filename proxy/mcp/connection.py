@@ -178,8 +178,7 @@ class LocalAnswers:
 
     async def lost(self, pending: PendingRequest) -> None:
         """End a request whose answer will not come."""
-        text = _NO_ANSWER
-        await self._end(pending, error_answer(pending.request_id, SERVER_GONE, text))
+        await self._end(pending, error_answer(pending.request_id, SERVER_GONE, _NO_ANSWER))
 
     async def unreadable(self, pending: PendingRequest, refusal: NotRelayed) -> None:
         """End a request whose answer cannot be forwarded, because it is ambiguous.
@@ -203,10 +202,6 @@ class LocalAnswers:
         if pending.cancelled.is_set():
             return
         if pending.admitted:
-            answer = result_answer(pending.request_id, _not_known(pending), pending.era)
+            not_known = refused([_LOST], stateless=pending.era is Era.STATELESS)
+            answer = result_answer(pending.request_id, not_known, pending.era)
         await self._connection.send(Side.CLIENT, answer, pending.via)
-
-
-def _not_known(pending: PendingRequest) -> Object:
-    """The result for a write that was sent and whose outcome is unknown."""
-    return refused([_LOST], stateless=pending.era is Era.STATELESS)

@@ -16,7 +16,6 @@ from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.guard import Item, Join
 
 PENDING_MAX: Final = 4_096
-ANSWERED_MAX: Final = 256
 _NAME_LEN: Final = 256
 
 
@@ -72,27 +71,6 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     pending: PendingRequest | None = None
 
 
-class AnsweredRequests:
-    """The latest answered requests, for clients that may resume a lost stream.
-
-    Filtering a repeated answer again requires the request that it answers.
-    """
-
-    def __init__(self) -> None:
-        self._pending: dict[RequestId | None, PendingRequest] = {}
-
-    def remember(self, pending: PendingRequest) -> None:
-        """Store the request among the `ANSWERED_MAX` latest, if its transport can resume."""
-        if pending.via is not None and pending.era is Era.HANDSHAKE:
-            self._pending[pending.request_id] = pending
-            if len(self._pending) > ANSWERED_MAX:
-                del self._pending[next(iter(self._pending))]
-
-    def find(self, request_id: RequestId | None, *, again: bool) -> PendingRequest | None:
-        """The request that a repeated answer (`again`) belongs to; None if there is none."""
-        return self._pending.get(request_id) if again else None
-
-
 class RequestTable:
     """The unanswered requests of one side, keyed by id; the ids 1 and "1" differ."""
 
@@ -115,14 +93,13 @@ class RequestTable:
         self._pending[pending.request_id] = pending
         return True
 
-    def take(self, request_id: RequestId | None) -> PendingRequest | None:
-        """Remove and return the request with this id, or None; the id may then be used again."""
-        if request_id is None:
-            return None
-        pending = self._pending.pop(request_id, None)
-        if pending is not None:
-            pending.over.set()
-        return pending
+    def take(self, pending: PendingRequest) -> bool:
+        """Remove a request, whose id may then be used again; False if it was not in the table."""
+        if self._pending.get(pending.request_id) is not pending:
+            return False
+        del self._pending[pending.request_id]
+        pending.over.set()
+        return True
 
     def _forget_cancelled(self) -> None:
         """Drop cancelled requests, which are mostly never answered and would fill the table."""

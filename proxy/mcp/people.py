@@ -242,5 +242,5 @@ class OwnRequests:
                 await self._send(side, message, via)
                 return await own
         except TimeoutError:
-            table.take(request_id)
+            table.take(pending)
             raise ServerGone from None

@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Self
 
+from policy.bounded import Bounded
 from policy.model import Principal
 from proxy.dialects.mcp.message import (
     CALL,
@@ -46,7 +47,6 @@ from proxy.mcp.connection import (
     other,
 )
 from proxy.mcp.pending_requests import (
-    AnsweredRequests,
     Arrival,
     Inbox,
     PendingRequest,
@@ -67,6 +67,7 @@ __all__ = ["Counts", "Deliver", "Relay", "RelayLimits", "Server", "Side"]
 _INITIALIZED = "notifications/initialized"
 _LIST_CHANGED = "notifications/tools/list_changed"
 _DROPPED_MAX = 1_024
+_ANSWERED_MAX = 256
 _NAMED_MAX = 64
 # Seconds for settling at the end. Items left over are unsettled, and are looked up later.
 _LAST_SETTLING_S = 5.0
@@ -100,8 +101,10 @@ class Relay:
         # One table for the requests of each side, because both sides may use the same ids.
         self._asked = {side: RequestTable() for side in Side}
         # Cancelled calls that were never sent, so their cancellation must not be sent either.
-        self._dropped: dict[RequestId, None] = {}
-        self._answered = AnsweredRequests()
+        self._dropped = Bounded[RequestId, None](_DROPPED_MAX)
+        # The latest answered requests whose clients may resume a lost stream: to filter a repeated
+        # answer again requires the request that it answers.
+        self._answered: Bounded[RequestId | None, PendingRequest] = Bounded(_ANSWERED_MAX)
         # Whether the handshake agreed on a protocol version that is not known here.
         self._unknown_version = False
         self._named_dropped: set[str] = set()
@@ -235,8 +238,8 @@ class Relay:
         are replaced by the server's strings.
         """
         asked = self._asked[other(side)].find(message.request_id)
-        if asked is None and side is Side.SERVER:
-            asked = self._answered.find(message.request_id, again=again)
+        if asked is None and side is Side.SERVER and again:
+            asked = self._answered.get(message.request_id)
         if message.kind is MessageKind.RESULT and asked is not None:
             strict = asked.strict or self._unknown_version
             message = read_result(message, asked.method, asked.era, strict=strict)
@@ -335,7 +338,7 @@ class Relay:
             await self._unanswered.lost(pending)
             return
         if arrival.message.era is Era.STATELESS:
-            self._backend.speak_as(meta_of(arrival.message))
+            self._backend.meta = meta_of(arrival.message)
         if pending.method == CALL:
             if not pending.cancelled.is_set():
                 message = await self._calls.outgoing(arrival.message, pending)
@@ -387,7 +390,7 @@ class Relay:
             if pending is not None:
                 pending.stage = RequestStage.SENT
             await self._send(Side.CLIENT, shown, arrival.via)
-        elif pending is not None and self._asked[Side.SERVER].take(pending.request_id):
+        elif pending is not None and self._asked[Side.SERVER].take(pending):
             answer = error_answer(pending.request_id, SERVER_GONE, NOT_SHOWN)
             await self._send(Side.SERVER, answer, arrival.via)
 
@@ -405,7 +408,7 @@ class Relay:
         if pending is None or pending.stage is not RequestStage.SENT:
             await self._answer_again(arrival)
             return
-        asked.take(message.request_id)
+        asked.take(pending)
         if pending.own is not None:
             if not pending.own.done():
                 pending.own.set_result(message)
@@ -421,7 +424,7 @@ class Relay:
         # on the stream on which it arrived.
         via = pending.via if arrival.via is None else arrival.via
         if side is Side.SERVER:
-            self._answered.remember(pending)
+            self._remember(pending)
             if self._answers.needs_all_pages(pending, message):
                 # The other pages are fetched in a task of their own, because this loop handles the
                 # server's answers, among them those pages.
@@ -429,6 +432,10 @@ class Relay:
                 return
             message = await self._answers.shown(pending, message)
         await self._send(other(side), message, via)
+
+    def _remember(self, pending: PendingRequest) -> None:
+        if pending.via is not None and pending.era is Era.HANDSHAKE:
+            self._answered[pending.request_id] = pending
 
     async def _settle(self, pending: PendingRequest, message: Message) -> None:
         """Record the outcome of each item in a call that the server has answered."""
@@ -446,7 +453,7 @@ class Relay:
         await self._send(Side.CLIENT, await self._answers.shown(pending, message), via)
 
     async def _answer_again(self, arrival: Arrival) -> None:
-        pending = self._answered.find(arrival.message.request_id, again=arrival.again)
+        pending = self._answered.get(arrival.message.request_id) if arrival.again else None
         if pending is None:
             self.counts.orphans += 1
             return
@@ -463,15 +470,9 @@ class Relay:
         """Drop a request that was cancelled before it was sent."""
         self._finish(pending)
         self._dropped[pending.request_id] = None
-        if len(self._dropped) > _DROPPED_MAX:
-            del self._dropped[next(iter(self._dropped))]
 
     def _finish(self, pending: PendingRequest) -> bool:
-        table = self._asked[Side.CLIENT]
-        if table.find(pending.request_id) is not pending:
-            return False
-        table.take(pending.request_id)
-        return True
+        return self._asked[Side.CLIENT].take(pending)
 
     def _spawn(self, job: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = self._tasks.create_task(job)

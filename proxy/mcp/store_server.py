@@ -126,7 +126,7 @@ class StoreServer:
         try:
             answer = self._protocol.answer(message)
         except MalformedRequest as malformed:
-            await self._malformed(message, malformed, via)
+            await self._failed(message, INVALID_PARAMS, malformed.detail, via)
             return
         match answer:
             case RpcError():
@@ -168,10 +168,11 @@ class StoreServer:
                 return
             result, changed = await self._run(answer, message)
         except MalformedRequest as malformed:
-            await self._malformed(message, malformed, via)
+            await self._failed(message, INVALID_PARAMS, malformed.detail, via)
         except StorageError as error:
             _LOG.warning("no answer from the store", extra={"error_type": type(error).__name__})
-            await self._unreached(message, error, via)
+            said = NOT_KNOWN if isinstance(error, OutcomeUnknown) else NOT_NOW
+            await self._failed(message, INTERNAL_ERROR, said, via)
         else:
             await self._result(message, result, via)
         if changed and self._subscribed:
@@ -193,20 +194,13 @@ class StoreServer:
             shown: Object = done.value
             return shown, changed
 
-    async def _malformed(self, message: Message, malformed: MalformedRequest, via: object) -> None:
+    async def _failed(self, message: Message, code: int, text: str, via: object) -> None:
         if message.method == CALL:
-            # A malformed call is answered with a tool error, which the model sees and can correct.
+            # A failed call is answered with a tool error, which the model sees and can correct.
             # Hosts take a protocol error for a fault of the server.
-            await self._result(message, refused([malformed.detail], stateless=False), via)
+            await self._result(message, refused([text], stateless=False), via)
         else:
-            await self._fail(message.request_id, INVALID_PARAMS, malformed.detail, via)
-
-    async def _unreached(self, message: Message, error: StorageError, via: object) -> None:
-        said = NOT_KNOWN if isinstance(error, OutcomeUnknown) else NOT_NOW
-        if message.method == CALL:
-            await self._result(message, refused([said], stateless=False), via)
-        else:
-            await self._fail(message.request_id, INTERNAL_ERROR, said, via)
+            await self._fail(message.request_id, code, text, via)
 
     async def _problem(self, message: Message, problem: RpcError, via: object) -> None:
         error: Object = {"code": problem.code, "message": problem.text}

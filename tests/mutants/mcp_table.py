@@ -304,7 +304,7 @@ MCP: Final = (
         name="any event may be resumed from",
         invariant="a session's events are its own principal's",
         where="proxy.mcp.http.url_server:UrlLine.sent_event",
-        fault=replaced("event_id in self._events_seen", "bool(event_id)"),
+        fault=replaced("_print(event_id) in self._events_seen", "bool(event_id)"),
         tests=one_test(
             "tests/integration/test_mcp_http_resuming.py",
             "test_the_events_of_another_session_are_not_replayed",

@@ -172,6 +172,11 @@ class ArrivedMessage(msgspec.Struct, frozen=True, kw_only=True):
     event: EventFields | None = None
 
 
+def via_of(exchange: Exchange | None, event: EventFields | None = None) -> ArrivedMessage | None:
+    """The `via` of a server's message that arrived on an exchange; None if there is none."""
+    return None if exchange is None else ArrivedMessage(exchange=exchange, event=event)
+
+
 def exchange_of(via: object) -> Exchange | None:
     """The exchange that a relay's `via` refers to; None if `via` is None."""
     if isinstance(via, ArrivedMessage):

@@ -23,7 +23,7 @@ from proxy.dialects.mcp.message import (
 )
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.mcp.http.child import Child, ChildGone
-from proxy.mcp.http.client_request import ArrivedMessage, Exchange, exchange_of
+from proxy.mcp.http.client_request import ArrivedMessage, Exchange, exchange_of, via_of
 from proxy.mcp.http.line import LineParts, RelayLine
 from proxy.mcp.lines import TooLong
 from proxy.mcp.relay import Side
@@ -108,8 +108,7 @@ class CommandLine(RelayLine):
         if message.method != PROGRESS:
             return None
         token = message.params.get("progressToken")
-        exchange = self._by_token.get(token) if isinstance(token, int | str) else None
-        return None if exchange is None else ArrivedMessage(exchange=exchange)
+        return via_of(self._by_token.get(token) if isinstance(token, int | str) else None)
 
 
 class _SharedRequest:
@@ -201,7 +200,7 @@ class SharedProcess:
                 result = body.get("result")
                 if isinstance(result, dict):
                     body["result"] = _restored(result, message.request_id, asked.request_id)
-                await asked.line.relay.from_server(encode(body), _via(asked.exchange))
+                await asked.line.relay.from_server(encode(body), via_of(asked.exchange))
 
     async def _told(self, message: Message) -> None:
         """Forward a notification to the call that it names; drop it if it names no call."""
@@ -217,7 +216,7 @@ class SharedProcess:
         elif asked.request_id is not None:
             params = _with_meta(params, SUBSCRIPTION, _like(subscription, asked.request_id))
         body: Object = {**message.body, "params": params}
-        await asked.line.relay.from_server(encode(body), _via(asked.exchange))
+        await asked.line.relay.from_server(encode(body), via_of(asked.exchange))
 
     async def _lost(self, number: object) -> None:
         asked = self._asked.pop(number, None) if isinstance(number, int) else None
@@ -253,10 +252,6 @@ class SharedLine(RelayLine):
 
     async def _hang_up(self) -> None:
         """Do nothing, because other relays share the process."""
-
-
-def _via(exchange: Exchange | None) -> ArrivedMessage | None:
-    return None if exchange is None else ArrivedMessage(exchange=exchange)
 
 
 def _with_meta(params: Object, key: str, value: JsonValue) -> Object:

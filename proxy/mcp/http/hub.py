@@ -43,7 +43,7 @@ class BackgroundWork:
                 self._tasks = None
                 end()
 
-    def spawn(self, work: Coroutine[None, None, None]) -> None:
+    def spawn(self, work: Coroutine[None, None, object]) -> None:
         """Start a task in the background.
 
         Raises:
@@ -95,7 +95,7 @@ class Hub:
         relay_for: RelayFor,
         *,
         limits: HubLimits,
-        spawn: Callable[[Coroutine[None, None, None]], None],
+        spawn: Callable[[Coroutine[None, None, object]], None],
         halt: Callable[[], None],
         now_s: Callable[[], float],
         random_hex: Callable[[int], str],
@@ -242,7 +242,7 @@ class Hub:
                     del self._sessions[session_id]
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        self._spawn_beside(_attempted(work, self._halt))
+        self._spawn_beside(attempt(work, self._halt))
 
     def _adopt(self, owner: Owner, session_id: str, line: RelayLine) -> bool:
         """Register a session id for a relay line; return False if another one has the id."""
@@ -297,7 +297,3 @@ class Hub:
 
 def _owner(principal: Principal) -> Owner:
     return (principal.tenant, principal.principal_id, access_of(principal))
-
-
-async def _attempted(work: Coroutine[None, None, None], halt: Callable[[], None]) -> None:
-    await attempt(work, halt)

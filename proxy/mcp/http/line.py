@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Final, Protocol
 
 import msgspec
@@ -177,10 +177,7 @@ class RelayLine:
         if self._tasks is None:
             work.close()
             return
-        self._tasks.create_task(self._attempted(work))
-
-    async def _attempted(self, work: Awaitable[object]) -> None:
-        await attempt(work, self._parts.halt)
+        self._tasks.create_task(attempt(work, self._parts.halt))
 
     def _keep(self, request_id: RequestId, exchange: Exchange, *, lasts: bool) -> None:
         if request_id in self._asked:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Final
 
+from policy.bounded import Bounded
 from proxy.dialects.mcp.heads import LAST_EVENT, SESSION, VERSION, headers_for, is_session_id
 from proxy.dialects.mcp.message import (
     SERVER_GONE,
@@ -21,7 +22,7 @@ from proxy.dialects.mcp.message import (
     parse,
 )
 from proxy.dialects.sse import MESSAGE, BrokenStream, EventFields, FieldReader
-from proxy.mcp.http.client_request import EVENT_STREAM, JSON, ArrivedMessage, Exchange, exchange_of
+from proxy.mcp.http.client_request import EVENT_STREAM, JSON, Exchange, exchange_of, via_of
 from proxy.mcp.http.line import LineParts, RelayLine
 from proxy.mcp.relay import Side
 from proxy.seams.faults import UpstreamError
@@ -49,23 +50,6 @@ _UNAUTHORIZED: Final = frozenset({401, 403})
 _BODYLESS: Final = frozenset({202, 204})
 
 
-class _EventsSeen:
-    """The latest event ids of one relay, stored as hashes, because a server may use long ids."""
-
-    def __init__(self) -> None:
-        self._prints: dict[bytes, None] = {}
-
-    def add(self, event_id: str) -> None:
-        one = _print(event_id)
-        self._prints.pop(one, None)
-        self._prints[one] = None
-        if len(self._prints) > EVENTS_SEEN_MAX:
-            del self._prints[next(iter(self._prints))]
-
-    def __contains__(self, event_id: str) -> bool:
-        return _print(event_id) in self._prints
-
-
 def _print(event_id: str) -> bytes:
     return blake2b(event_id.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
@@ -85,7 +69,8 @@ class UrlLine(RelayLine):
         self._adopt = adopt
         self._headers: dict[str, str] = {}
         self._stops: dict[RequestId, Stop] = {}
-        self._events_seen = _EventsSeen()
+        # The latest event ids, as hashes, because a server may use long ids.
+        self._events_seen = Bounded[bytes, None](EVENTS_SEEN_MAX)
 
     async def to_server(self, raw: bytes, message: Message, via: object) -> None:
         """Post one message.
@@ -118,7 +103,7 @@ class UrlLine(RelayLine):
         Without this check, a server that looks up events by id alone would replay the events of
         another session.
         """
-        return event_id in self._events_seen
+        return _print(event_id) in self._events_seen
 
     async def open_stream(self, exchange: Exchange) -> None:
         """Read the server's own messages, or the rest of a lost stream, in the background."""
@@ -213,7 +198,7 @@ class UrlLine(RelayLine):
             await self._events(reply, exchange)
         elif reply.content_type == JSON and reply.status not in _BODYLESS:
             body = await self._upstream.whole(reply)
-            await self.relay.from_server(body, _via(exchange))
+            await self.relay.from_server(body, via_of(exchange))
         else:
             raise UpstreamError("the server behind gave no answer to a request")
 
@@ -250,7 +235,7 @@ class UrlLine(RelayLine):
             "id": request_id,
             "error": {"code": SERVER_GONE, "message": "the server behind refused", **error},
         }
-        await self.relay.from_server(encode(body), _via(exchange))
+        await self.relay.from_server(encode(body), via_of(exchange))
 
     async def _error_of(self, reply: UpstreamReply) -> Object:
         if reply.content_type == JSON:
@@ -294,14 +279,14 @@ class UrlLine(RelayLine):
 
     async def _event(self, event: EventFields, exchange: Exchange | None) -> None:
         if event.event_id and exchange is not None:
-            self._events_seen.add(event.event_id)
+            self._events_seen[_print(event.event_id)] = None
             exchange.resumable = True
             if exchange.left:
                 # No fault of the server: its client may ask for the rest elsewhere.
                 raise BrokenStream("its client left")
         if event.event == MESSAGE and event.data and not event.data.isspace():
             again = exchange is not None and LAST_EVENT in exchange.headers
-            await self.relay.from_server(event.data, _via(exchange, event), again=again)
+            await self.relay.from_server(event.data, via_of(exchange, event), again=again)
             return
         if exchange is None or (event.event_id is None and event.retry is None):
             # Nothing is forwarded without a client, or without an id or retry time: such an event
@@ -312,10 +297,6 @@ class UrlLine(RelayLine):
         await self.relay.flushed(Side.SERVER)
         empty = b"" if event.data is not None else None
         await exchange.put(EventFields(data=empty, event_id=event.event_id, retry=event.retry))
-
-
-def _via(exchange: Exchange | None, event: EventFields | None = None) -> ArrivedMessage | None:
-    return None if exchange is None else ArrivedMessage(exchange=exchange, event=event)
 
 
 def _unread(exchange: Exchange, stop: Stop) -> None:
