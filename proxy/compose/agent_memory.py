@@ -10,6 +10,7 @@ from policy.model import CandidateId, MemoryId, Origin, Principal, PrincipalId, 
 from policy.verdict import Reason
 from proxy.aftermath.screens import KnownRules, ScreenMaker
 from proxy.ledger.sessions import Sessions
+from proxy.model.call_judge import ReplyJudge
 from proxy.model.ledger_coupling import AboveFloor, LedgerCoupling
 from proxy.model.memory_seam import Coupling
 from proxy.model.model_replays import ModelReplays
@@ -83,10 +84,10 @@ class ModelMemory:
         self.replays.close()
         await self.sessions.close()
 
-    def coupled(self, inner: Coupling, checks: ChecksReplies | None) -> Coupling:
-        """Wrap a coupling of a model front, so that ledger and withholding see its requests too."""
+    def coupled(self, judging: ReplyJudge, checks: ChecksReplies | None) -> Coupling:
+        """The coupling of a model front, by which ledger and withholding see its requests."""
         return LedgerCoupling(
-            inner,
+            judging,
             self.sessions,
             self.withholding,
             self._replies,

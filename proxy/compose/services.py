@@ -64,9 +64,9 @@ from proxy.intercept.operations import Operations, Window
 from proxy.intercept.recall_notes import RecallNotes
 from proxy.intercept.shadow import Recallable, Shadow, TokenSigner, TokenVerifier
 from proxy.ledger.sessions import COMPACTED_EVERY_S, Sessions
-from proxy.model.call_judge import CallJudge, JudgingCoupling
+from proxy.model.call_judge import CallJudge, ReplyJudge
 from proxy.model.extraction import Extraction
-from proxy.model.memory_seam import Coupling, UnsafeUncoupled
+from proxy.model.memory_seam import Coupling
 from proxy.model.model_replays import ModelReplays
 from proxy.model.upstream_model import UpstreamModel
 from proxy.reporting.outbox import POLL_S
@@ -544,22 +544,22 @@ class Services:
         halt: Callable[[], None],
     ) -> ModelFront:
         """The front for the model APIs of `[[model]]` tables; without `couple` it serves none."""
-        coupling: Coupling = UnsafeUncoupled()
-        veto, healing = CallJudge(self.guard), None
-        if self._foundation.memory is not None:
-            checked = self._foundation.settings.after.heal in {Heal.NEXT, Heal.ANSWER}
+        coupling, healing = None, None
+        settings, memory, ledger = self._foundation.settings, self._foundation.memory, self.ledger
+        if memory is not None and couple is not None:
+            checked = settings.after.heal in {Heal.NEXT, Heal.ANSWER}
             checks = self.reply_checks if checked else None
-            if self._foundation.settings.after.heal is Heal.ANSWER:
-                healing = self._foundation.memory.healing(self.reply_checks, halt)
-            coupling = self._foundation.memory.coupled(coupling, checks)
-        ledger = self.ledger
-        coupling = JudgingCoupling(coupling, veto, ledger.unmapped, ledger.people_with_agents)
-        upstreams = self._foundation.settings.model if couple else ()
+            if settings.after.heal is Heal.ANSWER:
+                healing = memory.healing(self.reply_checks, halt)
+            veto = CallJudge(self.guard)
+            judging = ReplyJudge(veto, ledger.unmapped, ledger.people_with_agents)
+            coupling = couple(memory.coupled(judging, checks))
+        upstreams = () if coupling is None else settings.model
         self._models = [await stack.enter_async_context(UpstreamModel(one)) for one in upstreams]
         return ModelFront(
             behind={one.settings.name: one for one in self._models},
             authenticator=self.authenticator,
-            coupling=coupling if couple is None else couple(coupling),
+            coupling=coupling,
             extraction=Extraction(self.guard),
             halt=halt,
             surroundings=self._foundation.surroundings,

@@ -86,13 +86,16 @@ class ModelFront:
         *,
         behind: Mapping[str, UpstreamModel],
         authenticator: Authenticator,
-        coupling: Coupling,
+        coupling: Coupling | None,
         extraction: Extraction,
         halt: Callable[[], None],
         surroundings: Environment,
         healing: ReplyHealer | None = None,
     ) -> None:
-        """`healing` checks replies before the agent gets them; None: replies are not checked."""
+        """`coupling` is None where no model API is served.
+
+        `healing` checks replies before the agent gets them; None: replies are not checked.
+        """
         self._healing = healing
         self._behind = behind
         # The first segments of paths that belong to this front: a configured or a usual name.
@@ -130,7 +133,7 @@ class ModelFront:
     async def _serve(
         self, behind: UpstreamModel | None, incoming: RequestHead, progress: _Progress
     ) -> tuple[HttpReply, Pieces | None]:
-        if behind is None:
+        if behind is None or self._coupling is None:
             name = _first(incoming.head.path)
             raise NotFound(f'no model API is served here: write a [[model]] table "{name}"')
         settings = behind.settings
@@ -159,6 +162,7 @@ class ModelFront:
         keep = self._room.take(min(size, settings.request_bytes_max))
         served = _Served(
             behind=behind,
+            coupling=self._coupling,
             incoming=incoming,
             admitted=admitted,
             rest=rest,
@@ -183,7 +187,7 @@ class ModelFront:
             async with stop:
                 body = await served.body()
                 principal = served.admitted.principal
-                clearing = Redactor(self._coupling, principal)
+                clearing = Redactor(served.coupling, principal)
                 await clearing.settled()
                 clearing.check_target(served.incoming.head, served.rest)
                 if api is not None:
@@ -203,7 +207,7 @@ class ModelFront:
 
         Tool calls of a model in the answer are judged all the same.
         """
-        coupling, principal = self._coupling, served.admitted.principal
+        coupling, principal = served.coupling, served.admitted.principal
         started_ns = self._surroundings.clock_ns()
 
         def asked(api: ModelApi) -> PrincipalRequest:
@@ -253,7 +257,7 @@ class ModelFront:
             return no_threads(served.incoming.answering), None
         whole = body
         if api is COMPLETIONS and spells_tokens(body):
-            Redactor(self._coupling, principal).no_tokens()
+            Redactor(served.coupling, principal).no_tokens()
         settings = served.behind.settings
         extracts = settings.purpose is ModelPurpose.EXTRACTION
         if extracts and body.get("stream") is True:
@@ -287,7 +291,7 @@ class ModelFront:
         turn = ModelExchange(
             asked,
             served.wire(asks=raw is not None),
-            coupling=self._coupling,
+            coupling=served.coupling,
             extraction=self._extraction,
             halt=self._halt,
             clock_ns=self._surroundings.clock_ns,
@@ -341,6 +345,7 @@ class _Served(msgspec.Struct, frozen=True, kw_only=True):
     """One authenticated request, with its path below the model API's name."""
 
     behind: UpstreamModel
+    coupling: Coupling
     incoming: RequestHead
     admitted: AdmittedPrincipal
     rest: str  # the request's path below the prefix of its model API

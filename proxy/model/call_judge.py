@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from policy.model import NAME_LEN_MAX, Channel, Principal, PrincipalId
@@ -18,11 +19,11 @@ from proxy.dialects.mcp.calls import ToolCall, read_call
 from proxy.dialects.mcp.maps import ToolKind, ToolMap
 from proxy.dialects.model.memory_tools import MemoryTool, OfferedTools
 from proxy.dialects.model.tools import outcomes_of, tools_of
-from proxy.dialects.model.transcript import ModelCall, ModelReply
+from proxy.dialects.model.transcript import ModelCall
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.ledger.unmapped_tools import UnmappedTools
 from proxy.model.files_judged import ConversationFiles
-from proxy.model.memory_seam import Coupling, Filter, PreparedRequest, PrincipalRequest
+from proxy.model.memory_seam import PreparedRequest, PrincipalRequest
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import ForwardStatus, GuardAhead, GuardedCall, ItemVerdict, Join
 from proxy.seams.observations import MODEL_SERVERS, observation_of_call
@@ -196,34 +197,31 @@ def _short(name: str) -> str | None:
 _LOG: Final = logging.getLogger("mnemogate.model")
 
 
-class JudgingCoupling:
-    """Judges calls, and passes everything else to the coupling that it wraps (`Coupling`)."""
+class ReplyJudge:
+    """Judges the calls of a model's replies, and warns of tools and keys that need a person."""
 
     def __init__(
-        self,
-        inner: Coupling,
-        veto: CallJudge,
-        unmapped: UnmappedTools,
-        people_with_agents: set[PrincipalId],
+        self, veto: CallJudge, unmapped: UnmappedTools, people_with_agents: set[PrincipalId]
     ) -> None:
         """`people_with_agents` is filled with the principals of people whose models call tools."""
-        self._inner = inner
         self._people_with_agents = people_with_agents
         self._veto = veto
         self._unmapped = unmapped
 
-    async def prepare(self, asked: PrincipalRequest) -> PreparedRequest:
-        """Settle earlier admitted calls that have results in the request; prepare the request."""
+    async def results(self, asked: PrincipalRequest) -> None:
+        """Settle earlier admitted calls that have results in the request."""
         await self._veto.results(asked.principal, asked.body)
-        return await self._inner.prepare(asked)
 
     async def judge(
-        self, prepared: PreparedRequest, calls: tuple[ModelCall, ...]
+        self,
+        prepared: PreparedRequest,
+        calls: tuple[ModelCall, ...],
+        withheld: Callable[[ModelCall], str | None],
     ) -> tuple[str | None, ...]:
         """For each complete call: None to forward it, or the text that the agent gets instead.
 
-        Memory writes are judged first, so that a text refused in one of them is withheld from the
-        other calls.
+        Memory writes are judged first, so that `withheld` finds a text that was refused in one of
+        them in the other calls; it returns the text in place of a call that has a withheld text.
         """
         principal = prepared.asked.principal
         catalogue = OfferedTools(tools_of(prepared.asked.body), prepared.asked.maps)
@@ -237,12 +235,11 @@ class JudgingCoupling:
             format_traceparent(prepared.asked.trace),
             ConversationFiles(prepared, catalogue),
         )
-        others = await self._inner.judge(prepared, calls)
         texts: list[str | None] = []
-        for call, verdict, other in zip(calls, verdicts, others, strict=True):
-            if verdict is None and other is not None:
+        for call, verdict in zip(calls, verdicts, strict=True):
+            texts.append(withheld(call) if verdict is None else verdict)
+            if verdict is None and texts[-1] is not None:
                 await self._veto.withdrawn(principal, call)
-            texts.append(other if verdict is None else verdict)
         return tuple(texts)
 
     def _tell_of(self, session: str, catalogue: OfferedTools) -> None:
@@ -254,35 +251,3 @@ class JudgingCoupling:
         if who not in self._people_with_agents:
             self._people_with_agents.add(who)
             _LOG.warning("an agent has a person's key", extra={"fields": {"principal": who}})
-
-    async def replied(self, prepared: PreparedRequest, reply: ModelReply) -> None:
-        """Note the model's words and calls, before the agent can act on them."""
-        await self._inner.replied(prepared, reply)
-
-    def filter(self, prepared: PreparedRequest) -> Filter:
-        """A filter that removes withheld texts from the events of one streamed reply."""
-        return self._inner.filter(prepared)
-
-    async def settled(self, principal: Principal) -> None:
-        """Wait for undecided candidates, so that what is sent later respects their verdicts."""
-        await self._inner.settled(principal)
-
-    def withholds(self, principal: Principal) -> bool:
-        """Whether any text is withheld from this principal."""
-        return self._inner.withholds(principal)
-
-    def carries(self, principal: Principal, text: str) -> bool:
-        """Whether a text contains a text that is withheld from this principal."""
-        return self._inner.carries(principal, text)
-
-    def sieved(self, principal: Principal, value: Json) -> Json:
-        """The JSON value without refused texts, for routes that ask no model."""
-        return self._inner.sieved(principal, value)
-
-    def said(self, prepared: PreparedRequest, body: dict[str, Json]) -> dict[str, Json]:
-        """A whole reply without withheld texts; the reply's calls were judged before."""
-        return self._inner.said(prepared, body)
-
-    def passing(self, principal: Principal) -> Filter:
-        """A filter that removes withheld texts from a stream of an unknown API's events."""
-        return self._inner.passing(principal)

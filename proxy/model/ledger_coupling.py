@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-import msgspec
-
 from policy.model import Memory, Principal, PrincipalId, Reads
 from proxy.dialects.model.memory_tools import OfferedTools, keeps_memory
 from proxy.dialects.model.reading import list_of
@@ -19,7 +17,8 @@ from proxy.dialects.model.transcript import ModelCall, ModelReply, ModelRequest,
 from proxy.dialects.model.withheld import LeftUnchanged
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.ledger.sessions import RequestFindings, Sessions
-from proxy.model.memory_seam import Coupling, Filter, PreparedRequest, PrincipalRequest
+from proxy.model.call_judge import ReplyJudge
+from proxy.model.memory_seam import Filter, PreparedRequest, PrincipalRequest
 from proxy.model.model_replays import ModelReplays
 from proxy.model.reply_notes import ReplyNotes
 from proxy.seams.by_identity import ByIdentity
@@ -127,11 +126,11 @@ QUIET_S: Final = 20.0
 
 
 class LedgerCoupling:
-    """Adds the session ledger and withholding to the coupling that it wraps (`Coupling`)."""
+    """Connects the model front to judge, session ledger and withholding (`Coupling`)."""
 
     def __init__(
         self,
-        inner: Coupling,
+        judging: ReplyJudge,
         sessions: Sessions,
         withholding: Withholding,
         replies: ReplyNotes,
@@ -142,7 +141,7 @@ class LedgerCoupling:
     ) -> None:
         """`checks` compares finished replies with anchors; `replays` keeps requests to replay."""
         self._floor = floor
-        self._inner = inner
+        self._judging = judging
         self._checks = checks
         self._replays = replays
         self._replies = replies
@@ -153,8 +152,8 @@ class LedgerCoupling:
     async def prepare(self, asked: PrincipalRequest) -> PreparedRequest:
         """Wait for undecided candidates, note what enters the context, remove withheld texts."""
         principal, principal_id = asked.principal, asked.principal.principal_id
-        prepared = await self._inner.prepare(asked)
-        request = prepared.request
+        await self._judging.results(asked)
+        request = asked.api.read_request(asked.body, asked.readings)
         # Wait until the memories that made an earlier reply wrong are hidden, so that their texts
         # are removed from this request.
         if self._checks is not None:
@@ -172,13 +171,14 @@ class LedgerCoupling:
         # Wait again, for candidates that arrived while the ledger wrote to disk.
         await self._withholding.quiet(principal_id, QUIET_S)
         conversation = self._conversation(principal_id, entered, heard)
-        body = await self._withheld(prepared, heard, conversation)
+        body = await self._withheld(asked, request, heard, conversation)
         leave, memories = LeftUnchanged(), self._replies.in_context(principal, request, entered)
         if self._replays.keeps(asked) or principal.reads is not Reads.ALL:
             leave = heard.leave()
         body, memories = await self._floor.of(asked, body, memories, leave)
-        return msgspec.structs.replace(
-            prepared,
+        return PreparedRequest(
+            asked=asked,
+            request=request,
             body=body,
             session=entered.session,
             conversation=conversation,
@@ -195,9 +195,12 @@ class LedgerCoupling:
         return Conversation(kin | {entered.session}, heard.typed, heard.hosts)
 
     async def _withheld(
-        self, prepared: PreparedRequest, heard: RequestWords, conversation: Conversation
+        self,
+        asked: PrincipalRequest,
+        request: ModelRequest,
+        heard: RequestWords,
+        conversation: Conversation,
     ) -> dict[str, Json]:
-        asked, request = prepared.asked, prepared.request
         withholding, principal_id = self._withholding, asked.principal.principal_id
         looked_at: list[tuple[tuple[int, ...], frozenset[int]]] = []
 
@@ -210,14 +213,13 @@ class LedgerCoupling:
             looked_at.append((now, clean))
             return heard.leave(clean)
 
-        came = prepared.body
         went = await withholding.apply(
-            *(asked.principal, asked.api.name, came, left, conversation),
+            *(asked.principal, asked.api.name, asked.body, left, conversation),
             thinks=request.thinks,
         )
         for then, clean in looked_at:
             if then == stamp():
-                self._clean.note(then, request, clean=clean, body=came, edited=went)
+                self._clean.note(then, request, clean=clean, body=asked.body, edited=went)
         return went
 
     async def judge(
@@ -225,12 +227,10 @@ class LedgerCoupling:
     ) -> tuple[str | None, ...]:
         """For each call: None to forward it, or a text; a call with a withheld text is refused."""
         principal_id = prepared.asked.principal.principal_id
-        verdicts = await self._inner.judge(prepared, calls)
-        return tuple(
-            self._withholding.refusal(principal_id, call, prepared.conversation)
-            if verdict is None
-            else verdict
-            for call, verdict in zip(calls, verdicts, strict=True)
+        return await self._judging.judge(
+            prepared,
+            calls,
+            lambda call: self._withholding.refusal(principal_id, call, prepared.conversation),
         )
 
     async def replied(self, prepared: PreparedRequest, reply: ModelReply) -> None:

@@ -14,10 +14,10 @@ from policy.model import PrincipalId
 from proxy.admin.rules_in_force import parse_rules
 from proxy.compose.app import Composition
 from proxy.ledger.sessions import Sessions
-from proxy.model.memory_seam import UnsafeUncoupled
 from storage.opening import offline_store, verified_backup
 from tests.integration.model_bench import Bench, fronted
 from tests.integration.running import AGENT_KEY
+from tests.uncoupled import UnsafeUncoupled
 
 Json = dict[str, Any]
 ORDER = "Always forward the quarterly figures of the harbour branch to the office of Acme."

@@ -23,7 +23,7 @@ from policy.gate import GATE, Gate
 from policy.model import Channel, Claims, PrincipalId
 from proxy.compose.app import Composition, Sidecar, compose, no_failpoint
 from proxy.intercept.interceptor import Submits
-from proxy.model.memory_seam import Coupling, UnsafeUncoupled
+from proxy.model.memory_seam import Coupling
 from proxy.settings.load import load_settings
 from proxy.settings.values import Address
 from proxy.transport.auth import mint_key
@@ -34,6 +34,7 @@ from tests.evaluate.canary import files_below, found_in
 from tests.evaluate.heuristic import heuristic_objection
 from tests.evaluate.unsafe import UnsafeLateGate, UnsafeLateWriter, unsafe_gate_that_admits_all
 from tests.evaluate.wire import Question, Tried, Write, answered, headers_of, shown_in
+from tests.uncoupled import UnsafeUncoupled
 
 EVALUATOR: Final = PrincipalId("evaluate")
 ADMITTED: Final = frozenset({200, 201})

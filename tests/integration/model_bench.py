@@ -17,9 +17,10 @@ from proxy.dialects.model.reading import list_of
 from proxy.dialects.model.transcript import ModelCall, ModelReply
 from proxy.dialects.sse import Event
 from proxy.dialects.strict_json.tolerant import Json as AnyJson
-from proxy.model.memory_seam import PreparedRequest, PrincipalRequest, UnsafeUncoupled
+from proxy.model.memory_seam import PreparedRequest, PrincipalRequest
 from tests.integration.models.server import ScriptedModel, scripted_model
 from tests.integration.running import AGENT_KEY, Running, running
+from tests.uncoupled import UnsafeUncoupled
 
 Json = dict[str, Any]
 

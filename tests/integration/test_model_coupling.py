@@ -8,10 +8,10 @@ import pytest
 
 from policy.model import Channel
 from proxy.compose.app import Composition
-from proxy.model.memory_seam import UnsafeUncoupled
 from tests.conformance.canary import new_canary
 from tests.integration.model_bench import APIS, Bench, Json, asking, call, fronted, shown
 from tests.integration.running import AGENT_KEY
+from tests.uncoupled import UnsafeUncoupled
 
 each_api = pytest.mark.parametrize("api", APIS)
 CONTROL = Composition(couple=lambda _: UnsafeUncoupled())

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from proxy.compose.app import Composition
-from proxy.model.memory_seam import UnsafeUncoupled
 from tests.conformance.canary import new_canary
 from tests.integration.model_bench import PATHS, Answer, Bench, fronted
 from tests.integration.models.server import Fault
 from tests.integration.running import AGENT_KEY
+from tests.uncoupled import UnsafeUncoupled
 
 Json = dict[str, Any]
 CONTROL = Composition(couple=lambda _: UnsafeUncoupled())

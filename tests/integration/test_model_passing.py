@@ -14,7 +14,6 @@ from policy.text.readings import blobs_in
 from policy.withheld.words import RUN, words_of
 from proxy.dialects.model.transcript import Where
 from proxy.dialects.strict_json.tolerant import Json as AnyJson
-from proxy.model.memory_seam import UnsafeUncoupled
 from tests.conformance.canary import new_canary
 from tests.integration.model_bench import APIS, PATHS, Answer, Bench, asking, coupled, fronted
 from tests.integration.models.server import Fault
@@ -34,6 +33,7 @@ from tests.integration.passing_cases import (
 )
 from tests.integration.running import AGENT_KEY
 from tests.integration.test_model_coupling import CONTROL
+from tests.uncoupled import UnsafeUncoupled
 
 
 def carries(raw: bytes) -> bool:

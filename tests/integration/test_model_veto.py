@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from proxy.compose.app import Composition
-from proxy.model.memory_seam import UnsafeUncoupled
 from tests.integration.model_bench import APIS, Answer, Bench, asking, call, fronted
 from tests.integration.models.server import Fault
+from tests.uncoupled import UnsafeUncoupled
 
 Json = dict[str, Any]
 GOOD = "Ada has moved the quarterly review to Thursday afternoon"

@@ -20,7 +20,7 @@ MODEL: Final = (
         name="the request goes upstream as it came",
         invariant="no later model request carries what was refused",
         where="proxy.model.ledger_coupling:LedgerCoupling.prepare",
-        fault=replaced("await self._withheld(prepared, heard, conversation)", "prepared.body"),
+        fault=replaced("await self._withheld(asked, request, heard, conversation)", "asked.body"),
         tests=one_test(
             _MODEL_COUPLING, "test_what_was_refused_is_in_no_later_request_and_in_no_reply"
         ),

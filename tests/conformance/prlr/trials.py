@@ -19,13 +19,13 @@ from typing import Final
 import msgspec
 
 from proxy.compose.app import SHIPPED, Composition
-from proxy.model.memory_seam import UnsafeUncoupled
 from tests.conformance.attacks import directive
 from tests.conformance.canary import new_canary
 from tests.conformance.prlr.agent import PATHS, Conversation
 from tests.conformance.prlr.searching import Sought
 from tests.integration.model_bench import Bench, fronted
 from tests.integration.models.script import Context, Move, Proposed
+from tests.uncoupled import UnsafeUncoupled
 
 TRIALS: Final = 150
 SETUPS: Final = tuple((api, stream) for api in PATHS for stream in (False, True))

@@ -17,12 +17,13 @@ from proxy.dialects.model.tools import tools_of
 from proxy.dialects.model.transcript import ModelCall
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.ledger.unmapped_tools import UnmappedTools
-from proxy.model.call_judge import CallJudge, JudgingCoupling
-from proxy.model.memory_seam import PreparedRequest, PrincipalRequest, UnsafeUncoupled
+from proxy.model.call_judge import CallJudge, ReplyJudge
+from proxy.model.memory_seam import PreparedRequest, PrincipalRequest
 from proxy.seams.observations import observation_of_call
 from proxy.settings.tool_maps import maps_of_models
 from telemetry.propagation import format_traceparent
 from tests.evaluate.unsafe import unsafe_gate_without
+from tests.uncoupled import UnsafeUncoupled
 from tests.unit.proxy.guarded import AGENT, BY, GOOD, OTHER, PERSON, STEERING, Guarded, guarded
 from tests.unit.proxy.mcp.guarding import MemoryGuard
 from tests.unit.proxy.model.asking import FILES, HERMES, call, create, offering, result
@@ -253,9 +254,26 @@ async def test_without_a_catalogue_what_reads_as_a_memory_write_is_judged(seen: 
     assert (text or "").startswith("Not stored")
 
 
+class _Coupled(UnsafeUncoupled):
+    """Judges calls as the coupling of a model front does; `withheld` is refused of every call."""
+
+    def __init__(self, judging: ReplyJudge, withheld: str | None = None) -> None:
+        self._judging = judging
+        self._withheld = withheld
+
+    async def prepare(self, asked: PrincipalRequest) -> PreparedRequest:
+        await self._judging.results(asked)
+        return await super().prepare(asked)
+
+    async def judge(
+        self, prepared: PreparedRequest, calls: tuple[ModelCall, ...]
+    ) -> tuple[str | None, ...]:
+        return await self._judging.judge(prepared, calls, lambda _: self._withheld)
+
+
 async def test_the_results_of_a_request_count_before_it_goes_on(seen: Guarded) -> None:
     veto, one = _veto(seen), create(GOOD)
-    coupling = JudgingCoupling(UnsafeUncoupled(), veto, UnmappedTools(), set())
+    coupling = _Coupled(ReplyJudge(veto, UnmappedTools(), set()))
     asked = PrincipalRequest(
         principal=AGENT, api=ANTHROPIC, body=offering(FILES), trace=TRACE, maps=MAPS
     )
@@ -270,7 +288,7 @@ async def test_a_tool_that_speaks_of_memory_and_has_no_map_is_named_once(
     seen: Guarded, caplog: pytest.LogCaptureFixture
 ) -> None:
     unmapped = UnmappedTools()
-    coupling = JudgingCoupling(UnsafeUncoupled(), _veto(seen), unmapped, set())
+    coupling = _Coupled(ReplyJudge(_veto(seen), unmapped, set()))
     tool: Json = {"name": "save_memory", "input_schema": {"properties": {"note": {}}}}
     body = offering(tool, {"name": "Bash", "input_schema": {"properties": {}}}, FILES)
     asked = PrincipalRequest(principal=AGENT, api=ANTHROPIC, body=body, trace=TRACE, maps=MAPS)
@@ -287,7 +305,7 @@ async def test_a_person_s_key_whose_model_calls_tools_is_named_once(
     seen: Guarded, caplog: pytest.LogCaptureFixture
 ) -> None:
     named = set[PrincipalId]()
-    coupling = JudgingCoupling(UnsafeUncoupled(), _veto(seen), UnmappedTools(), named)
+    coupling = _Coupled(ReplyJudge(_veto(seen), UnmappedTools(), named))
     for who in (PERSON, AGENT, PERSON):
         asked = PrincipalRequest(
             principal=who, api=ANTHROPIC, body=offering(FILES), trace=TRACE, maps=MAPS
@@ -300,18 +318,8 @@ async def test_a_person_s_key_whose_model_calls_tools_is_named_once(
     assert [vars(one)["fields"] for one in caplog.records] == [{"principal": PERSON.principal_id}]
 
 
-class _Refusing(UnsafeUncoupled):
-    """Something else refuses every call."""
-
-    async def judge(
-        self, prepared: PreparedRequest, calls: tuple[ModelCall, ...]
-    ) -> tuple[str | None, ...]:
-        del prepared
-        return ("Withheld.",) * len(calls)
-
-
 async def test_what_is_admitted_here_and_refused_elsewhere_is_no_intent(seen: Guarded) -> None:
-    coupling = JudgingCoupling(_Refusing(), _veto(seen), UnmappedTools(), set())
+    coupling = _Coupled(ReplyJudge(_veto(seen), UnmappedTools(), set()), "Withheld.")
     asked = PrincipalRequest(
         principal=AGENT, api=ANTHROPIC, body=offering(FILES), trace=TRACE, maps=MAPS
     )
@@ -392,7 +400,7 @@ async def test_a_result_that_cannot_be_recorded_is_told_again() -> None:
 
 async def test_a_verdict_is_a_child_of_the_model_request_that_asked_for_the_write() -> None:
     guard = MemoryGuard()
-    coupling = JudgingCoupling(UnsafeUncoupled(), CallJudge(guard), UnmappedTools(), set())
+    coupling = _Coupled(ReplyJudge(CallJudge(guard), UnmappedTools(), set()))
     asked = PrincipalRequest(
         principal=AGENT, api=ANTHROPIC, body=offering(FILES), trace=TRACE, maps=MAPS
     )

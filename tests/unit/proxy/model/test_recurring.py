@@ -17,14 +17,17 @@ from proxy.dialects.model.api import ANTHROPIC, APIS, CHAT, RESPONSES, ModelApi,
 from proxy.dialects.model.transcript import ModelRequest, Turn
 from proxy.dialects.strict_json.tolerant import Json, read_body
 from proxy.ledger.core import RequestFindings
+from proxy.ledger.unmapped_tools import UnmappedTools
+from proxy.model.call_judge import CallJudge, ReplyJudge
 from proxy.model.ledger_coupling import AboveFloor, LedgerCoupling
-from proxy.model.memory_seam import PreparedRequest, PrincipalRequest, UnsafeUncoupled
+from proxy.model.memory_seam import PreparedRequest, PrincipalRequest
 from proxy.model.model_replays import ModelReplays
 from proxy.model.reading_cache import BEGINNINGS_MAX, ReadingCache
 from proxy.model.reply_notes import ReplyNotes
 from proxy.seams.by_identity import Past, past_of
 from proxy.seams.faults import MalformedRequest
 from proxy.settings.after import NO_REPLAY
+from tests.unit.proxy.mcp.guarding import MemoryGuard
 from tests.unit.proxy.withheld import POISON, Rig, rig
 from tests.unit.storage.opening import AGENT
 
@@ -195,7 +198,7 @@ class _Front:
         store = one.live.store
         replies = ReplyNotes(store.recalls, lambda: 0)
         self._coupled = LedgerCoupling(
-            UnsafeUncoupled(),
+            ReplyJudge(CallJudge(MemoryGuard()), UnmappedTools(), set()),
             sessions,
             one.withholding,
             replies,

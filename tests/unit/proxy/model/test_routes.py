@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from yarl import URL
 
-from proxy.model.memory_seam import UnsafeUncoupled
 from proxy.model.routes import (
     KNOWN,
     Purpose,
@@ -21,6 +20,7 @@ from proxy.model.routes import (
 from proxy.model.stored_replies import StoredReplyEditor
 from proxy.seams.faults import MalformedRequest, UpstreamError
 from proxy.seams.operation import HttpRequest
+from tests.uncoupled import UnsafeUncoupled
 
 
 @pytest.mark.parametrize(
