@@ -9,7 +9,7 @@ import msgspec
 
 from policy.after.matchers import Applies, Matcher, check_matcher
 from policy.anchors import content_words, contradicts
-from policy.model import PrincipalId, Tenant
+from policy.model import Tenant
 from policy.text.skeleton import skeleton
 from policy.text.whole_words import PATTERN_PREFIX, compiled
 from proxy.admin.operator_call import OperatorCall, route
@@ -106,23 +106,7 @@ class Registrar:
                 nothing was changed.
         """
         asked = call.asked
-        matcher = Matcher(
-            must=asked.must,
-            must_not=asked.must_not,
-            applies=asked.applies,
-            memory_class=asked.memory_class,
-        )
-        kept = None if matcher == _NO_MATCHER else _checked(matcher)
-        anchor = Anchor(
-            anchor_id=asked.anchor_id or self._out.random_hex(8),
-            tenant=Tenant(asked.tenant),
-            statement=asked.statement,
-            questions=asked.questions,
-            created_at_ms=self._out.now_ms(),
-            matcher=kept,
-        )
-        await self._put(call.operator, anchor)
-        return anchor_view(anchor)
+        return anchor_view(await self._put(call, asked.anchor_id, asked.statement, asked.applies))
 
     @route(CANARIES)
     async def canaries(self, call: OperatorCall[TenantQuery]) -> CanaryList:
@@ -151,25 +135,31 @@ class Registrar:
             MalformedRequest: An entry of the matcher cannot be searched for, or the id is taken;
                 nothing was changed.
         """
+        applies = Applies.RETRIEVAL
+        return canary_view(await self._put(call, call.asked.canary_id, "", applies))
+
+    async def _put(
+        self,
+        call: OperatorCall[AnchorRequest] | OperatorCall[CanaryRequest],
+        known_id: str | None,
+        statement: str,
+        applies: Applies,
+    ) -> Anchor:
         asked = call.asked
         matcher = Matcher(
             must=asked.must,
             must_not=asked.must_not,
-            applies=Applies.RETRIEVAL,
+            applies=applies,
             memory_class=asked.memory_class,
         )
-        canary = Anchor(
-            anchor_id=asked.canary_id or self._out.random_hex(8),
+        anchor = Anchor(
+            anchor_id=known_id or self._out.random_hex(8),
             tenant=Tenant(asked.tenant),
-            statement="",
+            statement=statement,
             questions=asked.questions,
             created_at_ms=self._out.now_ms(),
-            matcher=_checked(matcher),
+            matcher=None if matcher == _NO_MATCHER else _checked(matcher),
         )
-        await self._put(call.operator, canary)
-        return canary_view(canary)
-
-    async def _put(self, by: PrincipalId, anchor: Anchor) -> None:
         # Anchors and canaries are rows of one table, so registering one under an id of the other
         # kind would replace that row unnoticed.
         known = await asyncio.to_thread(self._reader.canaries)
@@ -178,7 +168,8 @@ class Registrar:
         if any((one.tenant, one.anchor_id) == named for one in others):
             other = "an anchor" if anchor.is_canary else "a canary"
             raise MalformedRequest(f"{other} of this tenant has that id: choose another one")
-        await self._writer.order(PutAnchor(anchor, by))
+        await self._writer.order(PutAnchor(anchor, call.operator))
+        return anchor
 
 
 def anchor_view(anchor: Anchor) -> AnchorView:

@@ -11,8 +11,6 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
 from policy.after.retention import DueMemory, Pass
 from policy.model import ChangeKind, Channel, Principal, PrincipalId, Tenant
 from policy.ruleset import Ruleset
@@ -32,13 +30,6 @@ BATCH_LEN_MAX: Final = 256
 SLICE_LEN: Final = 1_000
 _DUE_NAMED_MAX: Final = 1_000
 _PAUSE_S: Final = 0.002
-
-
-class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The memories that were due for erasure at one sweep, and how many the sweep erased."""
-
-    due: tuple[DueMemory, ...]
-    purged_count: int
 
 
 class RetentionSweeps:
@@ -61,7 +52,7 @@ class RetentionSweeps:
         self._out = surroundings
         self._one_at_a_time = asyncio.Lock()
 
-    async def sweep(self, *, dry_run: bool = False) -> SweepResult:
+    async def sweep(self, *, dry_run: bool = False) -> RetentionView:
         """Find all memories that are due for erasure, and purge the oldest batch unless `dry_run`.
 
         Raises:
@@ -70,20 +61,15 @@ class RetentionSweeps:
         async with self._one_at_a_time:
             due = await self._find()
             if dry_run or not due:
-                return SweepResult(due=due, purged_count=0)
+                return _view(due, 0)
             purged = await self._purge(due[:BATCH_LEN_MAX])
         _LOG.info("retention sweep", extra={"fields": {"due": len(due), "purged": purged}})
-        return SweepResult(due=due, purged_count=purged)
+        return _view(due, purged)
 
     @route(RETENTION)
     async def sweep_asked(self, call: OperatorCall[RetentionRequest]) -> RetentionView:
         """Erase a batch of memories beyond the ruleset's limits; with `dry_run` only list them."""
-        swept = await self.sweep(dry_run=call.asked.dry_run)
-        return RetentionView(
-            due_count=len(swept.due),
-            purged_count=swept.purged_count,
-            due=swept.due[:_DUE_NAMED_MAX],
-        )
+        return await self.sweep(dry_run=call.asked.dry_run)
 
     async def _find(self) -> tuple[DueMemory, ...]:
         found = Pass(self._ruleset().retention, self._out.now_ms())
@@ -113,3 +99,7 @@ class RetentionSweeps:
             if isinstance(result, WriteResult):
                 purged += sum(item.decision == "admit" for item in result.items)
         return purged
+
+
+def _view(due: tuple[DueMemory, ...], purged_count: int) -> RetentionView:
+    return RetentionView(due_count=len(due), purged_count=purged_count, due=due[:_DUE_NAMED_MAX])

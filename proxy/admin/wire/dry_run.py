@@ -8,11 +8,10 @@ import msgspec
 from msgspec import Meta
 
 from policy.model import TEXT_LEN_MAX, Basis, Channel, Claims, MemoryClass, SourceKind
-from proxy.admin.wire.route import post
-from proxy.seams.tenants import DEFAULT_TENANT, TenantName
+from proxy.admin.wire.route import TenantQuery, post
 
 
-class ExplainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ExplainRequest(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A hypothetical write. It is judged and forgotten: nothing is staged, logged or stored."""
 
     text: Annotated[str, Meta(max_length=TEXT_LEN_MAX)]
@@ -22,7 +21,6 @@ class ExplainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     source: SourceKind | None = None
     channel: Channel = Channel.AGENT
     claims: Claims = Claims.IGNORED
-    tenant: TenantName = DEFAULT_TENANT
     token: bool = False  # True: judge as if the write carried a valid promotion token
     trust: Annotated[str, Meta(pattern="^(trusted|degraded|untrusted)$")] = "trusted"
     called: bool = False  # True: judge as if the session ledger had seen a model make the call

@@ -7,9 +7,8 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from proxy.admin.wire.route import Empty, NoQuery, Wide, get, post
+from proxy.admin.wire.route import Empty, NoQuery, TenantQuery, Wide, get, post
 from proxy.seams.cases import SaidText
-from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 from storage.features.cases import Case, CaseMemory
 from storage.features.incidents import Incident, IsolationReport, RewindReport
 from storage.values import QUARANTINE_REASON_LEN_MAX
@@ -19,8 +18,7 @@ Moment = Annotated[int, Meta(ge=0, le=10**15 - 1)]
 CAUGHT_NAMED_MAX = 1_000
 
 
-class _ReachRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    tenant: TenantName = DEFAULT_TENANT
+class _ReachRequest(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     principal: Wide | None = None
     # SERVER or SERVER/TOOL: the origin of the text, as the leaf of its verdict names it.
     origin: Wide | None = None
@@ -93,13 +91,12 @@ SAID_MAX = 16
 _Said = Annotated[tuple[SaidText, ...], Meta(max_length=SAID_MAX)]
 
 
-class AnswerRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AnswerRequest(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A request about one wrong answer. Exactly one of the three ids is given.
 
     `expect` are statements that are true, `forbid` words that must not be said.
     """
 
-    tenant: TenantName = DEFAULT_TENANT
     reply_id: Wide | None = None
     recall_id: Wide | None = None
     memory_id: Wide | None = None

@@ -11,7 +11,7 @@ from policy.after.matchers import Applies, Entries, Matcher
 from policy.model import MemoryClass
 from proxy.admin.wire.route import Empty, TenantQuery, get, post
 from proxy.seams.cases import CanaryOutcome, Opinion
-from proxy.seams.tenants import DEFAULT_TENANT, TenantName
+from proxy.seams.tenants import TenantName
 
 Questions = Annotated[
     tuple[Annotated[str, Meta(min_length=1, max_length=1_024)], ...],
@@ -19,9 +19,8 @@ Questions = Annotated[
 ]
 
 
-class _RuleRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _RuleRequest(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     questions: Questions
-    tenant: TenantName = DEFAULT_TENANT
     must: Entries = ()
     must_not: Entries = ()
     memory_class: MemoryClass | None = None

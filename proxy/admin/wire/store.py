@@ -82,10 +82,9 @@ class HistoryView(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[HistoryEntry, ...]
 
 
-class PurgeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PurgeRequest(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Erase one memory; `compact` also rewrites the files so that no byte of it stays."""
 
-    tenant: TenantName = DEFAULT_TENANT
     compact: bool = True
 
 

@@ -22,7 +22,6 @@ from proxy.admin.wire.route import (
 )
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.guard import Item
-from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 from storage.values import QUARANTINE_REASON_LEN_MAX, AdmittedObjection, TenantUsage, Visibility
 
 
@@ -54,31 +53,28 @@ class ObservedList(msgspec.Struct, frozen=True, kw_only=True):
     observed: tuple[AdmittedObjection, ...]
 
 
-class QuarantineRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class QuarantineRequest(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Hide a memory; the given reason stays in the audit log for good."""
 
-    tenant: TenantName = DEFAULT_TENANT
     reason: Annotated[str, Meta(max_length=QUARANTINE_REASON_LEN_MAX)] = ""
     # Whether memories derived from the named memory, directly or not, are hidden as well.
     with_descendants: bool = False
 
 
-class ParoleRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ParoleRequest(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Show a memory again if it passes its trial.
 
     `without_trial` shows it as it is, as an operator's own act: then a reason is needed, which
     stays in the audit log for good.
     """
 
-    tenant: TenantName = DEFAULT_TENANT
     reason: Annotated[str, Meta(max_length=QUARANTINE_REASON_LEN_MAX)] = ""
     without_trial: bool = False
 
 
-class VouchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class VouchRequest(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A person's confirmation that a memory is true, as it was shown at this version."""
 
-    tenant: TenantName = DEFAULT_TENANT
     version: Annotated[int, Meta(ge=1, le=2**53)]
 
 
@@ -155,14 +151,13 @@ class ServerList(msgspec.Struct, frozen=True, kw_only=True):
     servers: tuple[ServerView, ...]
 
 
-class ApproveRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ApproveRequest(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Approve a server's tools as they are; a given digest has to be that of their list."""
 
-    tenant: TenantName = DEFAULT_TENANT
     digest: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")] | None = None
 
 
-class AdoptRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AdoptRequest(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Items that a server already keeps, judged as if its tool `tool` had written them.
 
     `vouch`: a person was shown all of the one item, and vouches for it as that person's own words.
@@ -170,7 +165,6 @@ class AdoptRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     memory here, and are hidden from every agent.
     """
 
-    tenant: TenantName = DEFAULT_TENANT
     tool: Annotated[str, Meta(min_length=1, max_length=128)]
     items: Annotated[tuple[Item, ...], Meta(max_length=ADOPTED_AT_ONCE)] = ()
     unnamed: Annotated[tuple[bytes, ...], Meta(max_length=ADOPTED_AT_ONCE)] = ()
