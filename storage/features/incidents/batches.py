@@ -130,7 +130,8 @@ class Incidents(Feature):
             case IncidentStage.UNDOING:
                 return await self._undone(incident, by)
             case IncidentStage.OPEN if incident.kind is IncidentKind.REWIND:
-                plan = await asyncio.to_thread(self._plan_again, incident)
+                point, until, undone = incident.point, incident.leaf_count, incident.undoes
+                plan = await asyncio.to_thread(self._plan_from, incident, point, until, undone)
                 done = await self._rewound(incident, by, plan)
                 changed = done.put_back + done.hidden + done.shown
                 return IsolationReport(incident=done.incident or incident, changed=changed, kept=0)
@@ -165,8 +166,10 @@ class Incidents(Feature):
         if incident.stage is not IncidentStage.DONE:
             raise UnknownIncident("this rewind was cut short: resume it before you undo it")
         reason = f"undo of {incident.incident_id}"
-        plan = await asyncio.to_thread(self._plan_before, incident)
         undone = incident.incident_id
+        # The state right before the rewind began.
+        point = incident.leaf_count
+        plan = await asyncio.to_thread(self._plan_from, incident, point, None, undone)
         begin = BeginIncident(IncidentKind.REWIND, incident.reach, by, reason, plan.point, undone)
         begun = await self.order(begin)
         done = await self._rewound(begun, by, plan)
@@ -199,17 +202,11 @@ class Incidents(Feature):
         with self._store.reading() as view:
             return planned(view, self._names, reach, point_of(view, to, self._clock()))
 
-    def _plan_before(self, incident: Incident) -> RewindPlan:
-        """The plan that restores the state right before a rewind began."""
+    def _plan_from(
+        self, incident: Incident, index: int, until: int | None, undone: str
+    ) -> RewindPlan:
         with self._store.reading() as view:
-            point = point_at(view, incident.leaf_count)
-            undone = incident.incident_id
-            return planned(view, self._names, incident.reach, point, undoes=undone)
-
-    def _plan_again(self, incident: Incident) -> RewindPlan:
-        with self._store.reading() as view:
-            point = point_at(view, incident.point)
-            until, undone = incident.leaf_count, incident.undoes
+            point = point_at(view, index)
             return planned(view, self._names, incident.reach, point, until, undone)
 
     def _names_in(self, reach: IncidentReach) -> tuple[bytes, ...]:
