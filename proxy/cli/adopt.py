@@ -230,9 +230,7 @@ def _again(asked: _Adopt, server: str, more: str = "") -> str:
 
 def _told(context: Context, found: AdoptedList, asked: _Adopt) -> Exit:
     terminal = context.terminal
-    if terminal.as_json:
-        terminal.data(found)
-        return Exit.OK
+    terminal.answer(found)
     terminal.table(
         ("digest", "text", "class", "label here", "why", "memory"),
         [

@@ -94,9 +94,7 @@ def _back_up(context: Context) -> Exit:
             then="run `mnemogate audit verify`, and keep the older backups",
         ) from error
     terminal = context.terminal
-    if terminal.as_json:
-        terminal.data(taken)
-        return Exit.OK
+    terminal.answer(taken)
     terminal.say(
         f"backed up {taken.incarnation}: version {taken.version}, "
         f"{counted(taken.leaf_count, 'leaf', 'leaves')}, {taken.bytes} bytes in {target}"
@@ -168,9 +166,7 @@ def _refuse_replaceable(directory: Path) -> None:
 
 def _say_verified(context: Context, backup: Backup) -> Exit:
     terminal, told = context.terminal, backup.summary
-    if terminal.as_json:
-        terminal.data(told)
-        return Exit.OK
+    terminal.answer(told)
     terminal.say(
         f"sound: backup of {told.incarnation}, taken {iso(backup.taken_at_ms)}, version "
         f"{told.version}, {counted(told.leaf_count, 'leaf', 'leaves')}"
@@ -212,9 +208,7 @@ def _bring_back(
         held_count=status.held_count,
         leaf_count=status.leaf_count,
     )
-    if terminal.as_json:
-        terminal.data(done)
-        return Exit.OK
+    terminal.answer(done)
     terminal.say(f"restored {done.before} as {done.incarnation} in {done.state}")
     terminal.say(
         f"as of {iso(backup.taken_at_ms)}: {counted(done.live_count, 'memory', 'memories')}, "

@@ -42,8 +42,11 @@ def settings_of(
     *,
     check_places: bool = False,
     untraced: Callable[[str], None] | None = None,
+    reads_config: bool = True,
 ) -> Settings:
     """The settings that apply to this command line; `untraced` as of `load_settings`.
+
+    Without `reads_config` a file that `--config` names is not read.
 
     Raises:
         CommandFailed: The settings cannot be used.
@@ -54,7 +57,7 @@ def settings_of(
         given["state"] = where.state
     if where.checkpoint is not None:
         given["checkpoint"] = where.checkpoint
-    config = None if where.config is None else Path(where.config)
+    config = Path(where.config) if where.config is not None and reads_config else None
     try:
         return load_settings(given, config=config, check_places=check_places, untraced=untraced)
     except SettingsError as error:

@@ -14,16 +14,15 @@ from msgspec import Meta
 
 from proxy.cli.api_commands import show
 from proxy.cli.command import Command, Context, option, read_file
-from proxy.cli.connect import Where, admin_url
+from proxy.cli.connect import Where, admin_url, settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import Terminal, inert
 from proxy.doctor.examine import Examination, examine
 from proxy.doctor.finding import BackendTarget, DoctorTarget, Finding, ProbeRequest, ProbeResult
 from proxy.doctor.locate import gates_of, listening_uid, lock_holders, option_of
 from proxy.seams.operation import HttpRequest
-from proxy.settings.load import load_settings
 from proxy.settings.table import Settings, SettingsError
-from proxy.settings.values import Address, BadValue, Raw, address, unquoted, value_of
+from proxy.settings.values import Address, BadValue, address, unquoted, value_of
 
 _KEY_LEN_MAX: Final = 1024
 _CONFIG_LEN_MAX: Final = 1024 * 1024
@@ -67,17 +66,9 @@ def _doctor(context: Context) -> Exit:
 
 def _aim(context: Context) -> DoctorTarget:
     asked, where = context.arguments(_Doctor), context.arguments(Where)
-    flags: dict[str, Raw] = {}
-    if where.state is not None:
-        flags["state"] = where.state
-    if where.checkpoint is not None:
-        flags["checkpoint"] = where.checkpoint
-    try:
-        # `doctor` tests whether this user can write to the sidecar's configuration file, so it
-        # takes no settings from this file.
-        settings = load_settings(flags, check_places=False)
-    except SettingsError as error:
-        raise CommandFailed(Exit.USAGE, str(error)) from error
+    # `doctor` tests whether this user can write to the sidecar's configuration file, so it takes no
+    # settings from this file.
+    settings = settings_of(context, reads_config=False)
     found = lock_holders(settings.state)
     data_url = _address("--data", asked.data) or _told(found, "--listen", settings, settings.listen)
     return DoctorTarget(

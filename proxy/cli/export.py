@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import enum
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
@@ -44,6 +45,7 @@ FOLLOW_S: Final = 1.0
 
 
 Record = dict[str, str | int | bool | list[str]]
+_Fields = Mapping[str, str | int | list[str] | enum.Enum | None]
 
 ECS_VERSION: Final = "8.11"
 _OUTCOMES: Final = {
@@ -86,6 +88,15 @@ def _common(index: int, at_ms: int, dataset: str) -> Record:
     }
 
 
+def _present(fields: _Fields) -> Record:
+    """The fields that have a value; that of an enum is its value."""
+    return {
+        name: one.value if isinstance(one, enum.Enum) else one
+        for name, one in fields.items()
+        if one is not None
+    }
+
+
 def _verdict(index: int, leaf: VerdictLeaf, intercepted: InterceptedLeaf | None) -> Record:
     objected = leaf.decision is not Decision.ADMIT or leaf.objection is not None
     record = _common(index, leaf.at_ms, "verdict") | {
@@ -103,18 +114,16 @@ def _verdict(index: int, leaf: VerdictLeaf, intercepted: InterceptedLeaf | None)
         "mnemogate.structural": leaf.structural,
         "mnemogate.trust": leaf.trust_level,
     }
-    if leaf.reason is not None:
-        record["event.reason"] = leaf.reason.value
-    if leaf.step is not None:
-        record["mnemogate.step"] = leaf.step
-    if leaf.memory_id is not None:
-        record["mnemogate.memory.id"] = leaf.memory_id
-    if leaf.objection is not None:
-        record["mnemogate.observed"] = leaf.objection
-    elif leaf.approved_by is not None:
-        record["mnemogate.approved_by"] = leaf.approved_by
-    if leaf.session is not None:
-        record["mnemogate.session"] = leaf.session
+    record |= _present(
+        {
+            "event.reason": leaf.reason,
+            "mnemogate.step": leaf.step,
+            "mnemogate.memory.id": leaf.memory_id,
+            "mnemogate.observed": leaf.objection,
+            "mnemogate.approved_by": leaf.approved_by if leaf.objection is None else None,
+            "mnemogate.session": leaf.session,
+        }
+    )
     if leaf.culprit is not None:
         record |= {
             "mnemogate.culprit.source.kind": leaf.culprit.kind.value,
@@ -130,20 +139,18 @@ def _verdict(index: int, leaf: VerdictLeaf, intercepted: InterceptedLeaf | None)
 def _asked(leaf: VerdictLeaf, intercepted: InterceptedLeaf) -> Record:
     """The fields of a verdict's record that describe the client's request."""
     trace_id, caller = recorded_parts(intercepted.trace_id)
-    record: Record = {
-        "event.action": f"memory-{intercepted.change.value}",
-        "user.id": intercepted.principal_id,
-        "organization.id": intercepted.tenant,
-        "trace.id": trace_id,
-        "mnemogate.class_named": intercepted.class_named,
-    }
-    if caller:
-        record["mnemogate.caller"] = caller
-    if class_lowered(intercepted, leaf):
-        record["mnemogate.class_lowered"] = True
-    if intercepted.claimed_source is not None:
-        record["mnemogate.claimed.source.kind"] = intercepted.claimed_source.value
-    return record
+    return _present(
+        {
+            "event.action": f"memory-{intercepted.change.value}",
+            "user.id": intercepted.principal_id,
+            "organization.id": intercepted.tenant,
+            "trace.id": trace_id,
+            "mnemogate.class_named": intercepted.class_named,
+            "mnemogate.caller": caller or None,
+            "mnemogate.class_lowered": class_lowered(intercepted, leaf) or None,
+            "mnemogate.claimed.source.kind": intercepted.claimed_source,
+        }
+    )
 
 
 def _result(index: int, leaf: ResultLeaf) -> Record:
@@ -160,7 +167,7 @@ def _result(index: int, leaf: ResultLeaf) -> Record:
 
 
 def _incident(index: int, leaf: IncidentLeaf) -> Record:
-    record = _common(index, leaf.at_ms, "incident") | {
+    fields: _Fields = {
         "event.kind": "alert",
         "event.category": ["intrusion_detection"],
         "event.type": ["end" if leaf.step in _ENDED else "info"],
@@ -173,12 +180,10 @@ def _incident(index: int, leaf: IncidentLeaf) -> Record:
         "mnemogate.incident.suspects": leaf.suspects,
         "mnemogate.incident.asks": leaf.asks,
         "mnemogate.incident.culprits": leaf.culprits,
+        "mnemogate.incident.mode": leaf.mode,
+        "mnemogate.incident.why": leaf.why,
     }
-    if leaf.mode is not None:
-        record["mnemogate.incident.mode"] = leaf.mode.value
-    if leaf.why is not None:
-        record["mnemogate.incident.why"] = leaf.why
-    return record
+    return _common(index, leaf.at_ms, "incident") | _present(fields)
 
 
 def _operator(index: int, leaf: OperatorLeaf) -> Record:
@@ -286,8 +291,7 @@ def _trace(context: Context) -> Exit:
 
 
 def _show(context: Context, record: Record) -> None:
-    if context.terminal.as_json:
-        context.terminal.data(record)
+    context.terminal.answer(record)
     heads = ("event.action", "mnemogate.decision", "mnemogate.result", "event.reason")
     decided = " ".join(str(record[name]) for name in heads if name in record)
     context.terminal.say(

@@ -250,10 +250,8 @@ async def _skeleton(context: Context, names: tuple[str, ...]) -> Exit:
             then="`mnemogate doctor` names those that were seen since the start",
         )
     text = skeleton_of(names[0], chosen)
-    if context.terminal.as_json:
-        context.terminal.data(SkeletonView(map=text))
-    else:
-        context.terminal.say(text)
+    context.terminal.answer(SkeletonView(map=text))
+    context.terminal.say(text)
     return Exit.OK
 
 

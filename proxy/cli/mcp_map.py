@@ -52,9 +52,7 @@ def show_map(terminal: Terminal, tool_map: ToolMap) -> Exit:
         posture=tool_map.posture.value,
         tools=[_view(name, tool) for name, tool in _cases(tool_map)],
     )
-    if terminal.as_json:
-        terminal.data(view)
-        return Exit.OK
+    terminal.answer(view)
     terminal.say(f"{view.name}: {view.read_from}")
     if tool_map.posture is Posture.CONTEXT:
         terminal.say("every tool passes; what it returns is a tool's result")

@@ -155,8 +155,7 @@ async def _purge(context: Context) -> Exit:
         which = {"tenant": asked.tenant, "compact": not asked.no_compact}
         async with working(terminal, "purging and rewriting the store"):
             done = await api.ask(PURGE, memory_id, **which)
-    if terminal.as_json:
-        terminal.data(done)
+    terminal.answer(done)
     if done.decision != "admit":
         raise CommandFailed(
             Exit.REFUSED,

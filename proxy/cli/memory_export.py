@@ -82,9 +82,7 @@ def _export(context: Context) -> Exit:
             then="check --tenant; `mnemogate memory list --quarantined` shows what is hidden",
         )
     terminal = context.terminal
-    if terminal.as_json:
-        terminal.data(ExportResult(file=str(target), tenant=asked.tenant, memories=count))
-        return Exit.OK
+    terminal.answer(ExportResult(file=str(target), tenant=asked.tenant, memories=count))
     terminal.say(
         f"{counted(count, 'memory', 'memories')} of tenant {inert(asked.tenant)} with all proofs: "
         f"check with mnemogate audit verify --export {inert(str(target))} --vkey KEY"

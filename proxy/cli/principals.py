@@ -75,10 +75,8 @@ async def _show(context: Context) -> Exit:
         else:
             show(context, await api.ask(TRUST), _all)
             return Exit.OK
-    if context.terminal.as_json:
-        context.terminal.data(_listed(one))
-    else:
-        (_HISTORY if asked.history else _one)(context, one)
+    context.terminal.answer(_listed(one))
+    (_HISTORY if asked.history else _one)(context, one)
     return Exit.OK
 
 

@@ -152,8 +152,7 @@ def _is_group(typed: str) -> bool:
 
 def _tell_one(context: Context, outcome: OutcomeView, wanted: Decision) -> None:
     terminal = context.terminal
-    if terminal.as_json:
-        terminal.data(outcome)
+    terminal.answer(outcome)
     reason = "None" if outcome.reason is None else outcome.reason.value
     if outcome.decision is not wanted:
         raise CommandFailed(
@@ -204,8 +203,7 @@ async def _decide_group(context: Context, api: Operator, wanted: Decision, asked
     applied = asked.apply is not None
     done = await api.ask(row, group, shown=asked.shown, strike=asked.strike, applied=applied)
     terminal = context.terminal
-    if terminal.as_json:
-        terminal.data(done)
+    terminal.answer(done)
     came = sum(one.comes for one in done.lines)
     gone = f"{len(done.lines) - came} removed, " if came < len(done.lines) else ""
     terminal.say(f"{came} let in, {gone}{len(done.denied)} denied")

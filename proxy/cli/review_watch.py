@@ -35,11 +35,9 @@ async def _watch(context: Context) -> Exit:
         coming = _Coming(api, given(context, HELD_FILTER))
         while True:
             for one in await coming.next():
-                if terminal.as_json:
-                    terminal.data(one)
-                else:
-                    row = [cell(one, column) for column in HELD_COLUMNS.values()]
-                    terminal.say("  ".join(map(inert, row)))
+                terminal.answer(one)
+                row = [cell(one, column) for column in HELD_COLUMNS.values()]
+                terminal.say("  ".join(map(inert, row)))
             await asyncio.sleep(every)
 
 

@@ -54,10 +54,6 @@ GC_MIDDLE: Final = 20
 GC_OLD: Final = 20
 
 
-class _Flags(msgspec.Struct, frozen=True, kw_only=True):
-    admin: str | None = None
-
-
 class _FirstKey(msgspec.Struct, frozen=True, kw_only=True):
     key_id: str
     principal: str
@@ -141,15 +137,9 @@ async def _run(context: Context) -> Exit:
 
 def _flags(context: Context) -> dict[str, Raw]:
     """A mapping of settings' names to values, for settings given as flags on the command line."""
-    given: dict[str, Raw] = {}
-    for field in _FLAGS:
-        value = context.given(field.name)
-        if value is not None:
-            given[field.name] = value
-    admin = context.arguments(_Flags).admin
-    if admin is not None:
-        given["admin"] = admin
-    return given
+    names = (*(field.name for field in _FLAGS), "admin")
+    given = {name: context.given(name) for name in names}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _settle() -> None:

@@ -164,6 +164,11 @@ class Terminal:
         """Print one JSON line on stdout, in printable ASCII, so that no terminal acts on it."""
         self._write(self._out, _json_line(value))
 
+    def answer(self, value: object) -> None:
+        """Print the answer of a command as one JSON line in JSON mode; else print nothing."""
+        if self.as_json:
+            self.data(value)
+
     def fault(self, value: object) -> None:
         """Print one JSON line on stderr with the error that ended a command in JSON mode."""
         self._whisper(_json_line(value))
