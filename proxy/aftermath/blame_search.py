@@ -39,6 +39,7 @@ from proxy.aftermath.rules import OpenedSignals, accused, fit_texts, rules_for
 from proxy.seams.cases import AsksJudges, OnConviction, ReplayedMemory, ReplaysModels, Signal
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest
+from proxy.seams.waits import beside
 from storage.features.cases import Case, CaseMemory, ConvictedMemory, Opening, Progress
 from storage.features.cases.case_records import Convict, MoveCase, NameRelated, OpenCase
 from storage.features.cases.wrong_answers import Cases
@@ -210,15 +211,8 @@ class BlameSearch:
         for case in await asyncio.to_thread(self._cases.all):
             if resumes and case.under_way and case.case_id not in self._signals:
                 self._acting.put(case.case_id)
-        async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(self._for_ever(line)) for line in (self._acting, self._asking)
-            ]
-            try:
-                yield
-            finally:
-                for task in tasks:
-                    task.cancel()
+        async with beside(self._for_ever(self._acting), self._for_ever(self._asking)):
+            yield
 
     # ---- handling one case after the other -------------------------------------------------------
 

@@ -24,6 +24,7 @@ from proxy.aftermath.rule_signals import RuleSignals
 from proxy.aftermath.rule_watch import going_on
 from proxy.aftermath.screens import KnownRules, TenantRules
 from proxy.seams.cases import RULES, WrongReply
+from proxy.seams.waits import beside
 from storage.interfaces import MemoryReader
 
 REPLIES_MAX: Final = 256
@@ -135,12 +136,8 @@ class ReplyChecks:
     @asynccontextmanager
     async def checking(self) -> AsyncGenerator[None]:
         """Check queued replies while the block runs."""
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(self._for_ever())
-            try:
-                yield
-            finally:
-                task.cancel()
+        async with beside(self._for_ever()):
+            yield
 
     async def _for_ever(self) -> None:
         # A task of its own waits for the end of each case, so that a slow case delays no other

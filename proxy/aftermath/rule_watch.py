@@ -24,6 +24,7 @@ from proxy.aftermath.rule_signals import RuleSignals
 from proxy.aftermath.screens import KnownRules, TenantRules
 from proxy.seams.cases import RULES
 from proxy.seams.environment import Environment
+from proxy.seams.waits import beside
 from storage.interfaces import MemoryReader
 from storage.values import Anchor
 
@@ -95,12 +96,8 @@ class RuleWatch:
     @asynccontextmanager
     async def watching(self) -> AsyncGenerator[None]:
         """Check queued reads while the block runs."""
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(self._reads_for_ever())
-            try:
-                yield
-            finally:
-                task.cancel()
+        async with beside(self._reads_for_ever()):
+            yield
 
     async def _reads_for_ever(self) -> None:
         while True:

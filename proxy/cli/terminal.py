@@ -23,6 +23,7 @@ import msgspec
 
 from policy.text.skeleton import is_hidden
 from proxy.cli.exits import CommandFailed, Exit
+from proxy.seams.waits import beside
 
 _BYTE_MAX: Final = 0xFF
 _BMP_MAX: Final = 0xFFFF
@@ -362,12 +363,8 @@ async def working(terminal: Terminal, label: str | Callable[[], str]) -> AsyncGe
         yield
         return
     try:
-        async with asyncio.TaskGroup() as group:
-            ticking = group.create_task(_tick(terminal, label))
-            try:
-                yield
-            finally:
-                ticking.cancel()
+        async with beside(_tick(terminal, label)):
+            yield
     except ExceptionGroup as wrapped:
         # The group's only exception is that of the block, because the printing task raises none.
         raise wrapped.exceptions[0] from None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import msgspec
 
-from proxy.seams.waits import ReleaseBell, first
+from proxy.seams.waits import ReleaseBell, beside, first
 from proxy.transport.responses import attempt
 from proxy.transport.upstream import Upstream
 
@@ -55,13 +54,8 @@ async def repeating(
     A fault in one round is logged and ends neither the next round nor the sidecar; a broken
     invariant calls `halt`.
     """
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_repeat(one, wait, halt)) for one in jobs if one.seconds > 0]
-        try:
-            yield
-        finally:
-            for task in tasks:
-                task.cancel()
+    async with beside(*(_repeat(one, wait, halt) for one in jobs if one.seconds > 0)):
+        yield
 
 
 async def _repeat(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
 
@@ -21,6 +22,21 @@ class ReleaseBell:
         """Wake everyone who waits for the next release."""
         released, self.next = self.next, asyncio.Event()
         released.set()
+
+
+@asynccontextmanager
+async def beside(*jobs: Coroutine[Any, Any, object]) -> AsyncGenerator[None]:
+    """Run the jobs while the block runs, and cancel them at its end.
+
+    An exception of a job or of the block leaves in an `ExceptionGroup`.
+    """
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one) for one in jobs]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
 
 
 async def first(*waits: Coroutine[Any, Any, object]) -> None:
