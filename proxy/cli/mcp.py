@@ -23,9 +23,9 @@ from proxy.cli.api_commands import show, table
 from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import Where, operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.hardening import shield
 from proxy.cli.mcp_map import SkeletonView, show_map, skeleton_of, tools_named
 from proxy.cli.terminal import Terminal, inert
+from proxy.compose.hardening import shield
 from proxy.dialects.mcp.maps import MapError, ToolMap
 from proxy.dialects.mcp.store.calls import StoreTools
 from proxy.dialects.mcp.store.protocol import StoreProtocol

@@ -18,10 +18,10 @@ from proxy.cli.command import Command, Context
 from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import opening
-from proxy.cli.hardening import Shielding, shield
 from proxy.cli.neighbours import foreign
 from proxy.cli.pointing import first_write, for_the_agent, for_the_operator, mcp_entries, pointed
 from proxy.cli.terminal import Terminal, now_ms, waiting
+from proxy.compose.hardening import Shielding, shield
 from proxy.compose.observe_mode import BANNER
 from proxy.seams.observations import CONFIRM
 from proxy.seams.waits import first

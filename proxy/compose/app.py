@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import ctypes
 import logging
 import os
-import resource
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +21,7 @@ from proxy.admin.rules_in_force import Rules, parse_rules
 from proxy.compose.agent_memory import ModelMemory, convictions_of
 from proxy.compose.backends import BackendServing, adapters_of
 from proxy.compose.dialects import dialects_of, unhidden
+from proxy.compose.hardening import shield
 from proxy.compose.mcp import McpServing
 from proxy.compose.outboxes import tellers
 from proxy.compose.periodic import repeating
@@ -56,23 +54,6 @@ from storage.interfaces import Store
 from storage.opening import open_store
 from storage.values import StoreStatus
 from telemetry.logs import Telemetry
-
-_PR_SET_DUMPABLE: Final = 4  # The constant PR_SET_DUMPABLE of prctl(2).
-
-
-def no_core_dumps() -> None:
-    """Forbid core dumps of this process, and attaching to it by its user's other processes.
-
-    A dump would write undecided candidates, and the keys that decrypt them, to disk. Programs that
-    the process starts are unaffected: the kernel resets the prctl(2) flag at execve(2). The
-    resource limit is for systems that refuse prctl(2); a program in `core_pattern` ignores the
-    limit.
-    """
-    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
-    with contextlib.suppress(AttributeError, OSError):
-        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-
 
 _LOG: Final = logging.getLogger("mnemogate.app")
 START: Final = PrincipalId("mnemogate:start")
@@ -310,7 +291,8 @@ def _store(
 
     Opening blocks, so it runs in a thread.
     """
-    no_core_dumps()
+    # A dump would write undecided candidates, and the keys that decrypt them, to disk.
+    shield()
     # aiohttp is checked before anything is on disk, because a failure later could leave a store
     # whose first keys were never shown.
     check_aiohttp()

@@ -7,7 +7,7 @@ import sys
 
 _ASK = """
 import ctypes, resource
-from proxy.compose.app import no_core_dumps
+from proxy.compose.hardening import shield
 library = ctypes.CDLL(None)
 def told():
     print(library.prctl(3, 0, 0, 0, 0), resource.getrlimit(resource.RLIMIT_CORE)[0])
@@ -15,7 +15,7 @@ _, hard = resource.getrlimit(resource.RLIMIT_CORE)
 resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
 library.prctl(4, 1, 0, 0, 0)
 told()
-no_core_dumps()
+shield()
 told()
 """
 

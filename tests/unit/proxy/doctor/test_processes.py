@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cli.hardening import Shielding, shield
+from proxy.compose.hardening import Shielding, shield
 from proxy.doctor.examine import probe_environment, probe_identity, probe_process
 from proxy.doctor.finding import Finding, ProbeResult
 from proxy.doctor.locate import effective_uid, gates_of, option_of, running_sidecars
@@ -104,7 +104,7 @@ def test_a_shielded_process_is_closed_to_its_own_user_but_for_signals() -> None:
 
 
 def test_shielding_reports_what_it_did() -> None:
-    code = "from proxy.cli.hardening import shield; print(shield().value)"
+    code = "from proxy.compose.hardening import shield; print(shield().value)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
 
     assert done.stdout.strip() == Shielding.ON.value

@@ -23,6 +23,8 @@ def shield() -> Shielding:
     """Make this process not dumpable: no ptrace, no `/proc/<pid>/mem`, `environ`, `fd`, no core.
 
     A process of the same uid could otherwise read keys and every withheld candidate from memory.
+    Programs that the process starts are unaffected: the kernel resets the flag at execve(2). The
+    resource limit is for systems that refuse prctl(2); a program in `core_pattern` ignores it.
     Root can still read them, and a process of the same uid can still edit the store's files, unless
     the sidecar runs as a user of its own, which `doctor` tests.
     """
