@@ -11,6 +11,7 @@ from policy.after.matchers import Grade, SignalKind
 from policy.model import PrincipalId, Tenant
 from storage.tables.change import Change
 from storage.tables.lmdb_store import RecordTable, View
+from storage.tables.rows import id_key
 from storage.write.seam import Feature
 
 FAILURES_MAX: Final = 10_000
@@ -71,7 +72,7 @@ class RecordFailure(msgspec.Struct, frozen=True):
         """Store the failure and delete the oldest above `FAILURES_MAX`; True if it was stored."""
         if self.is_too_many(change.draft):
             return False
-        change.draft.write(FAILURES, _key(self.failure.failure_id), self.failure)
+        change.draft.write(FAILURES, bytes.fromhex(self.failure.failure_id), self.failure)
         excess = change.draft.count(FAILURES) - FAILURES_MAX
         if excess > 0:
             for key in list(itertools.islice(change.draft.keys(FAILURES), excess)):
@@ -87,7 +88,7 @@ class JoinCase(msgspec.Struct, frozen=True):
 
     def carry_out(self, change: Change) -> None:
         """Note the case, unless the failure was deleted meanwhile."""
-        key = _key(self.failure_id)
+        key = bytes.fromhex(self.failure_id)
         failure = change.draft.read(FAILURES, key)
         if failure is not None:
             joined = msgspec.structs.replace(failure, case_id=self.case_id)
@@ -112,8 +113,8 @@ class Failures(Feature):
 
     def get(self, failure_id: str) -> Failure | None:
         """The failure with this id, or None."""
-        key = _key(failure_id)
-        if len(key) != _ID_LEN:
+        key = id_key(failure_id, _ID_LEN)
+        if key is None:
             return None
         with self._store.reading() as view:
             return view.read(FAILURES, key)
@@ -124,10 +125,3 @@ class Failures(Feature):
             found = [one for _, one in view.records(FAILURES)]
         of_tenant = [one for one in reversed(found) if one.tenant == tenant]
         return tuple(of_tenant[:limit])
-
-
-def _key(failure_id: str) -> bytes:
-    try:
-        return bytes.fromhex(failure_id)
-    except ValueError:
-        return b""

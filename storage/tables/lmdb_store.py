@@ -196,6 +196,13 @@ class View:
         finally:
             cursor.close()
 
+    def under(self, table: bytes, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Every key that begins with `prefix`, in byte order, with its payload."""
+        for key, payload in self.scan(table, prefix):
+            if not key.startswith(prefix):
+                return
+            yield key, payload
+
     def records(
         self, table: RecordTable[Record], start: bytes = b""
     ) -> Iterator[tuple[bytes, Record]]:

@@ -139,13 +139,15 @@ def guarded_rows(
     view: View, names: KeyedNames, tenant: Tenant, target: str, key: str
 ) -> Iterator[GuardedRow]:
     """Every row under a key of a server, oldest first, including failed and deleted ones."""
-    prefix = names.guarded(tenant, target, key)
-    for found, _ in view.scan(KEYED, prefix):
-        if not found.startswith(prefix):
-            return
-        one = guarded_row(view, names, int.from_bytes(found[len(prefix) :], "big"))
+    for one in filed_rows(view, names, names.guarded(tenant, target, key)):
         if one.sent.tenant == tenant and candidate_of(one.sent).target == target:
             yield one
+
+
+def filed_rows(view: View, names: KeyedNames, keyed: bytes) -> Iterator[GuardedRow]:
+    """Every row under the keyed hash of a key, oldest first; two keys may share a hash."""
+    for found, _ in view.under(KEYED, keyed):
+        yield guarded_row(view, names, int.from_bytes(found[len(keyed) :], "big"))
 
 
 def guarded_row(view: View, names: KeyedNames, ordinal: int) -> GuardedRow:
@@ -168,9 +170,7 @@ def children_of(
 ) -> Iterator[tuple[int, Row]]:
     """The rows that name this memory as a parent, with their ordinals, oldest first."""
     prefix = names.children(tenant, parent)
-    for key, _ in view.scan(CHILDREN, prefix):
-        if not key.startswith(prefix):
-            return
+    for key, _ in view.under(CHILDREN, prefix):
         ordinal = int.from_bytes(key[len(prefix) :], "big")
         row = read_row(view, ordinal)
         # Two memories may share the prefix of 64 bits of a hash, so the row itself is checked.
@@ -223,11 +223,16 @@ def was_ended(view: View, row: Row) -> bool:
 
 def held_key(candidate_id: CandidateId) -> bytes | None:
     """The key of a held candidate; None for a text that cannot be a candidate's id."""
+    return id_key(candidate_id, _CANDIDATE_ID_LEN)
+
+
+def id_key(text: str, length: int) -> bytes | None:
+    """The key of the record with this id; None for a text that is no id of `length` bytes."""
     try:
-        key = bytes.fromhex(candidate_id)
+        key = bytes.fromhex(text)
     except ValueError:
         return None
-    return key if len(key) == _CANDIDATE_ID_LEN else None
+    return key if len(key) == length else None
 
 
 def chain(

@@ -125,9 +125,7 @@ class Usage:
 def recorded_usage(view: View) -> dict[Tenant, int]:
     """Maps each tenant to the bytes that it uses, as of one view of the store."""
     found: dict[Tenant, int] = {}
-    for key, payload in view.scan(META, _PREFIX):
-        if not key.startswith(_PREFIX):
-            break
+    for _, payload in view.under(META, _PREFIX):
         recorded = _DECODE(payload)
         found[recorded.tenant] = recorded.bytes_used
     return found

@@ -29,7 +29,7 @@ from storage.ground.randomness import random_bytes
 from storage.tables.change import Change
 from storage.tables.codec import IdRecord
 from storage.tables.lmdb_store import View
-from storage.tables.rows import read_id, read_row
+from storage.tables.rows import id_key, read_id, read_row
 from storage.write.trust_intake import TrustIntake
 
 _ID_LEN: Final = 8
@@ -217,11 +217,8 @@ def read_case(view: View, case_id: str) -> Case:
     Raises:
         UnknownIncident: No case has that id.
     """
-    try:
-        key = bytes.fromhex(case_id)
-    except ValueError:
-        key = b""
-    case = view.read(CASES, key) if len(key) == _ID_LEN else None
+    key = id_key(case_id, _ID_LEN)
+    case = None if key is None else view.read(CASES, key)
     if case is None:
         raise UnknownIncident("there is no incident of that id")
     return case

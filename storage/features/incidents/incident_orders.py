@@ -22,7 +22,7 @@ from storage.ground.errors import UnknownIncident
 from storage.ground.randomness import random_bytes
 from storage.tables.change import Change, read_leaf
 from storage.tables.lmdb_store import View
-from storage.tables.rows import chain, is_uuid, read_id, read_row, subject_of
+from storage.tables.rows import chain, id_key, is_uuid, read_id, read_row, subject_of
 from storage.values import QUARANTINE, QUARANTINE_END, QUARANTINE_REASON_LEN_MAX, Row
 
 _ID_LEN: Final = 8
@@ -196,11 +196,8 @@ def read_incident(view: View, incident_id: str) -> Incident:
     Raises:
         UnknownIncident: No incident has that id.
     """
-    try:
-        key = bytes.fromhex(incident_id)
-    except ValueError:
-        key = b""
-    incident = view.read(INCIDENTS, key) if len(key) == _ID_LEN else None
+    key = id_key(incident_id, _ID_LEN)
+    incident = None if key is None else view.read(INCIDENTS, key)
     if incident is None:
         raise UnknownIncident("there is no incident of that id")
     return incident

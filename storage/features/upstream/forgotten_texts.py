@@ -70,9 +70,7 @@ def forgotten_texts(view: View, names: KeyedNames, step: int | None = None) -> I
     """
     cipher = AESGCM(names.seal("forgotten"))
     prefix = b"" if step is None else ordinal_key(step)
-    for key, sealed in view.scan(FORGOTTEN, prefix):
-        if not key.startswith(prefix):
-            return
+    for key, sealed in view.under(FORGOTTEN, prefix):
         try:
             found = _DECODE(cipher.decrypt(sealed[:_NONCE_LEN], sealed[_NONCE_LEN:], key))
         except (InvalidTag, msgspec.MsgspecError):

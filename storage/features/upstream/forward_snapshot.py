@@ -19,10 +19,10 @@ from storage.features.upstream.upstream_filing import FORWARDS, ForwardRecord
 from storage.tables.change import read_leaf, read_verdict
 from storage.tables.codec import IdRecord
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import KEYED, View
+from storage.tables.lmdb_store import View
 from storage.tables.rows import (
     GuardedRow,
-    guarded_row,
+    filed_rows,
     held_key,
     read_id,
     read_row,
@@ -34,7 +34,6 @@ LOOKED_BACK_MAX: Final = 8_192
 # A relay has the tools of its server recorded just before its first call, so a leaf about tools
 # does not count as a change of the facts.
 _OF_TOOLS: Final = "tools."
-_ORDINAL_LEN: Final = 8
 
 
 class ForwardSnapshot:
@@ -119,10 +118,7 @@ class ForwardSnapshot:
         made_new = row.change is ChangeKind.CREATE and (call is None or call.effect is None)
         if made_new or call is None or not call.key:
             return
-        for found, _ in self._view.scan(KEYED, row.keyed):
-            if not found.startswith(row.keyed):
-                return
-            one = guarded_row(self._view, self._names, int.from_bytes(found[-_ORDINAL_LEN:], "big"))
+        for one in filed_rows(self._view, self._names, row.keyed):
             if one.ordinal != record.ordinal and one.sent.candidate_id not in together:
                 yield one
 

@@ -21,7 +21,7 @@ from storage.tables.lmdb_store import KEYED, RecordTable, View
 from storage.tables.rows import (
     GuardedRow,
     chain,
-    guarded_row,
+    filed_rows,
     read_id,
 )
 from storage.write.seam import Feature
@@ -143,10 +143,7 @@ class UpstreamHiding(Feature):
     def _newest(self, view: View, target: str, keyed: bytes) -> GuardedRow | None:
         """The newest memory under a key that the server has, or may soon have, or None."""
         newest: GuardedRow | None = None
-        for key, _ in view.scan(KEYED, keyed):
-            if not key.startswith(keyed):
-                break
-            one = guarded_row(view, self._names, int.from_bytes(key[len(keyed) :], "big"))
+        for one in filed_rows(view, self._names, keyed):
             if one.sent.change is ChangeKind.DELETE or one.status not in _STANDING:
                 continue
             if candidate_of(one.sent).target == target:
@@ -181,5 +178,4 @@ def forget_kept(change: Change, keyed: bytes) -> None:
 
 def is_filed(view: View, keyed: bytes) -> bool:
     """Whether any memory is filed under a key of an upstream server."""
-    first = next(view.scan(KEYED, keyed), None)
-    return first is not None and first[0].startswith(keyed)
+    return next(view.under(KEYED, keyed), None) is not None

@@ -28,6 +28,7 @@ from storage.tables.codec import NO_ORDINAL
 from storage.tables.lmdb_store import KEYED, View
 from storage.tables.rows import (
     GuardedRow,
+    filed_rows,
     guarded_row,
     read_id,
     read_row,
@@ -160,11 +161,8 @@ class UpstreamState(Feature):
         if row.change is not ChangeKind.DELETE:
             yield _of_row(view, guarded_row(view, self._names, known.ordinal))
             return
-        for key, _ in view.scan(KEYED, row.keyed):
-            if not key.startswith(row.keyed):
-                return
-            ordinal = int.from_bytes(key[-_ORDINAL_LEN:], "big")
-            yield _of_row(view, guarded_row(view, self._names, ordinal))
+        for one in filed_rows(view, self._names, row.keyed):
+            yield _of_row(view, one)
 
 
 def _of_row(view: View, row: GuardedRow) -> UpstreamChange:
