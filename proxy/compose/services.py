@@ -70,7 +70,6 @@ from proxy.model.memory_seam import Coupling
 from proxy.model.model_replays import ModelReplays
 from proxy.model.upstream_model import UpstreamModel
 from proxy.reporting.outbox import POLL_S
-from proxy.seams.cases import OpensCases
 from proxy.seams.environment import Embedder, Environment
 from proxy.seams.operation import Dialect
 from proxy.settings.after import Heal
@@ -176,12 +175,6 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         )
         return memories, candidates, overview
 
-    def registering(self, canaries: Canaries | None) -> Registrar:
-        """The operator calls that register anchors, and canaries if the store embeds texts."""
-        store, out = self.store, self.surroundings
-        judges = Judges(self.settings.judge)
-        return Registrar(store.reader, store.writer, out, canaries, judges)
-
     def canaries(self, signals: RuleSignals) -> Canaries | None:
         """The canaries; None where clients bring the vectors, as no question can be embedded."""
         if takes_client_vectors(self.embedder):
@@ -257,22 +250,6 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             implicated=probations.implicated,
         )
 
-    def paroling(self, spoken: OpenedSignals, probations: Probations) -> ParoleTrials:
-        """The trials of hidden memories, and the probation of those that passed."""
-        store, embedder = self.store, self.embedder
-        trials = Trials(
-            replays=Replays(store.recalls, store.reader),
-            reader=store.reader,
-            judges=Judges(self.settings.judge),
-            spoken=spoken,
-            embedder=None if takes_client_vectors(embedder) else embedder,
-        )
-        return ParoleTrials(
-            paroles=store.paroles,
-            trials=trials,
-            probations=probations,
-        )
-
     def wrong_answers(self, blaming: BlameSearch, feedback: FeedbackIntake) -> WrongAnswers:
         """The operator calls about wrong answers."""
         return WrongAnswers(
@@ -285,36 +262,27 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
 
     def aftermath(self) -> tuple[BlameSearch, FeedbackIntake, ParoleTrials]:
         """The search for culprits, the intake of feedback, and the parole of hidden memories."""
-        store, spoken = self.store, OpenedSignals()
+        store, embedder, spoken = self.store, self.embedder, OpenedSignals()
         replays = Replays(store.recalls, store.reader)
         now_ms = self.surroundings.now_ms
         probations = Probations(store.paroles, replays, store.recalls, now_ms)
         blaming = self.blaming(spoken, probations)
-        return blaming, self.feedback(blaming), self.paroling(spoken, probations)
-
-    def feedback(self, cases: OpensCases) -> FeedbackIntake:
-        """The intake of feedback that people and programs give on answers."""
-        return FeedbackIntake(
-            failures=self.store.failures,
-            reader=self.store.reader,
-            recalls=self.store.recalls,
-            cases=cases,
+        feedback = FeedbackIntake(
+            failures=store.failures,
+            reader=store.reader,
+            recalls=store.recalls,
+            cases=blaming,
             surroundings=self.surroundings,
         )
-
-    def recall_notes(self, watch: RuleWatch) -> RecallNotes:
-        """The recorder of reads: it reports each to recall ledger, model memory and rule watch."""
-        store, now_ms = self.store, self.surroundings.now_ms
-        return RecallNotes(
-            store.recalls, self.memory, lambda: store.reader.status().version, now_ms, watch.shown
+        trials = Trials(
+            replays=replays,
+            reader=store.reader,
+            judges=Judges(self.settings.judge),
+            spoken=spoken,
+            embedder=None if takes_client_vectors(embedder) else embedder,
         )
-
-    def budgets(self) -> WriteCounts:
-        """The counts of each principal's writes in the budget window of the rules in force."""
-        store = self.store
-        return WriteCounts(
-            Topics(self.embedder.dimension), lambda: store.ruleset.budgets.window_s * 1_000
-        )
+        paroling = ParoleTrials(paroles=store.paroles, trials=trials, probations=probations)
+        return blaming, feedback, paroling
 
     def interceptor(
         self, shadow: Shadow, budgets: WriteCounts, tokens: TokenVerifier
@@ -410,7 +378,8 @@ class Services:
         self._foundation = foundation
         self._unbound: set[int] = set()
         self._models = list[UpstreamModel]()
-        budgets, graphs = foundation.budgets(), Graphs(store.reader)
+        topics, graphs = Topics(embedder.dimension), Graphs(store.reader)
+        budgets = WriteCounts(topics, lambda: store.ruleset.budgets.window_s * 1_000)
         writing = foundation.interceptor(shadow, budgets, TokenVerifier(signer.public_key))
         self.blaming, self.feedback, self._paroling = foundation.aftermath()
         self.watch, canaries = foundation.rule_watch(self.blaming)
@@ -423,7 +392,13 @@ class Services:
             embedder=embedder,
             surroundings=surroundings,
             executor=executor,
-            recalls=foundation.recall_notes(self.watch),
+            recalls=RecallNotes(
+                store.recalls,
+                memory,
+                lambda: store.reader.status().version,
+                now_ms,
+                self.watch.shown,
+            ),
             graphs=graphs,
             window=Window(budgets, lambda: store.ruleset, now_ms),
             feedback=self.feedback,
@@ -451,7 +426,7 @@ class Services:
             DryRuns(explainer=explainer, in_force=rules.in_force, now_ms=now_ms),
             Adoption(self.guard, store.reader, store.writer),
             foundation.backends(self.guards.http),
-            foundation.registering(canaries),
+            Registrar(store.reader, store.writer, surroundings, canaries, Judges(settings.judge)),
             RecalledReads(store.recalls),
             Repairs(incidents=store.incidents, cases=store.cases),
             foundation.wrong_answers(self.blaming, self.feedback),
