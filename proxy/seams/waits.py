@@ -1,4 +1,4 @@
-"""Waits of the event loop: for the first of several ends, and for the next release by a person."""
+"""Waits of the event loop, jobs beside a block, and the bell of releases by a person."""
 
 from __future__ import annotations
 
