@@ -48,8 +48,6 @@ from proxy.seams.operation import (
     PAGE_LEN_MAX,
     EncodingContext,
     EntitiesResult,
-    GetHistory,
-    GetMemory,
     GetResult,
     HistoryResult,
     HttpReply,
@@ -94,10 +92,10 @@ class Mem0Oss:
                 call, "list", limit_default=PAGE_LEN_MAX, free_keys=True
             ),
             ("DELETE", "memories"): lambda call: writes.delete_where(call, needs_id=NEEDS_ID),
-            ("GET", "memories/*"): _get,
+            ("GET", "memories/*"): reads.get,
             ("PUT", "memories/*"): lambda call: writes.update(call, classes()),
             ("DELETE", "memories/*"): writes.delete,
-            ("GET", "memories/*/history"): _history,
+            ("GET", "memories/*/history"): reads.history,
             ("GET", "entities"): lambda _: ListEntities(note=Note(route="entities").text()),
             ("DELETE", "entities/*/*"): _delete_entity,
         }
@@ -151,14 +149,6 @@ class Mem0Oss:
 
 
 _WRITTEN: Final = frozenset({"add", "update", "delete", "delete.where"})
-
-
-def _get(call: Mem0Call) -> Operation:
-    return GetMemory(memory_id=call.memory_id, expired=True, note=Note(route="get").text())
-
-
-def _history(call: Mem0Call) -> Operation:
-    return GetHistory(memory_id=call.memory_id, note=Note(route="history").text())
 
 
 def _delete_entity(call: Mem0Call) -> Operation:

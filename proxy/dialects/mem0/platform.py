@@ -61,8 +61,6 @@ from proxy.seams.operation import (
     EncodingContext,
     EntitiesResult,
     FeedbackResult,
-    GetHistory,
-    GetMemory,
     GetResult,
     GiveFeedback,
     HistoryResult,
@@ -116,10 +114,10 @@ class Mem0Platform:
             ("POST", "v2/memories"): lambda call: reads.list_memories(call, "pages"),
             ("GET", "v1/memories"): _list_v1,
             ("DELETE", "v1/memories"): writes.delete_where,
-            ("GET", "v1/memories/*"): _get,
+            ("GET", "v1/memories/*"): reads.get,
             ("PUT", "v1/memories/*"): lambda call: writes.update(call, classes()),
             ("DELETE", "v1/memories/*"): writes.delete,
-            ("GET", "v1/memories/*/history"): _history,
+            ("GET", "v1/memories/*/history"): reads.history,
             ("PUT", "v1/batch"): lambda call: writes.batch(call, classes()),
             ("DELETE", "v1/batch"): lambda call: writes.batch(call, classes()),
             ("GET", "v1/entities"): lambda _: ListEntities(note=Note(route="entities").text()),
@@ -180,14 +178,6 @@ def _search(call: Mem0Call, route: str) -> Operation:
 def _list_v1(call: Mem0Call) -> Operation:
     """The listing of the 0.1 client, answered with an object if it names a page, else an array."""
     return reads.list_memories(call, "pages" if "page" in call.query else "list")
-
-
-def _get(call: Mem0Call) -> Operation:
-    return GetMemory(memory_id=call.memory_id, expired=True, note=Note(route="get").text())
-
-
-def _history(call: Mem0Call) -> Operation:
-    return GetHistory(memory_id=call.memory_id, note=Note(route="history").text())
 
 
 def _feedback(call: Mem0Call) -> Operation:

@@ -17,11 +17,28 @@ from proxy.dialects.mem0.filters import (
 )
 from proxy.dialects.strict_json.strict import decode_object
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.operation import PAGE_LEN_MAX, SEARCH_LIMIT_MAX, ListMemories, Search
+from proxy.seams.operation import (
+    PAGE_LEN_MAX,
+    SEARCH_LIMIT_MAX,
+    GetHistory,
+    GetMemory,
+    ListMemories,
+    Search,
+)
 
 NEEDS_ID: Final = "One of the filters: app_id, user_id, agent_id, run_id is required!"
 PAGE_LEN_DEFAULT: Final = 100
 PAGE_MAX: Final = 1_000_000
+
+
+def get(call: Mem0Call) -> GetMemory:
+    """The operation that reads one memory, also one that has expired."""
+    return GetMemory(memory_id=call.memory_id, expired=True, note=Note(route="get").text())
+
+
+def history(call: Mem0Call) -> GetHistory:
+    """The operation that reads the history of one memory."""
+    return GetHistory(memory_id=call.memory_id, note=Note(route="history").text())
 
 
 def search(call: Mem0Call, route: str, *, limit_default: int, free_keys: bool = False) -> Search:

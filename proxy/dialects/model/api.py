@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -13,10 +13,15 @@ from proxy.dialects.model.openai import chat, completions, responses
 from proxy.dialects.model.openai.chat_stream import ChatEditor
 from proxy.dialects.model.openai.responses_stream import ResponsesEditor
 from proxy.dialects.model.reading import AFRESH, Readings, list_of
-from proxy.dialects.model.stream import Editor
 from proxy.dialects.model.transcript import ContextText, ModelReply, ModelRequest, Voice
-from proxy.dialects.model.whole_replies import AnthropicReply, ChatReply, ResponsesReply, WholeReply
+from proxy.dialects.model.whole_replies import AnthropicReply, ChatReply, ResponsesReply
 from proxy.dialects.strict_json.tolerant import Json
+
+# Edits one streamed reply; after `again`, `feed` gets the stream of the second request. The caller
+# decides all waiting calls before it feeds the next event.
+Editor: TypeAlias = AnthropicEditor | ChatEditor | ResponsesEditor
+# Edits one whole reply; after `again`, `feed` gets the reply to the second request.
+WholeReply: TypeAlias = AnthropicReply | ChatReply | ResponsesReply
 
 
 class ReadsRequest(Protocol):

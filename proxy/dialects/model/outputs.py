@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from proxy.dialects.model.reading import arguments_of, list_of, object_of, text_of
-from proxy.dialects.strict_json.tolerant import Json
+from proxy.dialects.model.reading import arguments_of, list_of, object_of, once, text_of
+from proxy.dialects.strict_json.tolerant import Json, no_constant
 from proxy.seams.faults import MalformedRequest
 
 _THOUGHT: Final = re.compile(r"<think>.*?</think>", re.DOTALL)
@@ -204,19 +204,6 @@ def _content(content: Json) -> str:
     return "".join(text_of(object_of(part).get("text")) or "" for part in list_of(content))
 
 
-def _once(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError
-    return found
-
-
-def _no_constant(_name: str) -> float:
-    raise ValueError
-
-
 # Mem0 accepts control characters inside strings. So they are accepted here too, and written as
 # escapes.
-_DECODER: Final = json.JSONDecoder(
-    object_pairs_hook=_once, parse_constant=_no_constant, strict=False
-)
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=once, parse_constant=no_constant, strict=False)

@@ -223,7 +223,12 @@ def arguments_of(value: Json) -> dict[str, Json] | None:
         return None
 
 
-def _once(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+def once(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    """The object of these members, as a decoder's `object_pairs_hook`.
+
+    Raises:
+        ValueError: Two members have the same key.
+    """
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError
@@ -241,7 +246,7 @@ def repeats(text: str, value: Json) -> bool:
     return False
 
 
-_UNIQUE: Final = json.JSONDecoder(object_pairs_hook=_once)
+_UNIQUE: Final = json.JSONDecoder(object_pairs_hook=once)
 
 
 def call_of(call_id: Json, name: Json, arguments: Json, server: Json = None) -> ModelCall:

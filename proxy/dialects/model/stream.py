@@ -6,11 +6,9 @@ judged first. Sans I/O: the caller sends, waits and makes the second request.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import msgspec
 
-from proxy.dialects.model.transcript import ModelCall, ModelReply
+from proxy.dialects.model.transcript import ModelCall
 from proxy.dialects.sse import Event, event_bytes
 from proxy.dialects.strict_json.tolerant import Json, read_body, write_body
 from proxy.seams.faults import MalformedRequest, UpstreamError
@@ -28,47 +26,6 @@ class CallDecision(msgspec.Struct, frozen=True, kw_only=True):
 
     key: int
     refusal: str | None = None
-
-
-class Editor(Protocol):
-    """Edits one streamed reply; after `again()`, `feed` gets the stream of the second request."""
-
-    def feed(self, event: Event) -> tuple[bytes, tuple[CompleteCall, ...]]:
-        """Take an event; return the bytes to forward now, and the complete calls that wait."""
-        ...
-
-    def decide(self, decided: CallDecision) -> bytes:
-        """Take the decision on a waiting call; return the bytes to forward in its place.
-
-        The caller decides all waiting calls before it feeds the next event.
-        """
-        ...
-
-    def refused_all(self) -> bool:
-        """Whether the reply has calls and all were refused, so that the model is asked again."""
-        ...
-
-    def again(self) -> list[Json]:
-        """Prepare for a second request; return the messages to append to its conversation."""
-        ...
-
-    def close(self) -> bytes:
-        """The bytes that end a reply whose calls were all refused, without a second request."""
-        ...
-
-    def said(self) -> ModelReply:
-        """The model's words and calls in reply to the latest request, refused calls included."""
-        ...
-
-    @property
-    def over(self) -> bool:
-        """Whether the editor has been fed the end of the reply."""
-        ...
-
-    @property
-    def holds(self) -> bool:
-        """Whether any event waits for a decision."""
-        ...
 
 
 class UnreadableEvent(UpstreamError):  # noqa: N818 - what the upstream sent, not a mistake here

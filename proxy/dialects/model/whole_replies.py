@@ -5,8 +5,6 @@ One interface serves three APIs, which put the parts of a reply at different pla
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import msgspec
 
 from proxy.dialects.model.anthropic import messages as anthropic
@@ -18,34 +16,6 @@ from proxy.dialects.model.transcript import ModelReply
 from proxy.dialects.strict_json.tolerant import Json
 
 _TOOL_USE = "tool_use"
-
-
-class WholeReply(Protocol):
-    """Edits one whole reply; after `again()`, `feed` gets the reply to the second request."""
-
-    def feed(self, body: dict[str, Json]) -> tuple[CompleteCall, ...]:
-        """Take a whole reply; return the calls that must be judged."""
-        ...
-
-    def decide(self, decided: CallDecision) -> None:
-        """Apply the decision on one call; the caller decides each call before `edited`."""
-        ...
-
-    def refused_all(self) -> bool:
-        """Whether the reply has calls and all were refused, so that the model is asked again."""
-        ...
-
-    def again(self) -> list[Json]:
-        """Prepare for a second request; return the messages to append to its conversation."""
-        ...
-
-    def edited(self) -> dict[str, Json]:
-        """The reply as the agent gets it, after all decisions."""
-        ...
-
-    def said(self) -> ModelReply:
-        """The model's words and calls in reply to the latest request, refused calls included."""
-        ...
 
 
 class _Edited:
@@ -104,7 +74,7 @@ class _Edited:
 
 
 class AnthropicReply(_Edited):
-    """Edits a whole reply of the Messages API (`WholeReply`)."""
+    """Edits a whole reply of the Messages API."""
 
     def feed(self, body: dict[str, Json]) -> tuple[CompleteCall, ...]:
         """Take a whole reply; return the calls that must be judged."""
@@ -152,7 +122,7 @@ class AnthropicReply(_Edited):
 
 
 class ResponsesReply(_Edited):
-    """Edits a whole reply of the Responses API (`WholeReply`)."""
+    """Edits a whole reply of the Responses API."""
 
     def feed(self, body: dict[str, Json]) -> tuple[CompleteCall, ...]:
         """Take a whole reply; return the calls that must be judged."""
@@ -203,7 +173,7 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 class ChatReply(_Edited):
-    """Edits a whole reply of the Chat Completions API (`WholeReply`).
+    """Edits a whole reply of the Chat Completions API.
 
     The model is asked again only if the reply has exactly one choice.
     """

@@ -23,7 +23,8 @@ _DECODER: Final = msgspec.json.Decoder()
 _ENCODER: Final = msgspec.json.Encoder()
 
 
-def _no_constant(_name: str) -> float:
+def no_constant(_name: str) -> float:
+    """Refuse NaN and Infinity, as a decoder's `parse_constant`."""
     raise ValueError
 
 
@@ -33,7 +34,7 @@ def _nearest(digits: str) -> float:
 
 
 _LARGEST: Final = 1.7976931348623157e308  # the largest IEEE 754 double
-_LENIENT: Final = json.JSONDecoder(parse_constant=_no_constant, parse_float=_nearest)
+_LENIENT: Final = json.JSONDecoder(parse_constant=no_constant, parse_float=_nearest)
 
 
 def read_body(raw: bytes) -> dict[str, Json]:

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.dialects.model.anthropic.stream import AnthropicEditor
+from proxy.dialects.model.api import Editor
 from proxy.dialects.model.openai.chat_stream import ChatEditor
 from proxy.dialects.model.openai.responses_stream import ResponsesEditor
 from proxy.dialects.model.reading import list_of, object_of
 from proxy.dialects.model.stream import (
     CallDecision,
     CompleteCall,
-    Editor,
     UnreadableEvent,
     event_of,
     payload,

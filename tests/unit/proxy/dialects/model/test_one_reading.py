@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.dialects.model.anthropic.stream import AnthropicEditor
+from proxy.dialects.model.api import Editor
 from proxy.dialects.model.one_reading import straight_event, straight_object
 from proxy.dialects.model.openai.chat_stream import ChatEditor
 from proxy.dialects.model.openai.responses_stream import ResponsesEditor
-from proxy.dialects.model.stream import CallDecision, Editor, UnreadableEvent, payload
+from proxy.dialects.model.stream import CallDecision, UnreadableEvent, payload
 from proxy.dialects.sse import RawReader
 from tests.unit.proxy.dialects.model import streams
 from tests.unit.proxy.dialects.model.streams import Call
