@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Self, TypeAlias
 
 from proxy.dialects.mcp.message import (
     CALL,
@@ -45,14 +46,13 @@ NOT_KNOWN: Final = (
 )
 
 
-class Performs(Protocol):
-    """Carries out one operation on the gate's own store."""
+Performs: TypeAlias = Callable[
+    [Operation | GraphOperation, str | None], Awaitable[Result | GraphResult]
+]
+"""Carries out an operation on the gate's own store, for a traceparent; returns its result.
 
-    async def __call__(
-        self, operation: Operation | GraphOperation, traceparent: str | None, /
-    ) -> Result | GraphResult:
-        """Carry out an operation; return its result. Raises `MalformedRequest`, `StorageError`."""
-        ...
+It raises `MalformedRequest` and `StorageError`.
+"""
 
 
 class StoreServer:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -73,12 +73,8 @@ class HubLimits(msgspec.Struct, frozen=True, kw_only=True):
     call_seconds: float = CALL_SECONDS
 
 
-class RelayFor(Protocol):
-    """Makes relays for one configured server."""
-
-    def __call__(self, principal: Principal, deliver: Deliver) -> Relay:
-        """Make a relay that is not started yet."""
-        ...
+RelayFor: TypeAlias = Callable[[Principal, Deliver], Relay]
+"""Makes relays for one configured server, which are not started yet."""
 
 
 class Hub:

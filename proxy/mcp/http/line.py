@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -31,12 +31,8 @@ CALL_SECONDS: Final = 900.0
 LISTEN: Final = "subscriptions/listen"
 
 
-class OpenRelay(Protocol):
-    """Makes the relay of a `RelayLine`."""
-
-    def __call__(self, deliver: Deliver) -> Relay:
-        """Make a relay that is not started yet."""
-        ...
+OpenRelay: TypeAlias = Callable[[Deliver], Relay]
+"""Makes the relay of a `RelayLine`, which is not started yet."""
 
 
 class LineParts(msgspec.Struct, frozen=True, kw_only=True):
