@@ -72,8 +72,13 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     @route(STATUS)
     async def status(self, _call: OperatorCall[NoQuery]) -> StatusView:
         """A summary of the store: version, counts, and what waits for a person."""
-        unmapped = self.ledger.unmapped.all()
-        return extended(StatusView, self.reader.status(), unmapped_tools=unmapped)
+        seen = self.ledger.unmapped
+        return extended(
+            StatusView,
+            self.reader.status(),
+            unmapped_tools=seen.all(),
+            program_tools=seen.programs(),
+        )
 
     @route(USAGE)
     async def usage(self, _call: OperatorCall[NoQuery]) -> UsageList:

@@ -1,4 +1,6 @@
-"""Tools that seem to be about memory and are in no tool map: each is reported once.
+"""Tools whose calls are not judged, because no map describes them, or they run programs.
+
+Each is reported once. A tool that runs programs may call any other tool from inside one.
 
 The list is in memory only: after a restart each tool is reported once more.
 """
@@ -20,31 +22,43 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/@-]{1,128}")
 
 
 class UnmappedTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool that seems to be about memory and is in no tool map, with its arguments' names."""
+    """A tool whose calls are not judged, with its arguments' names."""
 
     tool: str
     arguments: tuple[str, ...] = ()
 
 
 class UnmappedTools:
-    """Tools of requests that seem to be about memory and are in no map. Event loop only."""
+    """Tools of requests whose calls are not judged. Event loop only."""
 
     def __init__(self) -> None:
-        self._known: dict[str, UnmappedTool] = {}
+        self._unmapped: dict[str, UnmappedTool] = {}
+        self._programs: dict[str, UnmappedTool] = {}
 
     def note(self, tools: Iterable[DeclaredTool]) -> tuple[str, ...]:
-        """Record tools that a request offers; return the names that are new."""
-        new: list[str] = []
-        for tool in tools:
-            name = tool.name if tool.server is None else f"{tool.server}/{tool.name}"
-            known = name in self._known or len(self._known) >= TOOLS_MAX
-            if known or not _PLAIN.fullmatch(name):
-                continue
-            plain = sorted(one for one in tool.arguments or () if _PLAIN.fullmatch(one))
-            self._known[name] = UnmappedTool(tool=name, arguments=tuple(plain[:_ARGUMENTS_MAX]))
-            new.append(name)
-        return tuple(new)
+        """Record tools about memory that no map describes; return the names that are new."""
+        return _note(self._unmapped, tools)
+
+    def note_programs(self, tools: Iterable[DeclaredTool]) -> tuple[str, ...]:
+        """Record tools that run programs; return the names that are new."""
+        return _note(self._programs, tools)
 
     def all(self) -> tuple[UnmappedTool, ...]:
         """All unmapped tools about memory that any request offered, sorted by name."""
-        return tuple(self._known[name] for name in sorted(self._known))
+        return tuple(self._unmapped[name] for name in sorted(self._unmapped))
+
+    def programs(self) -> tuple[UnmappedTool, ...]:
+        """All tools that run programs, of any request, sorted by name."""
+        return tuple(self._programs[name] for name in sorted(self._programs))
+
+
+def _note(known: dict[str, UnmappedTool], tools: Iterable[DeclaredTool]) -> tuple[str, ...]:
+    new: list[str] = []
+    for tool in tools:
+        name = tool.name if tool.server is None else f"{tool.server}/{tool.name}"
+        if name in known or len(known) >= TOOLS_MAX or not _PLAIN.fullmatch(name):
+            continue
+        plain = sorted(one for one in tool.arguments or () if _PLAIN.fullmatch(one))
+        known[name] = UnmappedTool(tool=name, arguments=tuple(plain[:_ARGUMENTS_MAX]))
+        new.append(name)
+    return tuple(new)

@@ -98,6 +98,9 @@ class CallJudge:
     async def _one(self, asked: _ReplyOf, call: ModelCall) -> str | None:
         principal = asked.principal
         found = asked.catalogue.find(call)
+        outer, call = call, asked.catalogue.meant(call)
+        if call is not outer and call.arguments is None:
+            return observation_of_call(Reason.CALL_MALFORMED)
         if found is not None and (found.tool_map is None or found.tool is None):
             return observation_of_call(Reason.UNKNOWN_TOOL)
         try:
@@ -195,6 +198,7 @@ def _short(name: str) -> str | None:
 
 
 _LOG: Final = logging.getLogger("mnemogate.model")
+_PROGRAM: Final = "a tool runs programs: calls inside a program are judged at an MCP relay alone"
 
 
 class ReplyJudge:
@@ -246,6 +250,9 @@ class ReplyJudge:
         for tool in self._unmapped.note(catalogue.unmapped):
             fields = {"tool": tool, "session": session}
             _LOG.warning("a tool speaks of memory and no map takes it", extra={"fields": fields})
+        for tool in self._unmapped.note_programs(catalogue.programs):
+            fields = {"tool": tool, "session": session}
+            _LOG.warning(_PROGRAM, extra={"fields": fields})
 
     def _tell_of_person(self, who: PrincipalId) -> None:
         if who not in self._people_with_agents:

@@ -54,6 +54,9 @@ class StatusView(StoreStatus, frozen=True, kw_only=True):
     # Tools seen since the start that seem to be about memory and are in no tool map, so that their
     # calls are not judged.
     unmapped_tools: tuple[UnmappedTool, ...] = ()
+    # Tools seen since the start that run programs: calls inside a program are judged at a relay
+    # alone.
+    program_tools: tuple[UnmappedTool, ...] = ()
 
 
 class MemoryView(Memory, frozen=True, kw_only=True):

@@ -170,6 +170,13 @@ class AdoptionRead(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 KeyPart = Path | Annotated[tuple[Path, ...], Meta(min_length=2, max_length=4)]
 
 
+class Indirect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The arguments with which a tool calls another: that tool's name, and its arguments."""
+
+    name: Word
+    arguments: Word
+
+
 class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One tool of a server. Paths begin at a call's `arguments`. `kind` or `switch` is given."""
 
@@ -221,6 +228,10 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     # In a map of file tools: the arguments with which the tool reads, writes or moves a file. A
     # tool without `file` touches no file.
     file: FileRule | None = None
+    # In a map of file tools: a tool that calls another one, and a tool that runs the program in
+    # this argument. A program is not parsed, because it can compute what it calls.
+    indirect: Indirect | None = None
+    program: Word | None = None
     switch: Switch | None = None
 
 
@@ -359,8 +370,11 @@ def _check_model(found: ToolMap, where: str) -> None:
 
 def _check_file_tool(tool: Tool, where: str) -> None:
     """Check a file tool: it reads a file, writes one, or (`context`) touches none."""
-    if tool != Tool(kind=tool.kind, file=tool.file):
-        raise MapError(f"{where}: a map of files has kind and file alone")
+    apart = (tool.file, tool.indirect, tool.program)
+    if tool != Tool(kind=tool.kind, file=apart[0], indirect=apart[1], program=apart[2]):
+        raise MapError(f"{where}: a map of files has kind, file, indirect and program alone")
+    if sum(one is not None for one in apart) > 1:
+        raise MapError(f"{where}: one of file, indirect and program")
     if tool.kind not in {ToolKind.READ, ToolKind.WRITE, ToolKind.CONTEXT}:
         raise MapError(f"{where}: kind: read, write or context in a map of files")
     rule = tool.file
@@ -409,8 +423,8 @@ def _check_tool(tool: Tool, where: str, tools: dict[str, Tool]) -> None:
 
 
 def _check_kind(tool: Tool, where: str) -> None:
-    if tool.file is not None:
-        raise MapError(f'{where}: file: only in a map with posture = "files"')
+    if any(one is not None for one in (tool.file, tool.indirect, tool.program)):
+        raise MapError(f'{where}: file, indirect, program: only with posture = "files"')
     if tool.kind not in {ToolKind.WRITE, ToolKind.DELETE}:
         for name in _OF_A_CHANGE:
             if name == "required" and tool.kind is ToolKind.ADMIN:

@@ -14,12 +14,14 @@ from functools import lru_cache
 from typing import Final
 
 import msgspec
+from msgspec import structs
 
 from policy.text.skeleton import skeleton
 from proxy.dialects.mcp.calls import read_call
 from proxy.dialects.mcp.maps import Posture, Tool, ToolKind, ToolMap, path
 from proxy.dialects.mcp.pieces import declared as declared_paths
 from proxy.dialects.model.memory_words import speaks_of_memory
+from proxy.dialects.model.reading import arguments_of, text_of
 from proxy.dialects.model.tools import DeclaredTool
 from proxy.dialects.model.transcript import ModelCall
 from proxy.dialects.strict_json.tolerant import Json
@@ -88,12 +90,13 @@ def file_tool(maps: Maps, call: ModelCall) -> FileTool | None:
     A tool that touches no file is recognised with a server's name only if its map is a server's,
     because another server's tool of a similar name may do anything.
     """
+    call = _meant(maps, call)
     given = call.arguments or {}
     named = DeclaredTool(name=call.name, server=call.server)
     for tool_map in maps.files:
         for name, rule in tool_map.tools.items():
             server = next(servers_by(named, name), None)
-            if server is None:
+            if server is None or rule.indirect is not None or rule.program is not None:
                 continue
             if rule.file is None:
                 fits = bool(server) == bool(tool_map.server_names)
@@ -104,6 +107,25 @@ def file_tool(maps: Maps, call: ModelCall) -> FileTool | None:
                     tool_map=tool_map, tool=name, rule=rule, server=server, arguments=given
                 )
     return None
+
+
+def _meant(maps: Maps, call: ModelCall) -> ModelCall:
+    """The call that an indirect call makes, through any number of tools; else the call itself.
+
+    Its `arguments` are None if they cannot be read.
+    """
+    given = call.arguments or {}
+    named = DeclaredTool(name=call.name, server=call.server)
+    for tool_map in maps.files:
+        for name, rule in tool_map.tools.items():
+            way = rule.indirect
+            if way is None or way.name not in given or "" not in servers_by(named, name):
+                continue
+            # A host's id of a tool ends in the tool's name.
+            inner = (text_of(given[way.name]) or "").rpartition(":")[2]
+            arguments = arguments_of(given.get(way.arguments) or {}) if inner else None
+            return _meant(maps, structs.replace(call, name=inner, arguments=arguments))
+    return call
 
 
 class _Option(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,15 +165,34 @@ class OfferedTools:
             if (tool.server, tool.name) not in self._found and speaks_of_memory(tool)
         )
 
+    @property
+    def programs(self) -> tuple[DeclaredTool, ...]:
+        """Offered tools that run programs, from which any other tool may be called."""
+        return tuple(tool for tool in self._tools or () if self._runs(tool))
+
+    def meant(self, call: ModelCall) -> ModelCall:
+        """The call that an indirect call makes; else the call itself."""
+        return _meant(self._maps, call)
+
     def find(self, call: ModelCall) -> MemoryTool | None:
-        """The memory tool that a call uses; None if the call uses none."""
-        if self._tools is None:
-            return self._by_shape(call)
+        """The memory tool that a call uses, also indirectly; None if the call uses none."""
+        inner = self.meant(call)
+        if self._tools is None or inner is not call:
+            return self._by_shape(inner)
         if any((tool.server, tool.name) == (call.server, call.name) for tool in self._tools):
             return self._found.get((call.server, call.name))
         # If a call names no offered tool, some agents guess the tool that was meant (Hermes: by
         # case, suffix, likeness) and call it. So the call counts as one of an unknown memory tool.
         return MemoryTool(tool_map=None, tool=None) if self.writes else None
+
+    def _runs(self, tool: DeclaredTool) -> bool:
+        return any(
+            rule.program is not None
+            and (tool.arguments is None or rule.program in tool.arguments)
+            and next(servers_by(tool, name), None) is not None
+            for tool_map in self._maps.files
+            for name, rule in tool_map.tools.items()
+        )
 
     def _look(self, tools: tuple[DeclaredTool, ...]) -> None:
         options = {(tool.server, tool.name): [*self._options(tool)] for tool in tools}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import pytest
@@ -13,7 +14,7 @@ from policy.query import EVERYTHING
 from policy.verdict import Reason
 from proxy.dialects.model.api import ANTHROPIC
 from proxy.dialects.model.memory_tools import OfferedTools
-from proxy.dialects.model.tools import tools_of
+from proxy.dialects.model.tools import DeclaredTool, tools_of
 from proxy.dialects.model.transcript import ModelCall
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.ledger.unmapped_tools import UnmappedTools
@@ -299,6 +300,47 @@ async def test_a_tool_that_speaks_of_memory_and_has_no_map_is_named_once(
         {"tool": "save_memory", "session": prepared.session}
     ]
     assert [one.arguments for one in unmapped.all()] == [("note",)]
+
+
+PROGRAMS: Final[tuple[Json, ...]] = (
+    {"name": "exec", "input_schema": {"properties": {"code": {}, "title": {}}}},
+    {"type": "namespace", "name": "functions", "tools": [{"type": "custom", "name": "exec"}]},
+)
+
+
+@pytest.mark.parametrize("tool", PROGRAMS)
+async def test_a_tool_that_runs_programs_is_named_once_and_its_programs_are_not_parsed(
+    seen: Guarded, caplog: pytest.LogCaptureFixture, tool: Json
+) -> None:
+    unmapped = UnmappedTools()
+    coupling = _Coupled(ReplyJudge(_veto(seen), unmapped, set()))
+    shell: Json = {"name": "exec", "input_schema": {"properties": {"command": {}}}}
+    for offered, count in ((shell, 0), (tool, 1), (tool, 1)):
+        body = offering(offered)
+        asked = PrincipalRequest(
+            principal=AGENT, api=ANTHROPIC, body=body, trace=TRACE, maps=maps_of_models(None)
+        )
+        prepared = await coupling.prepare(asked)
+        program = call("exec", code=f"write({{path: 'MEMORY.md', content: '{STEERING}'}})")
+        assert await coupling.judge(prepared, (program,)) == (None,)
+        assert len(caplog.records) == count, "control: a shell is none"
+    assert [one.tool.rpartition("/")[2] for one in unmapped.programs()] == ["exec"]
+    assert unmapped.all() == ()
+
+
+@pytest.mark.parametrize("action", ["create", "cancel"])
+async def test_a_standing_order_waits_also_by_another_tool(seen: Guarded, action: str) -> None:
+    args: dict[str, Json] = {"action": action, "id": "7", "description": STEERING}
+    wrapped: dict[str, Json] = {"id": "openclaw:memory-core:intent", "args": args}
+    for name, given in (("intent", args), ("tool_call", wrapped)):
+        one = ModelCall(call_id=name, name=name, arguments=given)
+        catalogue = OfferedTools((DeclaredTool(name=one.name),), maps_of_models(None))
+        (text,) = await _veto(seen).judge(AGENT, catalogue, (one,))
+        assert text is not None, one
+    listed: Json = {"action": "list"}
+    one = call("tool_call", id="intent", args=listed)
+    catalogue = OfferedTools((DeclaredTool(name="tool_call"),), maps_of_models(None))
+    assert await _veto(seen).judge(AGENT, catalogue, (one,)) == (None,), "control: a read"
 
 
 async def test_a_person_s_key_whose_model_calls_tools_is_named_once(

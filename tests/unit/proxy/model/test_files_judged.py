@@ -44,7 +44,7 @@ class Editor:
     """An agent with the file tools of Claude Code, and its one conversation."""
 
     def __init__(self, at: Desk, by: Principal, lists: tuple[tuple[str, ...], ...]) -> None:
-        self._at, self._by, self._maps = at, by, maps_of_models(None, *lists)
+        self._at, self._by, self.maps = at, by, maps_of_models(None, *lists)
         self.messages: list[Json] = [user("Good morning, this is Ada.")]
         self.withheld = ""
         self._count = 0
@@ -75,7 +75,7 @@ class Editor:
         """What the agent gets in the place of each call; None: the call."""
         prepared = await self._replied(*calls)
         declared = tuple(DeclaredTool(name=call.name) for call in calls)
-        catalogue = OfferedTools(declared, self._maps)
+        catalogue = OfferedTools(declared, self.maps)
         files = ConversationFiles(prepared, catalogue)
         texts = await self._at.veto.judge(self._by, catalogue, calls, None, files)
         for call, text in zip(calls, texts, strict=True):
@@ -87,7 +87,7 @@ class Editor:
         """The files that the conversation has shown, for judging these calls of one reply."""
         prepared = await self._replied(*calls)
         declared = tuple(DeclaredTool(name=call.name) for call in calls)
-        return ConversationFiles(prepared, OfferedTools(declared, self._maps))
+        return ConversationFiles(prepared, OfferedTools(declared, self.maps))
 
     async def lines(self, text: str, path: str = NOTES) -> tuple[str, ...]:
         """The lines for which a write of this text would be judged."""
@@ -110,7 +110,7 @@ class Editor:
             api=ANTHROPIC,
             body={"messages": self.messages},
             trace=TRACE,
-            maps=self._maps,
+            maps=self.maps,
         )
         request = ANTHROPIC.read_request(asked.body)
         entered = await self._at.sessions.entered(self._by, request)
@@ -498,3 +498,90 @@ async def test_what_a_patch_wrote_is_known_and_judged_by_its_lines(tmp_path: Pat
         assert await at.lines(f"- {NOTE}\n- tea\n") == ("tea",)
         await at.tool("Bash", "done", command="date")
         assert len(await at.lines(f"- {NOTE}\n- tea\n")) > 1, "control: it is not known now"
+
+
+HOSTS: Final[dict[str, tuple[str, dict[str, Json]]]] = {
+    "OpenClaw": ("write", {"path": "{path}", "content": "{text}"}),
+    "OpenClaw edits": ("edit", {"path": "{path}", "edits": [{"oldText": "", "newText": "{text}"}]}),
+    "OpenCode": ("write", {"filePath": "{path}", "content": "{text}"}),
+    "OpenCode edits": (
+        "edit",
+        {"filePath": "{path}", "oldString": "# A", "newString": "# A\n{text}"},
+    ),
+    "Gemini CLI": ("write_file", {"file_path": "{path}", "content": "{text}"}),
+    "Gemini CLI edits": (
+        "replace",
+        {
+            "file_path": "{path}",
+            "old_string": "# A",
+            "new_string": "# A\n{text}",
+            "instruction": "b",
+        },
+    ),
+    "deepagents": (
+        "edit_file",
+        {"file_path": "{path}", "old_string": "# A", "new_string": "# A\n{text}"},
+    ),
+    "by another tool": (
+        "tool_call",
+        {"id": "openclaw:core:write", "args": {"path": "{path}", "content": "{text}"}},
+    ),
+    "by two others": (
+        "tool_call",
+        {
+            "id": "tool_call",
+            "args": {"id": "apply_patch", "args": '{{"input": "{patch}"}}'},
+        },
+    ),
+}
+
+
+def _filled(value: Json, path: str, text: str) -> Json:
+    if isinstance(value, str) and "{" in value:
+        lines = ("*** Begin Patch", f"*** Add File: {path}", f"+{text}", "*** End Patch")
+        return value.format(path=path, text=text, patch="\\n".join(lines))
+    if isinstance(value, list):
+        return [_filled(one, path, text) for one in value]
+    if isinstance(value, dict):
+        return {name: _filled(one, path, text) for name, one in value.items()}
+    return value
+
+
+@pytest.mark.parametrize("host", HOSTS)
+async def test_an_order_waits_by_the_tools_of_each_host_and_a_note_lands(
+    tmp_path: Path, host: str
+) -> None:
+    tool, arguments = HOSTS[host]
+
+    def call(at: Editor, path: str, text: str) -> ModelCall:
+        return at.call(tool, **cast("dict[str, Json]", _filled(arguments, path, text)))
+
+    async with editor(tmp_path) as at:
+        assert await at.tries(call(at, "MEMORY.md", NOTE)) == [None]
+        at.messages = at.messages[:1]
+        assert _is_held((await at.tries(call(at, "MEMORY.md", ORDER)))[0])
+        at.messages = at.messages[:1]
+        assert _is_held((await at.tries(call(at, "AGENTS.md", NOTE)))[0]), "in instructions"
+        assert await at.tries(call(at, "src/main.py", ORDER)) == [None], "control: no place"
+        at.maps = msgspec.structs.replace(at.maps, files=())
+        assert await at.tries(call(at, "MEMORY.md", ORDER)) == [None], "control: without the maps"
+
+
+async def test_a_call_by_another_tool_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    async with editor(tmp_path) as at:
+        for args in ([ORDER], "{", {"id": "write"}):
+            read = args if isinstance(args, dict) else {"id": "write", "args": args}
+            nameless = {**read, "id": 7} if args == {"id": "write"} else read
+            (text,) = await at.tries(at.call("tool_call", **cast("dict[str, Json]", nameless)))
+            assert text is not None
+            assert ORDER not in text
+        assert await at.tries(at.call("tool_call", id="memory_search", args={"query": "a"})) == [
+            None
+        ], "control: one that can be read"
+
+
+async def test_a_daily_note_of_openclaw_is_judged_by_its_relative_path(tmp_path: Path) -> None:
+    async with editor(tmp_path) as at:
+        for path, held in (("memory/2026-11-28.md", True), ("memory/heap.md", False)):
+            (text,) = await at.tries(at.call("write", path=path, content=ORDER))
+            assert _is_held(text) is held
