@@ -8,17 +8,51 @@ those that the next principal needs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from proxy.seams.faults import Busy
-
-if TYPE_CHECKING:
-    from proxy.transport.connection import Connection
+from proxy.transport.auth import Peer
 
 STRANGERS_SHARE: Final = 8
 """For each so many connections with a credential, there is one place for one without."""
 BURST: Final = 4
 """One principal may have in flight at most this many times the places that are still free."""
+
+
+class Guest(Protocol):
+    """One connection, as the crowd (all connections of a listener) uses it."""
+
+    @property
+    def peer(self) -> Peer:
+        """The peer at the other end of the connection."""
+        ...
+
+    @property
+    def waits(self) -> bool:
+        """Whether the connection waits for its peer, to send bytes or to read an answer."""
+        ...
+
+    @property
+    def idle(self) -> bool:
+        """Whether the peer has not begun to send a request."""
+        ...
+
+    @property
+    def unread_bytes(self) -> int:
+        """The number of bytes of answers that the peer has not read."""
+        ...
+
+    def end(self) -> None:
+        """Close the connection after the bytes that are already written were sent."""
+        ...
+
+    def abort(self) -> None:
+        """Close the connection at once; unsent bytes are lost."""
+        ...
+
+    async def shutdown(self, drain_s: float) -> None:
+        """Let the current answer finish within this time, then close."""
+        ...
 
 
 class Crowd:
@@ -38,11 +72,11 @@ class Crowd:
         self._known_count = 0
         # Connections, oldest first: `_strangers`, without a credential, are grouped by address, and
         # `_known`, with a credential, by principal.
-        self._strangers: dict[str, dict[Connection, None]] = {}
-        self._known: dict[str, dict[Connection, None]] = {}
-        self._groups: dict[Connection, tuple[bool, str]] = {}
+        self._strangers: dict[str, dict[Guest, None]] = {}
+        self._known: dict[str, dict[Guest, None]] = {}
+        self._groups: dict[Guest, tuple[bool, str]] = {}
 
-    def __iter__(self) -> Iterator[Connection]:
+    def __iter__(self) -> Iterator[Guest]:
         """Iterate over all connections."""
         return iter(tuple(self._groups))
 
@@ -54,7 +88,7 @@ class Crowd:
         """The number of bytes of answers that the peers of this principal have not read."""
         return sum(one.unread_bytes for one in self._known.get(principal or "", ()))
 
-    def enter(self, guest: Connection) -> bool:
+    def enter(self, guest: Guest) -> bool:
         """Count a new connection without a credential; return False if no place can be freed."""
         if len(self._groups) >= self._all_max:
             leaving = _first(self._strangers, lambda one: one.waits)
@@ -65,7 +99,7 @@ class Crowd:
         self._put(guest, known=False, group=guest.peer.address)
         return True
 
-    def recognise(self, guest: Connection, principal: str) -> None:
+    def recognise(self, guest: Guest, principal: str) -> None:
         """Count a connection for this principal, whose credential was checked.
 
         Raises:
@@ -84,7 +118,7 @@ class Crowd:
             leaving.end()
         self._put(guest, known=True, group=principal)
 
-    def leave(self, guest: Connection) -> None:
+    def leave(self, guest: Guest) -> None:
         """Free the place of a connection that has ended."""
         group = self._groups.pop(guest, None)
         if group is None:
@@ -96,16 +130,14 @@ class Crowd:
         if not groups[name]:
             del groups[name]
 
-    def _put(self, guest: Connection, *, known: bool, group: str) -> None:
+    def _put(self, guest: Guest, *, known: bool, group: str) -> None:
         groups = self._known if known else self._strangers
         groups.setdefault(group, {})[guest] = None
         self._groups[guest] = (known, group)
         self._known_count += known
 
 
-def _first(
-    groups: dict[str, dict[Connection, None]], *may_go: Callable[[Connection], bool]
-) -> Connection | None:
+def _first(groups: dict[str, dict[Guest, None]], *may_go: Callable[[Guest], bool]) -> Guest | None:
     """The oldest connection that may be closed, of the largest group that has one.
 
     Within a group the conditions are tried in order; the first that a connection meets decides.

@@ -4,22 +4,53 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from aiohttp import StreamReader, web
 from multidict import CIMultiDictProxy
 
 from policy.verdict import InvariantBroken
 from proxy.seams.operation import HttpReply
+from proxy.transport.auth import Peer
+from proxy.transport.exchange import Departure
 from proxy.transport.fixed_answers import MALFORMED
-
-if TYPE_CHECKING:
-    from proxy.transport.connection import Connection
 
 _HTTP_11: Final = (1, 1)
 # Statuses whose answers never have a body (RFC 9110, section 15).
 _BODILESS: Final = frozenset({204, 304})
 _BREAKS: Final = "\r\n\0"
+
+
+class Connects(Protocol):
+    """The connection of a request, as the answering code uses it."""
+
+    departure: Departure
+    # `breakage` happens when the body turns out to be broken; `broken` is True from then on.
+    breakage: Departure
+    broken: bool
+    peer: Peer
+    principal: str | None
+
+    @property
+    def garbled(self) -> bool:
+        """Whether the bytes after a complete request cannot begin another request."""
+        ...
+
+    def enter(self, principal: str) -> None:
+        """Count the connection for this principal, whose credential was checked."""
+        ...
+
+    def open_body(self) -> None:
+        """Begin to receive the request's body, which is held back until then."""
+        ...
+
+    def say(self, raw: bytes) -> None:
+        """Write bytes that do not come from a front, such as a fixed refusal."""
+        ...
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        ...
 
 
 class ReceivedRequest:
@@ -37,7 +68,7 @@ class ReceivedRequest:
         "raw_path",
     )
 
-    def __init__(self, request: web.BaseRequest, connection: Connection) -> None:
+    def __init__(self, request: web.BaseRequest, connection: Connects) -> None:
         self._request = request
         self.connection = connection
         self.content: StreamReader = request.content
@@ -116,6 +147,27 @@ def _check_lines(reply: HttpReply, headers: dict[str, str]) -> None:
         raise InvariantBroken("a header of an answer holds a line break")
 
 
+class ResponseConnection(Protocol):
+    """The connection that a `ResponseWriter` writes to."""
+
+    @property
+    def speaking(self) -> bool:
+        """Whether the bytes that aiohttp writes now are an answer of a front, not its own error."""
+        ...
+
+    def refuse(self, answer: bytes) -> None:
+        """Send a fixed answer, and close the connection."""
+        ...
+
+    def pause(self) -> None:
+        """Stop handing bytes of the body to aiohttp for now, because it cannot take more."""
+        ...
+
+    def resume(self) -> None:
+        """Hand bytes of the body to aiohttp again."""
+        ...
+
+
 class ResponseWriter(asyncio.Transport):
     """Passes the answers of fronts to the socket. Event loop only.
 
@@ -123,7 +175,7 @@ class ResponseWriter(asyncio.Transport):
     which quotes the request. The connection writes a fixed answer instead.
     """
 
-    def __init__(self, real: asyncio.Transport, connection: Connection) -> None:
+    def __init__(self, real: asyncio.Transport, connection: ResponseConnection) -> None:
         """`real` is the transport of the socket."""
         super().__init__()
         self._real = real

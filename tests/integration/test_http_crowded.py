@@ -18,7 +18,7 @@ from proxy.fronts import confirm_page
 from proxy.seams.operation import HttpReply
 from proxy.settings.values import Address
 from proxy.transport import crowd, listener
-from proxy.transport.connection import Connection
+from proxy.transport.crowd import Guest
 from proxy.transport.exchange import AnsweredReply, RequestHead
 from proxy.transport.head import HostRules
 from proxy.transport.listener import Listener
@@ -116,7 +116,7 @@ def resident_bytes() -> int:
 class NobodyLeaves(crowd.Crowd):
     """The way it was: as many as may be there, whoever they are."""
 
-    def enter(self, guest: Connection) -> bool:
+    def enter(self, guest: Guest) -> bool:
         return len(self) < 512 and super().enter(guest)
 
 

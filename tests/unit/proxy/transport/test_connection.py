@@ -279,7 +279,7 @@ def test_an_aiohttp_outside_of_the_bounds_is_refused_by_its_version(installed: s
     )
 
 
-class Guest:
+class One:
     """A connection; `idle` and `waits` are as a test says."""
 
     def __init__(self, address: str, *, idle: bool = True, waits: bool = True) -> None:
@@ -299,21 +299,16 @@ class Guest:
         del drain_s
 
 
-def guest_at(address: str, *, idle: bool = True, waits: bool = True) -> Any:  # noqa: ANN401
-    """A guest in place of a connection."""
-    return Guest(address, idle=idle, waits=waits)
-
-
-def full(crowd: Crowd, *guests: Connection) -> None:
+def full(crowd: Crowd, *guests: One) -> None:
     for guest in guests:
         assert crowd.enter(guest)
 
 
 def test_the_oldest_stranger_of_the_peer_with_most_of_them_goes_first() -> None:
     crowd = Crowd(8)
-    few, many = guest_at("b"), [guest_at("a") for _ in range(8)]
+    few, many = One("b"), [One("a") for _ in range(8)]
     full(crowd, few, *many)
-    newcomer = guest_at("c")
+    newcomer = One("c")
     assert crowd.enter(newcomer)
     assert [one.gone for one in (few, *many)] == [False, True] + [False] * 7
     assert len(crowd) == 9
@@ -321,34 +316,34 @@ def test_the_oldest_stranger_of_the_peer_with_most_of_them_goes_first() -> None:
 
 def test_strangers_never_take_the_place_of_who_has_shown_a_credential() -> None:
     crowd = Crowd(8)
-    known = [guest_at("a") for _ in range(8)]
+    known = [One("a") for _ in range(8)]
     for one in known:
         full(crowd, one)
         crowd.recognise(one, "agent")
     for _ in range(100):
-        assert crowd.enter(guest_at("a"))
+        assert crowd.enter(One("a"))
     assert not any(one.gone for one in known)
     assert len(crowd) == 9
 
 
 def test_who_is_being_answered_stays_and_the_next_one_is_turned_away() -> None:
     crowd = Crowd(1)
-    full(crowd, guest_at("a", waits=False), guest_at("a", waits=False))
-    assert not crowd.enter(guest_at("b"))
+    full(crowd, One("a", waits=False), One("a", waits=False))
+    assert not crowd.enter(One("b"))
 
 
 def test_an_idle_connection_of_the_principal_with_most_makes_room_for_another() -> None:
     crowd = Crowd(4)
-    greedy = [guest_at("a", idle=at == 1) for at in range(4)]
+    greedy = [One("a", idle=at == 1) for at in range(4)]
     for one in greedy:
         full(crowd, one)
         crowd.recognise(one, "greedy")
-    modest = guest_at("a")
+    modest = One("a")
     full(crowd, modest)
     crowd.recognise(modest, "modest")
     assert [one.gone for one in greedy] == [False, True, False, False]
     # None of them is idle now: one whose body is still arriving goes.
-    another = guest_at("a")
+    another = One("a")
     full(crowd, another)
     crowd.recognise(another, "another")
     assert [one.gone for one in greedy] == [True, True, False, False]
@@ -356,7 +351,7 @@ def test_an_idle_connection_of_the_principal_with_most_makes_room_for_another() 
 
 def test_where_all_are_at_work_the_next_is_told_so_and_stays_a_stranger() -> None:
     crowd = Crowd(1)
-    works, comes = guest_at("a", idle=False, waits=False), guest_at("a")
+    works, comes = One("a", idle=False, waits=False), One("a")
     full(crowd, works)
     crowd.recognise(works, "greedy")
     full(crowd, comes)
@@ -418,7 +413,7 @@ def test_a_turn_counts_from_when_it_is_whole_for_whom_it_is() -> None:
 
 def test_what_one_principal_left_unread_is_counted_over_all_of_its_connections() -> None:
     crowd = Crowd(8)
-    hers, others = [guest_at("a"), guest_at("b")], guest_at("a")
+    hers, others = [One("a"), One("b")], One("a")
     full(crowd, *hers, others)
     for one in hers:
         crowd.recognise(one, "greedy")
