@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 import msgspec
@@ -34,7 +34,7 @@ from proxy.transport.fixed_answers import (
 )
 from proxy.transport.head import Chunks, Unframed
 from proxy.transport.peers import peer_of
-from proxy.transport.request import ReceivedRequest, ResponseWriter
+from proxy.transport.request import ReceivedRequest
 
 # Answers one request; returns None if the request failed and nothing was sent.
 Answers = Callable[[ReceivedRequest], Awaitable[web.StreamResponse | None]]
@@ -520,3 +520,60 @@ def _server(
         max_headers=HEAD_BYTES_MAX,
         lingering_time=LINGER_S,
     )
+
+
+class ResponseWriter(asyncio.Transport):
+    """Passes the answers of fronts to the socket. Event loop only.
+
+    Bytes that aiohttp writes between two answers are its own error text for an unparsable request,
+    which quotes the request. The connection writes a fixed answer instead.
+    """
+
+    def __init__(self, real: asyncio.Transport, connection: Connection) -> None:
+        """`real` is the transport of the socket."""
+        super().__init__()
+        self._real = real
+        self._connection = connection
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Pass an answer's bytes to the socket; replace aiohttp's own error by a fixed answer."""
+        if self._connection.speaking:
+            self._real.write(data)
+        elif not self._real.is_closing():
+            self._connection.refuse(MALFORMED)
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Write several pieces as `write` writes one."""
+        self.write(b"".join(list_of_data))
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as inherited
+        """The socket transport's extra information of this name."""
+        return self._real.get_extra_info(name, default)
+
+    def is_closing(self) -> bool:
+        """Whether the socket is closing."""
+        return self._real.is_closing()
+
+    def is_reading(self) -> bool:
+        """Whether bytes are being read from the socket."""
+        return self._real.is_reading()
+
+    def pause_reading(self) -> None:
+        """Stop handing bytes of the body to aiohttp, because it cannot take more now."""
+        self._connection.pause()
+
+    def resume_reading(self) -> None:
+        """Hand bytes of the body to aiohttp again."""
+        self._connection.resume()
+
+    def get_write_buffer_size(self) -> int:
+        """The number of written bytes that the peer has not read."""
+        return self._real.get_write_buffer_size()
+
+    def close(self) -> None:
+        """Close the socket after the bytes that are already written were sent."""
+        self._real.close()
+
+    def abort(self) -> None:
+        """Close the socket at once; unsent bytes are lost."""
+        self._real.abort()

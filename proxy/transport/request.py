@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from aiohttp import StreamReader, web
 from multidict import CIMultiDictProxy
@@ -13,7 +11,6 @@ from policy.verdict import InvariantBroken
 from proxy.seams.operation import HttpReply
 from proxy.transport.auth import Peer
 from proxy.transport.exchange import Departure
-from proxy.transport.fixed_answers import MALFORMED
 
 _HTTP_11: Final = (1, 1)
 # Statuses whose answers never have a body (RFC 9110, section 15).
@@ -145,81 +142,3 @@ def _check_lines(reply: HttpReply, headers: dict[str, str]) -> None:
     text = "".join((reply.phrase or "", *headers, *headers.values()))
     if any(one in text for one in _BREAKS):
         raise InvariantBroken("a header of an answer holds a line break")
-
-
-class ResponseConnection(Protocol):
-    """The connection that a `ResponseWriter` writes to."""
-
-    @property
-    def speaking(self) -> bool:
-        """Whether the bytes that aiohttp writes now are an answer of a front, not its own error."""
-        ...
-
-    def refuse(self, answer: bytes) -> None:
-        """Send a fixed answer, and close the connection."""
-        ...
-
-    def pause(self) -> None:
-        """Stop handing bytes of the body to aiohttp for now, because it cannot take more."""
-        ...
-
-    def resume(self) -> None:
-        """Hand bytes of the body to aiohttp again."""
-        ...
-
-
-class ResponseWriter(asyncio.Transport):
-    """Passes the answers of fronts to the socket. Event loop only.
-
-    Bytes that aiohttp writes between two answers are its own error text for an unparsable request,
-    which quotes the request. The connection writes a fixed answer instead.
-    """
-
-    def __init__(self, real: asyncio.Transport, connection: ResponseConnection) -> None:
-        """`real` is the transport of the socket."""
-        super().__init__()
-        self._real = real
-        self._connection = connection
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Pass an answer's bytes to the socket; replace aiohttp's own error by a fixed answer."""
-        if self._connection.speaking:
-            self._real.write(data)
-        elif not self._real.is_closing():
-            self._connection.refuse(MALFORMED)
-
-    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Write several pieces as `write` writes one."""
-        self.write(b"".join(list_of_data))
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as inherited
-        """The socket transport's extra information of this name."""
-        return self._real.get_extra_info(name, default)
-
-    def is_closing(self) -> bool:
-        """Whether the socket is closing."""
-        return self._real.is_closing()
-
-    def is_reading(self) -> bool:
-        """Whether bytes are being read from the socket."""
-        return self._real.is_reading()
-
-    def pause_reading(self) -> None:
-        """Stop handing bytes of the body to aiohttp, because it cannot take more now."""
-        self._connection.pause()
-
-    def resume_reading(self) -> None:
-        """Hand bytes of the body to aiohttp again."""
-        self._connection.resume()
-
-    def get_write_buffer_size(self) -> int:
-        """The number of written bytes that the peer has not read."""
-        return self._real.get_write_buffer_size()
-
-    def close(self) -> None:
-        """Close the socket after the bytes that are already written were sent."""
-        self._real.close()
-
-    def abort(self) -> None:
-        """Close the socket at once; unsent bytes are lost."""
-        self._real.abort()
