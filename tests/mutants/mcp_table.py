@@ -76,10 +76,10 @@ MCP: Final = (
         row="mcp-lost",
         name="what the server's answer does not name counts as done",
         invariant="only what the server did is live",
-        where="proxy.dialects.mcp.done:_effect",
+        where="proxy.mcp.backend:_effect",
         fault=replaced("ForwardStatus.NO_EFFECT", "ForwardStatus.DONE"),
         tests=one_test(
-            "tests/unit/proxy/dialects/mcp/test_done.py",
+            "tests/unit/proxy/mcp/test_done.py",
             "test_an_item_is_done_where_the_answer_names_it",
         ),
     ),

@@ -8,8 +8,8 @@ import pytest
 
 from policy.model import ForwardStatus
 from proxy.dialects.mcp.calls import read_call
-from proxy.dialects.mcp.done import effects_of
 from proxy.dialects.strict_json.strict import JsonValue
+from proxy.mcp.backend import effects_of
 from proxy.settings.tool_maps import shipped_map
 
 DONE, NO_EFFECT, UNKNOWN = ForwardStatus.DONE, ForwardStatus.NO_EFFECT, ForwardStatus.UNKNOWN
