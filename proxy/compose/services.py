@@ -355,7 +355,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             sieve=sieve,
             ledger=ledger,
             surroundings=self.surroundings,
-            confirms=confirms,
+            url_of=confirms.url_of,
             showing=ShowingNotes(
                 store.recalls,
                 lambda: store.reader.status().version,

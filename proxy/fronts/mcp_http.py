@@ -114,15 +114,17 @@ class McpFront:
         asked = _KnownRequest(
             incoming=incoming, principal=principal, headers=headers, hub=served.hub
         )
-        match incoming.head.method:
-            case "POST":
-                return await self._post(asked)
-            case "GET":
-                return await self._get(asked)
-            case "DELETE":
-                return await self._delete(asked), None
-            case _:
-                return _not_allowed("GET, POST, DELETE"), None
+        try:
+            match incoming.head.method:
+                case "POST":
+                    return await self._post(asked)
+                case "GET" | "DELETE":
+                    return await self._of_session(asked)
+                case _:
+                    return _not_allowed("GET, POST, DELETE"), None
+        except NoRoomForSession:
+            refusal = refuse(503, "busy: too many MCP sessions", retry_after_s=1)
+            return problem(refusal, incoming.answering), None
 
     def _who(self, head: HttpRequest, visit: Visit) -> tuple[Principal, dict[str, str]]:
         """The principal, and the headers for the server, without the sidecar's own key.
@@ -162,8 +164,6 @@ class McpFront:
             if era is Era.STATELESS:
                 return await self._stateless(asked, message)
             return await self._handshake(asked, message)
-        except NoRoomForSession:
-            return _busy(asked), None
         except ChildGone:
             text = "the MCP server behind Mnemogate cannot be started"
             return _refused(200, message.request_id, -32000, text), None
@@ -233,23 +233,27 @@ class McpFront:
 
     # ---- requests by GET and DELETE --------------------------------------------------------------
 
-    async def _get(self, asked: _KnownRequest) -> tuple[HttpReply, Exchange | None]:
+    async def _of_session(self, asked: _KnownRequest) -> tuple[HttpReply, Exchange | None]:
         session_id = asked.headers.get(SESSION)
         if era_of_head(asked.headers) is Era.STATELESS or session_id is None:
             return _not_allowed("POST"), None
         line = asked.hub.find(asked.principal, session_id)
         if line is None:
             return _session_gone(None), None
+        if asked.incoming.head.method == "GET":
+            return await self._get(asked, line)
+        return await self._delete(asked, line, session_id), None
+
+    async def _get(
+        self, asked: _KnownRequest, line: RelayLine
+    ) -> tuple[HttpReply, Exchange | None]:
         if line.listeners >= LISTENING_MAX:
             return _refused(409, None, -32600, "too many streams of one session"), None
         last = asked.headers.get(LAST_EVENT)
         if last is not None and isinstance(line, UrlLine) and not line.sent_event(last):
             return _refused(400, None, -32600, "last-event-id: no event of this session"), None
         exchange = Exchange(None, asked.headers)
-        try:
-            asked.hub.keep_open(asked.principal, exchange)
-        except NoRoomForSession:
-            return _busy(asked), None
+        asked.hub.keep_open(asked.principal, exchange)
         asked.watch(exchange)
         if isinstance(line, UrlLine):
             await line.open_stream(exchange)
@@ -257,13 +261,7 @@ class McpFront:
             line.listen(exchange)
         return _reply(await exchange.head, exchange)
 
-    async def _delete(self, asked: _KnownRequest) -> HttpReply:
-        session_id = asked.headers.get(SESSION)
-        if era_of_head(asked.headers) is Era.STATELESS or session_id is None:
-            return _not_allowed("POST")
-        line = asked.hub.find(asked.principal, session_id)
-        if line is None:
-            return _session_gone(None)
+    async def _delete(self, asked: _KnownRequest, line: RelayLine, session_id: str) -> HttpReply:
         status = 200
         if isinstance(line, UrlLine):
             status = await line.end_session(Exchange(None, asked.headers))
@@ -349,9 +347,3 @@ def _session_gone(message: Message | None) -> HttpReply:
 
 def _not_allowed(allowed: str) -> HttpReply:
     return HttpReply(status=405, headers=(("Allow", allowed),))
-
-
-def _busy(asked: _KnownRequest) -> HttpReply:
-    return problem(
-        refuse(503, "busy: too many MCP sessions", retry_after_s=1), asked.incoming.answering
-    )

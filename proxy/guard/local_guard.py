@@ -79,14 +79,6 @@ IN_FLIGHT_MAX: Final = 100_000
 _BUDGETS: Final = 9
 
 
-class Confirms(Protocol):
-    """Makes the address where a person may confirm a held candidate."""
-
-    def url_of(self, candidate_id: CandidateId) -> str | None:
-        """The page for a candidate, which asks for the operator's key; None if none is served."""
-        ...
-
-
 class Notes(Protocol):
     """Notes texts that relays saw: in the session ledger, or else in a bounded list of prints."""
 
@@ -117,12 +109,15 @@ class LocalGuard:
         sieve: Sieve,
         ledger: Notes,
         surroundings: Environment,
-        confirms: Confirms,
+        url_of: Callable[[CandidateId], str | None],
         showing: ShowingNotes,
         left_out: Callable[[Tenant, MemoryId], None] | None = None,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """All guards share `sieve` and `ledger`. `left_out` gets what the sieve newly hides."""
+        """All guards share `sieve` and `ledger`. `left_out` gets what the sieve newly hides.
+
+        `url_of`: the page where a person may confirm a held candidate; None if none is served.
+        """
         if target_prefix not in PREFIXES:
             # Without this prefix, a target would be judged as a memory of the gate's own store,
             # whose labels are trusted more.
@@ -137,7 +132,7 @@ class LocalGuard:
         self.sifting = AnswerSieve(sieve, showing, left_out)
         self._ledger = ledger
         self._surroundings = surroundings
-        self._confirms = confirms
+        self._url_of = url_of
         self._monotonic_s = monotonic_s
         # Items that a relay is sending now, each with the time until which the relay is trusted to
         # settle it.
@@ -286,7 +281,7 @@ class LocalGuard:
         if item.candidate_id is not None and decision == Decision.ADMIT.value:
             self._launch(item.candidate_id)
         elif item.candidate_id is not None and decision == Decision.HOLD.value:
-            confirm_url = self._confirms.url_of(item.candidate_id)
+            confirm_url = self._url_of(item.candidate_id)
         return ItemVerdict(
             decision=decision,
             candidate_id=item.candidate_id,

@@ -23,7 +23,7 @@ from proxy.guard.sieve import Sieve
 from proxy.ledger.sessions import Sessions
 from proxy.model.call_judge import CallJudge
 from proxy.settings.tool_maps import maps_of_models
-from tests.unit.proxy.guarded import AGENT, Clock, NoPage
+from tests.unit.proxy.guarded import AGENT, Clock, no_page
 from tests.unit.proxy.ledgers import Clock as Time
 from tests.unit.proxy.ledgers import assistant, reply, result, user
 from tests.unit.proxy.wired import Wired, wired
@@ -98,7 +98,7 @@ class Desk:
             sieve=Sieve(store.followed.since),
             ledger=sessions,
             surroundings=parts.surroundings,
-            confirms=NoPage(),
+            url_of=no_page,
             showing=ShowingNotes(store.recalls, lambda: 0, parts.surroundings.now_ms),
             monotonic_s=Clock(),
         )

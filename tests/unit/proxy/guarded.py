@@ -39,13 +39,9 @@ class Clock:
         return self.now_s
 
 
-class NoPage:
-    """Nothing serves a page for people: held candidates wait in `mnemogate review`."""
-
-    def url_of(self, candidate_id: CandidateId) -> str | None:
-        """There is none."""
-        del candidate_id
-        return None
+def no_page(_candidate_id: CandidateId) -> str | None:
+    """The address of no page, as where none is served."""
+    return None
 
 
 class Guarded(NamedTuple):
@@ -78,7 +74,7 @@ def guard_of(
         sieve=sieve or Sieve(store.followed.since),
         ledger=Sessions(None, b"p" * 32, parts.surroundings),
         surroundings=parts.surroundings,
-        confirms=NoPage(),
+        url_of=no_page,
         showing=ShowingNotes(
             store.recalls, lambda: store.reader.status().version, parts.surroundings.now_ms
         ),
