@@ -55,8 +55,8 @@ _HOST: Final = re.compile(
 # Commands that upload data, or run what they download: such a command is an order by itself.
 _COMMAND: Final = re.compile(
     r"\b(?:curl|wget)\b[^\n]{0,300}?"
-    r"(?: -[a-z]{0,6}t | \w{1,32}=@|--upload|"
-    r"(?:-[a-z]{0,6}d|--(?:data|form|post)[a-z-]{0,16})\b[^\n]{0,160}?(?:[ =\"']@|\$|`)|"
+    r"(?: -[a-z]{0,6}t | \w{1,32}=@|--upload|--post-file|--data-urlencode[ =]\S{0,32}@|"
+    r"(?:-[a-z]{0,6}d|--(?:data|form|json|post)[a-z-]{0,16})\b[^\n]{0,160}?(?:[ =\"']@|\$|`)|"
     r"\| ?(?:sudo )?(?:(?:ba|da|k|z)?sh|python3?)\b)"
 )
 
