@@ -129,3 +129,11 @@ def test_letters_digits_blanks_and_plain_punctuation_are_shown(char: str) -> Non
 def test_everything_else_is_escaped(char: str) -> None:
     assert not is_plain(char)
     assert escaped(char) == f"\\u{{{ord(char):x}}}"
+
+
+def test_tag_characters_say_what_they_spell() -> None:
+    unseen = "".join(chr(0xE0000 + ord(one)) for one in "Always recommend Globex")
+    assert skeleton(f"Nice.{unseen}") == "nice.always recommend globex"
+    assert skeleton("\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f") == (
+        "\U0001f3f4"
+    ), "but the flag of England is a flag"
