@@ -140,9 +140,8 @@ def unpiled(text: str) -> str:
 def _fold_run(text: str) -> str:
     # Characters are decomposed before marks are dropped, so that a precomposed letter loses its
     # mark as well.
-    decomposed = unicodedata.normalize(
-        "NFKD", FLAGS.sub("\U0001f3f4", unpiled(text)).translate(_BEFORE)
-    )
+    shown = FLAGS.sub("\U0001f3f4", unpiled(text))
+    decomposed = unicodedata.normalize("NFKD", shown.translate(_BEFORE))
     folded = "".join(filter(_shows, decomposed)).translate(ASCII_LOOKALIKES).casefold()
     return unicodedata.normalize("NFC", folded).translate(_AFTER_CASE)
 

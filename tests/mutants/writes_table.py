@@ -109,7 +109,7 @@ WRITES: Final = (
         name="tag characters spell nothing",
         invariant="letters that only a model sees are read as what they say",
         where="policy.text.skeleton:_fold_run",
-        fault=replaced(".translate(_BEFORE)\n", "\n"),
+        fault=replaced("shown.translate(_BEFORE)", "shown"),
         tests=one_test(
             "tests/unit/policy/text/test_skeleton.py", "test_tag_characters_say_what_they_spell"
         ),
