@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol, Self
@@ -18,7 +18,6 @@ from policy.model import (
     Hit,
     Memory,
     MemoryId,
-    MemoryStatus,
     PrincipalId,
     Reads,
     SourceKind,
@@ -27,10 +26,9 @@ from policy.model import (
 from policy.query import Filter
 from policy.ruleset import Ruleset
 from policy.trust.score import TrustState
-from storage.audit import InterceptedLeaf, Leaf
+from storage.audit import AuditedView, InterceptedLeaf, Leaf
 from storage.features.together import Features
 from storage.features.trust import OriginTrust
-from storage.ground.errors import StoreCorrupt
 from storage.values import (
     Anchor,
     AuditHead,
@@ -43,7 +41,6 @@ from storage.values import (
     KeyRecord,
     Outcome,
     Page,
-    Row,
     Sealed,
     SearchAnswer,
     StagedContents,
@@ -417,60 +414,6 @@ class Store(Features, ABC):
     @abstractmethod
     def close(self) -> None:
         """Finish queued work, and release the state directory. Blocks."""
-
-
-class AuditedView(Protocol):
-    """A store's contents for an auditor who recomputes what the log promises.
-
-    Values are decoded without further checks; an unreadable value raises StoreCorrupt.
-    """
-
-    leaf_count: int
-    row_count: int
-
-    def head(self) -> tuple[int, int] | None:
-        """The number of leaves and the version in the header; None before the first commit.
-
-        Raises:
-            UnknownFormat: Another version of this program wrote the store.
-        """
-        ...
-
-    def checkpoint(self) -> bytes | None:
-        """The last signed checkpoint."""
-        ...
-
-    def made_with(self, store_key: bytes) -> bool:
-        """Whether ids and nonces are hashed under this key; True if that is not recorded."""
-        ...
-
-    def leaf(self, index: int) -> bytes | None:
-        """The bytes of one leaf."""
-        ...
-
-    def node(self, level: int, index: int) -> bytes | None:
-        """The stored hash of one complete subtree."""
-        ...
-
-    def named(self) -> dict[int, MemoryStatus]:
-        """The positions, in the order of `rows`, of the rows that ids name, with their status.
-
-        Raises:
-            StoreCorrupt: An id cannot be read.
-        """
-        ...
-
-    def earlier(self, ordinal: int, row: Row) -> Iterator[Row]:
-        """The rows of a memory before the one at position `ordinal`, newest first.
-
-        Raises:
-            StoreCorrupt: A row is missing or cannot be read.
-        """
-        ...
-
-    def rows(self) -> Iterator[Row | StoreCorrupt | None]:
-        """Every admitted change, in order; the error for one that cannot be read."""
-        ...
 
 
 class OfflineStore(Protocol):

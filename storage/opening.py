@@ -12,7 +12,7 @@ from pathlib import Path
 from policy.gate import Gate
 from policy.ruleset import Ruleset
 from storage.features.recalls import RecallOptions
-from storage.interfaces import AuditedView, Backup, OfflineStore, Store
+from storage.interfaces import Backup, OfflineStore, Store
 
 
 def open_store(
@@ -72,12 +72,11 @@ def offline_store(state: Path) -> OfflineStore:
 def verified_backup(
     directory: Path,
     secrets: Path | None,
-    audit: Callable[[AuditedView, bytes, bytes], str | None],
+    progress: Callable[[int, int], None],
 ) -> Backup:
     """A backup, after all of it was recomputed, with its own secrets or those of a directory.
 
-    `audit` is called with the log, the backup's signed checkpoint and the log's signing key. It
-    returns the first defect of the log, or None.
+    `progress` is called with how much of the log was verified, and how much there is.
 
     Raises:
         NoSecrets: The backup has no secrets, and no directory was given.
@@ -86,4 +85,4 @@ def verified_backup(
     """
     from storage.upkeep.restore import verified  # noqa: PLC0415 - see above
 
-    return verified(directory, secrets, audit)
+    return verified(directory, secrets, progress)

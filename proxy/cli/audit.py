@@ -27,12 +27,13 @@ from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import next_step
 from proxy.cli.proven_memories import LINE_LEN_MAX, ProofChecker, ProofReport, Wrong
 from proxy.cli.terminal import Terminal, counted, inert
-from proxy.cli.verification import Verification, Verifier
 from proxy.settings.table import Settings
 from storage.audit import (
     BadCheckpoint,
     Field,
     VerdictLeaf,
+    Verification,
+    Verifier,
     VerifierKey,
     decode_leaf,
     fields_of,
@@ -121,8 +122,7 @@ def _told(settings: Settings, context: Context, report: Verification) -> None:
         return
     terminal.say(f"NOT SOUND, first of {len(report.problems)}:")
     for problem in report.problems:
-        at = "" if problem.position is None else f" {problem.position}"
-        terminal.say(f"  {problem.where}{at}: {inert(problem.what)}")
+        terminal.say(f"  {inert(str(problem))}")
 
 
 def _size(size: int | None) -> str:

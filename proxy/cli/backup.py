@@ -7,7 +7,6 @@ sidecar.
 from __future__ import annotations
 
 import os
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -20,12 +19,11 @@ from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import next_step, opening
 from proxy.cli.terminal import counted, iso, now_ms
-from proxy.cli.verification import Verifier
 from proxy.ledger.sessions import Sessions
 from proxy.settings.table import Settings
 from storage.ground.errors import BadBackup, NoSecrets, StorageError, StoreRolledBack
 from storage.ground.trusted_files import UnfitFile, reason, refuse_replaceable
-from storage.interfaces import AuditedView, Backup
+from storage.interfaces import Backup
 from storage.opening import offline_store, verified_backup
 
 _WITHOUT_SECRETS: Final = (
@@ -86,7 +84,9 @@ def _back_up(context: Context) -> Exit:
             ),
         ) from error
     try:
-        verified_backup(target, settings.state / "secrets", partial(_audit, context))
+        verified_backup(
+            target, settings.state / "secrets", context.terminal.progress("verifying the log")
+        )
     except (StorageError, OSError) as error:
         raise CommandFailed(
             Exit.FAILED,
@@ -119,7 +119,7 @@ def _restore(context: Context) -> Exit:
         if secrets is not None:
             _refuse_replaceable(secrets)
     try:
-        backup = verified_backup(directory, secrets, partial(_audit, context))
+        backup = verified_backup(directory, secrets, context.terminal.progress("verifying the log"))
     except NoSecrets as error:
         raise CommandFailed(
             Exit.USAGE,
@@ -139,13 +139,6 @@ def _restore(context: Context) -> Exit:
     if asked.verify_only:
         return _say_verified(context, backup)
     return _bring_back(context, settings, backup, accept_rollback=asked.accept_rollback)
-
-
-def _audit(context: Context, view: AuditedView, copy: bytes, log_key: bytes) -> str | None:
-    """The first defect of the store in a backup; None if it is sound."""
-    progress = context.terminal.progress("verifying the log")
-    bad = Verifier(view, progress, copy=copy, vkey=None, log_key=log_key).run().first_bad
-    return None if bad is None else f"{bad.where} {bad.position}: {bad.what}"
 
 
 def _refuse_replaceable(directory: Path) -> None:

@@ -24,6 +24,7 @@ from proxy.admin.wire.provenance import (
 )
 from storage.audit import (
     NO_STEP_BEFORE,
+    AuditedView,
     BadCheckpoint,
     Checkpoint,
     InterceptedLeaf,
@@ -39,7 +40,6 @@ from storage.audit import (
     vouched_subject,
 )
 from storage.ground.errors import StoreCorrupt
-from storage.interfaces import AuditedView
 from storage.values import VOUCH, Decision, Row
 
 FORM: Final = "mnemogate.memories.1"
@@ -119,10 +119,10 @@ def proven(view: AuditedView, tenant: str, vkey: VerifierKey) -> Iterator[Head |
     named = view.named()
     rows: dict[int, Row] = {}
     vouched: dict[str, int] = {}
-    for ordinal, row in enumerate(view.rows()):
+    for ordinal, row in view.rows():
         if isinstance(row, StoreCorrupt):
             raise row
-        if row is not None and row.tenant == tenant and not row.erased:
+        if row.tenant == tenant and not row.erased:
             rows[ordinal] = row
     wanted = [ordinal for ordinal in rows if named.get(ordinal) is MemoryStatus.LIVE]
     for index in range(size):

@@ -54,6 +54,7 @@ from storage.audit.row_states import (
     inherit,
     state_after,
 )
+from storage.audit.verification import AuditedView, Mismatch, Verification, Verifier
 
 __all__ = [
     "HASH_LEN",
@@ -61,6 +62,7 @@ __all__ = [
     "OBSERVED_HOLD",
     "OBSERVED_REJECT",
     "SALT_LEN",
+    "AuditedView",
     "BadCheckpoint",
     "Checkpoint",
     "Culprit",
@@ -71,12 +73,15 @@ __all__ = [
     "Labels",
     "LastVerdict",
     "Leaf",
+    "Mismatch",
     "NodeStore",
     "OperatorLeaf",
     "ResultLeaf",
     "Results",
     "Tree",
     "VerdictLeaf",
+    "Verification",
+    "Verifier",
     "VerifierKey",
     "candidate_of",
     "class_lowered",

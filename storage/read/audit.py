@@ -1,13 +1,20 @@
-"""Reads the audit log of the embedded store: heads, leaves and proofs of the last commit."""
+"""Reads the audit log of the embedded store: heads, leaves and proofs, and all for an auditor."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import msgspec
+
+from policy.model import MemoryStatus
 from storage.audit import Checkpoint, VerifierKey, inclusion_proof, open_checkpoint
 from storage.ground.errors import StoreCorrupt, UnknownLeaf
 from storage.tables.change import Nodes
-from storage.tables.codec import ordinal_key
-from storage.tables.lmdb_store import LEAVES, LmdbStore, View
-from storage.values import AuditHead, AuditProof
+from storage.tables.codec import ordinal_key, refuse_unknown
+from storage.tables.keys import KeyedNames
+from storage.tables.lmdb_store import IDS, LEAVES, ROWS, LmdbStore, View
+from storage.tables.rows import earlier_rows, read_row
+from storage.values import AuditHead, AuditProof, Row
 
 
 class EmbeddedAudit:
@@ -54,6 +61,59 @@ class EmbeddedAudit:
             size=checkpoint.size, note=note.decode(), verifier_key=self._verifier.text()
         )
         return head, checkpoint
+
+
+class EmbeddedView:
+    """One snapshot of the tables, for an auditor (`AuditedView`)."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self.leaf_count = view.count(LEAVES)
+        self.row_count = view.count(ROWS)
+        self.checkpoint = view.checkpoint
+        self.node = Nodes(view).get
+
+    def head(self) -> tuple[int, int] | None:
+        """The leaf count and the version in the header; None before the first commit."""
+        try:
+            header = self._view.header()
+        except msgspec.DecodeError as error:
+            raise StoreCorrupt(str(error)) from error
+        refuse_unknown(header)
+        return None if header is None else (header.leaf_count, header.version)
+
+    def made_with(self, store_key: bytes) -> bool:
+        """Whether nonces and ids are hashed under this key; True if that is not recorded."""
+        header = self._view.header()
+        known = "" if header is None else header.key_check
+        return not known or known == KeyedNames(store_key).check()
+
+    def leaf(self, index: int) -> bytes | None:
+        """The bytes of one leaf."""
+        return self._view.get(LEAVES, ordinal_key(index))
+
+    def named(self) -> dict[int, MemoryStatus]:
+        """The ordinals of the rows that ids name, with the status of each memory."""
+        try:
+            return {known.ordinal: known.status for _, known in self._view.records(IDS)}
+        except msgspec.DecodeError as error:
+            raise StoreCorrupt(str(error)) from error
+
+    def earlier(self, ordinal: int, row: Row) -> Iterator[Row]:
+        """The rows of a memory before the one at `ordinal`, newest first."""
+        return earlier_rows(self._view, ordinal, row)
+
+    def rows(self) -> Iterator[tuple[int, Row | StoreCorrupt]]:
+        """Every row in order; the error for an unreadable row, after which the rows continue."""
+        for key in self._view.keys(ROWS):
+            ordinal = int.from_bytes(key, "big")
+            yield ordinal, self._row(ordinal)
+
+    def _row(self, ordinal: int) -> Row | StoreCorrupt:
+        try:
+            return read_row(self._view, ordinal)
+        except (StoreCorrupt, msgspec.DecodeError) as error:
+            return StoreCorrupt(str(error))
 
 
 def stored_leaf(view: View, index: int) -> bytes:

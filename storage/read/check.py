@@ -8,30 +8,12 @@ import msgspec
 import numpy as np
 
 from policy.model import ChangeKind, MemoryStatus
-from storage.audit import (
-    BadCheckpoint,
-    InterceptedLeaf,
-    Labels,
-    ResultLeaf,
-    Results,
-    Tree,
-    VerdictLeaf,
-    VerifierKey,
-    candidate_of,
-    contradiction,
-    decode_leaf,
-    open_checkpoint,
-    wrongly_lowered,
-)
+from storage.audit import VerdictLeaf, Verifier, VerifierKey, candidate_of, decode_leaf
 from storage.features.quarantine.hiding import QUARANTINES
 from storage.features.upstream.upstream_filing import FORWARDS
 from storage.ground.errors import StoreCorrupt
-from storage.tables.change import Nodes, leaf_source
-from storage.tables.codec import (
-    NO_ORDINAL,
-    StoreHeader,
-    ordinal_key,
-)
+from storage.read.audit import EmbeddedView
+from storage.tables.codec import StoreHeader, ordinal_key
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import (
     CHILDREN,
@@ -45,8 +27,7 @@ from storage.tables.lmdb_store import (
     VECTORS,
     View,
 )
-from storage.tables.rows import earlier_rows
-from storage.values import CheckReport, Decision, Row
+from storage.values import CheckReport
 from storage.write.engine import Engine
 
 _NORM_TOLERANCE: Final = 1e-3
@@ -61,7 +42,14 @@ def check_store(engine: Engine) -> CheckReport:
         header = view.header()
         if header is None:
             return CheckReport(rows=0, vectors=0, leaves=0, version=0, problems=())
-        verifier = VerifierKey.of(parts.origin, parts.signer)
+        verifier = Verifier(
+            EmbeddedView(view),
+            lambda _done, _total: None,
+            copy=None,  # A start compares it.
+            vkey=VerifierKey.of(parts.origin, parts.signer),
+            log_key=None,
+            copied=False,
+        )
         walk = _Walk(view, header, verifier, parts.names, parts.staging.held_ids())
         return walk.report()
 
@@ -73,7 +61,7 @@ class _Walk:
         self,
         view: View,
         header: StoreHeader,
-        verifier: VerifierKey,
+        verifier: Verifier,
         names: KeyedNames,
         held_keys: frozenset[str],
     ) -> None:
@@ -83,11 +71,6 @@ class _Walk:
         self._names = names
         self._held_keys = held_keys
         self._problems: list[str] = []
-        self._admitted: dict[int, VerdictLeaf] = {}
-        self._intercepted: dict[int, InterceptedLeaf] = {}
-        self._newest: dict[bytes, int] = {}
-        self._results = Results(self._problem)
-        self._labels = Labels()
         self._rows = 0
         self._vectors = 0
 
@@ -98,9 +81,7 @@ class _Walk:
     def report(self) -> CheckReport:
         steps = (
             self._check_values,
-            self._check_leaves,
-            self._check_tree,
-            self._check_rows,
+            self._check_log,
             self._check_ids,
             self._check_vectors,
             self._check_nonces,
@@ -131,109 +112,27 @@ class _Walk:
                 except StoreCorrupt as error:
                     self._problem(f"{error}: {key.hex()}")
 
-    def _check_leaves(self) -> None:
-        expected = 0
-        versions = 0
-        for key, data in self._view.scan(LEAVES):
-            index = int.from_bytes(key, "big")
-            if index != expected:
-                self._problem(f"leaf {expected} is missing")
-            expected = index + 1
-            leaf = decode_leaf(data)
-            self._labels.take(leaf)
-            if isinstance(leaf, InterceptedLeaf):
-                self._intercepted[index] = leaf
-            elif isinstance(leaf, VerdictLeaf):
-                self._check_verdict(index, leaf)
-                if leaf.decision is Decision.ADMIT:
-                    self._admitted[index] = leaf
-                    versions += 1
-                if leaf.version != versions:
-                    self._problem(f"leaf {index} says version {leaf.version}, not {versions}")
-            elif isinstance(leaf, ResultLeaf):
-                self._results.take(index, leaf, self._admitted.get(leaf.verdict_index))
-        if expected != self._header.leaf_count:
-            self._problem(f"{expected} leaves, but the header says {self._header.leaf_count}")
-        if versions != self._header.version:
-            self._problem(f"{versions} admissions, but version {self._header.version}")
-
-    def _check_verdict(self, index: int, leaf: VerdictLeaf) -> None:
-        seen = self._intercepted.get(leaf.intercepted_index)
-        if seen is None or seen.candidate_id != leaf.candidate_id:
-            self._problem(f"verdict leaf {index} has no intercepted leaf of its candidate")
-        elif wrongly_lowered(seen, leaf):
-            self._problem(f"verdict leaf {index} admits below the class that was named")
-
-    def _check_tree(self) -> None:
-        note = self._view.checkpoint()
-        if note is None:
-            self._problem("there is no signed checkpoint")
-            return
-        try:
-            signed = open_checkpoint(note, self._verifier)
-        except BadCheckpoint as error:
-            self._problem(f"the checkpoint does not open: {error}")
-            return
-        # The tree is rebuilt from the leaves alone, so that a wrong inner node is detected too.
-        whole, kept = Tree(), _Kept()
-        for _, data in self._view.scan(LEAVES):
-            whole.append(data, kept)
-        if (signed.size, signed.root) != (whole.size, whole.root()):
-            self._problem("the signed checkpoint is not that of the leaves")
-        stored = Tree.load(self._header.leaf_count, leaf_source(self._view), Nodes(self._view))
-        if stored.root() != whole.root():
-            self._problem("an inner node of the audit tree is wrong")
-
-    def _check_rows(self) -> None:
-        expected = 0
-        unmatched = set(self._admitted)
-        for key, row in self._view.records(ROWS):
-            ordinal = int.from_bytes(key, "big")
-            if ordinal != expected:
-                self._problem(f"row {expected} is missing")
-            expected = ordinal + 1
-            self._rows += 1
-            unmatched.discard(row.leaf_index)
-            self._check_row(ordinal, row)
-        if expected != self._header.next_ordinal:
-            self._problem(f"rows end at {expected}, the header at {self._header.next_ordinal}")
-        for index in sorted(unmatched):
-            self._problem(f"admission leaf {index} has no row")
-
-    def _check_row(self, ordinal: int, row: Row) -> None:
-        leaf = self._admitted.get(row.leaf_index)
-        if leaf is None:
-            self._problem(f"row {ordinal} has no admission leaf")
-            return
-        if row.prev_ordinal != NO_ORDINAL and row.prev_ordinal >= ordinal:
-            self._problem(f"row {ordinal} is linked to a later one")
-        if not row.erased:
-            self._newest[self._names.memory(row.tenant, row.memory_id)] = ordinal
-        seen = self._intercepted.get(leaf.intercepted_index)
-        earlier = earlier_rows(self._view, ordinal, row)
-        try:
-            what = contradiction(row, leaf, seen, self._labels, earlier)
-        except StoreCorrupt as error:
-            what = str(error)
-        if what is not None:
-            self._problem(f"row {ordinal}: {what}")
+    def _check_log(self) -> None:
+        """Check what the log promises, as `audit verify` does."""
+        found = self._verifier.run()
+        self._rows = found.rows
+        for one in found.problems:
+            self._problem(str(one))
+        if found.rows != self._header.next_ordinal:
+            self._problem(f"{found.rows} rows, but the header says {self._header.next_ordinal}")
 
     def _check_ids(self) -> None:
         live = 0
-        named = dict(self._newest)
         for key, record in self._view.records(IDS):
             row = self._view.read(ROWS, ordinal_key(record.ordinal))
             if row is None:
-                self._problem(f"an id points at row {record.ordinal}, which is missing")
                 continue
             live += record.status is MemoryStatus.LIVE
-            if named.pop(key, record.ordinal) != record.ordinal:
-                self._problem(f"an id does not point at its newest row {record.ordinal}")
+            if not row.erased and key != self._names.memory(row.tenant, row.memory_id):
+                self._problem(f"an id points at row {record.ordinal}, which is of another memory")
             gone = row.erased or row.change in {ChangeKind.DELETE, ChangeKind.PURGE}
             if gone and record.status not in {MemoryStatus.DELETED, MemoryStatus.FORWARDING}:
                 self._problem(f"row {record.ordinal} is a tombstone, and shown")
-        if named:
-            self._problem(f"{len(named)} memories have rows, but no id")
         if live != self._header.live_count:
             self._problem(f"{live} live memories, but the header says {self._header.live_count}")
 
@@ -275,9 +174,9 @@ class _Walk:
             row = self._view.read(ROWS, ordinal_key(record.ordinal))
             if row is None or row.candidate_id != key.hex() or row.leaf_index != record.leaf_index:
                 self._problem(f"intent {key.hex()} has no row of its own")
-            if record.leaf_index in self._results.ended:
+            if record.leaf_index in self._verifier.results.ended:
                 self._problem(f"intent {key.hex()} is open, and the log says how it ended")
-            if record.unknown != (record.leaf_index in self._results.lost):
+            if record.unknown != (record.leaf_index in self._verifier.results.lost):
                 self._problem(
                     f"intent {key.hex()} and the log disagree whether its answer was lost"
                 )
@@ -294,7 +193,7 @@ class _Walk:
                 self._problem(f"row {ordinal} is not filed under its key")
             filed.discard(row.keyed + key)
             open_still = self._view.has(FORWARDS, bytes.fromhex(row.candidate_id))
-            if row.leaf_index not in self._results.ended and not open_still:
+            if row.leaf_index not in self._verifier.results.ended and not open_still:
                 self._problem(f"row {ordinal} was sent, and nothing says what became of it")
         if filed:
             self._problem(f"{len(filed)} keys name rows that are not filed under them")
@@ -325,16 +224,3 @@ class _Walk:
             self._problem(f"{len(held)} held, but the header says {self._header.held_count}")
         for candidate_id in sorted(held - self._held_keys):
             self._problem(f"held candidate {candidate_id} is not in staging")
-
-
-class _Kept:
-    """The inner nodes of a tree that is rebuilt from its leaves, in memory (`NodeStore`)."""
-
-    def __init__(self) -> None:
-        self._nodes: dict[tuple[int, int], bytes] = {}
-
-    def get(self, level: int, index: int) -> bytes | None:
-        return self._nodes.get((level, index))
-
-    def put(self, level: int, index: int, node: bytes) -> None:
-        self._nodes[level, index] = node

@@ -10,7 +10,7 @@ from typing import Final
 from policy.gate import GATE
 from policy.model import PrincipalId
 from policy.ruleset import Ruleset
-from storage.audit import BadCheckpoint, Tree, VerifierKey, open_checkpoint
+from storage.audit import BadCheckpoint, Tree, Verifier, VerifierKey, open_checkpoint
 from storage.embedded import EmbeddedOptions, open_embedded
 from storage.ground.errors import BadBackup, NoSecrets, StoreRolledBack, StoreUnavailable
 from storage.ground.state_directory import (
@@ -20,7 +20,6 @@ from storage.ground.state_directory import (
     fsync_directory,
     write_durably,
 )
-from storage.interfaces import AuditedView
 from storage.sealed_log.sealed_file import read_contents
 from storage.sealed_log.session_log import DIRECTORY, records_of, session_keys, write_session_log
 from storage.tables.change import Nodes, leaf_source
@@ -46,7 +45,7 @@ _WORKING: Final = ".restoring"
 def verified(
     directory: Path,
     elsewhere: Path | None,
-    audit: Callable[[AuditedView, bytes, bytes], str | None],
+    progress: Callable[[int, int], None],
 ) -> EmbeddedBackup:
     """A backup, after all of it was recomputed (`storage.opening.verified_backup`)."""
     manifest, _ = read_manifest(directory)
@@ -56,7 +55,8 @@ def verified(
     verify(directory, secrets)
     copy = note_of(directory, CHECKPOINT)
     with EmbeddedFiles(directory).viewed() as view:
-        bad = audit(view, copy, secrets.log_key)
+        verifier = Verifier(view, progress, copy=copy, vkey=None, log_key=secrets.log_key)
+        bad = verifier.run().first_bad
     if bad is not None:
         raise BadBackup(f"its log is not sound: {bad}")
     return EmbeddedBackup(directory, manifest, secrets)

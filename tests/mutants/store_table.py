@@ -80,7 +80,7 @@ STORE: Final = (
         row="edited-log",
         name="a row may follow another step than its leaf says",
         invariant="the rows of a memory follow each other as the log says",
-        where="proxy.cli.verification:Verifier._follows",
+        where="storage.audit.verification:Verifier._follows",
         fault=replaced("leaf.previous_index == before", "leaf.previous_index >= before"),
         tests=one_test(
             _VERIFICATION, "test_a_row_that_is_taken_out_of_its_memorys_history_is_found"

@@ -15,17 +15,19 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from policy.model import Basis, CandidateId, ChangeKind, MemoryClass, PrincipalId, SourceKind
 from policy.verdict import Reason
 from proxy.cli.entry import main
-from proxy.cli.verification import Mode, Verification, Verifier
 from storage.audit import (
     OBSERVED_HOLD,
     OperatorLeaf,
     Tree,
     VerdictLeaf,
+    Verification,
+    Verifier,
     VerifierKey,
     decode_leaf,
     encode_leaf,
     sign_checkpoint,
 )
+from storage.audit.verification import Mode
 from storage.opening import offline_store
 from storage.tables.change import Nodes
 from storage.tables.codec import encode, ordinal_key
@@ -208,6 +210,42 @@ def test_a_row_that_is_taken_out_of_its_memorys_history_is_found(bench: Bench) -
     assert any("follows another step" in problem.what for problem in verify(bench).problems)
 
 
+@pytest.mark.parametrize("linked", [0, 1])
+def test_a_first_row_that_is_linked_to_itself_or_a_later_one_is_found(
+    bench: Bench, linked: int
+) -> None:
+    def act(draft: Draft) -> None:
+        row = ROWS.decoded(draft.get(ROWS, ordinal_key(0)) or b"")
+        draft.put(ROWS, ordinal_key(0), encode(msgspec.structs.replace(row, prev_ordinal=linked)))
+
+    assert verify(bench).problems == (), "control"
+    alter(bench, act)
+
+    assert [str(one) for one in verify(bench).problems][:1] == [
+        "row 0: it follows another step than its verdict leaf says"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("edit", "what"),
+    [
+        ({"version": 2}, "leaf 3: says version 2, not 1"),
+        ({"intercepted_index": 0}, "leaf 3: a verdict on no intercepted candidate"),
+    ],
+)
+def test_a_verdict_leaf_of_another_version_or_interception_is_named(
+    bench: Bench, edit: dict[str, int], what: str
+) -> None:
+    def act(draft: Draft) -> None:
+        index, leaf = _first_admission(draft)
+        forged = msgspec.structs.replace(leaf, **edit)
+        draft.put(LEAVES, ordinal_key(index), encode_leaf(forged))
+
+    alter(bench, act)
+
+    assert what in map(str, verify(bench).problems)
+
+
 def test_a_row_nobody_admitted_is_found(bench: Bench) -> None:
     def act(draft: Draft) -> None:
         key = next(iter(draft.keys(ROWS)))
@@ -318,7 +356,7 @@ def test_a_backup_of_an_altered_store_is_refused_although_its_files_are_signed(
     said = capsys.readouterr()
     if altered:
         assert code == 1
-        assert "not sound: leaf 3: admits a candidate whose row is not there" in said.err
+        assert "not sound: row 0: missing" in said.err
     else:
         assert (code, said.err) == (0, ""), "control"
     assert not new.exists()

@@ -79,7 +79,7 @@ def _huge_vector(draft: Draft) -> None:
 
 
 DAMAGES: dict[str, tuple[Callable[[Draft], object], str]] = {
-    "row gone": (lambda draft: draft.delete(ROWS, ordinal_key(3)), "row 3 is missing"),
+    "row gone": (lambda draft: draft.delete(ROWS, ordinal_key(3)), "row 3: missing"),
     "row edited": (
         lambda draft: _edit_row(draft, memory_class=MemoryClass.L1),
         "are not those of its verdict leaf",
@@ -91,12 +91,19 @@ DAMAGES: dict[str, tuple[Callable[[Draft], object], str]] = {
         "commitment",
     ),
     "salt edited": (lambda draft: _edit_row(draft, salt=b"s" * 16), "commitment"),
-    "row of nobody": (lambda draft: _edit_row(draft, leaf_index=0), "no admission leaf"),
-    "leaf gone": (lambda draft: draft.delete(LEAVES, ordinal_key(5)), "leaf 5 is missing"),
+    "row of nobody": (
+        lambda draft: _edit_row(draft, leaf_index=0),
+        "row 3: no verdict leaf admitted it",
+    ),
+    "row linked to a later one": (
+        lambda draft: _edit_row(draft, prev_ordinal=7),
+        "row 3: it follows another step",
+    ),
+    "leaf gone": (lambda draft: draft.delete(LEAVES, ordinal_key(5)), "leaf 5: missing"),
     "leaves swapped": (_swap_leaves, "not that of the leaves"),
     "node edited": (
         lambda draft: draft.put(NODES, _only_key(draft, NODES), b"n" * 32),
-        "inner node",
+        "node 0: not the hash of leaves 0 to 255",
     ),
     "vector gone": (lambda draft: draft.delete(VECTORS, ordinal_key(3)), "lost its vector"),
     "vector of nothing": (
@@ -105,16 +112,16 @@ DAMAGES: dict[str, tuple[Callable[[Draft], object], str]] = {
     ),
     "vector huge": (_huge_vector, "unit vector"),
     "id gone": (lambda draft: draft.delete(IDS, _only_key(draft, IDS)), "no id"),
-    "id of an older row": (
+    "id of another memory": (
         # Of the first memory: the ids have no order, and the last one's newest row is 149.
         lambda draft: draft.put(IDS, _key_of(draft, 0), encode(IdRecord(149, MemoryStatus.LIVE))),
-        "newest row",
+        "an id points at row 149, which is of another memory",
     ),
     "id of a missing row": (
         lambda draft: draft.put(
             IDS, _only_key(draft, IDS), encode(IdRecord(999, MemoryStatus.LIVE))
         ),
-        "row 999, which is missing",
+        "id 999: this row is not there",
     ),
     "nonce of another leaf": (_edit_nonce, "not its verdict"),
     "held gone": (lambda draft: draft.delete(HELD, _only_key(draft, HELD)), "held, but the header"),
@@ -122,10 +129,13 @@ DAMAGES: dict[str, tuple[Callable[[Draft], object], str]] = {
         lambda draft: draft.put(HELD, b"h" * 16, draft.get(HELD, _only_key(draft, HELD)) or b""),
         "not in staging",
     ),
-    "version moved": (lambda draft: _edit_header(draft, version=7), "but version 7"),
+    "version moved": (
+        lambda draft: _edit_header(draft, version=7),
+        "header: says version 7, there are 150 changes",
+    ),
     "count moved": (lambda draft: _edit_header(draft, live_count=7), "the header says 7"),
     "checkpoint gone": (lambda draft: draft.delete(META, b"checkpoint"), "no signed checkpoint"),
-    "checkpoint forged": (lambda draft: draft.put_checkpoint(b"x\n"), "does not open"),
+    "checkpoint forged": (lambda draft: draft.put_checkpoint(b"x\n"), "checkpoint: "),
 }
 
 

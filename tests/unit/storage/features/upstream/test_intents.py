@@ -14,8 +14,7 @@ import pytest
 from policy.labels.forwarded_call import MCP, ForwardedCall, target_of, texts_of
 from policy.model import CandidateId, ChangeKind, ForwardStatus, MemoryStatus, Tenant
 from policy.query import EVERYTHING
-from proxy.cli.verification import Verifier
-from storage.audit import ResultLeaf, decode_leaf
+from storage.audit import ResultLeaf, Verifier, decode_leaf
 from storage.embedded import EmbeddedStore
 from storage.features.quarantine.hiding import Quarantine
 from storage.features.upstream.intents import Settle

@@ -10,38 +10,87 @@ sign a new head with another key (the copy's signature, or a pinned verifier key
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from policy.model import ChangeKind
-from storage.audit import (
+from policy.model import ChangeKind, MemoryStatus
+from storage.audit.checkpoint import BadCheckpoint, Checkpoint, VerifierKey, open_checkpoint
+from storage.audit.leaves import (
     NO_STEP_BEFORE,
-    BadCheckpoint,
-    Checkpoint,
     InterceptedLeaf,
     Labels,
     Leaf,
     OperatorLeaf,
     ResultLeaf,
     Results,
-    Tree,
     VerdictLeaf,
-    VerifierKey,
-    contradiction,
     decode_leaf,
-    open_checkpoint,
     wrongly_lowered,
 )
+from storage.audit.merkle import Tree
+from storage.audit.row_states import contradiction
 from storage.ground.errors import StoreCorrupt, UnknownFormat
-from storage.interfaces import AuditedView
 from storage.values import MODE_ENFORCE, MODE_OBSERVE, Decision, Row
 
 PROBLEMS_MAX: Final = 100
 _SEED_LEN: Final = 32
+
+
+class AuditedView(Protocol):
+    """A store's contents for an auditor who recomputes what the log promises.
+
+    Values are decoded without further checks; an unreadable value raises StoreCorrupt.
+    """
+
+    leaf_count: int
+    row_count: int
+
+    def head(self) -> tuple[int, int] | None:
+        """The number of leaves and the version in the header; None before the first commit.
+
+        Raises:
+            UnknownFormat: Another version of this program wrote the store.
+        """
+        ...
+
+    def checkpoint(self) -> bytes | None:
+        """The last signed checkpoint."""
+        ...
+
+    def made_with(self, store_key: bytes) -> bool:
+        """Whether ids and nonces are hashed under this key; True if that is not recorded."""
+        ...
+
+    def leaf(self, index: int) -> bytes | None:
+        """The bytes of one leaf."""
+        ...
+
+    def node(self, level: int, index: int) -> bytes | None:
+        """The stored hash of one complete subtree."""
+        ...
+
+    def named(self) -> dict[int, MemoryStatus]:
+        """The ordinals of the rows that ids name, with the status of each memory.
+
+        Raises:
+            StoreCorrupt: An id cannot be read.
+        """
+        ...
+
+    def earlier(self, ordinal: int, row: Row) -> Iterator[Row]:
+        """The rows of a memory before the one at `ordinal`, newest first.
+
+        Raises:
+            StoreCorrupt: A row is missing or cannot be read.
+        """
+        ...
+
+    def rows(self) -> Iterator[tuple[int, Row | StoreCorrupt]]:
+        """Every admitted change with its ordinal, in order; the error for an unreadable one."""
+        ...
 
 
 class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +102,11 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
     where: str  # "leaf" | "node" | "row" | "id" | "checkpoint" | "copy" | "header"
     position: int | None
     what: str
+
+    def __str__(self) -> str:
+        """The contradiction in one line."""
+        at = "" if self.position is None else f" {self.position}"
+        return f"{self.where}{at}: {self.what}"
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,8 +130,9 @@ class Verifier:
     """Recomputes one view of the store in one pass; use each instance once.
 
     `copy` is the checkpoint outside the store; read it before the view is taken, so that it is not
-    newer than the view. `vkey` pins the verifier key. Without `vkey` the key is derived from the
-    store's own `log_key`, which anyone who can write the store's files could have replaced.
+    newer than the view. Its absence is a problem unless `copied` is False. `vkey` pins the verifier
+    key. Without `vkey` the key is derived from the store's own `log_key`, which anyone who can
+    write the store's files could have replaced.
     """
 
     def __init__(
@@ -89,6 +144,7 @@ class Verifier:
         vkey: VerifierKey | None,
         log_key: bytes | None,
         store_key: bytes | None = None,
+        copied: bool = True,
     ) -> None:
         self._view = view
         self._progress = progress
@@ -96,21 +152,24 @@ class Verifier:
         self._vkey = vkey
         self._log_key = log_key
         self._store_key = store_key
+        self._copied = copied
         self._problems: list[Mismatch] = []
         self._unknown: UnknownFormat | None = None
         self._total = 0
         self._done = 0
+        self._version = 0
+        self._intercepted: dict[int, InterceptedLeaf] = {}
         # The admitting verdict leaves for which no row was found yet.
         self._unmet: dict[int, VerdictLeaf] = {}
         self._purged: set[str | None] = set()
-        # The index of the leaf that admitted each row, in the order of ordinals; NO_STEP_BEFORE for
-        # an erased or unreadable row.
-        self._admitted_by = array("q")
-        # The positions of rows that no later row of the memory follows.
+        # The index of the leaf that admitted each row, by ordinal; NO_STEP_BEFORE for an erased or
+        # unreadable row.
+        self._admitted_by: dict[int, int] = {}
+        # The ordinals of rows that no later row of the memory follows.
         self._newest = set[int]()
         self._rows = 0
         self._mode = Mode()
-        self._results = Results(lambda text: self._problem("leaf", None, text))
+        self.results = Results(lambda text: self._problem("leaf", None, text))
         self._labels = Labels()
 
     def run(self) -> Verification:
@@ -184,7 +243,7 @@ class Verifier:
             self._problem("checkpoint", None, "the store has no signed checkpoint")
         vkey = self._key(note)
         stored = self._opened("checkpoint", note, vkey)
-        if self._copy is None:
+        if self._copy is None and self._copied:
             self._problem("copy", None, "there is no copy of the checkpoint outside the store")
         return vkey, self._opened("copy", self._copy, vkey), stored
 
@@ -228,13 +287,12 @@ class Verifier:
             self._labels.take(leaf)
             if leaf is not None and not self._mode.allows(leaf):
                 self._problem("leaf", index, "admits over an objection, outside observe mode")
-            if isinstance(leaf, VerdictLeaf) and leaf.decision is Decision.ADMIT:
-                self._unmet[index] = leaf
-                intercepted = self._intercepted(leaf)
-                if intercepted is not None and intercepted.change is ChangeKind.PURGE:
-                    self._purged.add(leaf.memory_id)
+            if isinstance(leaf, InterceptedLeaf):
+                self._intercepted[index] = leaf
+            elif isinstance(leaf, VerdictLeaf):
+                self._verdict(index, leaf)
             elif isinstance(leaf, ResultLeaf):
-                self._results.take(index, leaf, self._unmet.get(leaf.verdict_index))
+                self.results.take(index, leaf, self._unmet.get(leaf.verdict_index))
             self._step()
         self._at_head(tree, heads, whole=whole)
         for name, head in heads:
@@ -263,29 +321,43 @@ class Verifier:
             self._problem("leaf", index, str(error))
             return data, None
 
-    def _intercepted(self, leaf: VerdictLeaf) -> InterceptedLeaf | None:
-        try:
-            data = self._view.leaf(leaf.intercepted_index)
-            found = None if data is None else decode_leaf(data)
-        except StoreCorrupt:
-            return None
-        matches = isinstance(found, InterceptedLeaf) and found.candidate_id == leaf.candidate_id
-        return found if isinstance(found, InterceptedLeaf) and matches else None
+    def _verdict(self, index: int, leaf: VerdictLeaf) -> None:
+        seen = self._interception(leaf)
+        if seen is None:
+            self._problem("leaf", index, "a verdict on no intercepted candidate")
+        elif wrongly_lowered(seen, leaf):
+            self._problem("leaf", index, "admits below the class that was named")
+        if leaf.decision is Decision.ADMIT:
+            self._unmet[index] = leaf
+            self._version += 1
+            if seen is not None and seen.change is ChangeKind.PURGE:
+                self._purged.add(leaf.memory_id)
+        if leaf.version != self._version:
+            self._problem("leaf", index, f"says version {leaf.version}, not {self._version}")
+            self._version = leaf.version
+
+    def _interception(self, leaf: VerdictLeaf) -> InterceptedLeaf | None:
+        seen = self._intercepted.get(leaf.intercepted_index)
+        return None if seen is None or seen.candidate_id != leaf.candidate_id else seen
 
     def _all_rows(self) -> None:
-        for position, row in enumerate(self._view.rows()):
+        expected = 0
+        for ordinal, row in self._view.rows():
             self._step()
             self._rows += 1
+            if ordinal != expected:
+                self._problem("row", expected, "missing")
+            expected = ordinal + 1
             step = NO_STEP_BEFORE
             if isinstance(row, StoreCorrupt):
-                self._problem("row", position, str(row))
-            elif row is not None:
-                self._row(position, row)
+                self._problem("row", ordinal, str(row))
+            else:
+                self._row(ordinal, row)
                 self._newest.discard(row.prev_ordinal)
                 if not row.erased:
                     step = row.leaf_index
-                    self._newest.add(position)
-            self._admitted_by.append(step)
+                    self._newest.add(ordinal)
+            self._admitted_by[ordinal] = step
         for index in self._unmet:
             self._problem("leaf", index, "admits a candidate whose row is not there")
 
@@ -296,41 +368,38 @@ class Verifier:
         except StoreCorrupt as error:
             self._problem("id", None, str(error))
             return
-        read = range(len(self._admitted_by))
-        known = {at for at in named if at not in read or self._admitted_by[at] != NO_STEP_BEFORE}
-        for position in sorted(known - self._newest):
-            self._problem("id", position, "this row is not the newest of a memory")
-        for position in sorted(self._newest - known):
-            self._problem("row", position, "the newest of its memory, and no id names it")
+        steps = self._admitted_by
+        known = {at for at in named if at not in steps or steps[at] != NO_STEP_BEFORE}
+        for ordinal in sorted(known - self._newest):
+            what = "is not the newest of a memory" if ordinal in steps else "is not there"
+            self._problem("id", ordinal, f"this row {what}")
+        for ordinal in sorted(self._newest - known):
+            self._problem("row", ordinal, "the newest of its memory, and no id names it")
 
-    def _follows(self, row: Row, leaf: VerdictLeaf) -> bool:
-        """Whether a row's verdict leaf names the leaf of the memory's step before that row."""
-        if row.erased:
-            return True
-        within = 0 <= row.prev_ordinal < len(self._admitted_by)
-        before = self._admitted_by[row.prev_ordinal] if within else NO_STEP_BEFORE
-        return leaf.previous_index == before
+    def _follows(self, ordinal: int, row: Row, leaf: VerdictLeaf) -> bool:
+        """Whether a row follows an earlier one, which the leaf that its verdict names admitted."""
+        if row.prev_ordinal >= ordinal:
+            return False
+        before = self._admitted_by.get(row.prev_ordinal, NO_STEP_BEFORE)
+        return row.erased or leaf.previous_index == before
 
-    def _row(self, position: int, row: Row) -> None:
+    def _row(self, ordinal: int, row: Row) -> None:
         leaf = self._unmet.pop(row.leaf_index, None)
         if leaf is None:
-            self._problem("row", position, "no verdict leaf admitted it")
+            self._problem("row", ordinal, "no verdict leaf admitted it")
             return
-        if not self._follows(row, leaf):
-            self._problem("row", position, "it follows another step than its verdict leaf says")
+        if not self._follows(ordinal, row, leaf):
+            self._problem("row", ordinal, "it follows another step than its verdict leaf says")
             return
-        seen = self._intercepted(leaf)
-        if seen is not None and wrongly_lowered(seen, leaf):
-            self._problem("row", position, "admitted below the class that its client named")
         if row.erased and leaf.memory_id not in self._purged:
-            self._problem("row", position, "erased, and no verdict leaf says purge")
-        earlier = self._view.earlier(position, row)
+            self._problem("row", ordinal, "erased, and no verdict leaf says purge")
+        earlier = self._view.earlier(ordinal, row)
         try:
-            what = contradiction(row, leaf, seen, self._labels, earlier)
+            what = contradiction(row, leaf, self._interception(leaf), self._labels, earlier)
         except StoreCorrupt as error:
             what = str(error)
         if what is not None:
-            self._problem("row", position, what)
+            self._problem("row", ordinal, what)
 
     def _step(self) -> None:
         self._done += 1
