@@ -172,7 +172,7 @@ def _step(view: AuditedView, row: Row, size: int, vouched: dict[str, int]) -> Pr
 
 
 def _proof(view: AuditedView, index: int, size: int) -> ProvenLeaf:
-    hashes = inclusion_proof(index, size, lambda at: _stored(view, at), _Nodes(view))
+    hashes = inclusion_proof(index, size, lambda at: _stored(view, at), view.nodes)
     return ProvenLeaf(
         index=index,
         leaf_base64=base64.b64encode(_stored(view, index)).decode(),
@@ -189,19 +189,6 @@ def _stored(view: AuditedView, index: int) -> bytes:
 
 def _leaf_at(view: AuditedView, index: int) -> Leaf:
     return decode_leaf(_stored(view, index))
-
-
-class _Nodes:
-    """Reads stored subtrees of the log's Merkle tree, so that proofs need not recompute them."""
-
-    def __init__(self, view: AuditedView) -> None:
-        self._view = view
-
-    def get(self, level: int, index: int) -> bytes | None:
-        return self._view.node(level, index)
-
-    def put(self, level: int, index: int, node: bytes) -> None:
-        raise StoreCorrupt(f"a proof writes no node: {level}, {index}, {node.hex()}")
 
 
 class ProofChecker:

@@ -30,7 +30,7 @@ from storage.audit.leaves import (
     decode_leaf,
     wrongly_lowered,
 )
-from storage.audit.merkle import Tree
+from storage.audit.merkle import NodeStore, Tree
 from storage.audit.row_states import contradiction
 from storage.ground.errors import StoreCorrupt, UnknownFormat
 from storage.values import MODE_ENFORCE, MODE_OBSERVE, Decision, Row
@@ -47,6 +47,7 @@ class AuditedView(Protocol):
 
     leaf_count: int
     row_count: int
+    nodes: NodeStore
 
     def head(self) -> tuple[int, int] | None:
         """The number of leaves and the version in the header; None before the first commit.
@@ -66,10 +67,6 @@ class AuditedView(Protocol):
 
     def leaf(self, index: int) -> bytes | None:
         """The bytes of one leaf."""
-        ...
-
-    def node(self, level: int, index: int) -> bytes | None:
-        """The stored hash of one complete subtree."""
         ...
 
     def named(self) -> dict[int, MemoryStatus]:
@@ -275,7 +272,7 @@ class Verifier:
     def _leaves(self, count: int, stored: Checkpoint | None, copy: Checkpoint | None) -> bytes:
         """Rebuild the Merkle tree from the leaves; compare each signed head; return the root."""
         tree = Tree()
-        nodes = _Compared(self._view, self._problem)
+        nodes = _Compared(self._view.nodes, self._problem)
         heads = [(name, head) for name, head in (("copy", copy), ("checkpoint", stored)) if head]
         whole = True
         for index in range(count):
@@ -438,9 +435,9 @@ class Mode:
 class _Compared:
     """Compares stored inner nodes with recomputed ones, because proofs use the stored ones."""
 
-    def __init__(self, view: AuditedView, problem: Callable[[str, int | None, str], None]) -> None:
-        self._view = view
+    def __init__(self, stored: NodeStore, problem: Callable[[str, int | None, str], None]) -> None:
         self._problem = problem
+        self.get = stored.get
 
     def put(self, level: int, index: int, node: bytes) -> None:
         try:
@@ -453,6 +450,3 @@ class _Compared:
             self._problem(
                 "node", index << level, f"not the hash of leaves {index << level} to {last}"
             )
-
-    def get(self, level: int, index: int) -> bytes | None:
-        return self._view.node(level, index)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import msgspec
 
 from policy.model import MemoryStatus
-from storage.audit import Checkpoint, VerifierKey, inclusion_proof, open_checkpoint
+from storage.audit import Checkpoint, NodeStore, VerifierKey, inclusion_proof, open_checkpoint
 from storage.ground.errors import StoreCorrupt, UnknownLeaf
-from storage.tables.change import Nodes
+from storage.tables.change import Nodes, leaf_source
 from storage.tables.codec import ordinal_key, refuse_unknown
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import IDS, LEAVES, ROWS, LmdbStore, View
@@ -33,7 +33,7 @@ class EmbeddedAudit:
         """The bytes of up to `limit` leaves from `offset` on; () after the last leaf."""
         with self._store.reading() as view:
             stop = min(self._head(view)[1].size, offset + limit)
-            return tuple(stored_leaf(view, index) for index in range(offset, stop))
+            return tuple(map(leaf_source(view), range(offset, stop)))
 
     def prove(self, index: int) -> AuditProof:
         """The proof that one leaf is in the log that the head signs."""
@@ -41,12 +41,11 @@ class EmbeddedAudit:
             head, checkpoint = self._head(view)
             if not 0 <= index < checkpoint.size:
                 raise UnknownLeaf("the log has no leaf of that index yet")
-            hashes = inclusion_proof(
-                index, checkpoint.size, lambda at: stored_leaf(view, at), Nodes(view)
-            )
+            leaf_at = leaf_source(view)
+            hashes = inclusion_proof(index, checkpoint.size, leaf_at, Nodes(view))
             return AuditProof(
                 leaf_index=index,
-                leaf=stored_leaf(view, index),
+                leaf=leaf_at(index),
                 root=checkpoint.root,
                 hashes=hashes,
                 head=head,
@@ -71,7 +70,7 @@ class EmbeddedView:
         self.leaf_count = view.count(LEAVES)
         self.row_count = view.count(ROWS)
         self.checkpoint = view.checkpoint
-        self.node = Nodes(view).get
+        self.nodes: NodeStore = Nodes(view)
 
     def head(self) -> tuple[int, int] | None:
         """The leaf count and the version in the header; None before the first commit."""
@@ -114,15 +113,3 @@ class EmbeddedView:
             return read_row(self._view, ordinal)
         except (StoreCorrupt, msgspec.DecodeError) as error:
             return StoreCorrupt(str(error))
-
-
-def stored_leaf(view: View, index: int) -> bytes:
-    """The bytes of one leaf.
-
-    Raises:
-        StoreCorrupt: The leaf is missing or damaged.
-    """
-    leaf = view.get(LEAVES, ordinal_key(index))
-    if leaf is None:
-        raise StoreCorrupt(f"leaf {index} is missing")
-    return leaf

@@ -6,8 +6,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from storage.audit import InterceptedLeaf, Leaf, VerdictLeaf, decode_leaf
-from storage.read.audit import EmbeddedView, stored_leaf
+from storage.audit import InterceptedLeaf, Leaf, VerdictLeaf
+from storage.read.audit import EmbeddedView
+from storage.tables.change import read_leaf
 from storage.tables.codec import refuse_unknown
 from storage.tables.lmdb_store import View
 from storage.tables.read_only import read_only
@@ -44,8 +45,8 @@ class EmbeddedFiles:
 
 
 def _told(view: View, index: int) -> tuple[Leaf, InterceptedLeaf | None]:
-    leaf = decode_leaf(stored_leaf(view, index))
+    leaf = read_leaf(view, index)
     if not isinstance(leaf, VerdictLeaf):
         return leaf, None
-    told = decode_leaf(stored_leaf(view, leaf.intercepted_index))
+    told = read_leaf(view, leaf.intercepted_index)
     return leaf, told if isinstance(told, InterceptedLeaf) else None
