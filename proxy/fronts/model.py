@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from proxy.dialects.model.api import COMPLETIONS, RESPONSES, ModelApi, of_program
-from proxy.dialects.model.errors import no_previous, no_threads, refused
+from proxy.dialects.model.errors import no_previous, no_threads, refused, status_of_turn
 from proxy.dialects.model.openai.completions import spells_tokens
 from proxy.dialects.model.reading import object_of
 from proxy.dialects.strict_json.tolerant import Json, write_body
@@ -119,8 +119,13 @@ class ModelFront:
             anthropic = behind.settings.api is Api.ANTHROPIC
         done = await attempt(self._serve(behind, incoming, progress), self._halt)
         if isinstance(done, AnswerFailure):
+            refusal = done.refusal
+            rest = incoming.head.path[len(name) + 1 :]
+            if purpose_of(incoming.head.method, rest) == (Purpose.TURN, RESPONSES):
+                status = status_of_turn(refusal.status)
+                refusal = msgspec.structs.replace(refusal, status=status)
             return AnsweredReply(
-                reply=refused(done.refusal, incoming.answering, anthropic=anthropic),
+                reply=refused(refusal, incoming.answering, anthropic=anthropic),
                 route="model.refused",
                 principal=progress.principal,
                 error_type=done.error_type,

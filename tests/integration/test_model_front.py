@@ -110,6 +110,22 @@ async def test_who_may_ask(tmp_path: Path) -> None:
     assert len(bench.model.requests) == 2
 
 
+async def test_a_turn_that_stays_refused_is_a_bad_request_of_the_responses_api_alone(
+    tmp_path: Path,
+) -> None:
+    async with fronted(tmp_path, more='principals = ["agent"]') as bench:
+        other = await bench.front.key("other")
+        for api in APIS:
+            body = asking(api, "hello")
+            refused = await bench.send("POST", PATHS[api], body, key=other)
+            assert refused.status == (400 if api == "responses" else 404), "control: the others"
+            assert "Mnemogate: " in refused.body["error"]["message"]
+            assert (await bench.send("POST", PATHS[api], body, key=None)).status == 401
+            assert (await bench.send("POST", PATHS[api], body)).status == 200
+        stored = await bench.send("GET", f"{PATHS['responses']}/r", key=other)
+        assert stored.status == 404, "control: no turn"
+
+
 async def test_without_a_table_the_answer_says_which_one_to_write(tmp_path: Path) -> None:
     async with running(tmp_path) as front:
         for name in ("anthropic", "openai"):

@@ -18,6 +18,17 @@ _TYPES: Final = {
     504: "timeout_error",
 }
 _FAULT: Final = 500
+_BAD_REQUEST: Final = 400
+# The refusals that a later attempt may not meet: of a credential that is renewed, and of a rate.
+_PASSING: Final = frozenset({401, 429})
+
+
+def status_of_turn(status: int) -> int:
+    """The status that refuses a turn of the Responses API.
+
+    A refusal that stays is 400, because Codex asks six times after 403, 409 and 422.
+    """
+    return status if status >= _FAULT or status in _PASSING else _BAD_REQUEST
 
 
 def refused(refusal: Refusal, answering: EncodingContext, *, anthropic: bool) -> HttpReply:
