@@ -151,8 +151,6 @@ class Calls:
             await self._refused(pending, self._connection.observation(Reason.GATE_UNAVAILABLE))
             return None
         admitted = admitted_of(judged)
-        if admitted:
-            await self._connection.take_turn(pending)
         if pending.cancelled.is_set() or self._connection.gone.is_set():
             # The client cancelled the call or has gone, so the call is not sent.
             await self._connection.forwarding.settle(admitted, ForwardStatus.FAILED)

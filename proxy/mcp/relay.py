@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from policy.bounded import Bounded
-from policy.model import Principal
+from policy.model import ForwardStatus, Principal
 from proxy.dialects.mcp.message import (
     CALL,
     INITIALIZE,
@@ -349,11 +349,33 @@ class Relay:
             pending.meta = meta_of(arrival.message)
         elif pending.method == INITIALIZE:
             self._people.introduced(arrival.message.params)
-        if message is None:
+        if message is not None:
+            await self._forward(message, pending)
+
+    async def _forward(self, message: Message, pending: PendingRequest) -> None:
+        """Send a request to the server, a write in its turn where the server takes turns."""
+        server = self._connection.server
+        if not (pending.admitted and server.takes_turns):
+            await self._send_on(message, pending)
+        elif server.writing.locked():
+            # Reads, pings and cancellations after a write that waits do not wait for its turn.
+            self._spawn(self._send_in_turn(message, pending))
+        else:
+            await self._send_in_turn(message, pending)
+
+    async def _send_in_turn(self, message: Message, pending: PendingRequest) -> None:
+        await self._connection.take_turn(pending)
+        if not (pending.cancelled.is_set() or self._connection.gone.is_set()):
+            await self._send_on(message, pending)
             return
+        await self._forwarding.settle(pending.admitted, ForwardStatus.FAILED)
+        if pending.cancelled.is_set():
+            self._finish(pending)
+
+    async def _send_on(self, message: Message, pending: PendingRequest) -> None:
         pending.stage = RequestStage.SENT
         self._forwarding.sent(pending.admitted)
-        await self._send(Side.SERVER, message, arrival.via)
+        await self._send(Side.SERVER, message, pending.via)
         if message.era is Era.STATELESS:
             self._connection.ready.set()
 

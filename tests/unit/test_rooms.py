@@ -62,7 +62,7 @@ ROOM_STATEMENTS_MAX = {
     "proxy/guard": 1_250,
     "proxy/intercept": 900,
     "proxy/ledger": 1_400,
-    "proxy/mcp": 2_450,
+    "proxy/mcp": 2_500,
     "proxy/model": 1_750,
     "proxy/reporting": 400,
     "proxy/seams": 1_000,

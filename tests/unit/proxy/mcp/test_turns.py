@@ -53,7 +53,7 @@ async def test_a_write_waits_for_the_answer_to_the_one_before(*, in_turn: bool) 
             assert sent(ends) == [1, 2, 3, 4], "control: without turns all are under way at once"
             await graph.speak()
             return
-        await judged(guard, 2)
+        await judged(guard, 3)
         assert sent(ends) == [1, 2]
         await graph.speak()
         await ends.server_has(6)
@@ -79,6 +79,20 @@ async def test_a_read_of_another_client_waits_for_no_write() -> None:
         assert sent(others) == [2], "the read passes, the write waits (control)"
         await graph.speak()
         await guard.has_settled(1)
+
+
+async def test_a_read_of_the_same_client_waits_for_no_write_that_waits() -> None:
+    async with connected(memory()) as (ends, graph, guard):
+        graph.silent = True
+        await ends.client(write(1), write(2), call(3, "read_graph"))
+        await ends.server_has(5)
+        await judged(guard, 2)
+        assert sent(ends) == [1, 3], "the write before the read waits (control)"
+        await graph.speak()
+        await ends.server_has(6)
+        await graph.speak()
+        await guard.has_settled(2)
+    assert sent(ends) == [1, 3, 2]
 
 
 async def test_two_clients_of_one_server_share_its_turns() -> None:
