@@ -209,6 +209,7 @@ _ROLE = Group(
         r"objective|instructions?|mission|directive|purpose|persona|job|behaviou?r) (?:is|are|"
         r"will be|must be) (?:now )?(?:only )?|(?:goal|priority) is (?:now |only )+)"
         rf"to (?:always |never )?{_ANY}\b{_NOT_ADVICE}",
+        rf"\byour (?:goal|priority) is to (?:always |never )?(?!save\b)(?:{_STRONG}|send)\b",
         r"\byour (?:new|real|true|actual|updated) (?:task|role|objective|instructions?|directive|"
         r"persona|identity|system prompt|rules?|polic(?:y|ies)) (?:is|are)\b",
     ),
