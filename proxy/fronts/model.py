@@ -265,7 +265,9 @@ class ModelFront:
             Redactor(served.coupling, principal).no_tokens()
         settings = served.behind.settings
         extracts = settings.purpose is ModelPurpose.EXTRACTION
-        if extracts and body.get("stream") is True:
+        answers = None if extracts else settings.tool_maps.of_answer(body)
+        unread = extracts or (answers is not None and api is not RESPONSES)
+        if unread and body.get("stream") is True:
             raise MalformedRequest(_WHOLE_ONLY, status=400)
         if api is RESPONSES:
             if body.get("conversation") is not None:
@@ -276,7 +278,7 @@ class ModelFront:
             whole = found
         asked = PrincipalRequest(
             principal=principal,
-            api=of_program(api) if extracts else api,
+            api=of_program(api) if extracts or answers is not None else api,
             body=whole,
             trace=served.incoming.trace,
             upstream=settings.name,
@@ -284,6 +286,7 @@ class ModelFront:
             headers=meant(served.admitted.headers),
             maps=settings.tool_maps,
             extracts=extracts,
+            answers=answers,
             reads_foreign=settings.reads_foreign,
             readings=self._recurring,
         )

@@ -75,7 +75,8 @@ class Extraction:
         if not text:
             return ReplacedOutput(text="")
         if not spells_object(text):
-            return ReplacedOutput(text=text if await self._passes(replied, text) else "")
+            nothing = replied.tool_map.model.empty if replied.tool_map.model.text is None else ""
+            return ReplacedOutput(text=text if await self._passes(replied, text) else nothing)
         read = _read_text(replied.tool_map, text)
         kept = None if read is None else await self._kept(replied, read)
         return ReplacedOutput(text=replied.tool_map.model.empty if kept is None else spelled(kept))

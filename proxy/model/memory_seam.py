@@ -11,6 +11,7 @@ from typing import Protocol
 import msgspec
 
 from policy.model import Principal
+from proxy.dialects.mcp.maps import ToolMap
 from proxy.dialects.model.api import ModelApi
 from proxy.dialects.model.memory_tools import Maps
 from proxy.dialects.model.reading import AFRESH, Readings
@@ -42,6 +43,9 @@ class PrincipalRequest(msgspec.Struct, frozen=True, kw_only=True):
     # model's answer itself is the write.
     maps: Maps
     extracts: bool = False
+    # The map by which the model's answer is judged as a write, because the request's schema asks
+    # for that map's form; the answer is then edited like any other.
+    answers: ToolMap | None = None
     # Whether the operator declared that user turns contain texts of others than the user.
     reads_foreign: bool = False
     # A cache of values that were read from parts of earlier bodies.

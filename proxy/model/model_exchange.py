@@ -13,10 +13,11 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from proxy.dialects.model.api import ModelApi, continued
+from proxy.dialects.mcp.maps import ToolMap
+from proxy.dialects.model.api import Editor, ModelApi, continued
 from proxy.dialects.model.one_reading import straight_event, straight_object
-from proxy.dialects.model.openai.responses_stream import ResponsesEditor
-from proxy.dialects.model.reading import repeats, text_of
+from proxy.dialects.model.openai.responses_stream import ResponsesEditor, with_output
+from proxy.dialects.model.reading import list_of, repeats, text_of
 from proxy.dialects.model.stream import CallDecision
 from proxy.dialects.model.transcript import ModelCall, ModelReply
 from proxy.dialects.sse import Event
@@ -40,6 +41,7 @@ OK: Final = 200
 EVENTS: Final = "text/event-stream"
 _JSON: Final = "application/json"
 _SAID: Final = range(200, 300)
+_UNASKED: Final = "the server behind streams, and was not asked to"
 AGAIN_MAX: Final = 3
 """How often a model is asked again within one request, because all its calls were refused."""
 
@@ -110,7 +112,7 @@ class ModelExchange:
             self.status = reply.status
             streams = reply.content_type == EVENTS
             if streams and self.asked.extracts:
-                raise UpstreamError("the server behind streams, and was not asked to")
+                raise UpstreamError(_UNASKED)
             if _said(reply) and streams:
                 self.streamed = True
                 events = await self.held_back(reply)
@@ -122,7 +124,8 @@ class ModelExchange:
                 return head, StreamedReply(self, stack.pop_all(), reply, events)
             body = await self.wire.behind.whole(reply)
             if _said(reply) and self.asked.extracts:
-                body = await self._extracted(body)
+                judged = await self._judged(_read(body), self.asked.maps.maps[0])
+                body = write_body(judged)
             elif _said(reply):
                 body = await self._whole(body)
             else:
@@ -183,9 +186,20 @@ class ModelExchange:
         Raises:
             UpstreamError: The stream breaks off, or has an event that cannot be parsed.
         """
-        if self._healed is None or not await self._healed.holds_back(self.current):
+        answers = self.asked.answers
+        heals = self._healed is not None and await self._healed.holds_back(self.current)
+        if not heals and answers is None:
             return None
-        return await self._mended(await self._events(reply), self._told_by, self._events)
+        events = await self._events(reply)
+        if heals:
+            events = await self._mended(events, self._told_by, self._events)
+        if answers is None:
+            return events
+        editor = self._read_events(events)
+        if not isinstance(editor, ResponsesEditor):
+            raise UpstreamError(_UNASKED)
+        judged = await self._judged({"output": [*editor.output]}, answers)
+        return with_output(events, list_of(judged.get("output")))
 
     async def _mended(
         self,
@@ -229,17 +243,19 @@ class ModelExchange:
         return found
 
     def _told_by(self, events: list[Event]) -> ModelReply:
-        """The model's words and calls in the events of a whole stream."""
+        return self._read_events(events).said()
+
+    def _read_events(self, events: list[Event]) -> Editor:
+        """A new editor that was fed the events of a whole stream."""
         editor = self.api.editor()
         for event in events:
             _, waiting = editor.feed(straight_event(event))
             for one in waiting:
                 editor.decide(CallDecision(key=one.key))
-        return editor.said()
+        return editor
 
-    async def _extracted(self, raw: bytes) -> bytes:
-        """A reply to a memory backend, without the facts that were refused."""
-        body = _read(raw)
+    async def _judged(self, body: dict[str, Json], tool_map: ToolMap) -> dict[str, Json]:
+        """A reply that is a write itself, without the facts that were refused."""
         said, trace = self.api.read_reply(body), self.asked.trace
         # The ledger finds the session of the extracted facts by this call id.
         call_id = f"extraction:{trace.trace_id}:{trace.span_id}"
@@ -249,11 +265,11 @@ class ModelExchange:
             principal=self.asked.principal,
             api=self.api.name,
             call_id=call_id,
-            tool_map=self.asked.maps.maps[0],
+            tool_map=tool_map,
             told=await self.deciding.tell(self.current, reply),
             traceparent=format_traceparent(trace),
         )
-        return write_body(await self._extraction.edited(replied, body))
+        return await self._extraction.edited(replied, body)
 
     async def _whole(self, raw: bytes) -> bytes:
         """Judge and edit a reply that came whole; return the body that the agent gets."""
@@ -262,6 +278,8 @@ class ModelExchange:
             raw = await self._mended(raw, self._read_reply, self._body)
             came = _read(raw)
             body = straight_object(came)
+            if self.asked.answers is not None:
+                body = await self._judged(body, self.asked.answers)
             waiting = reply.feed(body)
             said = reply.said()
             decided = await self.deciding.decide(self.current, waiting, said)

@@ -41,7 +41,8 @@ def maps_of_models(
 ) -> Maps:
     """The maps by which a model's memory tools are recognised: the named ones, or all shipped ones.
 
-    Maps of file tools are always included, because through them only changes of places are judged.
+    Maps of file tools are always included, because through them only changes of places are judged;
+    so are maps of answers, which a request chooses.
     Every map gets the two lists of places added to its own.
 
     Raises:
@@ -63,6 +64,7 @@ def maps_of_models(
         maps=tuple(one for one in found if not _of_files(one)),
         named=names is not None,
         files=tuple({one.name: one for one in (*known, *found) if _of_files(one)}.values()),
+        answers=tuple(one for one in (*found, *known) if one.model.schema),
     )
 
 

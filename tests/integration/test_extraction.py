@@ -13,7 +13,10 @@ import pytest
 
 from tests.integration.clients.environments import python_environment
 from tests.integration.clients.process import drive_client
+from tests.integration.model_bench import Answer, Bench, asking, fronted
 from tests.integration.models.extractor import Extractor, extractor
+from tests.integration.models.script import Move, Proposed
+from tests.integration.models.server import Fault
 from tests.integration.running import AGENT_KEY, Running, running
 
 Json = dict[str, Any]
@@ -80,6 +83,126 @@ async def test_what_a_backend_could_read_otherwise_is_not_asked_for(tmp_path: Pa
         )
         assert status == 200
         assert len(answer["data"]) == 1
+
+
+PROPERTIES: Final = {
+    "0.171": ("rollout_summary", "rollout_slug"),
+    "older": ("raw_memory", "rollout_summary", "rollout_slug"),
+}
+SUMMARY: Final = "Ada looked for flights to Lisbon and found one on Thursday."
+
+
+def _phase_one(names: tuple[str, ...], *, api: str, stream: bool = False) -> Json:
+    """A request of Codex's Memories for a summary; `api`: of which OpenAI API it is."""
+    schema = {
+        "type": "object",
+        "properties": {name: {"type": "string"} for name in names},
+        "required": [*names],
+        "additionalProperties": False,
+    }
+    named = {"name": "codex_output_schema", "strict": True, "schema": schema}
+    body = asking(api, f"Analyze this rollout. {STEERING}", stream=stream)
+    if api == "chat":
+        return {**body, "response_format": {"type": "json_schema", "json_schema": named}}
+    return {**body, "text": {"format": {"type": "json_schema", **named}}}
+
+
+def _model_says(bench: Bench, names: tuple[str, ...], text: str) -> None:
+    said = dict.fromkeys(names, text) | {"rollout_slug": "flights"}
+    bench.model.move = lambda _: Move(text=json.dumps(said))
+
+
+def _summary_in(api: str, answer: Answer) -> Json:
+    assert answer.status == 200, answer.raw
+    if api == "chat":
+        said = answer.body["choices"][0]["message"]["content"]
+    elif answer.raw.startswith(b"{"):
+        said = answer.body["output"][0]["content"][0]["text"]
+    else:
+        assert answer.raw.count(b"event: response.completed") == 1
+        events = [
+            json.loads(line.removeprefix(b"data: "))
+            for line in answer.raw.splitlines()
+            if line.startswith(b"data: ")
+        ]
+        assert [one["sequence_number"] for one in events] == [*range(len(events))]
+        done = [one["item"] for one in events if one["type"] == "response.output_item.done"]
+        assert done == events[-1]["response"]["output"]
+        said = done[0]["content"][0]["text"]
+    found: Json = json.loads(said)
+    return found
+
+
+@pytest.mark.parametrize("version", PROPERTIES)
+@pytest.mark.parametrize(
+    ("api", "stream"), [("responses", True), ("responses", False), ("chat", False)]
+)
+async def test_an_answer_is_judged_where_the_requests_schema_asks_for_a_memory(
+    tmp_path: Path, api: str, version: str, *, stream: bool
+) -> None:
+    names = PROPERTIES[version]
+    async with fronted(tmp_path) as bench:
+        body = _phase_one(names, api=api, stream=stream)
+        _model_says(bench, names, STEERING)
+        refused = await bench.ask(api, body)
+        assert _summary_in(api, refused) == dict.fromkeys(names, "")
+        assert WORD.encode() not in refused.raw
+        bench.model.move = lambda _: Move(text=f"I cannot do that. {STEERING}")
+        assert _summary_in(api, await bench.ask(api, body)) == dict.fromkeys(names, "")
+        _model_says(bench, names, SUMMARY)
+        kept = _summary_in(api, await bench.ask(api, body))
+        assert kept == {**dict.fromkeys(names, SUMMARY), "rollout_slug": "flights"}
+        (memory,) = (await bench.front.call("GET", "/v1/memories", AGENT_KEY))[1]["memories"]
+        assert memory["class"] == "L3", "what a client asks for raises no label"
+        assert SUMMARY in memory["text"]
+        # Control: under any other schema the model's answer reaches the agent as it came.
+        _model_says(bench, names, STEERING)
+        other = await bench.ask(api, _phase_one(("rollout_slug",), api=api, stream=stream))
+        assert _summary_in(api, other)["rollout_summary"] == STEERING
+
+
+async def test_a_schema_takes_no_judgment_of_calls_away(tmp_path: Path) -> None:
+    """A model that is asked for a memory, and calls a tool, writes nothing by that call."""
+    names = PROPERTIES["0.171"]
+    wants = Proposed(call_id="call_1", name="write", arguments={"path": "AGENTS.md"})
+    async with fronted(tmp_path) as bench:
+        said = json.dumps(dict.fromkeys(names, SUMMARY))
+        bench.model.move = lambda _: Move(text=said, calls=(wants,))
+        for stream in (True, False):
+            body = _phase_one(names, api="responses", stream=stream)
+            body["tools"] = [{"type": "function", "name": "write"}]
+            answer = await bench.ask("responses", body)
+            assert _summary_in("responses", answer) == dict.fromkeys(names, SUMMARY)
+            assert b"call_1" not in answer.raw
+            plain = {key: value for key, value in body.items() if key != "text"}
+            assert b"call_1" in (await bench.ask("responses", plain)).raw, "control"
+
+
+async def test_a_chat_answer_that_is_a_memory_is_not_streamed(tmp_path: Path) -> None:
+    async with fronted(tmp_path) as bench:
+        body = _phase_one(PROPERTIES["0.171"], api="chat", stream=True)
+        refused = await bench.ask("chat", body)
+        assert refused.status == 400
+        assert b"ask without it" in refused.raw
+        assert bench.model.requests == []
+        body.pop("response_format")
+        assert (await bench.ask("chat", body)).status == 200, "control"
+
+
+async def test_a_stream_that_breaks_off_gives_no_part_of_a_memory(tmp_path: Path) -> None:
+    names = PROPERTIES["0.171"]
+    async with fronted(tmp_path) as bench:
+        _model_says(bench, names, STEERING)
+        whole = (
+            await bench.ask_direct("responses", _phase_one(names, api="responses", stream=True))
+        ).raw
+        assert WORD.encode() in whole, "control"
+        cut = whole.index(b"event: response.completed")
+        kind = {"Content-Type": "text/event-stream"}
+        bench.model.faults = [Fault(headers=kind, body=whole[:cut])]
+        answer = await bench.ask("responses", _phase_one(names, api="responses", stream=True))
+        assert WORD.encode() not in answer.raw
+        assert b"response.completed" not in answer.raw
 
 
 @pytest.mark.heavy

@@ -22,6 +22,9 @@ class InModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     # Tools of the map. A model's JSON reply to a memory backend is read as the arguments of the
     # first of these tools that it fits.
     outputs: Annotated[tuple[Word, ...], Meta(max_length=64)] = ()
+    # Names of properties: if the JSON schema that a request sets for the answer has all of these,
+    # the answer is judged by this map, at any `[[model]]` table.
+    schema: Annotated[tuple[Word, ...], Meta(max_length=64)] = ()
     # The tool of the map as a call of which a plain text reply is read, as the argument `text`.
     text: Word | None = None
     # A JSON object that a memory backend reads as "nothing to store". It replaces a reply of which

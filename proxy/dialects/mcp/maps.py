@@ -364,6 +364,8 @@ def _check_model(found: ToolMap, where: str) -> None:
         # Without a required argument, any reply would have the form of this tool's arguments.
         if not found.tools[name].required:
             raise MapError(f"{where}.outputs: {name!r} requires nothing")
+    if found.model.schema and not found.model.outputs:
+        raise MapError(f"{where}.schema: needs outputs, as whose arguments the answer is read")
     if not found.model.has_empty():
         raise MapError(f"{where}.empty: must be a JSON object")
 

@@ -22,9 +22,9 @@ from proxy.dialects.mcp.maps import Posture, Tool, ToolKind, ToolMap, path
 from proxy.dialects.mcp.pieces import declared as declared_paths
 from proxy.dialects.model.memory_words import speaks_of_memory
 from proxy.dialects.model.reading import arguments_of, text_of
-from proxy.dialects.model.tools import DeclaredTool
+from proxy.dialects.model.tools import DeclaredTool, answer_names
 from proxy.dialects.model.transcript import ModelCall
-from proxy.dialects.strict_json.tolerant import Json
+from proxy.dialects.strict_json.tolerant import Json, read_body, write_body
 from proxy.seams.faults import MalformedRequest
 
 _FOLDED: Final = re.compile(r"[^a-z0-9]+")
@@ -57,6 +57,22 @@ class Maps(msgspec.Struct, frozen=True, kw_only=True):
     named: bool = False
     # Maps of file tools; see `proxy.dialects.files`.
     files: tuple[ToolMap, ...] = ()
+    # Maps of answers that are chosen by a request's JSON schema.
+    answers: tuple[ToolMap, ...] = ()
+
+    def of_answer(self, body: dict[str, Json]) -> ToolMap | None:
+        """The map by which the answer to a request is judged as a write; None if it is no write.
+
+        The client chose the schema, so its choice adds a judgment and takes none away.
+        """
+        names = answer_names(body)
+        found = next((one for one in self.answers if names.issuperset(one.model.schema)), None)
+        if found is None:
+            return None
+        # A client may refuse an empty answer with a name that its schema does not have.
+        empty = read_body(found.model.empty.encode())
+        kept = write_body({name: one for name, one in empty.items() if name in names}).decode()
+        return structs.replace(found, model=structs.replace(found.model, empty=kept))
 
 
 class MemoryTool(msgspec.Struct, frozen=True, kw_only=True):

@@ -43,6 +43,14 @@ def tools_of(body: dict[str, Json]) -> tuple[DeclaredTool, ...] | None:
     return tuple(tool for part in given for tool in _declared(object_of(part), None))
 
 
+def answer_names(body: dict[str, Json]) -> frozenset[str]:
+    """The names of properties in the JSON schema that a request sets for the model's answer."""
+    responses = object_of(object_of(body.get("text")).get("format"))
+    chat = object_of(object_of(body.get("response_format")).get("json_schema"))
+    schemas: list[Json] = [one.get("schema") for one in (responses, chat)]
+    return _arguments({"allOf": schemas}) or frozenset()
+
+
 def outcomes_of(body: dict[str, Json], call_ids: Collection[str]) -> dict[str, bool]:
     """A mapping of each given call with a result in the request to whether the call failed.
 

@@ -12,8 +12,8 @@ from proxy.dialects.model.openai.responses import read_reply, read_turn
 from proxy.dialects.model.reading import call_of, object_of, text_of
 from proxy.dialects.model.stream import CallDecision, CompleteCall, added, event_of, payload, summed
 from proxy.dialects.model.transcript import ModelCall, ModelReply
-from proxy.dialects.sse import Event
-from proxy.dialects.strict_json.tolerant import Json
+from proxy.dialects.sse import Event, event_bytes
+from proxy.dialects.strict_json.tolerant import Json, write_body
 
 CALLS: Final = frozenset({"function_call", "custom_tool_call"})
 _CALL_DELTAS: Final = ("response.function_call_arguments", "response.custom_tool_call_input")
@@ -243,6 +243,33 @@ class ResponsesEditor:
             event_of(kind, {"type": kind, "sequence_number": self._take(), **more})
             for kind, more in events
         )
+
+
+def with_output(events: list[Event], output: list[Json]) -> list[Event]:
+    """The events of a whole stream with other output items, each in two events without deltas.
+
+    Of the given events only the first ones and the last are left, and errors.
+    """
+    bodies: list[dict[str, Json]] = []
+    for body in filter(None, map(payload, events)):
+        response = object_of(body.get("response"))
+        if body.get("type") in _ENDS:
+            bodies += [
+                {"type": f"response.output_item.{kind}", "output_index": index, "item": item}
+                for index, item in enumerate(output)
+                for kind in ("added", "done")
+            ]
+            bodies.append({**body, "response": {**response, "output": output}})
+        elif body.get("type") in _BEGINS:
+            bodies.append({**body, "response": {**response, "output": []}})
+        elif body.get("type") == "error":
+            bodies.append(body)
+    return [_event({**body, "sequence_number": at}) for at, body in enumerate(bodies)]
+
+
+def _event(body: dict[str, Json]) -> Event:
+    name, data = text_of(body.get("type")) or "", write_body(body).decode("utf-8")
+    return Event(raw=event_bytes(name, data), name=name, data=data)
 
 
 def _tell(events: list[tuple[Event, dict[str, Json]]], item: dict[str, Json]) -> bool:

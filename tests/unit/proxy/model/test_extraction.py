@@ -143,7 +143,8 @@ async def test_an_answer_without_json_is_one_candidate(seen: Guarded) -> None:
     person = msgspec.structs.replace(AGENT, channel=Channel.USER)
     said = await _text(seen.guard, "<think>hm</think>Open the valve", principal=person)
     assert said == "Open the valve"
-    assert await _text(seen.guard, "no form of ours", "graphiti-extraction") == ""
+    of_graphiti = await _text(seen.guard, "no form of ours", "graphiti-extraction")
+    assert of_graphiti == load_map("graphiti-extraction").model.empty
 
 
 async def test_facts_of_graphiti_are_gated_with_the_names_beside_them(seen: Guarded) -> None:
