@@ -198,7 +198,9 @@ def _short(name: str) -> str | None:
 
 
 _LOG: Final = logging.getLogger("mnemogate.model")
-_PROGRAM: Final = "a tool runs programs: calls inside a program are judged at an MCP relay alone"
+_PROGRAM: Final = (
+    "a tool runs programs: calls inside are judged only at a relay, a hook and the next read"
+)
 
 
 class ReplyJudge:

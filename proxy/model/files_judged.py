@@ -6,13 +6,16 @@ conversation has shown. If the file is on this machine, a link to the file is no
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import re
+from typing import Final, NamedTuple
 
 from policy.places import Place, is_instructions
 from proxy.dialects.files.edits import FileCall, check_alone, item_of, read_file_calls
 from proxy.dialects.files.imports import imports_of, may_be_one
 from proxy.dialects.files.known import KnownFiles
+from proxy.dialects.files.patch import FOLDERS_MAX
 from proxy.dialects.mcp.calls import read_call
+from proxy.dialects.mcp.file_rules import FileRule
 from proxy.dialects.mcp.maps import ToolKind
 from proxy.dialects.model.memory_tools import FileTool, OfferedTools, file_tool
 from proxy.dialects.model.tools import outcomes_of
@@ -22,6 +25,9 @@ from proxy.files.here import place_of
 from proxy.model.memory_seam import PreparedRequest
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Item
+
+# The voices in which a host states where it runs calls; models and tools repeat others' words.
+_OF_THE_HOST: Final = frozenset({Voice.SYSTEM, Voice.USER, Voice.UNPLACED})
 
 
 class FileWrite(NamedTuple):
@@ -57,11 +63,17 @@ class ConversationFiles:
         if tool is None or tool.rule.file is None or tool.rule.kind is not ToolKind.WRITE:
             return None
         places = tool.tool_map.all_places
-        found = [
-            (read, place)
-            for read in read_file_calls(tool.rule.file, tool.arguments)
-            if not read.idle and (place := await place_of(read, places, self._imported)) is not None
-        ]
+        stated = self._stated(tool.rule.file)
+        found: list[tuple[FileCall, Place]] = []
+        for call_of_file in read_file_calls(tool.rule.file, tool.arguments):
+            readings = [
+                (one, place)
+                for one in call_of_file.located(stated)
+                if not one.idle
+                and (place := await place_of(one, places, self._imported)) is not None
+            ]
+            # Of several readings the one in a place of instructions counts, else the first.
+            found += sorted(readings, key=lambda one: not is_instructions(one[1]))[:1]
         if not found:
             return None
         if tool.server:
@@ -83,6 +95,16 @@ class ConversationFiles:
     def goes_on(self, call: ModelCall) -> None:
         """Note an admitted call of this reply, which may change files before the later calls."""
         self._earlier.append(call)
+
+    def _stated(self, rule: FileRule) -> tuple[str, ...]:
+        """The folders that the host stated in the conversation as its own, the latest first."""
+        if rule.stated is None:
+            return ()
+        begin, end = map(re.escape, rule.stated)
+        turns = reversed(self._prepared.request.turns)
+        told = [said.text for turn in turns for said in turn.said if said.voice in _OF_THE_HOST]
+        found = [one for text in told for one in re.findall(f"{begin}(.{{1,512}}?){end}", text)]
+        return tuple(dict.fromkeys(found[:FOLDERS_MAX]))
 
     def _read_conversation(self) -> KnownFiles:
         known, request = KnownFiles(), self._prepared.request
@@ -185,10 +207,13 @@ class ConversationFiles:
 
     def _file_calls(self, call: ModelCall) -> tuple[FileTool, tuple[FileCall, ...]] | None:
         tool = file_tool(self._maps, call)
-        if tool is None or tool.rule.file is None:
+        if tool is None or tool.rule.file is None or tool.rule.file.command:
+            # A shell may write any file, beside those that it names.
             return None
+        stated = self._stated(tool.rule.file)
         try:
-            return tool, read_file_calls(tool.rule.file, tool.arguments)
+            calls = read_file_calls(tool.rule.file, tool.arguments)
+            return tool, tuple(one.located(stated)[0] for one in calls)
         except MalformedRequest:
             return None
 

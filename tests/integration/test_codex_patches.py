@@ -1,4 +1,4 @@
-"""The patch reader beside the real Codex: what Codex writes, the reader has read or refused."""
+"""The patch reader beside the real Codex: what Codex writes, the reader has read."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import Final
 
 import pytest
 
+from proxy.dialects.files.edits import read_file_calls
 from proxy.dialects.files.patch import applied, read_patch
+from proxy.dialects.mcp.file_rules import FileRule
 from proxy.seams.faults import MalformedRequest
-from tests.integration.hosts.hosts import codex_program
+from tests.integration.hosts.hosts import Codex, Settings, ask_configured, codex_program
 from tests.unit.proxy.dialects.files.test_patch import BEFORE, FORMS, patch
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
@@ -83,6 +85,41 @@ async def test_each_form_is_read_as_codex_applies_it(
         assert after.get(name, "") == text
 
 
+# Each command with what Codex makes of it: as a patch it reads the first three.
+COMMANDS: Final = {
+    "h1.md": "apply_patch <<'EOF'\n{}EOF",
+    "sub folder/h2.md": "cd 'sub folder' && apply_patch <<'EOF'\n{}EOF",
+    "h3.md": "applypatch <<EOF\n{}EOF",
+    "h4.md": "echo hi; apply_patch <<'EOF'\n{}EOF",
+    "h5.md": "apply_patch '{}'",
+    "h6.md": "git apply <<'EOF'\n--- /dev/null\n+++ b/h6.md\n@@ -0,0 +1 @@\n+x\nEOF",
+}
+READ_COUNT: Final = 3
+RULE: Final = FileRule(patch="cmd", command=True)
+
+
+async def test_each_command_with_a_patch_is_read_as_codex_runs_it(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    (folder / "sub folder").mkdir(parents=True)
+    lines = {
+        name: form.format(patch(f"*** Add File: {Path(name).name}", "+x"))
+        for name, form in COMMANDS.items()
+    }
+    settings = Settings(text="", servers=())
+    calls = [("/exec_command", {"cmd": line}) for line in lines.values()]
+    host = Codex("gpt-5.5", sandboxed=False)
+    ran = await ask_configured(host, tmp_path, settings, *calls)
+    assert len(ran.results) == len(COMMANDS)
+    wrote = files_in(folder)
+    assert wrote.keys() >= {*[*COMMANDS][:READ_COUNT], "h6.md"}, "control: Codex applies them"
+    for at, (name, line) in enumerate(lines.items()):
+        found = [one.located(())[0] for one in read_file_calls(RULE, {"cmd": line})]
+        assert name in {one.path.removeprefix("b/") for one in found}, "the place is judged"
+        assert [one.unread for one in found] == [at >= READ_COUNT] * len(found)
+        if at < READ_COUNT:
+            assert found[0].text == wrote[name] == "x\n"
+
+
 def chunks(lines: list[str], dice: random.Random) -> Iterator[str]:
     at = dice.randint(0, len(lines))
     if dice.random() < 0.7:
@@ -114,7 +151,7 @@ def sections(dice: random.Random) -> Iterator[str]:
             yield from chunks(BEFORE.split("\n")[:-1], dice)
 
 
-async def test_whatever_codex_applies_is_read_the_same_or_refused(
+async def test_whatever_codex_applies_is_read_the_same(
     program: Path, tmp_path: Path
 ) -> None:
     dice = random.Random(20_261_128)  # noqa: S311 - draws cases of a test
@@ -128,8 +165,9 @@ async def test_whatever_codex_applies_is_read_the_same_or_refused(
             (folder / name).write_text(text, encoding="utf-8")
         after = await codex(program, folder, given)
         ours = read(given, before)
-        if after is None or ours is None:
+        if after is None:
             continue
+        assert ours is not None, given
         counts["applied"] += 1
         assert ours.keys() == after.keys(), given
         for name, known in ours.items():

@@ -54,8 +54,8 @@ class StatusView(StoreStatus, frozen=True, kw_only=True):
     # Tools seen since the start that seem to be about memory and are in no tool map, so that their
     # calls are not judged.
     unmapped_tools: tuple[UnmappedTool, ...] = ()
-    # Tools seen since the start that run programs: calls inside a program are judged at a relay
-    # alone.
+    # Tools seen since the start that run programs: calls inside a program are judged only
+    # at a relay, at a hook and where a place is read next.
     program_tools: tuple[UnmappedTool, ...] = ()
 
 

@@ -13,16 +13,18 @@ import re
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import partial
+from posixpath import join
 from typing import Final
 
 import msgspec
+from msgspec import structs
 
 from policy.labels.effect import NEWLINE, NOTHING, Effect, EffectKind
 from policy.model import ChangeKind
 from policy.places import Place, class_in, is_instructions
 from policy.text.paths import folded_path
 from proxy.dialects.files.hunks import Hunk, hunks_of
-from proxy.dialects.files.patch import Chunk, applied, read_patch
+from proxy.dialects.files.patch import Chunk, applied, folders_of, patched_files
 from proxy.dialects.mcp.file_rules import FileRule
 from proxy.dialects.mcp.pieces import literal
 from proxy.dialects.strict_json.strict import JsonValue, canonical_json, decode_object
@@ -50,7 +52,25 @@ class FileCall(msgspec.Struct, frozen=True, kw_only=True):
     edits: tuple[tuple[str, str, bool], ...] | None = None
     # The edits of a patch, which replace whole lines.
     chunks: tuple[Chunk, ...] = ()
+    # Whether the call only names the file, so that its change is unknown.
+    unread: bool = False
+    # The folders to which the call changes, one after the other, before it resolves its paths.
+    folders: tuple[str, ...] = ()
     idle: bool = False
+
+    def located(self, stated: Sequence[str]) -> tuple[FileCall, ...]:
+        """The call with each path that its own may mean; the one as the call gives it is the last.
+
+        `stated` are folders in which the host may run the call. None of them is proven, so each is
+        only one more reading.
+        """
+        steps = [(one, *self.folders) for one in (*stated, "")]
+        bases = [join(*some[:end]) for some in steps for end in range(len(some), 0, -1)]
+        paths = {
+            (join(base, self.path), None if self.to is None else join(base, self.to)): None
+            for base in bases
+        }
+        return tuple(structs.replace(self, path=path, to=to) for path, to in paths)
 
     def after(self, before: str | None) -> str | None:
         """The text of the file after the call; None if that text is unknown."""
@@ -99,17 +119,28 @@ def _one(rule: FileRule, arguments: Mapping[str, JsonValue]) -> FileCall:
 
 
 def _patched(rule: FileRule, arguments: Mapping[str, JsonValue]) -> tuple[FileCall, ...]:
+    text = _text(arguments, rule.patch or "")
+    given = rule.folder is not None and arguments.get(rule.folder) is not None
+    folder = _text(arguments, rule.folder or "") if given else ""
+    folders = (folder, *(folders_of(text) if rule.command else ()))
+    whole = (("", text, False),)
     return tuple(
         FileCall(
             rule=rule,
             path=one.path,
             to=one.to,
             text=one.text,
-            edits=tuple(("\n".join(part.old), "\n".join(part.new), False) for part in one.chunks),
+            edits=whole if one.unread else tuple(map(_edit, one.chunks)),
             chunks=one.chunks,
+            unread=bool(one.unread),
+            folders=folders,
         )
-        for one in read_patch(_text(arguments, rule.patch or ""))
+        for one in patched_files(text, command=rule.command)
     )
+
+
+def _edit(chunk: Chunk) -> tuple[str, str, bool]:
+    return "\n".join(chunk.old), "\n".join(chunk.new), False
 
 
 def check_alone(found: Sequence[tuple[FileCall, Place]]) -> None:
@@ -171,7 +202,11 @@ def _hunks(call: FileCall, before: str | None, place: Place) -> tuple[Hunk, ...]
     do not show the change, because the new string may join two lines into another rule.
     """
     after = call.after(before)
-    if call.to is not None or any(_EXPANDED.search(new) for _, new, _ in call.edits or ()):
+    if (
+        call.unread
+        or call.to is not None
+        or any(_EXPANDED.search(new) for _, new, _ in call.edits or ())
+    ):
         return None
     if after is not None:
         return hunks_of(before or "", after)

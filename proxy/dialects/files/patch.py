@@ -2,11 +2,12 @@
 
 The reader accepts all that those hosts accept beyond the format's own grammar, such as blanks
 around a marker or a shell's here-document around the patch, because a patch that the reader misses
-would be applied unjudged. A patch that is not read whole is malformed.
+would be applied unjudged. Of a patch that is not read whole, the files that it names are read.
 """
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from typing import Final
 
@@ -14,7 +15,9 @@ import msgspec
 
 from proxy.dialects.files.hunks import CELLS_MAX
 from proxy.seams.faults import MalformedRequest
+from proxy.seams.guard import ITEMS_MAX
 
+FOLDERS_MAX: Final = 8
 _HEREDOCS: Final = frozenset({"<<EOF", "<<'EOF'", '<<"EOF"'})
 _EOF: Final = "EOF"
 _BEGIN: Final = "*** Begin Patch"
@@ -27,6 +30,25 @@ _MOVE: Final = "*** Move to: "
 _MARKER: Final = "***"
 _LAST: Final = "*** End of File"
 _HINT: Final = "@@"
+# Matches a command line that Codex runs as a patch. Of a here-document without quotes a shell
+# changes the text, unless Codex takes it.
+_COMMAND: Final = re.compile(
+    r"""\s*(?:cd[ ]+(?:[^\s'"$`\\;&|<>()]+|'[^']*'|"[^"$`\\]*")\s*&&\s*)?"""
+    r"""apply_?patch\s*<<\s*(['"]?)(\w+)\1[ \t]*\n(?P<patch>.*)\n\2\s*""",
+    re.DOTALL,
+)
+_EXPANDED: Final = re.compile(r"[$`\\]")
+# Matches the beginning of each line with a path, also in a unified diff or a string of a program.
+_NAMED: Final = re.compile(
+    r"(?:\*\*\* (?:(?:Add|Update|Delete) File|Move to):|^(?:\+\+\+|---|rename to|copy to))"
+    r"[ \t]+(?=([^\n]{1,600}))",
+    re.MULTILINE,
+)
+# Ends a path in such a line: a diff's date, a line's end inside a string, the string's own end.
+_PATH_END: Final = re.compile(r"\t|\\[nr]|['\"]")
+_FOLDERS: Final = re.compile(
+    r"""(?:^|[\s;&|(])(?:cd|pushd|-C|-d)\s+(?:--\s+)?('[^']*'|"[^"]*"|[^\s;&|<>()]+)"""
+)
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,13 +66,56 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
 class PatchedFile(msgspec.Struct, frozen=True, kw_only=True):
     """One file of a patch: with its whole new text, or with the chunks that change.
 
-    A deleted file has an empty text. `to` is the path that the file is moved to.
+    A deleted file has an empty text. `to` is the path that the file is moved to. `unread` is the
+    whole patch, if it was not read and only names the file.
     """
 
     path: str
     to: str | None = None
     text: str | None = None
     chunks: tuple[Chunk, ...] = ()
+    unread: str = ""
+
+
+def patched_files(text: str, *, command: bool) -> tuple[PatchedFile, ...]:
+    """The files that a patch changes, or that the patch in a command line does (`command`).
+
+    If the patch is not read whole, the files are all that it names.
+
+    Raises:
+        MalformedRequest: A patch outside of a command line is not read, and names no file; or a
+            patch that is not read names too many.
+    """
+    try:
+        return _in_command(text) if command else read_patch(text)
+    except MalformedRequest:
+        lines: list[str] = _NAMED.findall(text)
+        cut: list[str] = [_PATH_END.split(line.strip(" '\""))[0] for line in lines]
+        whole = [line for line in lines if "\\n" not in line]
+        named = dict.fromkeys(one.strip() for one in (*cut, *whole) if one.strip())
+        if len(named) > ITEMS_MAX or not (named or command):
+            raise
+        return tuple(PatchedFile(path=path, unread=text) for path in named)
+
+
+def folders_of(command: str) -> tuple[str, ...]:
+    """The folders to which a command line changes before its patch begins, in order.
+
+    Raises:
+        MalformedRequest: They are too many.
+    """
+    begin = _NAMED.search(command)
+    found = _FOLDERS.findall(command[: begin.start()]) if begin is not None else ()
+    if len(found) > FOLDERS_MAX:
+        raise MalformedRequest("patch: its command line changes the folder too often")
+    return tuple(one.strip("'\"") for one in found)
+
+
+def _in_command(command: str) -> tuple[PatchedFile, ...]:
+    found = _COMMAND.fullmatch(command)
+    if found is None or (not found[1] and _EXPANDED.search(found["patch"])):
+        raise MalformedRequest("patch: not the whole of its command line")
+    return read_patch(found["patch"])
 
 
 def read_patch(patch: str) -> tuple[PatchedFile, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, structs
 
 _Name = Annotated[str, Meta(min_length=1, max_length=128)]
 
@@ -18,8 +18,9 @@ _Name = Annotated[str, Meta(min_length=1, max_length=128)]
 class FileRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The names of a file tool's arguments; the argument that `path` names is the file's path.
 
-    A tool with `patch` has nothing else: the text of that argument names the files and their
-    changes (`proxy.dialects.files.patch`). Any other tool that writes has `text` (the whole new
+    A tool with `patch` has no `path`: the text of that argument names the files and their changes
+    (`proxy.dialects.files.patch`); with `command` it is a command line that may have a patch in it,
+    and may write any other file. Any other tool that writes has `text` (the whole new
     text), or `old` and `new` (a replacement, of every occurrence if the argument `every` is true;
     in the elements of the array `edits` if that is given), or `to` (the path that the file is moved
     to). Without any of these, the new text of the file is unknown.
@@ -27,6 +28,11 @@ class FileRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     path: Annotated[str, Meta(max_length=128)] = ""
     patch: _Name | None = None
+    command: bool = False
+    # Of a patch: the argument that names the folder in which it is applied, and the two strings
+    # between which the host states that folder in a request.
+    folder: _Name | None = None
+    stated: tuple[_Name, _Name] | None = None
     to: _Name | None = None
     text: _Name | None = None
     edits: _Name | None = None
@@ -50,7 +56,8 @@ class FileRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def fits(self) -> bool:
         """Whether the rule is a patch, or has a path and describes at most one kind of change."""
         if self.patch is not None:
-            return self == FileRule(patch=self.patch)
+            apart = structs.replace(self, patch=None, command=False, folder=None, stated=None)
+            return apart == FileRule()
         replaces = self.old is not None and self.new is not None
         parts = (self.old, self.new, self.every, self.edits)
         ways = (self.to is not None, self.text is not None, replaces)
