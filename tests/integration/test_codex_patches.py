@@ -151,9 +151,7 @@ def sections(dice: random.Random) -> Iterator[str]:
             yield from chunks(BEFORE.split("\n")[:-1], dice)
 
 
-async def test_whatever_codex_applies_is_read_the_same(
-    program: Path, tmp_path: Path
-) -> None:
+async def test_whatever_codex_applies_is_read_the_same(program: Path, tmp_path: Path) -> None:
     dice = random.Random(20_261_128)  # noqa: S311 - draws cases of a test
     counts = {"applied": 0, "read": 0}
     for number in range(RANDOM_COUNT):
