@@ -191,7 +191,7 @@ async def compose(
 def _tell(settings: Settings, composition: Composition, ruleset: Ruleset) -> None:
     """Log that agents of the same uid can bypass the gate, and settings wider than shipped."""
     if composition.listen:
-        _LOG.info(OWN_UID, extra={"fields": {"uid": os.geteuid()}})
+        _LOG.warning(OWN_UID, extra={"fields": {"uid": os.geteuid()}})
     for one in (*wider_settings(settings), *wider_rules(ruleset)):
         _LOG.warning("wider than as shipped", extra={"fields": {"what": one}})
 

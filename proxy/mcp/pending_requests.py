@@ -156,6 +156,11 @@ class Inbox:
         self._dealt_with = 0
         self._progress = asyncio.Condition()
 
+    @property
+    def busy(self) -> bool:
+        """Whether the reader has not yet handled every queued message."""
+        return self._dealt_with < self._entered
+
     async def put(self, arrival: Arrival) -> None:
         """Wait for room, then queue. A closed inbox accepts nothing."""
         async with self._entering:

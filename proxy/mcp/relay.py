@@ -98,6 +98,8 @@ class Relay:
         self._jobs: set[asyncio.Task[None]] = set()
         self._pumps: list[asyncio.Task[None]] = []
         self._inbox = {side: Inbox() for side in Side}
+        # The client's calls from the first write that waits for its turn, in their order.
+        self._turns = Inbox()
         # One table for the requests of each side, because both sides may use the same ids.
         self._asked = {side: RequestTable() for side in Side}
         # Cancelled calls that were never sent, so their cancellation must not be sent either.
@@ -143,7 +145,8 @@ class Relay:
     async def __aenter__(self) -> Self:
         """Start relaying."""
         await self._tasks.__aenter__()
-        self._pumps = [self._tasks.create_task(self._pump(side)) for side in Side]
+        pumps = (self._pump(Side.CLIENT), self._pump(Side.SERVER), self._pump_turns())
+        self._pumps = [self._tasks.create_task(pump) for pump in pumps]
         self._spawn(self._tend())
         return self
 
@@ -192,6 +195,8 @@ class Relay:
         A `deliver` that calls this would wait for itself.
         """
         await self._inbox[side].flushed()
+        if side is Side.CLIENT:
+            await self._turns.flushed()
 
     async def lost(self, request_id: RequestId | None = None) -> None:
         """Answer the requests that wait for the server with an error, because it has gone.
@@ -329,6 +334,8 @@ class Relay:
             else:
                 await self._tell(arrival)
             await inbox.dealt_with()
+        if side is Side.CLIENT:
+            self._turns.close()
 
     async def _ask(self, arrival: Arrival, pending: PendingRequest) -> None:
         """Handle a request of the client."""
@@ -353,18 +360,29 @@ class Relay:
             await self._forward(message, pending)
 
     async def _forward(self, message: Message, pending: PendingRequest) -> None:
-        """Send a request to the server, a write in its turn where the server takes turns."""
+        """Send a request to the server, or queue a call whose turn has not come.
+
+        Pings and cancellations pass a write that waits for its turn; a later call does not, so that
+        it reads what the client wrote before.
+        """
         server = self._connection.server
-        if not (pending.admitted and server.takes_turns):
-            await self._send_on(message, pending)
-        elif server.writing.locked():
-            # Reads, pings and cancellations after a write that waits do not wait for its turn.
-            self._spawn(self._send_in_turn(message, pending))
+        in_turn = bool(pending.admitted) and server.takes_turns
+        if pending.method == CALL and (self._turns.busy or (in_turn and server.writing.locked())):
+            await self._turns.put(Arrival(message=message, via=pending.via, pending=pending))
         else:
-            await self._send_in_turn(message, pending)
+            if in_turn:
+                await self._connection.take_turn(pending)
+            await self._send_on(message, pending)
+
+    async def _pump_turns(self) -> None:
+        while (arrival := await self._turns.take()) is not None:
+            if arrival.pending is not None:
+                await self._send_in_turn(arrival.message, arrival.pending)
+            await self._turns.dealt_with()
 
     async def _send_in_turn(self, message: Message, pending: PendingRequest) -> None:
-        await self._connection.take_turn(pending)
+        if pending.admitted:
+            await self._connection.take_turn(pending)
         if not (pending.cancelled.is_set() or self._connection.gone.is_set()):
             await self._send_on(message, pending)
             return

@@ -151,7 +151,9 @@ async def test_what_cannot_be_opened_is_refused_in_the_shape_of_the_api_and_chan
     plain = json.dumps(front.body).encode()
     async with everything(tmp_path) as live:
         status, wanted, _ = await live.sent(front, b" " * 40_000_000, {})
-        assert status == 413
+        # Codex asks again after each other status: the Responses API refuses for good with 400.
+        for_good = {400} if name == "responses" else set()
+        assert {status} == (for_good or {413})
         version = live.front.version()
         for coding, pack in PACKED.items():
             bad = {
@@ -163,7 +165,7 @@ async def test_what_cannot_be_opened_is_refused_in_the_shape_of_the_api_and_chan
             bodies.append((415, pack(plain), f"{coding}, lz4"))
             for status, body, header in bodies:
                 got, answer, _ = await live.sent(front, body, {"Content-Encoding": header})
-                assert got == status, (coding, answer)
+                assert {got} == (for_good or {status}), (coding, answer)
                 assert shape(answer) == shape(wanted)
                 assert FACT.encode() not in answer
         assert live.front.version() == version

@@ -23,6 +23,7 @@ import pytest
 
 from proxy.cli.exits import Exit
 from proxy.cli.mcp import server_name
+from proxy.compose.app import OWN_UID
 from tests.integration.cli_process import ROOT, Place
 from tests.integration.gates import end_process, gate_of, gates_below
 
@@ -210,6 +211,8 @@ def test_the_gate_is_a_process_of_its_own_that_outlives_the_host(place: Place) -
         assert str(gate) not in children.split()
         os.killpg(one.process.pid, signal.SIGKILL)
         one.process.wait(60)
+    first = json.loads((place.state / "gate.log").read_text().splitlines()[0])
+    assert OWN_UID in first.values(), first
     page = re.findall(r"http://[^ ]+/confirm/[0-9a-f]+", json.dumps(held))[0]
     # The person reads the host's last words later: the page is there, and asks for the key.
     with pytest.raises(HTTPError) as asked:

@@ -1,4 +1,4 @@
-"""A dialect is added by its folder, its name in `compose`, its row in the README, and its tests.
+"""A dialect is added by its folder, its name in `compose`, its row in the docs, and its tests.
 
 The sample is put into a copy of the project, and the tests that keep order there are asked.
 """
@@ -33,9 +33,7 @@ EDITED: Final = {
             "import Native\nfrom proxy.dialects.notes.notes import Notes\n",
         ),
     ),
-    "docs/clients.md": (
-        ("\n\n## Labels beside the text\n", f"\n{ROW}\n\n## Labels beside the text\n"),
-    ),
+    "docs/clients.md": (("\n\n## Mem0\n", f"\n{ROW}\n\n## Mem0\n"),),
 }
 
 _IMPORTS: Final = "tests/unit/test_imports.py::"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -225,9 +226,10 @@ map = "server-memory"
 
 async def _trace(base: Path, name: str, *more: str) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-P", "-m", "proxy", "trace", name, "--state", str(base / "state")]
+    bare = {key: said for key, said in os.environ.items() if not key.startswith("MNEMOGATE_")}
     return await asyncio.to_thread(
         lambda: subprocess.run(
-            [*words, *more], capture_output=True, text=True, cwd=ROOT, check=False
+            [*words, *more], capture_output=True, text=True, cwd=ROOT, env=bare, check=False
         )
     )
 

@@ -15,7 +15,7 @@ from proxy.mcp.relay import RelayLimits, Server
 from proxy.settings.tool_maps import shipped_map
 from tests.unit.proxy.mcp.graph import GraphServer, connected, text_of
 from tests.unit.proxy.mcp.guarding import ASK, MemoryGuard
-from tests.unit.proxy.mcp.wire import Ends, call, cancel, entity, is_own, line, relayed
+from tests.unit.proxy.mcp.wire import Ends, call, cancel, entity, is_own, line, relayed, request
 
 
 def memory(*, in_turn: bool = True) -> Server:
@@ -81,18 +81,19 @@ async def test_a_read_of_another_client_waits_for_no_write() -> None:
         await guard.has_settled(1)
 
 
-async def test_a_read_of_the_same_client_waits_for_no_write_that_waits() -> None:
+async def test_a_ping_passes_a_write_that_waits_and_a_later_read_does_not() -> None:
     async with connected(memory()) as (ends, graph, guard):
         graph.silent = True
-        await ends.client(write(1), write(2), call(3, "read_graph"))
+        await ends.client(write(1), write(2), call(3, "read_graph"), request(4, "ping"))
         await ends.server_has(5)
         await judged(guard, 2)
-        assert sent(ends) == [1, 3], "the write before the read waits (control)"
+        assert sent(ends) == [1]
+        assert json.loads(ends.to_server[-1])["method"] == "ping"
         await graph.speak()
-        await ends.server_has(6)
+        await ends.server_has(7)
         await graph.speak()
         await guard.has_settled(2)
-    assert sent(ends) == [1, 3, 2]
+    assert sent(ends) == [1, 2, 3], "the read sees what its client wrote before"
 
 
 async def test_two_clients_of_one_server_share_its_turns() -> None:
