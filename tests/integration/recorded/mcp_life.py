@@ -76,7 +76,7 @@ async def mcp_life(recorder: Recorder, world: World, server: MemoryServer) -> No
     client = McpClient(recorder)
     await client.open("initialize")
     await client.post("tools", request("t", "tools/list"))
-    await _writes(client, recorder, world)
+    await _writes(client, recorder)
     await _loses(client, recorder, world)
     await _reads(client, server)
     await _refusals(client, recorder)
@@ -89,7 +89,7 @@ async def mcp_life(recorder: Recorder, world: World, server: MemoryServer) -> No
         await recorder.operate(f"operator.shows.{name}", f"GET /api/v1/{name}")
 
 
-async def _writes(client: McpClient, recorder: Recorder, world: World) -> None:
+async def _writes(client: McpClient, recorder: Recorder) -> None:
     await client.call("write", "create_entities", entities=[entity("Office", GOOD)])
     both = [entity("Cellar", "The bicycle stands there."), entity("Vendor", EVIL)]
     await client.call("write.hold", "create_entities", entities=both)
@@ -107,8 +107,6 @@ async def _writes(client: McpClient, recorder: Recorder, world: World) -> None:
     for number, one in enumerate(released):
         path = f"POST /api/v1/review/{one}/release"
         await recorder.operate(f"operator.review.release.{number}", path, {})
-        # A release is sent at once; the record has its outcome before what follows.
-        await world.quiet()
     await client.call("read.released", "read_graph")
     await client.call("write.denied", "create_entities", entities=both)
     await client.call("write.released", "create_entities", entities=[liked])

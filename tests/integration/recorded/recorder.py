@@ -129,6 +129,10 @@ class Recorder:
         asked = _Asked(url=self._on.admin_url, request=request, body=body, headers=given)
         return await self._step(name, asked)
 
+    def _is_settled(self, candidate_id: str) -> bool:
+        pending = self._on.sidecar.store.forwards.pending()
+        return all(one.candidate_id != candidate_id for one in pending)
+
     async def _step(self, name: str, asked: _Asked) -> Seen:
         assert name not in self._steps, f"two steps are named {name}"
         self._world.clock.passes(BETWEEN_STEPS_S)
@@ -155,6 +159,10 @@ class Recorder:
             answer += await got.read()
             heads = [(key.decode(), value.decode()) for key, value in got.raw_headers]
             status = _status(got.status, got.reason or "")
+        if path.endswith("/release"):
+            # A release is sent beside its answer; what came of that belongs to the step.
+            candidate_id = path.split("/")[-2]
+            await self._world.until(lambda: self._is_settled(candidate_id))
         # A happening is counted behind the last byte of its answer.
         await self._world.quiet()
         step = Step(
