@@ -20,14 +20,14 @@ from proxy.transport import listener
 from proxy.transport.codings import codings_of
 from tests.integration.clients.process import run_client
 from tests.integration.hosts.fronted import PROVIDER_KEY, fronted
-from tests.integration.hosts.hosts import UNSAFE_SHELL, codex_program
+from tests.integration.hosts.hosts import CODEX_OWN_MODEL, UNSAFE_SHELL, codex_program
 from tests.integration.hosts.responses_model import ResponsesModel
 from tests.integration.hosts.script import calling
 from tests.integration.running import AGENT_KEY
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 CONFIG: Final = """\
-model = "gpt-5"
+model = "{model}"
 model_provider = "mnemogate"
 [model_providers.mnemogate]
 name = "OpenAI"
@@ -68,10 +68,12 @@ def token(**claims: object) -> str:
     return ".".join((part({"alg": "none", "typ": "JWT"}), part(claims), "c2ln"))
 
 
-def logged_in(home: Path, url: str) -> None:
+def logged_in(home: Path, url: str, model: str) -> None:
     settings = home / ".codex"
     settings.mkdir(parents=True)
-    (settings / "config.toml").write_text(CONFIG.format(url=url, key=AGENT_KEY), encoding="utf-8")
+    (settings / "config.toml").write_text(
+        CONFIG.format(url=url, key=AGENT_KEY, model=model), encoding="utf-8"
+    )
     login: dict[str, Any] = {
         "auth_mode": "chatgpt",
         "OPENAI_API_KEY": None,
@@ -86,19 +88,20 @@ def logged_in(home: Path, url: str) -> None:
     (settings / "auth.json").write_text(json.dumps(login), encoding="utf-8")
 
 
-async def asked(tmp_path: Path, model: Watched) -> tuple[int, str]:
+async def asked(tmp_path: Path, model: Watched, name: str = "gpt-5.5") -> tuple[int, str]:
     """Exit code and output of one session of Codex, whose model runs a command."""
     home = tmp_path / "home"
     async with fronted(tmp_path / "ours", model) as at:
-        await asyncio.to_thread(logged_in, home, at.sidecar.url)
+        await asyncio.to_thread(logged_in, home, at.sidecar.url, name)
         command = calling(("/exec_command", {"cmd": "echo one"}))
         words = ("exec", "--skip-git-repo-check", "--json", UNSAFE_SHELL, command)
         code, out, _ = await run_client(codex_program(), *words, home=home)
     return code, out
 
 
+@pytest.mark.parametrize("name", ["gpt-5.5", CODEX_OWN_MODEL])
 async def test_codex_with_a_login_works_and_its_model_gets_plain_bodies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     sent: list[str] = []
 
@@ -108,7 +111,7 @@ async def test_codex_with_a_login_works_and_its_model_gets_plain_bodies(
 
     monkeypatch.setattr(listener, "codings_of", noted)
     model = Watched()
-    code, out = await asked(tmp_path, model)
+    code, out = await asked(tmp_path, model, name)
     assert code == 0, out
     assert "FINAL: 1 calls made." in out
     assert len(model.requests) == 2
@@ -116,7 +119,7 @@ async def test_codex_with_a_login_works_and_its_model_gets_plain_bodies(
     for head, raw in zip(model.heads, model.raw, strict=True):
         assert "Content-Encoding" not in head
         assert head["Content-Length"] == str(len(raw))
-        assert json.loads(raw)["model"] == "gpt-5"
+        assert json.loads(raw)["model"] == name
         assert PROVIDER_KEY not in str(head), "its login is forwarded, not the sidecar's key"
 
 
@@ -132,5 +135,5 @@ async def test_control_codex_with_a_login_is_dead_where_no_body_is_opened(
     model = Watched()
     code, out = await asked(tmp_path, model)
     assert code != 0
-    assert "415" in out
+    assert "unsupported_media_type" in out
     assert model.requests == []

@@ -143,7 +143,7 @@ class ClaudeCode:
 class Codex:
     """`codex exec`. `model`: one of its catalogue calls tools from inside programs alone."""
 
-    def __init__(self, model: str = "gpt-5", *, sandboxed: bool = True) -> None:
+    def __init__(self, model: str = "gpt-5.5", *, sandboxed: bool = True) -> None:
         self._model = model
         self._flags = () if sandboxed else (UNSAFE_SHELL,)
 

@@ -14,6 +14,7 @@ from tests.integration.hosts.script import (
     CallGiven,
     Directive,
     HostModel,
+    Reply,
     ToolResult,
     send_events,
 )
@@ -46,6 +47,8 @@ class ResponsesModel(HostModel):
     def __init__(self, told: Mapping[str, Sequence[CallGiven]] | None = None) -> None:
         super().__init__(told)
         self._histories: dict[str, list[Json]] = {}
+        # The moves that wait for the tool that a search looks for, by the search's id.
+        self._searched: dict[str, Reply] = {}
 
     def routes(self, application: web.Application) -> None:
         application.router.add_post("/v1/responses", self._responses)
@@ -100,11 +103,18 @@ class ResponsesModel(HostModel):
         begun = any(
             item.get("type") in _CALLS or item.get("role") == "assistant" for item in body["input"]
         )
-        move = self._script.next(_user_texts(body["input"]), results, begun=begun)
+        waited = self._searched.pop(str(body["input"][-1].get("call_id")), None)
+        move = waited or self._script.next(_user_texts(body["input"]), results, begun=begun)
         if move.call is None:
             return _message(move.text)
         offered = _offered(body.get("tools", ()))
+        for item in body["input"]:
+            offered += _offered(item["tools"]) if item.get("type") == "tool_search_output" else ()
         found = _find(move.call, offered)
+        search = _search(move.call, len(self.requests))
+        if found is None and ("", "tool_search") in offered and not waited:
+            self._searched[search["call_id"]] = move
+            return search
         if found is None and _runs_programs(body["input"]):
             return _program(move.call, move.arguments, self._script.made())
         if found is None:
@@ -120,6 +130,18 @@ class ResponsesModel(HostModel):
             "status": "completed",
         }
         return {**item, "namespace": space} if space else item
+
+
+def _search(call: Directive, number: int) -> Json:
+    """Finds a server's tool, which the host brings no sooner."""
+    return {
+        "type": "tool_search_call",
+        "id": f"ts_{number}",
+        "call_id": f"search_{number}",
+        "execution": "client",
+        "status": "completed",
+        "arguments": {"query": f"{call.server} {call.tool}", "limit": 1},
+    }
 
 
 def _runs_programs(items: list[Json]) -> bool:
@@ -179,7 +201,7 @@ def _streamed(item: Json) -> Iterator[tuple[str, Json]]:
         yield "response.output_text.delta", {**part, "delta": text, "logprobs": []}
         yield "response.output_text.done", {**part, "text": text, "logprobs": []}
         yield "response.content_part.done", {**part, "part": item["content"][0]}
-    else:
+    elif item["type"] in _CALLS:
         event, field = _CALLS[item["type"]]
         empty = {**item, field: "", "status": "in_progress"}
         yield "response.output_item.added", {"output_index": 0, "item": empty}

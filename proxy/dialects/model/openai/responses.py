@@ -40,6 +40,12 @@ _CALLS: Final = frozenset({"function_call", "custom_tool_call", "mcp_call"})
 # Items whose content the provider stores or encrypts: a mapping of the item's type to the member
 # that names the content.
 _ELSEWHERE: Final = {"item_reference": "id", "compaction": "encrypted_content"}
+# Items by which a client and its model find tools: the member with their text, and its voice.
+_OF_TOOLS: Final = {
+    "additional_tools": ("tools", Voice.CATALOGUE),
+    "tool_search_call": ("arguments", Voice.MODEL),
+    "tool_search_output": ("tools", Voice.CATALOGUE),
+}
 _TEXTS: Final = frozenset({"input_text", "output_text", "text", "refusal"})
 # Calls of tools that the provider runs itself, mostly without showing what the tools returned.
 _PROVIDED: Final = frozenset(
@@ -54,7 +60,7 @@ _ASKED_ONLY: Final = frozenset(
     {
         *("message", "reasoning", "compaction", "function_call", "custom_tool_call"),
         *("local_shell_call", "apply_patch_call", "computer_call"),
-        *("mcp_list_tools", "mcp_approval_request"),
+        *("mcp_list_tools", "mcp_approval_request", "tool_search_call"),
     }
 )
 
@@ -94,7 +100,7 @@ def read_turn(item: dict[str, Json]) -> Turn:
         return Turn(said=_outcome(item, kind), calls=(_call(item, kind),))
     if kind == "reasoning":
         return Turn()
-    if kind.endswith("_output"):
+    if kind.endswith("_output") and kind not in _OF_TOOLS:
         call_id = text_of(item.get("call_id"))
         return Turn(said=result_in(item.get("output"), ("output",), call_id))
     if kind != "message":
@@ -134,7 +140,15 @@ def _without_result(item: dict[str, Json]) -> dict[str, Json]:
 
 
 def _elsewhere(item: dict[str, Json], kind: str) -> tuple[ContextText, ...]:
-    """The texts of an item whose content the provider stores or encrypts; () for other items."""
+    """The texts of an item whose content the provider stores or encrypts, or of one about tools.
+
+    () for other items.
+    """
+    if kind in _OF_TOOLS:
+        key, voice = _OF_TOOLS[kind]
+        rest = {name: part for name, part in item.items() if name not in {key, "execution"}}
+        said = said_in(item.get(key), (key,), voice, text_of(item.get("call_id")))
+        return (*said, *said_in(rest, (), Voice.UNPLACED))
     if kind in _PROVIDED:
         call_id = text_of(item.get("id"))
         return (

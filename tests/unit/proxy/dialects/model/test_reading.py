@@ -136,6 +136,26 @@ def test_tools_that_an_input_item_brings_are_offered_too() -> None:
     assert [tool.name for tool in found or ()] == ["late"]
 
 
+@pytest.mark.parametrize(
+    ("item", "voice"),
+    [
+        ({"type": "additional_tools", "role": "developer", "tools": []}, Voice.CATALOGUE),
+        ({"type": "tool_search_output", "execution": "client", "tools": []}, Voice.CATALOGUE),
+        ({"type": "tool_search_call", "execution": "client", "arguments": {}}, Voice.MODEL),
+    ],
+)
+def test_a_search_for_tools_has_no_text_of_unknown_origin(
+    item: dict[str, Json], voice: Voice
+) -> None:
+    key = [*item][-1]
+    item[key] = [{"description": "Finds tea."}]
+    read = RESPONSES.read_request({"input": [item]})
+    assert [(one.voice, one.text) for one in read.turns[0].said] == [(voice, "Finds tea.")]
+    more = RESPONSES.read_request({"input": [{**item, "note": "and milk"}]}).turns[0].said
+    assert [one.voice for one in more] == [voice, Voice.UNPLACED], "control: any other member"
+    assert not RESPONSES.read_reply({"output": [{"type": "tool_search_call"}]}).ran_tools
+
+
 def test_arguments_are_found_through_alternatives_and_definitions() -> None:
     schema: Json = {
         "anyOf": [{"$ref": "#/$defs/Write"}, {"properties": {"query": {}}}],
