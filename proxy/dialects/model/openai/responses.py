@@ -145,9 +145,9 @@ def _elsewhere(item: dict[str, Json], kind: str) -> tuple[ContextText, ...]:
     () for other items.
     """
     if kind in _OF_TOOLS:
-        key, voice = _OF_TOOLS[kind]
-        rest = {name: part for name, part in item.items() if name not in {key, "execution"}}
-        said = said_in(item.get(key), (key,), voice, text_of(item.get("call_id")))
+        member, voice = _OF_TOOLS[kind]
+        rest = {name: part for name, part in item.items() if name not in {member, "execution"}}
+        said = said_in(item.get(member), (member,), voice, text_of(item.get("call_id")))
         return (*said, *said_in(rest, (), Voice.UNPLACED))
     if kind in _PROVIDED:
         call_id = text_of(item.get("id"))
