@@ -218,7 +218,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     derived_from: Annotated[tuple[MemoryId, ...], Meta(max_length=LINEAGE_LEN_MAX)] = ()
     # RFC 3339 date or date-time after which reads stop showing the memory.
     expires_at: Annotated[str, Meta(max_length=40)] | None = None
-    # SHA-256 (hex) of the client's own vector bytes, where the protocol has them.
+    # SHA-256 (hex) of the client's own vector as it is stored, at unit norm; None if the store
+    # embeds texts itself.
     vector_sha256: Annotated[str, Meta(max_length=64)] | None = None
     # Whether the change goes into a place that a host reads as instructions (`policy.places`); set
     # by the code that knows the path or block, never by a client.

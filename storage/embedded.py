@@ -16,7 +16,7 @@ from policy.ruleset import Ruleset
 from storage.audit import VerifierKey
 from storage.derived.catalogue import Catalogue
 from storage.derived.keeper import DerivedState
-from storage.derived.recovery import found, load, with_embedder, with_incarnation, with_key
+from storage.derived.recovery import found, load, with_embedder, with_incarnation
 from storage.derived.vectors.faiss_index import SEGMENT_LEN, VectorIndex
 from storage.derived.vectors.segment_files import IndexIdentity, SegmentFiles
 from storage.features.cases.wrong_answers import NEAR_LEN, NEAR_MIN
@@ -39,7 +39,7 @@ from storage.sealed_log.session_log import (
 )
 from storage.staging.staging import Staging
 from storage.tables.change import Generation
-from storage.tables.codec import StoreHeader, refuse_unknown
+from storage.tables.codec import Digests, StoreHeader, refuse_unknown
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import LmdbStore
 from storage.tables.usage import Usage
@@ -225,11 +225,12 @@ def open_embedded(
         # an empty store.
         check_new_store(checkpoint)
     directory = StateDirectory(state)
-    store = LmdbStore(directory.store, options.quota_bytes)
+    store: LmdbStore | None = None
     staging: Staging | None = None
     complete = False
     try:
         secrets = directory.secrets()
+        store = LmdbStore(directory.store, options.quota_bytes, Digests(secrets.store_key))
         store.open(bootstrapped=directory.bootstrapped)
         with store.reading() as view:
             refuse_unknown(view.header())
@@ -253,7 +254,8 @@ def open_embedded(
         if not complete:
             if staging is not None:
                 staging.close()
-            store.close()
+            if store is not None:
+                store.close()
             directory.close()
     return opened
 
@@ -295,7 +297,6 @@ class _Assembly:
             unerased = view.unerased()
             used = view.bytes_used()
         generation = known or found(embedder_id, dimension, self._clock())
-        generation = with_key(generation, KeyedNames(self._secrets.store_key).check())
         generation = with_embedder(generation, embedder_id, dimension)
         if options.restored and known is not None:
             generation = with_incarnation(generation)
@@ -322,7 +323,11 @@ class _Assembly:
             dimension=header.dimension,
         )
         files = SegmentFiles(
-            self._directory.segments, identity, self._failpoint, options.segment_len
+            self._directory.segments,
+            identity,
+            store.digests,
+            self._failpoint,
+            options.segment_len,
         )
         with store.reading() as view:
             usage = Usage(names, options.quota_bytes, options.tenant_share)
@@ -362,7 +367,7 @@ class _Assembly:
                 options.restore_detail,
                 options.restored_by,
             )
-        elif known.header != msgspec.structs.replace(header, key_check=known.header.key_check):
+        elif known.header != header:
             operating.note("embedder.adopt", header.embedder_id, f"was {known.header.embedder_id}")
         if self._options.adopts_mode:
             operating.adopt_mode(observing=self._gate.observing)

@@ -36,6 +36,7 @@ from storage.values import (
     BackupSummary,
     CheckReport,
     Denial,
+    Embed,
     EntityPage,
     HeldCandidate,
     KeyRecord,
@@ -272,8 +273,12 @@ class MemoryReader(Protocol):
         """A summary of the store that is cheap to make."""
         ...
 
-    def check(self) -> CheckReport:
-        """Read the whole store and report each contradiction. Takes seconds on a large store."""
+    def check(self, embed: Embed | None = None) -> CheckReport:
+        """Read the whole store and report each contradiction. Takes seconds on a large store.
+
+        `embed` makes vectors of texts, as the store's own embedder; then each stored vector of that
+        embedder is compared with its text's.
+        """
         ...
 
 

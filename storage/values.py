@@ -293,6 +293,12 @@ class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     held_since_ms: int | None = None
     # Where undecided candidates are stored: "memfd", "unlinked file"; "" for nowhere yet.
     staged_in: str = STAGED_IN_MEMORY
+    # How many stored values a read found not to match their digests; `reason` names them.
+    mismatched: int = 0
+
+
+Embed = Callable[[list[str]], list[bytes]]
+"""Makes a vector of each text, at unit norm, float32 little-endian."""
 
 
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True):

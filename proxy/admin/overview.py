@@ -57,7 +57,7 @@ from storage.features.quarantine.quarantined_memories import QuarantinedMemories
 from storage.features.recalls import Recalls
 from storage.features.upstream.intents import Forwards
 from storage.interfaces import AuditReader, MemoryReader, MemoryWriter
-from storage.values import AuditHead
+from storage.values import AuditHead, Embed
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +68,8 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     audit: AuditReader
     graphs: Graphs
     ledger: Sessions
+    # Makes vectors of texts; None if clients send vectors.
+    embed: Embed | None
 
     @route(STATUS)
     async def status(self, _call: OperatorCall[NoQuery]) -> StatusView:
@@ -132,7 +134,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     @route(CHECK)
     async def check(self, _call: OperatorCall[Empty]) -> CheckView:
         """Check store, session ledger and knowledge graph; return the problems that were found."""
-        report = await asyncio.to_thread(self.reader.check)
+        report = await asyncio.to_thread(self.reader.check, self.embed)
         problem = await self.ledger.check()
         orphans, unread = await asyncio.to_thread(self._orphans)
         problems = (*report.problems, *unread, *(() if problem is None else (problem,)))

@@ -77,12 +77,9 @@ def _verify(context: Context) -> Exit:
     try:
         copy = _bytes_or_none(settings.checkpoint)
         log_key = _bytes_or_none(settings.state / "secrets" / "log.key")
-        store_key = _bytes_or_none(settings.state / "secrets" / "store.key")
         progress = context.terminal.progress("verifying")
         with offline_store(settings.state).viewed() as view:
-            report = Verifier(
-                view, progress, copy=copy, vkey=pinned, log_key=log_key, store_key=store_key
-            ).run()
+            report = Verifier(view, progress, copy=copy, vkey=pinned, log_key=log_key).run()
     except (StorageError, OSError) as error:
         raise CommandFailed(
             Exit.UNREACHABLE,
@@ -117,6 +114,8 @@ def _told(settings: Settings, context: Context, report: Verification) -> None:
             ("vkey", report.vkey + ("" if report.vkey_pinned else " (from the store itself)")),
         ]
     )
+    if not report.digests_compared:
+        terminal.say("no secrets/store.key: digests were not compared, the log alone was verified")
     if report.sound:
         terminal.say("sound: leaves, tree, signatures, copy and memories agree")
         return

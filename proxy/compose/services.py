@@ -172,6 +172,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             audit=store.audit,
             graphs=graphs,
             ledger=ledger,
+            embed=None if takes_client_vectors(self.embedder) else self.embedder.embed,
         )
         return memories, candidates, overview
 

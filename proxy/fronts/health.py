@@ -50,6 +50,8 @@ class _Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     held_since_ms: int | None = None
     # The kind of storage in which undecided candidates are staged.
     staging: str = STAGED_IN_MEMORY
+    # The number of stored values that were changed without the gate; no answer has them.
+    mismatched: int = 0
 
 
 class Health:
@@ -116,6 +118,7 @@ class Health:
             held=status.held_count,
             held_since_ms=status.held_since_ms,
             staging=status.staged_in,
+            mismatched=status.mismatched,
         )
         code = 200 if status.writable or not query else 503
         return HttpReply(status=code, body=_ENCODER.encode(body))

@@ -332,7 +332,7 @@ class Interceptor:
         started_ns = self._out.clock_ns()
         if self._absent(principal, proposal):
             return missing(proposal)
-        candidate = self._candidate(principal, proposal)
+        candidate = self._candidate(principal, proposal, vector)
         canonical = canonical_bytes(candidate)
         reading = NOTHING_READ
         if prepared.fits:
@@ -423,7 +423,7 @@ class Interceptor:
         """
         return f"{self._incarnation}:{name}"
 
-    def _candidate(self, principal: Principal, proposal: Proposal) -> Candidate:
+    def _candidate(self, principal: Principal, proposal: Proposal, vector: bytes) -> Candidate:
         nonce = proposal.nonce or self.nonce(self._out.random_hex(16))
         return Candidate(
             change=proposal.change,
@@ -442,7 +442,7 @@ class Interceptor:
             actor=proposal.actor,
             derived_from=proposal.derived_from,
             expires_at=proposal.expires_at,
-            vector_sha256=hashlib.sha256(proposal.vector).hexdigest() if proposal.vector else None,
+            vector_sha256=hashlib.sha256(vector).hexdigest() if proposal.vector else None,
             instructions=proposal.instructions,
         )
 

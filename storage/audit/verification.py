@@ -11,6 +11,7 @@ sign a new head with another key (the copy's signature, or a pinned verifier key
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from typing import Final, Protocol
 
 import msgspec
@@ -31,7 +32,7 @@ from storage.audit.leaves import (
     wrongly_lowered,
 )
 from storage.audit.merkle import NodeStore, Tree
-from storage.audit.row_states import contradiction
+from storage.audit.row_states import candidate_of, contradiction
 from storage.ground.errors import StoreCorrupt, UnknownFormat
 from storage.values import MODE_ENFORCE, MODE_OBSERVE, Decision, Row
 
@@ -48,6 +49,7 @@ class AuditedView(Protocol):
     leaf_count: int
     row_count: int
     nodes: NodeStore
+    compares_digests: bool  # whether `store.key` is known, so that each value's digest is compared
 
     def head(self) -> tuple[int, int] | None:
         """The number of leaves and the version in the header; None before the first commit.
@@ -61,12 +63,12 @@ class AuditedView(Protocol):
         """The last signed checkpoint."""
         ...
 
-    def made_with(self, store_key: bytes) -> bool:
-        """Whether ids and nonces are hashed under this key; True if that is not recorded."""
-        ...
-
     def leaf(self, index: int) -> bytes | None:
         """The bytes of one leaf."""
+        ...
+
+    def vector(self, ordinal: int) -> bytes:
+        """The bytes of a row's vector; b"" if it has none."""
         ...
 
     def named(self) -> dict[int, MemoryStatus]:
@@ -119,6 +121,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     copy_size: int | None
     mode: str  # "enforce" or "observe", as the last leaf about the mode names it
     observed: int  # the number of candidates admitted over an objection, in observe mode
+    # Whether the digests of values were compared; without `store.key` only the log was recomputed.
+    digests_compared: bool
     first_bad: Mismatch | None
     problems: tuple[Mismatch, ...]
 
@@ -140,7 +144,6 @@ class Verifier:
         copy: bytes | None,
         vkey: VerifierKey | None,
         log_key: bytes | None,
-        store_key: bytes | None = None,
         copied: bool = True,
     ) -> None:
         self._view = view
@@ -148,7 +151,6 @@ class Verifier:
         self._copy = copy
         self._vkey = vkey
         self._log_key = log_key
-        self._store_key = store_key
         self._copied = copied
         self._problems: list[Mismatch] = []
         self._unknown: UnknownFormat | None = None
@@ -162,6 +164,8 @@ class Verifier:
         # The index of the leaf that admitted each row, by ordinal; NO_STEP_BEFORE for an erased or
         # unreadable row.
         self._admitted_by: dict[int, int] = {}
+        # The digest of the client's own vector of each row that has one, by ordinal.
+        self._vectors: dict[int, str] = {}
         # The ordinals of rows that no later row of the memory follows.
         self._newest = set[int]()
         self._rows = 0
@@ -181,9 +185,6 @@ class Verifier:
         leaf_count = self._view.leaf_count
         self._total = leaf_count + self._view.row_count
         vkey, copy, stored = self._heads()
-        key = self._store_key
-        if said is not None and key is not None and not self._view.made_with(key):
-            self._problem("store.key", None, "is not the key that this store was made with")
         if said is not None and said[0] != leaf_count:
             self._problem("header", None, f"says {said[0]} leaves, there are {leaf_count}")
         root = self._leaves(leaf_count, stored, copy)
@@ -212,6 +213,7 @@ class Verifier:
             copy_size=None if copy is None else copy.size,
             mode="observe" if self._mode.observing else "enforce",
             observed=self._mode.admitted,
+            digests_compared=self._view.compares_digests,
             first_bad=problems[0] if problems else None,
             problems=problems,
         )
@@ -391,12 +393,28 @@ class Verifier:
         if row.erased and leaf.memory_id not in self._purged:
             self._problem("row", ordinal, "erased, and no verdict leaf says purge")
         earlier = self._view.earlier(ordinal, row)
+        seen = self._interception(leaf)
         try:
-            what = contradiction(row, leaf, self._interception(leaf), self._labels, earlier)
+            what = contradiction(row, leaf, seen, self._labels, earlier)
+            if what is None and not row.erased and seen is not None and seen.nonce_key:
+                what = self._vector(ordinal, row)
         except StoreCorrupt as error:
             what = str(error)
         if what is not None:
             self._problem("row", ordinal, what)
+
+    def _vector(self, ordinal: int, row: Row) -> str | None:
+        """What of a client's own vector contradicts the log: the candidate contains its digest."""
+        candidate = candidate_of(row)
+        expected = candidate.vector_sha256
+        if candidate.text is None and candidate.change is ChangeKind.UPDATE:
+            expected = self._vectors.get(row.prev_ordinal)
+        if expected is None:
+            return None
+        self._vectors[ordinal] = expected
+        if sha256(self._view.vector(ordinal)).hexdigest() == expected:
+            return None
+        return "its vector is not the one that its candidate names"
 
     def _step(self) -> None:
         self._done += 1

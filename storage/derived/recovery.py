@@ -6,6 +6,7 @@ import secrets
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -64,25 +65,6 @@ def with_embedder(generation: Generation, embedder_id: str, dimension: int) -> G
     return msgspec.structs.replace(generation, header=header)
 
 
-def with_key(generation: Generation, key_check: str) -> Generation:
-    """A copy of the generation with the check value of the key, which a stored one must equal.
-
-    The next transaction stores the check value.
-
-    Raises:
-        StoreCorrupt: The store was made with another key, so that no nonce, id or trust could be
-            looked up.
-    """
-    known = generation.header.key_check
-    if known and known != key_check:
-        raise StoreCorrupt(
-            "secrets/store.key is not the key that this store was made with: under another one "
-            "every spent nonce could be used again. Put the right one back, or restore a backup"
-        )
-    header = msgspec.structs.replace(generation.header, key_check=key_check)
-    return msgspec.structs.replace(generation, header=header)
-
-
 def with_incarnation(generation: Generation) -> Generation:
     """A copy of the generation in a new incarnation, so that earlier nonces are refused.
 
@@ -126,23 +108,20 @@ def derive(
 ) -> DerivedRows:
     """Fill the catalogue from all rows, and return the ordinals that the index must contain.
 
+    Rows and ids that do not match their digests are left out.
+
     Raises:
-        StoreCorrupt: A row or an id is missing or damaged.
+        StoreCorrupt: An id names a row that is not there.
         StoreUnavailable: The store is closing.
     """
-    header = view.header()
-    live = np.zeros(header.next_ordinal if header else 0, dtype=np.bool_)
-    for _, record in view.records(IDS):
-        if record.ordinal >= len(live):
-            raise StoreCorrupt(f"an id names row {record.ordinal}, which there is not")
-        live[record.ordinal] = record.status is MemoryStatus.LIVE
+    live = _live(view)
     trusts = np.zeros(len(live), dtype=np.int8)
     next_of = np.full(len(live), NO_ORDINAL, dtype=np.int64)  # maps a row to its memory's next row
     searchable, foreign = array("q"), Counter[str]()
     # Rows of one tenant with the same ids are added in groups, not one by one.
     filed: dict[tuple[Tenant, bytes], array[int]] = defaultdict(lambda: array("q"))
     expiring: dict[int, str] = {}
-    for key, payload in view.scan(ROWS):
+    for key, payload in view.scan(ROWS, sound_only=True):
         ordinal = int.from_bytes(key, "big")
         if ordinal % _LOOK_UP_EVERY == 0 and stopping():
             raise StoreUnavailable("the store is closing")
@@ -165,6 +144,20 @@ def derive(
     catalogue.begin(groups, expiring, trusts)
     _keep_earlier(view, catalogue, _earlier(trusts, next_of), live)
     return DerivedRows(searchable=np.frombuffer(searchable, dtype=np.int64), foreign=foreign)
+
+
+def _live(view: View) -> Mask:
+    """A mask, indexed by ordinal, of the newest rows of live memories."""
+    header = view.header()
+    live = np.zeros(header.next_ordinal if header else 0, dtype=np.bool_)
+    for _, record in view.records(IDS, sound_only=True):
+        if record.ordinal >= len(live):
+            raise StoreCorrupt(f"an id names row {record.ordinal}, which there is not")
+        live[record.ordinal] = record.status is MemoryStatus.LIVE
+    there = int(np.count_nonzero(live))
+    if header is not None and there != header.live_count:
+        view.digests.note(f"{there} live memories ({header.live_count} counted)")
+    return live
 
 
 def _keep_earlier(
@@ -193,14 +186,12 @@ def load_index(
 ) -> LoadedIndex:
     """Fill the empty index with the vectors of these ordinals, from files as far as they fit.
 
-    Raises:
-        StoreCorrupt: A vector is missing or damaged.
+    A vector that does not match its digest is left out.
     """
 
-    def fetch(ordinal: int) -> bytes:
-        vector = view.get(VECTORS, ordinal_key(ordinal))
-        if vector is None:
-            raise StoreCorrupt(f"the vector of row {ordinal} is missing")
-        return vector
+    def fetch(ordinal: int) -> bytes | None:
+        with suppress(StoreCorrupt):
+            return view.get(VECTORS, ordinal_key(ordinal))
+        return None
 
     return files.load(searchable, fetch, index)

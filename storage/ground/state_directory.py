@@ -23,7 +23,8 @@ SECRET_LEN: Final = 32
 DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
 LOG_KEY: Final = "log.key"
-_MARK: Final = b"mnemogate state directory, format 1\n"
+STORE_KEY: Final = "store.key"
+_MARK: Final = b"mnemogate state directory, format 2\n"
 _CURSOR_BYTES_MAX: Final = 4_096
 
 
@@ -191,7 +192,7 @@ class StateDirectory:
                 new one would void every nonce and every signature without an error.
         """
         return Secrets(
-            store_key=self._secret("store.key"),
+            store_key=self._secret(STORE_KEY),
             log_key=self._secret(LOG_KEY),
             token_key=self._secret("token.key"),
         )

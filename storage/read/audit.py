@@ -11,8 +11,7 @@ from storage.audit import Checkpoint, NodeStore, VerifierKey, inclusion_proof, o
 from storage.ground.errors import StoreCorrupt, UnknownLeaf
 from storage.tables.change import Nodes, leaf_source
 from storage.tables.codec import ordinal_key, refuse_unknown
-from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import IDS, LEAVES, ROWS, LmdbStore, View
+from storage.tables.lmdb_store import IDS, LEAVES, ROWS, VECTORS, LmdbStore, View
 from storage.tables.rows import earlier_rows, read_row
 from storage.values import AuditHead, AuditProof, Row
 
@@ -71,6 +70,7 @@ class EmbeddedView:
         self.row_count = view.count(ROWS)
         self.checkpoint = view.checkpoint
         self.nodes: NodeStore = Nodes(view)
+        self.compares_digests = view.digests.key is not None
 
     def head(self) -> tuple[int, int] | None:
         """The leaf count and the version in the header; None before the first commit."""
@@ -81,15 +81,13 @@ class EmbeddedView:
         refuse_unknown(header)
         return None if header is None else (header.leaf_count, header.version)
 
-    def made_with(self, store_key: bytes) -> bool:
-        """Whether nonces and ids are hashed under this key; True if that is not recorded."""
-        header = self._view.header()
-        known = "" if header is None else header.key_check
-        return not known or known == KeyedNames(store_key).check()
-
     def leaf(self, index: int) -> bytes | None:
         """The bytes of one leaf."""
         return self._view.get(LEAVES, ordinal_key(index))
+
+    def vector(self, ordinal: int) -> bytes:
+        """The bytes of a row's vector; b"" if it has none."""
+        return self._view.get(VECTORS, ordinal_key(ordinal)) or b""
 
     def named(self) -> dict[int, MemoryStatus]:
         """The ordinals of the rows that ids name, with the status of each memory."""

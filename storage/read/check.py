@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -13,6 +15,7 @@ from storage.features.quarantine.hiding import QUARANTINES
 from storage.features.upstream.upstream_filing import FORWARDS
 from storage.ground.errors import StoreCorrupt
 from storage.read.audit import EmbeddedView
+from storage.tables.change import recount
 from storage.tables.codec import StoreHeader, ordinal_key
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import (
@@ -27,15 +30,19 @@ from storage.tables.lmdb_store import (
     VECTORS,
     View,
 )
-from storage.values import CheckReport
+from storage.tables.rows import text_of
+from storage.values import CheckReport, Embed
 from storage.write.engine import Engine
 
 _NORM_TOLERANCE: Final = 1e-3
 _PARENTS: Final = b"derived_from"
 _PROBLEMS_MAX: Final = 1_000
+_EMBEDDED_LEN: Final = 64  # the number of texts that are embedded at once
+SAME_MIN: Final = 0.999
+"""The least cosine of two vectors that one model made of one text: processors round differently."""
 
 
-def check_store(engine: Engine) -> CheckReport:
+def check_store(engine: Engine, embed: Embed | None) -> CheckReport:
     """Check the whole store, while a writer may run, because the check reads one generation."""
     parts = engine.parts
     with parts.store.reading() as view:
@@ -50,7 +57,8 @@ def check_store(engine: Engine) -> CheckReport:
             log_key=None,
             copied=False,
         )
-        walk = _Walk(view, header, verifier, parts.names, parts.staging.held_ids())
+        held_ids = parts.staging.held_ids()
+        walk = _Walk(view, header, verifier, parts.names, held_ids, embed)
         return walk.report()
 
 
@@ -64,12 +72,14 @@ class _Walk:
         verifier: Verifier,
         names: KeyedNames,
         held_keys: frozenset[str],
+        embed: Embed | None,
     ) -> None:
         self._view = view
         self._header = header
         self._verifier = verifier
         self._names = names
         self._held_keys = held_keys
+        self._embed = embed
         self._problems: list[str] = []
         self._rows = 0
         self._vectors = 0
@@ -84,6 +94,7 @@ class _Walk:
             self._check_log,
             self._check_ids,
             self._check_vectors,
+            self._check_embeddings,
             self._check_nonces,
             self._check_held,
             self._check_forwards,
@@ -110,7 +121,8 @@ class _Walk:
                 try:
                     self._view.get(table, key)
                 except StoreCorrupt as error:
-                    self._problem(f"{error}: {key.hex()}")
+                    self._problem(str(error))
+        recount(self._view, self._header)
 
     def _check_log(self) -> None:
         """Check what the log promises, as `audit verify` does."""
@@ -149,6 +161,22 @@ class _Walk:
         for key, row in self._view.records(ROWS):
             if row.embedder_id and not self._view.has(VECTORS, key):
                 self._problem(f"row {int.from_bytes(key, 'big')} has lost its vector")
+
+    def _check_embeddings(self) -> None:
+        """Embed each text again: a vector that the store made itself is in no leaf."""
+        rows = self._embedded()
+        while self._embed is not None and (some := list(islice(rows, _EMBEDDED_LEN))):
+            again = self._embed([text for _, text, _ in some])
+            for (ordinal, _, vector), made in zip(some, again, strict=True):
+                if np.dot(np.frombuffer(vector, "<f4"), np.frombuffer(made, "<f4")) < SAME_MIN:
+                    self._problem(f"the vector of row {ordinal} is not that of its text")
+
+    def _embedded(self) -> Iterator[tuple[int, str, bytes]]:
+        """Ordinal, text and vector of each row whose vector the store's own embedder made."""
+        for key, row in self._view.records(ROWS, sound_only=True):
+            vector = self._view.get(VECTORS, key)
+            if row.embedder_id == self._header.embedder_id and vector:
+                yield int.from_bytes(key, "big"), text_of(row)[0] or "", vector
 
     def _check_nonces(self) -> None:
         for _, spent in self._view.records(NONCES):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple, Self, TypeVar, cast
 
 import msgspec
@@ -28,6 +28,7 @@ from policy.model import (
 from policy.query import EVERYTHING, Filter, matches
 from storage.derived.catalogue import Ordinals
 from storage.features.recalls import NEAREST_MAX
+from storage.ground.errors import StoreCorrupt
 from storage.read.as_of import marks_at, stood, without_memories
 from storage.read.check import check_store
 from storage.read.exposure import EXAMINED_MIN, AnswerRoom, Exposure, Origins, Placement
@@ -52,6 +53,7 @@ from storage.tables.rows import (
 from storage.values import (
     Anchor,
     CheckReport,
+    Embed,
     EntityPage,
     HeldCandidate,
     KeyRecord,
@@ -114,13 +116,17 @@ class EmbeddedReader(TrustReads):
         return type(self)(self._engine, reads, self._origins, expired=expired)
 
     def get(self, tenant: Tenant, memory_id: MemoryId) -> Memory | None:
-        """One live memory; None if the tenant has no live memory with this id."""
-        with self._store.reading() as view:
+        """One live memory; None if the tenant has no live memory with this id.
+
+        Also None if a value of the memory does not match its digest, as in every other read.
+        """
+        with self._store.reading() as view, suppress(StoreCorrupt):
             known = read_id(view, self._names.memory(tenant, memory_id))
             if known is None or known.status is not MemoryStatus.LIVE:
                 return None
             memory = self._shown(view, newest_above(view, known.ordinal, self.reads), tenant)
             return None if memory is None else self._told(view, memory)
+        return None
 
     def stands_for(self, tenant: Tenant, memory_id: MemoryId) -> MemoryId:
         """The id by which a change names a memory to the gate; unused if it is below the floor.
@@ -162,22 +168,34 @@ class EmbeddedReader(TrustReads):
 
     def source(self, tenant: Tenant, memory_id: MemoryId) -> SourceKind | None:
         """The label of one live memory, without reading its text."""
-        with self._store.reading() as view:
+        with self._store.reading() as view, suppress(StoreCorrupt):
             known = read_id(view, self._names.memory(tenant, memory_id))
             if known is None or known.status is not MemoryStatus.LIVE:
                 return None
             found = self._live(view, newest_above(view, known.ordinal, self.reads), tenant)
             return None if found is None else found[0].source
+        return None
 
     def _shown(self, view: View, ordinal: int, tenant: Tenant) -> Memory | None:
         """The memory of a row, if a reader may be shown it, else None."""
-        found = self._live(view, ordinal, tenant)
-        return None if found is None else memory_of(*found, ordinal=ordinal)
+        with suppress(StoreCorrupt):
+            found = self._live(view, ordinal, tenant)
+            return None if found is None else memory_of(*found, ordinal=ordinal)
+        return None
 
     def _told(self, view: View, memory: Memory) -> Memory:
-        """A copy of the memory with its origin."""
+        """A copy of the memory with its origin.
+
+        Raises:
+            StoreCorrupt: The leaf that names the origin does not match its digest.
+        """
         origin = self._origins.named(view, memory.ordinal)
         return msgspec.structs.replace(memory, origin=origin)
+
+    def _all_told(self, view: View, memories: Iterable[Memory]) -> Iterator[Memory]:
+        for memory in memories:
+            with suppress(StoreCorrupt):
+                yield self._told(view, memory)
 
     def _live(self, view: View, ordinal: int, tenant: Tenant) -> tuple[Row, MemoryStatus] | None:
         """The row at an ordinal, with the status of its memory, if this read may show the row.
@@ -205,7 +223,7 @@ class EmbeddedReader(TrustReads):
                 wanted = newest_first[offset : offset + limit].tolist()
                 room = AnswerRoom(ANSWER_BYTES_MAX)
                 memories = room.taken(self._joined(view, tenant, wanted))
-                told = tuple(self._told(view, one) for one in memories)
+                told = tuple(self._all_told(view, memories))
                 return Page(total=len(found), memories=told, cut=room.full)
             total, kept, room = 0, list[Memory](), AnswerRoom(ANSWER_BYTES_MAX)
             for memory in self._joined(view, tenant, newest_first.tolist()):
@@ -213,7 +231,7 @@ class EmbeddedReader(TrustReads):
                     continue
                 # All matches are counted, and only those of the page are collected.
                 if offset <= total < offset + limit and not room.full:
-                    kept.extend(self._told(view, one) for one in room.taken((memory,)))
+                    kept.extend(self._all_told(view, room.taken((memory,))))
                 total += 1
         return Page(total=total, memories=tuple(kept), cut=room.full)
 
@@ -291,11 +309,13 @@ class EmbeddedReader(TrustReads):
         If the history is longer than `HISTORY_BYTES_MAX`, only the newest versions are returned,
         the first of them without the text before it.
         """
-        with self._store.reading() as view:
+        with self._store.reading() as view, suppress(StoreCorrupt):
             known = read_id(view, self._names.memory(tenant, memory_id))
             if known is None or known.status in _HIDDEN:
                 return ()
-            return history_of(chain(view, known.ordinal, HISTORY_BYTES_MAX, self.reads))
+            rows = chain(view, known.ordinal, HISTORY_BYTES_MAX, self.reads, sound_only=True)
+            return history_of(rows)
+        return ()
 
     def search(
         self,
@@ -353,15 +373,11 @@ class EmbeddedReader(TrustReads):
                     continue
                 self._fill(placed, asked, left)
                 if placed.full or exhausted:
-                    room, found_best = AnswerRoom(ANSWER_BYTES_MAX), placed.hits
-                    best = room.taken([hit.memory for hit in found_best])
-                    hits = [
-                        Hit(memory=self._told(asked.view, memory), score=hit.score)
-                        for memory, hit in zip(best, found_best, strict=False)
-                    ]
+                    room = AnswerRoom(ANSWER_BYTES_MAX)
+                    fitting = room.taken([hit.memory for hit in placed.hits])
                     nearest = found if decided else _looked_at(placed, left)
                     return SearchAnswer(
-                        hits=tuple(hits),
+                        hits=placed.hits[: len(fitting)],
                         nearest=tuple([one for one, _ in nearest[:NEAREST_MAX]]),
                         version=_version(view),
                     )
@@ -403,14 +419,26 @@ class EmbeddedReader(TrustReads):
             if header is None or ordinal >= header.next_ordinal:
                 # The row was committed after this view was opened, so this search does not show it.
                 continue
-            confirmed = asked.confirms(asked.view, ordinal, asked.tenant)
-            if confirmed is None:
-                continue
-            memory = memory_of(*confirmed, ordinal=ordinal)
-            shows = asked.shows
-            if matches(asked.where, memory) and (shows is None or shows(memory)):
-                hit = Hit(memory=memory, score=score)
-                yield self._origins.placing(asked.view, ordinal, confirmed[0], hit)
+            # A hit of which a value does not match its digest is left out.
+            with suppress(StoreCorrupt):
+                placement = self._placing(asked, ordinal, score)
+                if placement is not None:
+                    yield placement
+
+    def _placing(self, asked: _Searching, ordinal: int, score: float) -> Placement | None:
+        """The hit with origin and vector for the caps; None if it may not be shown.
+
+        Raises:
+            StoreCorrupt: A value of the memory does not match its digest.
+        """
+        confirmed = asked.confirms(asked.view, ordinal, asked.tenant)
+        if confirmed is None:
+            return None
+        memory, shows = memory_of(*confirmed, ordinal=ordinal), asked.shows
+        if not matches(asked.where, memory) or (shows is not None and not shows(memory)):
+            return None
+        hit = Hit(memory=self._told(asked.view, memory), score=score)
+        return self._origins.placing(asked.view, ordinal, confirmed[0], hit)
 
     def entities(self, tenant: Tenant, offset: int = 0) -> EntityPage:
         """The ids under which live memories of a tenant are filed, by kind and name."""
@@ -428,16 +456,18 @@ class EmbeddedReader(TrustReads):
                 if entities and left < 0:
                     break
                 # Rows are read one at a time, because one id may name all memories of the tenant.
-                first_at_ms, last_at_ms = _LATEST_MS, 0
+                first_at_ms, last_at_ms, count = _LATEST_MS, 0, 0
                 for ordinal in found.tolist():
-                    row = read_row(view, ordinal)
-                    first_at_ms = min(first_at_ms, row.created_at_ms)
-                    last_at_ms = max(last_at_ms, row.at_ms)
+                    with suppress(StoreCorrupt):
+                        row = read_row(view, ordinal)
+                        first_at_ms = min(first_at_ms, row.created_at_ms)
+                        last_at_ms = max(last_at_ms, row.at_ms)
+                        count += 1
                 entities.append(
                     Entity(
                         kind=kind,
                         name=name,
-                        count=len(found),
+                        count=count,
                         first_at_ms=first_at_ms,
                         last_at_ms=last_at_ms,
                     )
@@ -449,7 +479,8 @@ class EmbeddedReader(TrustReads):
         """Held candidates, oldest first, without their content."""
         with self._store.reading() as view:
             found = [
-                held_candidate_of(CandidateId(key.hex()), row) for key, row in view.records(HELD)
+                held_candidate_of(CandidateId(key.hex()), row)
+                for key, row in view.records(HELD, sound_only=True)
             ]
         mine = [item for item in found if tenant is None or item.tenant == tenant]
         return tuple(sorted(mine, key=lambda item: (item.held_at_ms, item.candidate_id)))
@@ -553,11 +584,12 @@ class EmbeddedReader(TrustReads):
             observing=engine.observing,
             staged_in=engine.parts.staging.place,
             reason=notice(engine),
+            mismatched=len(self._store.digests.mismatched),
         )
 
-    def check(self) -> CheckReport:
-        """Read the whole store and report each contradiction. Takes seconds on a large store."""
-        return check_store(self._engine)
+    def check(self, embed: Embed | None = None) -> CheckReport:
+        """Read the whole store and report each contradiction (`MemoryReader.check`)."""
+        return check_store(self._engine, embed)
 
 
 class _Searching(NamedTuple):

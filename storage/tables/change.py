@@ -25,7 +25,7 @@ from storage.audit import (
 from storage.ground.errors import StoreCorrupt
 from storage.tables.codec import StoreHeader, ordinal_key
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import LEAVES, NODES, Draft, View
+from storage.tables.lmdb_store import COUNTED, LEAVES, NODES, Draft, View
 from storage.values import Row
 
 LABELS: Final = b"labels"
@@ -173,6 +173,7 @@ class Change:
             live_count=self.live_count,
             held_count=self.held_count,
             time_ms=max(self.header.time_ms, self.now_ms),
+            counts=self.draft.counts(),
         )
         self.draft.put_header(header)
         if self.index.erased:
@@ -233,10 +234,30 @@ def load_generation(view: View, header: StoreHeader) -> Generation:
     """The committed generation, with its tree rebuilt from stored leaves and nodes.
 
     Raises:
-        StoreCorrupt: A leaf or node is missing or damaged.
+        StoreCorrupt: A leaf or node is missing or damaged, or a table has another number of values
+            than the header counts.
     """
+    recount(view, header)
     tree = Tree.load(header.leaf_count, leaf_source(view), Nodes(view))
     return Generation(header=header, tree=tree, note=view.checkpoint() or b"")
+
+
+def recount(view: View, header: StoreHeader) -> None:
+    """Compare the number of values in each table with the header's.
+
+    Raises:
+        StoreCorrupt: The numbers differ: a value was taken out of the store, or put in.
+    """
+    differing = [
+        f"{table.decode()} {there} ({counted} counted)"
+        for table, there, counted in zip(COUNTED, view.counts(), header.counts, strict=True)
+        if there != counted
+    ]
+    if differing:
+        raise StoreCorrupt(
+            "values were taken out of the store or put in without the gate; restore a backup: "
+            + ", ".join(differing)
+        )
 
 
 def _node_key(level: int, index: int) -> bytes:

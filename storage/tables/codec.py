@@ -1,8 +1,9 @@
 """Bytes on disk: every value is `format byte | 16-byte digest | payload`, checked on read.
 
-LMDB has no page checksums, so a flipped bit is returned as another value. The digest covers the
-table, the key and the payload, so that a value that was moved to another key is detected too.
-Payloads are msgpack arrays; a new field is only ever appended, with a default.
+LMDB has no page checksums, so a flipped bit is returned as another value. The digest is keyed under
+`store.key`, and covers the table, the key and the payload: whoever edits the file without that key,
+or moves a value to another key, is detected. A value that was stored earlier under its own key is
+not. Payloads are msgpack arrays; a new field is only ever appended, with a default.
 """
 
 from __future__ import annotations
@@ -32,34 +33,73 @@ from policy.verdict import Reason
 from storage.ground.errors import StoreCorrupt, UnknownFormat
 from storage.values import Decision
 
-FORMAT: Final = b"\x01"
-STORE_FORMAT: Final = 6
+FORMAT: Final = b"\x02"
+STORE_FORMAT: Final = 7
 """The format of the store as a whole: of its tables, their keys and the meaning of values."""
 _DIGEST_LEN: Final = 16
 _PAYLOAD_AT: Final = 1 + _DIGEST_LEN
 KEY_LEN_MAX: Final = 16
 NO_ORDINAL: Final = -1
 _ORDINAL: Final = struct.Struct(">Q").pack
+_ORDINAL_LEN: Final = 8
+_NAMED_MAX: Final = 1_000
 
 
-def frame(table: bytes, key: bytes, payload: bytes) -> bytes:
-    """The value to store for a payload. All keys of one table have one length, at most 16 bytes."""
-    digest = blake2b(payload, digest_size=_DIGEST_LEN, person=table, salt=key).digest()
-    return b"".join((FORMAT, digest, payload))
+class Digests:
+    """Frames values under a key made of `store.key`, and checks them. Any thread.
 
-
-def unframe(table: bytes, key: bytes, value: bytes) -> bytes:
-    """The payload of a stored value.
-
-    Raises:
-        StoreCorrupt: The format is unknown, or the digest does not fit table, key and payload.
+    Without a key (`None`) digests are not compared, and nothing can be framed: a tool for auditors
+    then relies on the log alone.
     """
-    payload = value[_PAYLOAD_AT:]
-    if value[:1] != FORMAT:
-        raise StoreCorrupt(f"value of unknown format in table {table.decode()}")
-    if value[1:_PAYLOAD_AT] != blake2b(payload, digest_size=16, person=table, salt=key).digest():
-        raise StoreCorrupt(f"value in table {table.decode()} does not match its digest")
-    return payload
+
+    __slots__ = ("key", "mismatched")
+
+    def __init__(self, store_key: bytes | None) -> None:
+        self.key: bytes | None = None
+        if store_key is not None:
+            self.key = blake2b(b"digests", digest_size=32, key=store_key).digest()
+        # The names of values that a read found not to match, as many as an operator may need.
+        self.mismatched = set[str]()
+
+    def frame(self, table: bytes, key: bytes, payload: bytes) -> bytes:
+        """The value to store for a payload.
+
+        All keys of one table have one length, at most 16 bytes.
+
+        Raises:
+            StoreCorrupt: The store's key is not known.
+        """
+        if self.key is None:
+            raise StoreCorrupt("no value can be stored without secrets/store.key")
+        digest = blake2b(payload, digest_size=_DIGEST_LEN, key=self.key, person=table, salt=key)
+        return b"".join((FORMAT, digest.digest(), payload))
+
+    def unframe(self, table: bytes, key: bytes, value: bytes) -> bytes:
+        """The payload of a stored value.
+
+        Raises:
+            StoreCorrupt: The format is unknown, or the digest does not fit table, key and payload.
+        """
+        payload = value[_PAYLOAD_AT:]
+        if value[:1] == FORMAT:
+            if self.key is None:
+                return payload
+            digest = blake2b(payload, digest_size=_DIGEST_LEN, key=self.key, person=table, salt=key)
+            if value[1:_PAYLOAD_AT] == digest.digest():
+                return payload
+        place = str(int.from_bytes(key, "big")) if len(key) == _ORDINAL_LEN else key.hex()
+        name = f"{table.decode()} {place}"
+        self.note(name)
+        raise StoreCorrupt(f"the value of {name} does not match its digest")
+
+    def note(self, name: str) -> None:
+        """Add the name of a mismatch, which operators are shown."""
+        if len(self.mismatched) < _NAMED_MAX:
+            self.mismatched.add(name)
+
+    def of(self, data: bytes | memoryview) -> str:
+        """The keyed digest, in hex, of the contents of a file beside the tables."""
+        return blake2b(data, digest_size=32, key=self.key or b"", person=b"file").hexdigest()
 
 
 def ordinal_key(ordinal: int) -> bytes:
@@ -90,9 +130,9 @@ class StoreHeader(msgspec.Struct, frozen=True, array_like=True):
     observing: bool = False  # whether the last gate on this store only observed (decision 010)
     # The time of the last transaction, in Unix milliseconds.
     time_ms: int = 0
-    # A check value that distinguishes `store.key` from other keys; "" until the first transaction
-    # stores it.
-    key_check: str = ""
+    # The number of values in each table of `COUNTED`, so that a start notices one that was taken
+    # out or put in.
+    counts: tuple[int, ...] = ()
 
     @property
     def incarnation_name(self) -> str:

@@ -43,10 +43,6 @@ class KeyedNames:
         inner = sha256(b"".join(framed)).digest()
         return sha256(self._outer + inner).digest()[:_NAME_LEN]
 
-    def check(self) -> str:
-        """A value that is stored, so that a start with another secret is detected."""
-        return self._name(b"check").hex()
-
     def nonce(self, principal_id: PrincipalId, nonce: str) -> bytes:
         """The key of the record of a nonce."""
         return self._name(b"nonce", principal_id.encode(), nonce.encode())

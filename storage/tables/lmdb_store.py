@@ -26,16 +26,15 @@ from storage.ground.errors import (
 )
 from storage.ground.state_directory import FILE_MODE, fsync_directory
 from storage.tables.codec import (
+    Digests,
     HeldRow,
     IdRecord,
     NonceRecord,
     StoreHeader,
     decode_header,
     encode,
-    frame,
-    unframe,
 )
-from storage.tables.copying import copy_compactly
+from storage.tables.copying import copy_compactly, refuse_cut
 from storage.values import Anchor, KeyRecord, Row
 
 
@@ -142,6 +141,8 @@ TABLES: Final = (
     CHILDREN,
     *OF_FEATURES,
 )
+COUNTED: Final = tuple(table for table in TABLES if table != META)
+"""The tables whose values the header counts; the header is in the other one."""
 _HEADER_KEY: Final = b"header"
 _CHECKPOINT_KEY: Final = b"checkpoint"
 _UNERASED_KEY: Final = b"unerased"
@@ -156,11 +157,15 @@ _LOCK_ATTEMPTS: Final = 8
 class View:
     """One consistent read of the store. Payloads are returned after their digests were checked."""
 
-    __slots__ = ("_tables", "_txn")
+    __slots__ = ("_tables", "_txn", "_unframe", "digests")
 
-    def __init__(self, txn: lmdb.Transaction, tables: dict[bytes, lmdb._Database]) -> None:
+    def __init__(
+        self, txn: lmdb.Transaction, tables: dict[bytes, lmdb._Database], digests: Digests
+    ) -> None:
         self._txn = txn
         self._tables = tables
+        self.digests = digests
+        self._unframe = digests.unframe
 
     def get(self, table: bytes, key: bytes) -> bytes | None:
         """The payload under a key, or None.
@@ -169,7 +174,7 @@ class View:
             StoreCorrupt: The stored value does not match its digest.
         """
         value = self._txn.get(key, db=self._tables[table])
-        return None if value is None else unframe(table, key, bytes(value))
+        return None if value is None else self._unframe(table, key, bytes(value))
 
     def read(self, table: RecordTable[Record], key: bytes) -> Record | None:
         """The record under a key, or None.
@@ -180,19 +185,30 @@ class View:
         if table not in self._tables:
             return None
         value = self._txn.get(key, db=self._tables[table])
-        return None if value is None else table.decoded(unframe(table, key, bytes(value)))
+        return None if value is None else table.decoded(self._unframe(table, key, bytes(value)))
 
     def has(self, table: bytes, key: bytes) -> bool:
         """Whether the table has a key; the value is not read."""
         return self._txn.get(key, db=self._tables[table]) is not None
 
-    def scan(self, table: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """Every key from `start` on, in byte order, with its payload."""
+    def scan(
+        self, table: bytes, start: bytes = b"", *, sound_only: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Every key from `start` on, in byte order, with its payload.
+
+        With `sound_only`, values that do not match their digests are left out.
+        """
         cursor = self._txn.cursor(db=self._tables[table])
         try:
             if cursor.set_range(start):
                 for key, value in cursor:
-                    yield bytes(key), unframe(table, bytes(key), bytes(value))
+                    try:
+                        payload = self._unframe(table, bytes(key), bytes(value))
+                    except StoreCorrupt:
+                        if not sound_only:
+                            raise
+                    else:
+                        yield bytes(key), payload
         finally:
             cursor.close()
 
@@ -204,10 +220,10 @@ class View:
             yield key, payload
 
     def records(
-        self, table: RecordTable[Record], start: bytes = b""
+        self, table: RecordTable[Record], start: bytes = b"", *, sound_only: bool = False
     ) -> Iterator[tuple[bytes, Record]]:
-        """Every key from `start` on, in byte order, with its record."""
-        for key, payload in self.scan(table, start):
+        """Every key from `start` on, in byte order, with its record; otherwise like `scan`."""
+        for key, payload in self.scan(table, start, sound_only=sound_only):
             yield key, table.decoded(payload)
 
     def keys(self, table: bytes, start: bytes = b"") -> Iterator[bytes]:
@@ -224,9 +240,23 @@ class View:
         return self._txn.stat(self._tables[table])["entries"]
 
     def header(self) -> StoreHeader | None:
-        """The header of the store, which describes its generation; None before the first commit."""
-        payload = self.get(META, _HEADER_KEY)
+        """The header of the store, which describes its generation; None before the first commit.
+
+        Raises:
+            StoreCorrupt: The header was changed, or the store was made with another key.
+        """
+        try:
+            payload = self.get(META, _HEADER_KEY)
+        except StoreCorrupt as error:
+            raise StoreCorrupt(
+                "secrets/store.key is not the key that this store was made with, or its header was "
+                "changed without the key: put the right key back, or restore a backup"
+            ) from error
         return None if payload is None else decode_header(payload)
+
+    def counts(self) -> tuple[int, ...]:
+        """The number of values in each table of `COUNTED`."""
+        return tuple(map(self.count, COUNTED))
 
     def checkpoint(self) -> bytes | None:
         """The signed checkpoint of the log, of the same generation; None before any commit."""
@@ -253,7 +283,7 @@ class Draft(View):
 
     def put(self, table: bytes, key: bytes, payload: bytes) -> None:
         """Frame and store a payload in place of an earlier one."""
-        self._txn.put(key, frame(table, key, payload), db=self._tables[table])
+        self._txn.put(key, self.digests.frame(table, key, payload), db=self._tables[table])
 
     def write(self, table: RecordTable[Record], key: bytes, record: Record) -> None:
         """Store a record in place of an earlier one."""
@@ -261,7 +291,8 @@ class Draft(View):
 
     def append(self, table: bytes, key: bytes, payload: bytes) -> None:
         """Like `put`, for a key that is above all others in its table; cheaper."""
-        self._txn.put(key, frame(table, key, payload), db=self._tables[table], append=True)
+        value = self.digests.frame(table, key, payload)
+        self._txn.put(key, value, db=self._tables[table], append=True)
 
     def delete(self, table: bytes, key: bytes) -> bool:
         """Remove a key; return whether it was in the table."""
@@ -301,8 +332,9 @@ class LmdbStore:
     Any thread may call `reading`; only the writer thread calls the other methods.
     """
 
-    def __init__(self, directory: Path, quota_bytes: int) -> None:
+    def __init__(self, directory: Path, quota_bytes: int, digests: Digests) -> None:
         self.directory = directory
+        self.digests = digests
         self.quota_bytes = quota_bytes
         self._map_bytes = int(quota_bytes * _MAP_PER_QUOTA) + _MAP_SPARE_BYTES
         self._pid = os.getpid()
@@ -325,6 +357,8 @@ class LmdbStore:
         if bootstrapped and not (self.directory / "data.mdb").exists():
             raise StoreCorrupt("store/data.mdb is gone from a store in use; restore a backup")
         try:
+            if bootstrapped:
+                refuse_cut(self.directory)
             self._open_environment()
         except lmdb.InvalidError as error:
             if bootstrapped:
@@ -407,7 +441,7 @@ class LmdbStore:
             except lmdb.Error as error:
                 raise StoreUnavailable(f"the store cannot be read: {error}") from error
             with txn:
-                yield View(txn, self._tables)
+                yield View(txn, self._tables, self.digests)
 
     def bytes_free(self) -> int:
         """The number of bytes that the disk has left for this user.
@@ -424,7 +458,7 @@ class LmdbStore:
         Raises:
             lmdb.Error: The environment has to be reopened first.
         """
-        return Draft(self._environment().begin(write=True), self._tables)
+        return Draft(self._environment().begin(write=True), self._tables, self.digests)
 
     def overtaken(self, draft: Draft) -> bool:
         """Whether another process has committed, or replaced the file, since the last commit.

@@ -9,12 +9,13 @@ from pathlib import Path
 import lmdb
 
 from storage.ground.errors import StoreUnavailable
-from storage.tables.codec import StoreHeader
+from storage.tables.codec import Digests, StoreHeader
+from storage.tables.copying import refuse_cut
 from storage.tables.lmdb_store import META, TABLES, View
 
 
 @contextmanager
-def read_only(directory: Path) -> Generator[View]:
+def read_only(directory: Path, digests: Digests) -> Generator[View]:
     """One consistent view of the last committed generation, also while a gate is running.
 
     Never call it in the gate's own process, because LMDB's locks do not survive a second open
@@ -22,17 +23,19 @@ def read_only(directory: Path) -> Generator[View]:
 
     Raises:
         StoreUnavailable: There is no store, it cannot be read, or it is no LMDB environment.
+        StoreCorrupt: The file was cut.
     """
     if not (directory / "data.mdb").exists():
         raise StoreUnavailable(f"no store in {directory}")
     try:
+        refuse_cut(directory)
         env = _opened(directory)
     except (lmdb.Error, OSError) as error:
         raise StoreUnavailable(f"the store cannot be opened for reading: {error}") from error
     try:
         tables = {name: env.open_db(name, create=False) for name in TABLES}
         with env.begin() as txn:
-            yield View(txn, tables)
+            yield View(txn, tables, digests)
     except lmdb.NotFoundError as error:
         raise StoreUnavailable(
             f"{directory} lacks a table of this version's stores: another version wrote it, or its "
@@ -53,10 +56,12 @@ def hot(directory: Path) -> Generator[lmdb.Environment]:
 
     Raises:
         StoreUnavailable: There is no store, or this user may not take a reader's slot.
+        StoreCorrupt: The file was cut.
     """
     if not (directory / "data.mdb").exists():
         raise StoreUnavailable(f"no store in {directory}")
     try:
+        refuse_cut(directory)
         env = _open(directory, lock=(directory / "lock.mdb").exists())
     except (lmdb.Error, OSError) as error:
         raise StoreUnavailable(
@@ -68,14 +73,14 @@ def hot(directory: Path) -> Generator[lmdb.Environment]:
         env.close()
 
 
-def header_of(env: lmdb.Environment) -> StoreHeader | None:
+def header_of(env: lmdb.Environment, digests: Digests) -> StoreHeader | None:
     """The header of an environment that is open for a copy; None if it has no header."""
     try:
         tables = {META: env.open_db(META, create=False)}
     except lmdb.NotFoundError:
         return None
     with env.begin() as txn:
-        return View(txn, tables).header()
+        return View(txn, tables, digests).header()
 
 
 def _opened(directory: Path) -> lmdb.Environment:

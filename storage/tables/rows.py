@@ -68,6 +68,7 @@ def read_row(view: View, ordinal: int) -> Row:
     """
     row = view.read(ROWS, ordinal_key(ordinal))
     if row is None:
+        view.digests.note(f"rows {ordinal}")
         raise StoreCorrupt(f"row {ordinal} is missing")
     return row
 
@@ -236,9 +237,16 @@ def id_key(text: str, length: int) -> bytes | None:
 
 
 def chain(
-    view: View, ordinal: int, bytes_max: int | None = None, reads: Reads = Reads.ALL
+    view: View,
+    ordinal: int,
+    bytes_max: int | None = None,
+    reads: Reads = Reads.ALL,
+    *,
+    sound_only: bool = False,
 ) -> list[Row]:
     """The rows of one memory at or above a floor, oldest first.
+
+    With `sound_only`, only the rows after the last one that is missing or damaged.
 
     With `bytes_max`, the newest that fit, at least one, because whoever may update a memory can
     make its history as long as they like.
@@ -246,7 +254,12 @@ def chain(
     rows: list[Row] = []
     size = 0
     while ordinal != NO_ORDINAL:
-        row = read_row(view, ordinal)
+        try:
+            row = read_row(view, ordinal)
+        except StoreCorrupt:
+            if sound_only:
+                break
+            raise
         if not reads.shows(row.source):
             ordinal = row.prev_ordinal
             continue

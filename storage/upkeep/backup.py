@@ -35,7 +35,7 @@ from storage.ground.state_directory import (
 )
 from storage.ground.trusted_files import Trust, UnfitFile, read_file, reason, refuse_replaceable
 from storage.sealed_log.session_log import DIRECTORY, NAME
-from storage.tables.codec import refuse_unknown
+from storage.tables.codec import Digests, refuse_unknown
 from storage.tables.copying import DATA, copy_compactly
 from storage.tables.read_only import header_of, hot, read_only
 from storage.values import BackupSummary
@@ -148,11 +148,11 @@ def take(
         with hot(state / "store") as env:
             # The header is read first, so that nothing is written to the target if the store has an
             # unknown format.
-            refuse_unknown(header_of(env))
+            refuse_unknown(header_of(env, Digests(secrets.store_key)))
             target.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
             target.chmod(DIRECTORY_MODE)
             copy_compactly(env, target / "store")
-        _take_checkpoint(target)
+        _take_checkpoint(target, secrets)
         _take_sessions(state, target)
         if with_secrets:
             _copy_each(state / "secrets", target / "secrets", SECRET_NAMES)
@@ -180,8 +180,8 @@ def _refuse_place(state: Path, target: Path) -> None:
         raise BadBackup(f"a backup must be {error}") from error
 
 
-def _take_checkpoint(target: Path) -> None:
-    with read_only(target / "store") as view:
+def _take_checkpoint(target: Path, secrets: Secrets) -> None:
+    with read_only(target / "store", Digests(secrets.store_key)) as view:
         note = view.checkpoint()
     if note is None:
         raise StoreUnavailable("the store has no signed checkpoint: nothing was ever committed")
@@ -217,7 +217,7 @@ def _copy_each(source: Path, target: Path, names: tuple[str, ...]) -> None:
 
 
 def _described(target: Path, secrets: Secrets, now_ms: int) -> Manifest:
-    with read_only(target / "store") as view:
+    with read_only(target / "store", Digests(secrets.store_key)) as view:
         header = view.header()
     if header is None:
         raise StoreUnavailable("the store has no header: nothing was ever committed")
@@ -330,7 +330,7 @@ def _verify_head(directory: Path, manifest: Manifest, secrets: Secrets) -> None:
     verifier = VerifierKey.of(manifest.origin, secrets.log_signer())
     try:
         head = open_checkpoint(note_of(directory, CHECKPOINT), verifier)
-        with read_only(directory / "store") as view:
+        with read_only(directory / "store", Digests(secrets.store_key)) as view:
             header = view.header()
     except (BadCheckpoint, OSError, lmdb.Error) as error:
         raise BadBackup(f"its checkpoint cannot be believed: {error}") from error

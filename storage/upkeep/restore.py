@@ -23,6 +23,7 @@ from storage.ground.state_directory import (
 from storage.sealed_log.sealed_file import read_contents
 from storage.sealed_log.session_log import DIRECTORY, records_of, session_keys, write_session_log
 from storage.tables.change import Nodes, leaf_source
+from storage.tables.codec import Digests
 from storage.tables.copying import fsync_file
 from storage.tables.read_only import read_only
 from storage.upkeep.backup import (
@@ -54,7 +55,7 @@ def verified(
     secrets = load_secrets(elsewhere or directory / "secrets")
     verify(directory, secrets)
     copy = note_of(directory, CHECKPOINT)
-    with EmbeddedFiles(directory).viewed() as view:
+    with EmbeddedFiles(directory, secrets.store_key).viewed() as view:
         verifier = Verifier(view, progress, copy=copy, vkey=None, log_key=secrets.log_key)
         bad = verifier.run().first_bad
     if bad is not None:
@@ -139,7 +140,7 @@ class EmbeddedBackup:
             ) from error
         past = kept.size <= leaf_count
         if past:
-            with read_only(self._directory / "store") as view:
+            with read_only(self._directory / "store", Digests(self._secrets.store_key)) as view:
                 past = Tree.load(kept.size, leaf_source(view), Nodes(view)).root() == kept.root
         said = f"{taken}; checkpoint outside: {kept.size} leaves"
         if past:

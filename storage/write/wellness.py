@@ -12,6 +12,7 @@ from storage.write.engine import Engine
 # LMDB copies for it.
 _ROOM_BYTES: Final = 4 * 1024 * 1024
 _FULL: Final = "the store has reached its quota"
+_NAMED_LEN: Final = 5  # how many of the values that do not match are named
 _OBSERVING: Final = "observe mode: nothing is refused"
 
 
@@ -35,6 +36,12 @@ def notice(engine: Engine) -> str | None:
         notes.append(_FULL)
     notes += [_OBSERVING] if engine.observing else []
     notes += tuple(engine.parts.derived.remarks.values())
+    mismatched = sorted(engine.parts.store.digests.mismatched)
+    if mismatched:
+        notes.append(
+            f"{len(mismatched)} stored values were changed without the gate, and no answer has "
+            f"them ({', '.join(mismatched[:_NAMED_LEN])}): restore a backup"
+        )
     if engine.hanging():
         notes.append(
             f"the writer has been at one transaction for {engine.busy_s():.0f} s: it rewrites "

@@ -32,7 +32,7 @@ from tests.integration.test_cli_sessions import PAGE, SAID, note_of_a_page, serv
 from tests.integration.test_model_coupling import answered
 from tests.integration.test_recalls_of_replies import TEA, TRAIN, reply_id_in
 from tests.unit.proxy.admin.test_rules_in_force import STRICTER
-from tests.unit.storage.opening import RULESET_TEXT, Bench, put_header, say
+from tests.unit.storage.opening import RULESET_TEXT, Bench, digests_of, put_header, say
 
 RULES = RULESET_TEXT + "\n[retention.classes.L4]\nper_principal_max = 2\n"
 POLICY = {"text": "Invoices go to billing@acme.example.", "class": "L1"}
@@ -168,7 +168,7 @@ def place(tmp_path: Path) -> Place:
 def _becomes(place: Place, number: int) -> None:
     """Store and backup get another format, the backup by a version that can take one of it."""
     bench = Bench(place.root)
-    with read_only(place.state / "store") as view:
+    with read_only(place.state / "store", digests_of(place.state)) as view:
         header = view.header()
     assert header is not None
     put_header(bench, encode(msgspec.structs.replace(header, format=number)))

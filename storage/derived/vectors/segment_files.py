@@ -34,8 +34,9 @@ from storage.derived.vectors.faiss_index import (
     check_vectors,
     seal,
 )
+from storage.tables.codec import Digests
 
-SEGMENT_FORMAT: Final = 1
+SEGMENT_FORMAT: Final = 2
 _HEADER_LEN_MAX: Final = 4_096
 _PREFIX_LEN: Final = 5
 _FILE_LEN_MAX: Final = 1 << 30
@@ -72,8 +73,7 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     first: _Count
     last: _Count
     count: Annotated[int, Meta(ge=1, le=2**24)]
-    ordinals_sha256: str
-    body_sha256: str
+    digest: str  # of the body, keyed under `store.key`
 
 
 class _Unfit(Exception):  # noqa: N818 - a finding about one file, caught in this module
@@ -94,11 +94,13 @@ class SegmentFiles:
         self,
         directory: Path,
         identity: IndexIdentity,
+        digests: Digests,
         written: Callable[[str], None] | None = None,
         segment_len: int = SEGMENT_LEN,
     ) -> None:
         self._directory = directory
         self._identity = identity
+        self._digests = digests
         self._written = written
         self._segment_len = segment_len
         self._lock = threading.Lock()
@@ -106,14 +108,18 @@ class SegmentFiles:
         self._removed = False
 
     def load(
-        self, stored: Ordinals, fetch: Callable[[int], bytes], into: VectorIndex | None = None
+        self,
+        stored: Ordinals,
+        fetch: Callable[[int], bytes | None],
+        into: VectorIndex | None = None,
     ) -> LoadedIndex:
         """The index of all `stored` ordinals (ascending), from files if they fit the store.
 
         `into` is an empty index to fill; no other thread may use it meanwhile. A file fits if its
         checksums are right and it has exactly the ordinals that the store has in its range. So a
         file from before a purge, from another store or from a later state does not fit. All other
-        vectors are read with `fetch`, which returns the stored vector of an ordinal.
+        vectors are read with `fetch`, which returns the stored vector of an ordinal, or None to
+        leave the ordinal out.
 
         Raises:
             BadVector: The store itself has a vector that is not a finite unit vector.
@@ -128,12 +134,13 @@ class SegmentFiles:
         inside, after = _uncovered(stored, segments)
         for run in inside:
             for start in range(0, len(run), self._segment_len):
-                segments.append(self._rebuilt(run[start : start + self._segment_len], fetch))
+                rows = _fetched(run[start : start + self._segment_len], fetch)
+                if rows:
+                    segments.append(self._rebuilt(rows))
         index = into or VectorIndex(self._identity.dimension, segment_len=self._segment_len)
         index.begin(segments)
         for start in range(0, len(after), self._segment_len):
-            run = after[start : start + self._segment_len]
-            index.extend([(int(ordinal), fetch(int(ordinal))) for ordinal in run])
+            index.extend(_fetched(after[start : start + self._segment_len], fetch))
         return LoadedIndex(index=index, rejected=tuple(rejected), rebuilt=len(stored) - covered)
 
     def save(self, index: VectorIndex) -> int:
@@ -195,9 +202,9 @@ class SegmentFiles:
         self._check_identity(header)
         if len(body) != header.count * (8 + 4 * header.dimension):
             raise _Unfit("length")
-        names, rows = body[: 8 * header.count], body[8 * header.count :]
-        if _sha256(names) != header.ordinals_sha256 or _sha256(rows) != header.body_sha256:
+        if self._digests.of(body) != header.digest:
             raise _Unfit("checksum")
+        names, rows = body[: 8 * header.count], body[8 * header.count :]
         ordinals = np.frombuffer(names, dtype="<i8").astype(np.int64)
         first, last = int(ordinals[0]), int(ordinals[-1])
         if (first, last) != (header.first, header.last) or self._file_name(first, last) != name:
@@ -228,14 +235,14 @@ class SegmentFiles:
         except OSError as error:
             raise _Unfit("unreadable") from error
 
-    def _rebuilt(self, run: Ordinals, fetch: Callable[[int], bytes]) -> Segment:
-        joined = b"".join(fetch(int(ordinal)) for ordinal in run)
-        return seal(run, check_vectors(joined, len(run), self._identity.dimension))
+    def _rebuilt(self, rows: list[tuple[int, bytes]]) -> Segment:
+        ordinals = np.array([ordinal for ordinal, _ in rows], dtype=np.int64)
+        joined = b"".join(vector for _, vector in rows)
+        return seal(ordinals, check_vectors(joined, len(rows), self._identity.dimension))
 
     def _write(self, name: str, segment: Segment) -> None:
         """Write one file, as a whole or not at all: temporary name, fsync, rename."""
-        names = segment.ordinals.astype("<i8").tobytes()
-        rows = segment.vectors.astype("<f4").tobytes()
+        body = segment.ordinals.astype("<i8").tobytes() + segment.vectors.astype("<f4").tobytes()
         header = msgspec.json.encode(
             _Header(
                 incarnation=self._identity.incarnation,
@@ -244,8 +251,7 @@ class SegmentFiles:
                 first=int(segment.ordinals[0]),
                 last=int(segment.ordinals[-1]),
                 count=len(segment.ordinals),
-                ordinals_sha256=_sha256(names),
-                body_sha256=_sha256(rows),
+                digest=self._digests.of(body),
             )
         )
         if len(header) > _HEADER_LEN_MAX:
@@ -255,7 +261,7 @@ class SegmentFiles:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(temporary, flags, 0o600), "wb") as file:  # noqa: PTH123 - fd
             prefix = bytes((SEGMENT_FORMAT,)) + len(header).to_bytes(_PREFIX_LEN - 1, "big")
-            file.writelines((prefix, header, names, rows))
+            file.writelines((prefix, header, body))
             file.flush()
             os.fsync(file.fileno())
         temporary.rename(self._directory / name)
@@ -320,6 +326,11 @@ def _check_stored(ordinals: Ordinals, stored: Ordinals) -> None:
         raise _Unfit("stale")
 
 
+def _fetched(run: Ordinals, fetch: Callable[[int], bytes | None]) -> list[tuple[int, bytes]]:
+    rows = ((ordinal, fetch(ordinal)) for ordinal in run.tolist())
+    return [(ordinal, vector) for ordinal, vector in rows if vector is not None]
+
+
 def _uncovered(stored: Ordinals, segments: Sequence[Segment]) -> tuple[list[Ordinals], Ordinals]:
     """The runs of stored ordinals between the segments, and the ordinals after the last one."""
     runs: list[Ordinals] = []
@@ -330,7 +341,3 @@ def _uncovered(stored: Ordinals, segments: Sequence[Segment]) -> tuple[list[Ordi
             runs.append(stored[at:low])
         at = low + len(segment.ordinals)
     return runs, stored[at:]
-
-
-def _sha256(data: bytes | memoryview) -> str:
-    return hashlib.sha256(data).hexdigest()

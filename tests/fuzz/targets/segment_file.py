@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import hashlib
 import shutil
 import tempfile
 from pathlib import Path
@@ -13,13 +12,15 @@ import numpy as np
 
 from storage.derived.vectors.faiss_index import VectorIndex
 from storage.derived.vectors.segment_files import IndexIdentity, SegmentFiles
+from storage.tables.codec import Digests
 from tests.fuzz.choices import Choices
 
+DIGESTS = Digests(b"k" * 32)
 DIMENSION, COUNT = 4, 4
 IDENTITY = IndexIdentity(incarnation="0a", embedder_id="fuzz", dimension=DIMENSION)
 STORED = np.arange(COUNT, dtype=np.int64)
 _UNIT = np.eye(DIMENSION, dtype="<f4")
-WORDS = (b"incarnation", b"embedder_id", b"dimension", b"first", b"last", b"count", b"body_sha256")
+WORDS = (b"incarnation", b"embedder_id", b"dimension", b"first", b"last", b"count", b"digest")
 
 # In memory where the system has such a place: a target runs many thousand times a minute.
 _MEMORY = Path("/dev/shm")  # noqa: S108 - the directory made in it is our own
@@ -36,7 +37,7 @@ def sealed_file() -> tuple[str, bytes]:
     """Name and bytes of the file that the store itself writes."""
     index = VectorIndex(DIMENSION, segment_len=COUNT)
     index.extend([(at, fetch(at)) for at in range(COUNT)])
-    SegmentFiles(_DIRECTORY, IDENTITY, segment_len=COUNT).save(index)
+    SegmentFiles(_DIRECTORY, IDENTITY, DIGESTS, segment_len=COUNT).save(index)
     (path,) = _DIRECTORY.iterdir()
     return path.name, path.read_bytes()
 
@@ -53,7 +54,7 @@ def check(data: bytes) -> None:
         at = int.from_bytes(rest[:2], "big") % len(_GOOD)
         body = _GOOD[:at] + rest[2:] + _GOOD[at + len(rest[2:]) :]
     (_DIRECTORY / _NAME).write_bytes(body)
-    loaded = SegmentFiles(_DIRECTORY, IDENTITY, segment_len=COUNT).load(STORED, fetch)
+    loaded = SegmentFiles(_DIRECTORY, IDENTITY, DIGESTS, segment_len=COUNT).load(STORED, fetch)
     assert loaded.index.count == COUNT
     found = loaded.index.search(fetch(1), COUNT, None)
     assert sorted(ordinal for ordinal, _ in found) == list(range(COUNT))
@@ -73,8 +74,7 @@ def _with_checksums(rest: bytes) -> bytes:
             "first": 0,
             "last": COUNT - 1,
             "count": COUNT,
-            "ordinals_sha256": hashlib.sha256(names).hexdigest(),
-            "body_sha256": hashlib.sha256(rows).hexdigest(),
+            "digest": DIGESTS.of(names + rows),
         }
     )
-    return b"\x01" + len(header).to_bytes(4, "big") + header + names + rows
+    return b"\x02" + len(header).to_bytes(4, "big") + header + names + rows

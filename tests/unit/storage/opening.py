@@ -28,7 +28,7 @@ from policy.model import (
 )
 from policy.ruleset import parse_ruleset
 from storage.embedded import EmbeddedOptions, EmbeddedStore, open_embedded
-from storage.tables.codec import frame
+from storage.tables.codec import Digests
 from storage.tables.lmdb_store import META, TABLES
 from storage.values import Outcome, Submission
 
@@ -139,11 +139,17 @@ class Bench:
         return store
 
 
+def digests_of(state: Path) -> Digests:
+    """The digests of the values of a store, under its key."""
+    return Digests((state / "secrets" / "store.key").read_bytes())
+
+
 def put_header(bench: Bench, payload: bytes) -> None:
     """Rewrite the header of a closed store as another version would have."""
+    value = digests_of(bench.state).frame(META, b"header", payload)
     env = lmdb.open(str(bench.state / "store"), max_dbs=len(TABLES), map_size=1 << 28)
     with env.begin(write=True) as txn:
-        txn.put(b"header", frame(META, b"header", payload), db=env.open_db(META, txn=txn))
+        txn.put(b"header", value, db=env.open_db(META, txn=txn))
     env.close()
 
 

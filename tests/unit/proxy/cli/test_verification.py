@@ -40,6 +40,7 @@ from tests.unit.storage.opening import (
     VOUCHED,
     Bench,
     candidate_of,
+    digests_of,
     say,
     submission_of,
     write,
@@ -69,12 +70,15 @@ def verify(bench: Bench, vkey: VerifierKey | None = None) -> Verification:
 
 
 def alter(bench: Bench, act: Callable[[Draft], object]) -> None:
-    """What the owner of the files can do: any value, with a digest that fits it."""
+    """What the owner of files and secrets can do: any value, with a digest and counts that fit."""
     env = lmdb.open(str(bench.state / "store"), max_dbs=len(TABLES), map_size=1 << 29)
     try:
         tables = {name: env.open_db(name) for name in TABLES}
-        draft = Draft(env.begin(write=True), tables)
+        draft = Draft(env.begin(write=True), tables, digests_of(bench.state))
         act(draft)
+        header = draft.header()
+        assert header is not None
+        draft.put_header(msgspec.structs.replace(header, counts=draft.counts()))
         draft.commit()
     finally:
         env.close()

@@ -17,18 +17,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.ground.errors import StoreCorrupt, StoreLocked, StoreUnavailable, UnknownFormat
-from storage.tables.codec import STORE_FORMAT, StoreHeader, encode, frame, ordinal_key, unframe
+from storage.tables.codec import STORE_FORMAT, Digests, StoreHeader, encode, ordinal_key
 from storage.tables.lmdb_store import ROWS, LmdbStore
 from storage.tables.read_only import read_only
-from tests.unit.storage.opening import Bench, put_header, say
+from tests.unit.storage.opening import Bench, digests_of, put_header, say
 
 QUOTA = 1 << 26
+DIGESTS = Digests(b"k" * 32)
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[LmdbStore]:
     (tmp_path / "store").mkdir()
-    opened = LmdbStore(tmp_path / "store", QUOTA)
+    opened = LmdbStore(tmp_path / "store", QUOTA, DIGESTS)
     opened.open(bootstrapped=False)
     yield opened
     opened.close()
@@ -74,8 +75,8 @@ def test_torn_first_pages_are_made_anew_only_before_the_first_commit(tmp_path: P
     directory.mkdir()
     (directory / "data.mdb").write_bytes(b"\0" * 5_000)
     with pytest.raises(StoreCorrupt):
-        LmdbStore(directory, QUOTA).open(bootstrapped=True)
-    store = LmdbStore(directory, QUOTA)
+        LmdbStore(directory, QUOTA, DIGESTS).open(bootstrapped=True)
+    store = LmdbStore(directory, QUOTA, DIGESTS)
     store.open(bootstrapped=False)
     _put(store, b"k" * 8, b"works")
     store.close()
@@ -84,7 +85,7 @@ def test_torn_first_pages_are_made_anew_only_before_the_first_commit(tmp_path: P
 def test_a_store_in_use_that_lost_its_file_is_not_made_anew(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     with pytest.raises(StoreCorrupt, match="gone"):
-        LmdbStore(tmp_path / "store", QUOTA).open(bootstrapped=True)
+        LmdbStore(tmp_path / "store", QUOTA, DIGESTS).open(bootstrapped=True)
     assert list((tmp_path / "store").iterdir()) == []
 
 
@@ -209,7 +210,7 @@ def _filled(bench: Bench) -> StoreHeader:
     for number in range(3):
         say(store, f"fact {number}")
     store.close()
-    with read_only(bench.state / "store") as view:
+    with read_only(bench.state / "store", digests_of(bench.state)) as view:
         header = view.header()
     assert header is not None
     return header
@@ -248,35 +249,35 @@ KEYS = st.binary(min_size=8, max_size=8)
 
 @given(key=KEYS, payload=st.binary(max_size=200))
 def test_a_framed_payload_reads_back(key: bytes, payload: bytes) -> None:
-    assert unframe(b"rows", key, frame(b"rows", key, payload)) == payload
+    assert DIGESTS.unframe(b"rows", key, DIGESTS.frame(b"rows", key, payload)) == payload
 
 
 @given(key=KEYS, payload=st.binary(max_size=60), data=st.data())
 def test_any_changed_bit_is_noticed(key: bytes, payload: bytes, data: st.DataObject) -> None:
-    value = bytearray(frame(b"rows", key, payload))
+    value = bytearray(DIGESTS.frame(b"rows", key, payload))
     at = data.draw(st.integers(0, 8 * len(value) - 1))
     value[at // 8] ^= 1 << at % 8
     with pytest.raises(StoreCorrupt):
-        unframe(b"rows", key, bytes(value))
+        DIGESTS.unframe(b"rows", key, bytes(value))
 
 
 @given(key=KEYS, other=KEYS, payload=st.binary(max_size=60))
 def test_a_value_under_another_key_is_noticed(key: bytes, other: bytes, payload: bytes) -> None:
     if key != other:
         with pytest.raises(StoreCorrupt):
-            unframe(b"rows", other, frame(b"rows", key, payload))
+            DIGESTS.unframe(b"rows", other, DIGESTS.frame(b"rows", key, payload))
 
 
 def test_a_value_in_another_table_is_noticed() -> None:
-    value = frame(b"rows", b"k" * 8, b"payload")
+    value = DIGESTS.frame(b"rows", b"k" * 8, b"payload")
     with pytest.raises(StoreCorrupt):
-        unframe(b"vectors", b"k" * 8, value)
+        DIGESTS.unframe(b"vectors", b"k" * 8, value)
 
 
 @pytest.mark.parametrize("value", [b"", b"\x01", b"\x02" + b"0" * 16, b"\x01" + b"0" * 15])
 def test_what_is_no_value_is_noticed(value: bytes) -> None:
     with pytest.raises(StoreCorrupt):
-        unframe(b"rows", b"k" * 8, value)
+        DIGESTS.unframe(b"rows", b"k" * 8, value)
 
 
 @given(first=st.integers(0, 2**64 - 1), second=st.integers(0, 2**64 - 1))

@@ -20,7 +20,7 @@ from storage.audit import SALT_LEN, Tree
 from storage.embedded import EmbeddedStore
 from storage.ground.errors import StalePermit
 from storage.tables.change import Change, ChangeContext, Generation
-from storage.tables.codec import StoreHeader
+from storage.tables.codec import Digests, StoreHeader
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import IDS, LEAVES, ROWS, VECTORS, LmdbStore
 from storage.values import Decision, Outcome, Submission
@@ -305,7 +305,7 @@ HEADER = StoreHeader(
 @pytest.fixture
 def change(tmp_path: Path) -> Iterator[Change]:
     (tmp_path / "store").mkdir()
-    store = LmdbStore(tmp_path / "store", 1 << 26)
+    store = LmdbStore(tmp_path / "store", 1 << 26, Digests(b"secret"))
     store.open(bootstrapped=False)
     draft = store.begin()
     around = ChangeContext(

@@ -11,7 +11,9 @@ import pytest
 
 from storage.derived.vectors.faiss_index import BadVector, Floats, Ordinals, VectorIndex
 from storage.derived.vectors.segment_files import IndexIdentity, LoadedIndex, SegmentFiles
+from storage.tables.codec import Digests
 
+DIGESTS = Digests(b"k" * 32)
 DIMENSION = 8
 SEGMENT = 16
 COUNT = 40
@@ -34,7 +36,7 @@ def _fetch(ordinal: int) -> bytes:
 
 
 def _files(directory: Path, identity: IndexIdentity = IDENTITY) -> SegmentFiles:
-    return SegmentFiles(directory, identity, segment_len=SEGMENT)
+    return SegmentFiles(directory, identity, DIGESTS, segment_len=SEGMENT)
 
 
 def _index(count: int = COUNT) -> VectorIndex:
@@ -221,7 +223,7 @@ def test_a_crash_before_the_rename_leaves_the_old_files(tmp_path: Path) -> None:
         assert name == "snapshot_written"
         raise Killed
 
-    files = SegmentFiles(tmp_path, IDENTITY, die, SEGMENT)
+    files = SegmentFiles(tmp_path, IDENTITY, DIGESTS, die, SEGMENT)
     with pytest.raises(Killed):
         files.save(_index())
     loaded = _load(tmp_path)
@@ -256,7 +258,7 @@ def test_a_consistent_file_of_bad_vectors_is_refused(tmp_path: Path) -> None:
     body = data[5 + length :]
     bad = np.full((SEGMENT, DIMENSION), np.nan, dtype="<f4").tobytes()
     header = msgspec.json.decode(data[5 : 5 + length])
-    header["body_sha256"] = hashlib.sha256(bad).hexdigest()
+    header["digest"] = DIGESTS.of(data[5 + length : 5 + length + 8 * header["count"]] + bad)
     encoded = msgspec.json.encode(header)
     path.write_bytes(data[:5] + encoded + body[: 8 * SEGMENT] + bad)
     assert [finding.reason for finding in _load(tmp_path).rejected] == ["vectors"]
