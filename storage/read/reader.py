@@ -178,10 +178,11 @@ class EmbeddedReader(TrustReads):
 
     def _shown(self, view: View, ordinal: int, tenant: Tenant) -> Memory | None:
         """The memory of a row, if a reader may be shown it, else None."""
-        with suppress(StoreCorrupt):
+        try:
             found = self._live(view, ordinal, tenant)
             return None if found is None else memory_of(*found, ordinal=ordinal)
-        return None
+        except StoreCorrupt:
+            return None
 
     def _told(self, view: View, memory: Memory) -> Memory:
         """A copy of the memory with its origin.
@@ -194,8 +195,11 @@ class EmbeddedReader(TrustReads):
 
     def _all_told(self, view: View, memories: Iterable[Memory]) -> Iterator[Memory]:
         for memory in memories:
-            with suppress(StoreCorrupt):
-                yield self._told(view, memory)
+            try:
+                told = self._told(view, memory)
+            except StoreCorrupt:
+                continue
+            yield told
 
     def _live(self, view: View, ordinal: int, tenant: Tenant) -> tuple[Row, MemoryStatus] | None:
         """The row at an ordinal, with the status of its memory, if this read may show the row.
@@ -253,8 +257,9 @@ class EmbeddedReader(TrustReads):
             came, gone = _differing(before, found)
             memories: list[tuple[int, Memory]] = []
             unread: list[int] = []
+            end = _end(view)
             for ordinal in came.tolist():
-                memory = self._shown_if_known(view, ordinal, tenant)
+                memory = self._shown(view, ordinal, tenant) if ordinal < end else None
                 if memory is None:
                     unread.append(ordinal)
                 elif matches(where, memory):
@@ -291,17 +296,11 @@ class EmbeddedReader(TrustReads):
             time.sleep(_PAUSE_S)
 
     def _joined(self, view: View, tenant: Tenant, ordinals: Iterable[int]) -> Iterator[Memory]:
+        end = _end(view)
         for ordinal in ordinals:
-            memory = self._shown_if_known(view, ordinal, tenant)
+            memory = self._shown(view, ordinal, tenant) if ordinal < end else None
             if memory is not None:
                 yield memory
-
-    def _shown_if_known(self, view: View, ordinal: int, tenant: Tenant) -> Memory | None:
-        header = view.header()
-        if header is None or ordinal >= header.next_ordinal:
-            # The row was committed after this view was opened, so this read does not show it.
-            return None
-        return self._shown(view, ordinal, tenant)
 
     def history(self, tenant: Tenant, memory_id: MemoryId) -> tuple[HistoryEntry, ...]:
         """The committed versions of one memory, oldest first; () if the tenant never had it.
@@ -414,16 +413,17 @@ class EmbeddedReader(TrustReads):
 
     def _placings(self, asked: _Searching, found: list[tuple[int, float]]) -> Iterator[Placement]:
         """The hits that the store confirms, with origin and vector for the caps."""
-        header = asked.view.header()
+        end = _end(asked.view)
         for ordinal, score in found:
-            if header is None or ordinal >= header.next_ordinal:
-                # The row was committed after this view was opened, so this search does not show it.
+            if ordinal >= end:
                 continue
-            # A hit of which a value does not match its digest is left out.
-            with suppress(StoreCorrupt):
+            try:
                 placement = self._placing(asked, ordinal, score)
-                if placement is not None:
-                    yield placement
+            except StoreCorrupt:
+                # A hit of which a value does not match its digest is left out.
+                continue
+            if placement is not None:
+                yield placement
 
     def _placing(self, asked: _Searching, ordinal: int, score: float) -> Placement | None:
         """The hit with origin and vector for the caps; None if it may not be shown.
@@ -458,11 +458,13 @@ class EmbeddedReader(TrustReads):
                 # Rows are read one at a time, because one id may name all memories of the tenant.
                 first_at_ms, last_at_ms, count = _LATEST_MS, 0, 0
                 for ordinal in found.tolist():
-                    with suppress(StoreCorrupt):
+                    try:
                         row = read_row(view, ordinal)
-                        first_at_ms = min(first_at_ms, row.created_at_ms)
-                        last_at_ms = max(last_at_ms, row.at_ms)
-                        count += 1
+                    except StoreCorrupt:
+                        continue
+                    first_at_ms = min(first_at_ms, row.created_at_ms)
+                    last_at_ms = max(last_at_ms, row.at_ms)
+                    count += 1
                 entities.append(
                     Entity(
                         kind=kind,
@@ -611,6 +613,12 @@ def _looked_at(placed: Exposure, left: list[tuple[int, float]]) -> list[tuple[in
     """The rows that the search read and the filter accepts, best first."""
     shown = {hit.memory.ordinal: hit.score for hit in placed.hits}
     return sorted((dict(left) | shown).items(), key=lambda one: (-one[1], one[0]))
+
+
+def _end(view: View) -> int:
+    """The first ordinal after those of a view; an index may have rows that were committed later."""
+    header = view.header()
+    return 0 if header is None else header.next_ordinal
 
 
 def _version(view: View) -> int:

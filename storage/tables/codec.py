@@ -9,6 +9,7 @@ not. Payloads are msgpack arrays; a new field is only ever appended, with a defa
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
@@ -38,7 +39,6 @@ STORE_FORMAT: Final = 7
 """The format of the store as a whole: of its tables, their keys and the meaning of values."""
 _DIGEST_LEN: Final = 16
 _PAYLOAD_AT: Final = 1 + _DIGEST_LEN
-KEY_LEN_MAX: Final = 16
 NO_ORDINAL: Final = -1
 _ORDINAL: Final = struct.Struct(">Q").pack
 _ORDINAL_LEN: Final = 8
@@ -64,14 +64,16 @@ class Digests:
     def frame(self, table: bytes, key: bytes, payload: bytes) -> bytes:
         """The value to store for a payload.
 
-        All keys of one table have one length, at most 16 bytes.
+        All keys of one table have one length.
 
         Raises:
             StoreCorrupt: The store's key is not known.
         """
         if self.key is None:
             raise StoreCorrupt("no value can be stored without secrets/store.key")
-        digest = blake2b(payload, digest_size=_DIGEST_LEN, key=self.key, person=table, salt=key)
+        digest = _keyed(self.key, table).copy()
+        digest.update(key)
+        digest.update(payload)
         return b"".join((FORMAT, digest.digest(), payload))
 
     def unframe(self, table: bytes, key: bytes, value: bytes) -> bytes:
@@ -84,7 +86,9 @@ class Digests:
         if value[:1] == FORMAT:
             if self.key is None:
                 return payload
-            digest = blake2b(payload, digest_size=_DIGEST_LEN, key=self.key, person=table, salt=key)
+            digest = _keyed(self.key, table).copy()
+            digest.update(key)
+            digest.update(payload)
             if value[1:_PAYLOAD_AT] == digest.digest():
                 return payload
         place = str(int.from_bytes(key, "big")) if len(key) == _ORDINAL_LEN else key.hex()
@@ -100,6 +104,12 @@ class Digests:
     def of(self, data: bytes | memoryview) -> str:
         """The keyed digest, in hex, of the contents of a file beside the tables."""
         return blake2b(data, digest_size=32, key=self.key or b"", person=b"file").hexdigest()
+
+
+# The state after the key was hashed is copied, which is as fast as a digest without a key.
+@lru_cache(maxsize=256)
+def _keyed(secret: bytes, table: bytes) -> blake2b:
+    return blake2b(digest_size=_DIGEST_LEN, key=secret, person=table)
 
 
 def ordinal_key(ordinal: int) -> bytes:

@@ -256,7 +256,9 @@ class View:
 
     def counts(self) -> tuple[int, ...]:
         """The number of values in each table of `COUNTED`."""
-        return tuple(map(self.count, COUNTED))
+        # Every transaction counts them, so no method is called for each.
+        stat, tables = self._txn.stat, self._tables
+        return tuple([stat(tables[table])["entries"] for table in COUNTED])
 
     def checkpoint(self) -> bytes | None:
         """The signed checkpoint of the log, of the same generation; None before any commit."""
