@@ -44,6 +44,9 @@ def probe_files(aim: DoctorTarget) -> Iterator[Finding]:
         yield _opened(f"secrets.{name}", aim.state / "secrets" / name, os.O_RDONLY)
     yield _opened("gate.lock", aim.state / "gate.lock", os.O_RDWR)
     yield from _checkpoint(aim.checkpoint)
+    yield _beside("secrets.disk", aim.state / "secrets", aim.state)
+    if aim.checkpoint is not None:
+        yield _beside("checkpoint.disk", aim.checkpoint, aim.state)
     yield _code()
     yield _preload()
     if aim.config is not None:
@@ -122,6 +125,18 @@ def _checkpoint(copy: Path | None) -> Iterator[Finding]:
         return
     yield _opened("checkpoint.write", copy, os.O_WRONLY)
     yield _replaceable("checkpoint.replace", "the checkpoint copy", copy)
+
+
+def _beside(probe_id: str, path: Path, state: Path) -> Finding:
+    """Report whether what authenticates the state is on the disk of the state."""
+    attempt = Attempt(probe_id, f"compare the disks of {path} and the state", "another disk")
+    try:
+        shared = path.stat().st_dev == state.stat().st_dev
+    except OSError as error:
+        return attempt.skipped(f"cannot be seen from here ({type(error).__name__})")
+    if shared:
+        return attempt.warned("one disk: whoever gets it can edit the state unnoticed")
+    return attempt.ok("another disk")
 
 
 def _code() -> Finding:

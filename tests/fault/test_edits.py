@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b, sha256
 from pathlib import Path
@@ -53,7 +53,7 @@ _PAYLOAD_AT = 17
 class Editor:
     """Edits the tables of a closed store; a value gets the digest that needs no key."""
 
-    def __init__(self, transaction: lmdb.Transaction, tables: dict[bytes, object]) -> None:
+    def __init__(self, transaction: lmdb.Transaction, tables: Mapping[bytes, lmdb._Database]) -> None:
         self._transaction = transaction
         self._tables = tables
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import tempfile
 from collections.abc import Generator
@@ -178,3 +179,19 @@ def test_a_probe_that_works_leaves_everything_as_it_was(state: Path) -> None:
     after = {path: path.read_bytes() for path in state.rglob("*") if path.is_file()}
     assert after == before
     assert stat.S_IMODE(state.stat().st_mode) == 0o700
+
+
+def test_what_authenticates_a_state_is_reported_if_it_shares_the_states_disk(state: Path) -> None:
+    found = _probe(state)
+    assert found["secrets.disk"].verdict is ProbeResult.SKIPPED, "out of this user's sight"
+    assert found["checkpoint.disk"].verdict is ProbeResult.WARNED
+    assert str(state.parent / "copy") in found["checkpoint.disk"].tried
+
+    _give(state, SIDECAR_UID, 0o755)
+    assert _probe(state)["secrets.disk"].verdict is ProbeResult.WARNED
+
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
+        Path(elsewhere).chmod(0o755)
+        shutil.rmtree(state / "secrets")
+        (state / "secrets").symlink_to(elsewhere)
+        assert _probe(state)["secrets.disk"].verdict is ProbeResult.OK
