@@ -53,7 +53,9 @@ _PAYLOAD_AT = 17
 class Editor:
     """Edits the tables of a closed store; a value gets the digest that needs no key."""
 
-    def __init__(self, transaction: lmdb.Transaction, tables: Mapping[bytes, lmdb._Database]) -> None:
+    def __init__(
+        self, transaction: lmdb.Transaction, tables: Mapping[bytes, lmdb._Database]
+    ) -> None:
         self._transaction = transaction
         self._tables = tables
 
