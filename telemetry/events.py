@@ -122,8 +122,8 @@ class ModelServed(msgspec.Struct, frozen=True, kw_only=True, tag="model"):
     """
 
     context: TraceContext
-    provider: str  # "anthropic" or "openai": whose API the request is for
-    api: str  # the API's form: "anthropic", "chat" or "responses"
+    provider: str  # "anthropic", "openai" or "gemini": whose API the request is for
+    api: str  # the API's form: "anthropic", "chat", "responses" or "gemini"
     model: str  # the model's name as the agent wrote it
     status: int
     streamed: bool

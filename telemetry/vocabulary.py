@@ -41,8 +41,8 @@ READ_OPERATIONS: Final = frozenset(
     }
 )
 
-PROVIDERS: Final = frozenset({"anthropic", "openai"})
-MODEL_APIS: Final = frozenset({"anthropic", "chat", "responses"})
+PROVIDERS: Final = frozenset({"anthropic", "gemini", "openai"})
+MODEL_APIS: Final = frozenset({"anthropic", "chat", "gemini", "responses"})
 INCIDENT_SIGNALS: Final = frozenset({"operator", "person", "anchor", "canary", "judge"})
 INCIDENT_STEPS: Final = frozenset(
     {

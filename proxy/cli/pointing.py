@@ -88,6 +88,11 @@ def pointed(model: ModelUpstream, data: str, key: str) -> str:
         if model.headers:
             return f"{given} ANTHROPIC_API_KEY={key}"
         return f'{given} ANTHROPIC_CUSTOM_HEADERS="Mnemogate-Key: {key}"'
+    if model.api is Api.GEMINI:
+        given = f"GOOGLE_GEMINI_BASE_URL={url}"
+        if model.headers:
+            return f"{given} GEMINI_API_KEY={key}"
+        return f'{given} GEMINI_CLI_CUSTOM_HEADERS="Mnemogate-Key: {key}"'
     given = f"OPENAI_BASE_URL={url}/v1"
     if model.headers:
         return f"{given} OPENAI_API_KEY={key}"

@@ -7,11 +7,13 @@ from typing import Final
 
 import msgspec
 
-from proxy.dialects.model.api import COMPLETIONS, RESPONSES, ModelApi, of_program
+from proxy.dialects.model.api import COMPLETIONS, GEMINI, RESPONSES, ModelApi, of_program
 from proxy.dialects.model.errors import no_previous, no_threads, refused, status_of_turn
+from proxy.dialects.model.gemini.contents import model_in, plain, whole_path
 from proxy.dialects.model.openai.completions import spells_tokens
 from proxy.dialects.model.reading import object_of
 from proxy.dialects.strict_json.tolerant import Json, write_body
+from proxy.model.array_stream import KIND, ArrayPieces
 from proxy.model.extraction import Extraction
 from proxy.model.histories import PREVIOUS, Histories, Room, RoomHolder
 from proxy.model.memory_seam import Coupling, PrincipalRequest
@@ -27,6 +29,7 @@ from proxy.model.routes import (
     admit,
     answers_nothing,
     check_path,
+    events_target,
     is_known,
     purpose_of,
     target_of,
@@ -47,7 +50,7 @@ from telemetry.events import ModelServed
 ROUTES: Final = frozenset(
     {
         *("model.messages", "model.chat", "model.responses", "model.completions", "model.other"),
-        *("model.refused", REFUSED_ROUTE),
+        *("model.gemini", "model.refused", REFUSED_ROUTE),
     }
 )
 _NAMED: Final = {
@@ -55,10 +58,11 @@ _NAMED: Final = {
     "chat": "model.chat",
     "responses": "model.responses",
     "completions": "model.completions",
+    "gemini": "model.gemini",
 }
 # Usual path prefixes of model APIs. The refusal of a request below one without a table names the
 # table to add.
-USUAL: Final = ("anthropic", "openai")
+USUAL: Final = ("anthropic", "gemini", "openai")
 _HOSTED: Final = (
     "unknown_write: this route would write memory, or hold a conversation, where no one judges it"
 )
@@ -114,9 +118,7 @@ class ModelFront:
         progress = _Progress()
         name = _first(incoming.head.path)
         behind = self._behind.get(name)
-        anthropic = name == Api.ANTHROPIC.value
-        if behind is not None:
-            anthropic = behind.settings.api is Api.ANTHROPIC
+        form = name if behind is None else behind.settings.api.value
         done = await attempt(self._serve(behind, incoming, progress), self._halt)
         if isinstance(done, AnswerFailure):
             refusal = done.refusal
@@ -125,7 +127,7 @@ class ModelFront:
                 status = status_of_turn(refusal.status)
                 refusal = msgspec.structs.replace(refusal, status=status)
             return AnsweredReply(
-                reply=refused(refusal, incoming.answering, anthropic=anthropic),
+                reply=refused(refusal, incoming.answering, form),
                 route="model.refused",
                 principal=progress.principal,
                 error_type=done.error_type,
@@ -157,7 +159,9 @@ class ModelFront:
         if not is_known(incoming.head.method, purpose, rest, settings.passing):
             raise MalformedRequest(_UNKNOWN, status=403)
         extracts = settings.purpose is ModelPurpose.EXTRACTION
-        answers = api is COMPLETIONS or not answers_nothing(incoming.head.method, purpose, rest)
+        answers = api in (COMPLETIONS, GEMINI) or not answers_nothing(
+            incoming.head.method, purpose, rest
+        )
         if extracts and answers:
             raise MalformedRequest(_UNREAD, status=403)
         declared = incoming.head.headers.get("content-length", "")
@@ -258,6 +262,8 @@ class ModelFront:
     ) -> tuple[HttpReply, Pieces | None]:
         principal = served.admitted.principal
         body = {} if raw is None else self._recurring.body(principal.principal_id, raw)
+        if api is GEMINI:
+            body = plain(body)
         if object_of(body.get("thread")):
             return no_threads(served.incoming.answering), None
         whole = body
@@ -282,7 +288,7 @@ class ModelFront:
             body=whole,
             trace=served.incoming.trace,
             upstream=settings.name,
-            target=target_of(served.incoming.head, served.rest),
+            target=whole_path(target_of(served.incoming.head, served.rest)),
             headers=meant(served.admitted.headers),
             maps=settings.tool_maps,
             extracts=extracts,
@@ -306,7 +312,10 @@ class ModelFront:
             ended=ended,
             healed=None if self._healing is None else self._healing.of_reply(),
         )
-        return await turn.answer()
+        reply, pieces = await turn.answer()
+        if pieces is None or served.events is None:
+            return reply, pieces
+        return msgspec.structs.replace(reply, content_type=KIND), ArrayPieces(pieces)
 
     def _keep(self, turn: ModelExchange, body: dict[str, Json], size: int) -> None:
         """Store a response, so that a later request may continue it, unless `store` is false."""
@@ -316,7 +325,7 @@ class ModelFront:
             self._histories.keep(principal_id, turn.reply_id, body, turn.output, size)
 
     def _record(self, turn: ModelExchange, api: Api, started_ns: int) -> None:
-        model = turn.asked.body.get("model")
+        model = turn.asked.body.get("model") or model_in(turn.wire.target)
         self._surroundings.record(
             ModelServed(
                 context=turn.asked.trace,
@@ -365,20 +374,24 @@ class _Served(msgspec.Struct, frozen=True, kw_only=True):
         self.keep(len(body))
         return body
 
+    @property
+    def events(self) -> str | None:
+        """The target in place of one that asks for a stream in another form than events."""
+        return events_target(self.incoming.head, self.rest)
+
     def wire(self, *, asks: bool = True) -> Wire:
         """The request in the form in which it is sent upstream."""
         return Wire(
             behind=self.behind,
             method=self.incoming.head.method,
-            target=target_of(self.incoming.head, self.rest),
+            target=self.events or target_of(self.incoming.head, self.rest),
             headers=self.admitted.headers,
             asks=asks,
         )
 
     def refused(self, refusal: Refusal) -> HttpReply:
         """The response for a refusal, in the form of the requested model API."""
-        anthropic = self.behind.settings.api is Api.ANTHROPIC
-        return refused(refusal, self.incoming.answering, anthropic=anthropic)
+        return refused(refusal, self.incoming.answering, self.behind.settings.api.value)
 
 
 def _first(path: str) -> str:

@@ -53,6 +53,13 @@ _OWN_TOOLS: Final = frozenset({"function", "custom"})
 _HOSTED: Final = ("conversation", "mcp_servers", "prompt", "container")
 # Members that are only valid for a reply that is streamed or made in the background.
 _FOR_STREAMS: Final = frozenset({"stream_options", "background"})
+_STEADY: Final[dict[str, Json]] = {
+    "stream": False,
+    "n": 1,
+    "candidateCount": 1,
+    "temperature": 0,
+}
+_CONFIG: Final = "generationConfig"
 _API_BY_NAME: Final = {one.name: one for one in APIS}
 
 
@@ -277,15 +284,18 @@ def _once_more(
         typed=dict(request.typed), trusted=frozenset(request.trusted), stands=request.stands
     )
     body = without(read_body(request.body), api, leave, out=out, present=present)
-    made = {name: value for name, value in body.items() if name not in _FOR_STREAMS}
-    if "stream" in made:
-        made["stream"] = False
-    if "n" in made:
-        made["n"] = 1
+    made = _steady({name: value for name, value in body.items() if name not in _FOR_STREAMS})
+    if _CONFIG in made:
+        made[_CONFIG] = _steady(object_of(made[_CONFIG]))
     if "store" in made or api == RESPONSES.name:
         # The Responses API stores each reply unless it is told not to.
         made["store"] = False
-    if "temperature" in made:
-        # Some models refuse a temperature, so it is only set where the agent set one.
-        made["temperature"] = 0
     return write_body(made)
+
+
+def _steady(settings: dict[str, Json]) -> dict[str, Json]:
+    """The settings of one whole reply that varies as little as it can.
+
+    Some models refuse a temperature, so each setting is only changed where the agent gave it.
+    """
+    return {name: _STEADY.get(name, value) for name, value in settings.items()}

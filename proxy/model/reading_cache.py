@@ -28,7 +28,7 @@ BEGINNINGS_MAX: Final = 64
 # The newest elements are in no beginning, because clients still change parts of them, such as the
 # marks of a provider's cache.
 _UNSETTLED: Final = 4
-_CONVERSATIONS: Final = frozenset({"input", "messages"})
+_CONVERSATIONS: Final = frozenset({"contents", "input", "messages"})
 _LISTS: Final = _CONVERSATIONS | {"system", "tools"}
 _PARTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 from urllib.parse import urlencode
 
 import msgspec
 
 from policy.model import Principal
-from proxy.dialects.model.api import ANTHROPIC, CHAT, COMPLETIONS, RESPONSES, ModelApi
+from proxy.dialects.model.api import ANTHROPIC, CHAT, COMPLETIONS, GEMINI, RESPONSES, ModelApi
+from proxy.dialects.model.gemini.contents import model_in, whole_path
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import HttpRequest
 from proxy.transport.auth import Authenticator, Visit
@@ -114,6 +117,9 @@ _HOSTED: Final = frozenset(
     {
         *("assistants", "conversations", "memory_stores", "skills", "threads", "vector_stores"),
         *("chatkit", "organization", "organizations", "realtime"),
+        *("cachedcontents", "corpora", "filesearchstores", "interactions", "tunedmodels"),
+        *("v1beta/agents", "v1beta/batches", "v1beta/files", "v1beta/webhooks"),
+        *(":asyncbatchembedcontent", ":batchgeneratecontent", ":bidigeneratecontent"),
     }
 )
 _TURNS: Final = {
@@ -141,10 +147,11 @@ KNOWN: Final = (
     *("images/generations", "images/edits", "images/variations"),
     *("responses/*", "responses/*/cancel", "chat/completions/*"),
     *("api/event_logging/batch", "api/event_logging/v2/batch"),
+    *("models/*:batchembedcontents", "models/*:counttokens", "models/*:embedcontent"),
 )
 # A known path may have one of these prefixes: an API version, or the base path of a provider with a
 # compatible API.
-_BASES: Final = ("", "v1", "openai", "openai/v1", "openai/deployments/*", "api/v1")
+_BASES: Final = ("", "v1", "v1beta", "openai", "openai/v1", "openai/deployments/*", "api/v1")
 
 
 def _matcher(routes: tuple[str, ...]) -> re.Pattern[str]:
@@ -192,9 +199,12 @@ def check_path(rest: str) -> None:
 def purpose_of(method: str, rest: str) -> tuple[Purpose, ModelApi | None]:
     """The purpose of a request to a path below the prefix, and the API to parse it with."""
     parts = tuple(part for part in rest.lower().split("/") if part)
-    if method not in _SAFE and any(part in _HOSTED for part in parts):
+    names = {*parts, *map("/".join, pairwise(parts)), f":{_verb_of(parts)}"}
+    if method not in _SAFE and not _HOSTED.isdisjoint(names):
         return Purpose.HOSTED, None
     if method == "POST":
+        if model_in(rest):
+            return Purpose.TURN, GEMINI
         for tail, api in _TURNS.items():
             if parts[-len(tail) :] == tail:
                 return Purpose.TURN, api
@@ -212,6 +222,7 @@ _NO_WORDS: Final = frozenset(
     {
         *("embeddings", "moderations", "rerank"),
         *("count_tokens", "input_tokens", "tokenize"),
+        *("batchembedcontents", "counttokens", "embedcontent"),
     }
 )
 
@@ -223,7 +234,23 @@ def answers_nothing(method: str, purpose: Purpose, rest: str) -> bool:
     parts = [part for part in rest.lower().split("/") if part]
     if method in _SAFE:
         return not parts or "models" in parts[-2:]
-    return bool(parts) and parts[-1] in _NO_WORDS
+    return bool(parts) and not _NO_WORDS.isdisjoint({parts[-1], _verb_of(parts)})
+
+
+def _verb_of(parts: Sequence[str]) -> str:
+    """The verb that follows the last colon of a path in Google's form; "" if there is none."""
+    return ("", *parts)[-1].rpartition(":")[2]
+
+
+def events_target(head: HttpRequest, rest: str) -> str | None:
+    """The target that asks for a stream of events, where a request asks for one in another form.
+
+    None for any other request.
+    """
+    if whole_path(rest) == rest or dict(head.query).get("alt") == "sse":
+        return None
+    query = tuple(pair for pair in head.query if pair[0] != "alt")
+    return target_of(msgspec.structs.replace(head, query=(*query, ("alt", "sse"))), rest)
 
 
 def target_of(head: HttpRequest, rest: str) -> str:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from proxy.dialects.model.api import ANTHROPIC, CHAT, RESPONSES, ModelApi
+from proxy.dialects.model.api import ANTHROPIC, CHAT, GEMINI, RESPONSES, ModelApi
 from proxy.dialects.model.one_reading import straight
 from proxy.dialects.model.reading import list_of, repeats
 from proxy.dialects.model.stream import CallDecision, CompleteCall
@@ -91,7 +91,7 @@ class CallDecider:
 
 
 # The JSON of every tool call has one of these strings, unless its letters are escaped.
-_MARKS: Final = (b"tool_", b"function_call", b"\\u00")
+_MARKS: Final = (b"tool_", b"function_call", b"functionCall", b"\\u00")
 _OBJECT: Final = re.compile(r'[\s\[\ufeff]*\{\s*"')
 _LENIENT: Final = json.JSONDecoder(strict=False)
 _NOT_JSON: Final = "the server behind sent a reply that is not JSON"
@@ -191,4 +191,6 @@ def _api_of(value: dict[str, Json]) -> ModelApi | None:
         return ANTHROPIC
     if list_of(value.get("choices")):
         return CHAT
+    if list_of(value.get("candidates")):
+        return GEMINI
     return RESPONSES if list_of(value.get("output")) else None

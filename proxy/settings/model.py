@@ -45,6 +45,7 @@ class Api(enum.Enum):
 
     ANTHROPIC = "anthropic"
     OPENAI = "openai"
+    GEMINI = "gemini"
 
 
 class ModelPurpose(enum.Enum):
@@ -66,8 +67,8 @@ class ModelUpstream(Egress, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     api: Annotated[
         Api,
         Meta(
-            description="`anthropic` or `openai`: how errors look, and which routes a model "
-            "answers at."
+            description="`anthropic`, `openai` or `gemini`: how errors look, and which routes a "
+            "model answers at."
         ),
     ]
     url: Annotated[
@@ -191,4 +192,6 @@ def base_of(model: ModelUpstream) -> str:
     """The environment variable of a client's base URL, with the end that the URL must have."""
     if model.api is Api.ANTHROPIC:
         return f"ANTHROPIC_BASE_URL=.../{model.name}"
+    if model.api is Api.GEMINI:
+        return f"GOOGLE_GEMINI_BASE_URL=.../{model.name}"
     return f"OPENAI_BASE_URL=.../{model.name}/v1"

@@ -27,6 +27,7 @@ from policy.withheld.refused_texts import Sight, StoredText
 from policy.withheld.words import WordHasher, orders_of, prints_of, unpacked
 from proxy.dialects.model.anthropic.withheld import withhold
 from proxy.dialects.model.bodies import bare_of_tokens
+from proxy.dialects.model.gemini.withheld import withhold as withhold_gemini
 from proxy.dialects.model.openai.withheld import withhold_chat, withhold_responses
 from proxy.dialects.model.reading import object_of
 from proxy.dialects.model.replies_withheld import ReplyFilter, sieved_reply
@@ -70,6 +71,7 @@ WITHHOLD: Final = {
     "anthropic": withhold,
     "chat": withhold_chat,
     "responses": withhold_responses,
+    "gemini": withhold_gemini,
 }
 
 

@@ -1,4 +1,4 @@
-"""The composed sidecar before a scripted model, and a client that speaks all three APIs to it."""
+"""The composed sidecar before a scripted model, and a client that speaks all four APIs to it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ from tests.uncoupled import UnsafeUncoupled
 Json = dict[str, Any]
 
 MODEL_KEY = "provider-credential-of-the-sidecar"
-APIS = ("anthropic", "chat", "responses")
+APIS = ("anthropic", "chat", "responses", "gemini")
 PATHS = {
     "anthropic": "/anthropic/v1/messages",
     "chat": "/openai/v1/chat/completions",
     "responses": "/openai/v1/responses",
+    "gemini": "/gemini/v1beta/models/scripted:generateContent",
 }
 REFUSAL = "Not stored (class_floor, L1). Do not try again with the same text."
 
@@ -69,13 +70,23 @@ class Bench:
             return Answer(status=got.status, headers=named, raw=await got.read())
 
     async def ask(self, api: str, body: Json, headers: Mapping[str, str] | None = None) -> Answer:
-        return await self.send("POST", PATHS[api], body, headers)
+        return await self.send("POST", *sent_as(api, body), headers)
 
     async def ask_direct(self, api: str, body: Json) -> Answer:
-        path = PATHS[api].removeprefix("/anthropic").removeprefix("/openai")
+        path, body = sent_as(api, body)
+        path = path[path.index("/", 1) :]
         async with self.front.client.post(self.model.url + path, json=body) as got:
             named = {name.lower(): value for name, value in got.headers.items()}
             return Answer(status=got.status, headers=named, raw=await got.read())
+
+
+def sent_as(api: str, body: Json) -> tuple[str, Json]:
+    """The path and the body of a request: the path of one API says whether it streams."""
+    if api != "gemini":
+        return PATHS[api], body
+    streamed = PATHS[api].replace(":generate", ":streamGenerate") + "?alt=sse"
+    path = streamed if body.get("stream") else PATHS[api]
+    return path, {key: body[key] for key in body if key != "stream"}
 
 
 @asynccontextmanager
@@ -86,9 +97,9 @@ async def fronted(
     flags: Mapping[str, str] | None = None,
     beside: str = "",
 ) -> AsyncGenerator[Bench]:
-    """A sidecar with `/anthropic` and `/openai` before one scripted model.
+    """A sidecar with `/anthropic`, `/openai` and `/gemini` before one scripted model.
 
-    `more` is in both tables, `beside` below them.
+    `more` is in each table, `beside` below them.
     """
     secrets = base / "provider-headers"
     secrets.write_text(f"Authorization: Bearer {MODEL_KEY}\n")
@@ -97,7 +108,7 @@ async def fronted(
         tables = "".join(
             f'[[model]]\nname = "{name}"\napi = "{name}"\nurl = "{model.url}"\n'
             f'headers_file = "{secrets}"\n{more}\n'
-            for name in ("anthropic", "openai")
+            for name in ("anthropic", "openai", "gemini")
         )
         async with running(base, composition, flags, tables + beside) as front:
             yield Bench(front, model)
@@ -107,6 +118,12 @@ def asking(
     api: str, prompt: str, *, stream: bool = False, tools: tuple[str, ...] = (), said: str = ""
 ) -> Json:
     """A request that holds one user turn, behind what she `said` in another one."""
+    if api == "gemini":
+        contents = [{"role": "user", "parts": [{"text": one}]} for one in (said, prompt) if one]
+        declared = [{"name": name} for name in tools]
+        offered = [{"functionDeclarations": declared}] if tools else []
+        streams: Json = {"stream": True} if stream else {}
+        return {"contents": contents, "tools": offered, **streams}
     body: Json = {"model": "scripted"}
     turns = [{"role": "user", "content": one} for one in (said, prompt) if one]
     if api == "anthropic":
@@ -124,7 +141,7 @@ def asking(
 def shown(answer: Answer) -> str:
     """The answer, and its streamed texts and arguments put together."""
     text = answer.raw.decode()
-    keys = "partial_json|arguments|delta|text|content"
+    keys = "partial_json|arguments|delta|text|content|error"
     return text + "".join(re.findall(rf'"(?:{keys})": ?"((?:[^"\\]|\\.)*)"', text))
 
 

@@ -37,6 +37,14 @@ def answered(api: str, body: Json, call_id: str, result: str) -> Json:
             {"role": "tool", "tool_call_id": call_id, "content": result},
         ]
         return {**body, "messages": [*body["messages"], *more]}
+    if api == "gemini":
+        call = {"functionCall": {"id": call_id, "name": "fetch", "args": {"url": "x"}}}
+        came = {"id": call_id, "name": "fetch", "response": {"output": result}}
+        more = [
+            {"role": "model", "parts": [call]},
+            {"role": "user", "parts": [{"functionResponse": came}]},
+        ]
+        return {**body, "contents": [*body["contents"], *more]}
     item = {"type": "function_call", "call_id": call_id, "name": "fetch", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": call_id, "output": result}
     said = body["input"]
@@ -82,6 +90,9 @@ async def test_what_was_refused_is_in_no_later_request_and_in_no_reply(
 
 def offering(api: str, body: Json, name: str, said: str) -> Json:
     tool: Json = {"name": name, "description": said}
+    if api == "gemini":
+        declared = [*body["tools"][0]["functionDeclarations"], tool]
+        return {**body, "tools": [{"functionDeclarations": declared}]}
     if api == "anthropic":
         made = {**tool, "input_schema": {"type": "object"}}
     else:
@@ -152,6 +163,8 @@ async def test_a_memory_write_of_the_model_is_judged_before_the_agent_hears_of_i
     schema: Json = {"type": "object", "properties": properties}
     if api == "anthropic":
         body["tools"] = [{"type": "memory_20250818", "name": "memory"}]
+    elif api == "gemini":
+        body["tools"][0]["functionDeclarations"][0]["parametersJsonSchema"] = schema
     elif api == "chat":
         body["tools"][0]["function"]["parameters"] = schema
     else:

@@ -79,6 +79,8 @@ FIRST = {
     "chat": b'"choices":[{"index":0,"finish_reason":"tool_calls","message":{"role":"assistant",'
     b'"tool_calls":[{"id":"t","type":"function","function":{"name":"%s",'
     b'"arguments":"{\\"content\\":\\"%s\\"}"}}]}}],',
+    "gemini": b'"candidates":[{"index":0,"finishReason":"STOP","content":{"role":"model","parts":['
+    b'{"functionCall":{"id":"t","name":"%s","args":{"content":"%s"}}}]}}],',
     "responses": b'"output":[{"type":"function_call","call_id":"t","name":"%s",'
     b'"arguments":"{\\"content\\":\\"%s\\"}"}],',
 }
@@ -163,6 +165,14 @@ def _with_result(api: str, body: Json, text: str) -> Json:
         came: Json = {"role": "tool", "tool_call_id": call_id, "content": text}
         more = [made_it, came]
         return {**body, "messages": [*body["messages"], *more]}
+    if api == "gemini":
+        made_so: Json = {"id": call_id, "name": TOOL, "args": arguments}
+        came_so: Json = {"id": call_id, "name": TOOL, "response": {"output": text}}
+        more = [
+            {"role": "model", "parts": [{"functionCall": made_so}]},
+            {"role": "user", "parts": [{"functionResponse": came_so}]},
+        ]
+        return {**body, "contents": [*body["contents"], *more]}
     items = [
         {"type": "message", "role": "user", "content": body["input"]},
         {

@@ -121,6 +121,6 @@ async def test_a_convicted_memory_leaves_the_next_request_of_the_same_conversati
 
 
 def reply_id_in(raw: bytes) -> str:
-    found = re.search(rb'"id": ?"((?:msg|chatcmpl|resp)[^"]*)"', raw)
+    found = re.search(rb'"(?:id|responseId)": ?"((?:msg|chatcmpl|resp|g0)[^"]*)"', raw)
     assert found is not None, raw[:300]
     return found[1].decode()

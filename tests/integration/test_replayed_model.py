@@ -27,8 +27,8 @@ LEADS = (
     "The office is five minutes from Campanha on foot.",
 )
 HONEST = "The office has a kitchen with a big green table."
-REPLAY = '[after.replay]\nmodels = ["anthropic", "openai"]\n'
-MODELS = {"anthropic": "anthropic", "chat": "openai", "responses": "openai"}
+REPLAY = '[after.replay]\nmodels = ["anthropic", "openai", "gemini"]\n'
+MODELS = {"anthropic": "anthropic", "chat": "openai", "responses": "openai", "gemini": "gemini"}
 
 
 def misled(context: Context) -> Move:
@@ -50,7 +50,8 @@ async def wrong_reply(bench: Bench, api: str, prompt: str = "", *, stream: bool 
     body = asking(api, f"{prompt} Where? {call('fetch', url='x')}", tools=("fetch",))
     assert (await bench.ask(api, body)).status == 200
     body = answered(api, body, "call_0000", json.dumps({"results": found["results"]}))
-    body |= {"stream": stream, "temperature": 0.7}
+    config = {"temperature": 0.7}
+    body |= {"stream": stream, **({"generationConfig": config} if api == "gemini" else config)}
     body |= {"store": True} if api == "chat" else {}
     reply = await bench.ask(api, body)
     assert b"Porto" in reply.raw, "control: the reply is wrong"
@@ -72,7 +73,7 @@ async def test_who_misled_a_model_is_proposed_where_no_memory_says_what_is_wrong
     tmp_path: Path, api: str
 ) -> None:
     async with fronted(tmp_path, beside=REPLAY) as bench:
-        reply_id = await wrong_reply(bench, api, stream=api == "chat")
+        reply_id = await wrong_reply(bench, api, stream=api in ("chat", "gemini"))
         alone = await blamed(bench, reply_id, through=None)
         assert alone["ending"] == "not_reproduced", "control: the rules alone find nobody"
         before = len(bench.model.requests)
@@ -91,7 +92,9 @@ async def test_who_misled_a_model_is_proposed_where_no_memory_says_what_is_wrong
             assert AGENT_KEY not in str(one.headers)
             stored = one.body.get("store", api == "responses")
             assert (stored, one.body.get("n", 1)) == (False, 1)
-            assert (one.body["temperature"], one.body.get("stream", False)) == (0, False)
+            assert "stream" not in one.path, "the reply is asked for whole"
+            config = one.body.get("generationConfig", one.body)
+            assert (config["temperature"], one.body.get("stream", False)) == (0, False)
             assert [part in one.raw.decode() for part in ("Where?", "fetch")] == [True, True]
         assert sum(LEADS[0].encode() in one.raw for one in replays) == 8
         # A person hides one of them on this evidence: no trial can judge the reply again.

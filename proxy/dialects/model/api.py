@@ -9,6 +9,8 @@ import msgspec
 
 from proxy.dialects.model.anthropic import messages as anthropic
 from proxy.dialects.model.anthropic.stream import AnthropicEditor
+from proxy.dialects.model.gemini import contents as gemini
+from proxy.dialects.model.gemini.replies import GeminiEditor, GeminiReply
 from proxy.dialects.model.openai import chat, completions, responses
 from proxy.dialects.model.openai.chat_stream import ChatEditor
 from proxy.dialects.model.openai.responses_stream import ResponsesEditor
@@ -19,9 +21,9 @@ from proxy.dialects.strict_json.tolerant import Json
 
 # Edits one streamed reply; after `again`, `feed` gets the stream of the second request. The caller
 # decides all waiting calls before it feeds the next event.
-Editor: TypeAlias = AnthropicEditor | ChatEditor | ResponsesEditor
+Editor: TypeAlias = AnthropicEditor | ChatEditor | ResponsesEditor | GeminiEditor
 # Edits one whole reply; after `again`, `feed` gets the reply to the second request.
-WholeReply: TypeAlias = AnthropicReply | ChatReply | ResponsesReply
+WholeReply: TypeAlias = AnthropicReply | ChatReply | ResponsesReply | GeminiReply
 
 
 class ReadsRequest(Protocol):
@@ -41,7 +43,7 @@ class ModelApi(msgspec.Struct, frozen=True, kw_only=True):
     `turns` is the key of the conversation in a request.
     """
 
-    name: str  # The API's name: "anthropic", "chat", "responses" or "completions".
+    name: str  # The API's name: "anthropic", "chat", "responses", "gemini" or "completions".
     turns: str
     read_request: ReadsRequest
     read_reply: Callable[[dict[str, Json]], ModelReply]
@@ -73,7 +75,15 @@ RESPONSES: Final = ModelApi(
     editor=ResponsesEditor,
     whole=ResponsesReply,
 )
-APIS: Final = (ANTHROPIC, CHAT, RESPONSES)
+GEMINI: Final = ModelApi(
+    name="gemini",
+    turns=gemini.TURNS,
+    read_request=gemini.read_request,
+    read_reply=gemini.read_reply,
+    editor=GeminiEditor,
+    whole=GeminiReply,
+)
+APIS: Final = (ANTHROPIC, CHAT, RESPONSES, GEMINI)
 # A completions API has no conversation. Its reply is parsed like that of a chat, and the model is
 # not asked again.
 COMPLETIONS: Final = ModelApi(

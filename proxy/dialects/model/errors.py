@@ -17,6 +17,14 @@ _TYPES: Final = {
     503: "overloaded_error",
     504: "timeout_error",
 }
+_STATUSES: Final = {
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
 _FAULT: Final = 500
 _BAD_REQUEST: Final = 400
 # The refusals that a later attempt may not meet: of a credential that is renewed, and of a rate.
@@ -31,18 +39,24 @@ def status_of_turn(status: int) -> int:
     return status if status >= _FAULT or status in _PASSING else _BAD_REQUEST
 
 
-def refused(refusal: Refusal, answering: EncodingContext, *, anthropic: bool) -> HttpReply:
-    """A refusal in one API's error format, which quotes nothing of the request."""
+def refused(refusal: Refusal, answering: EncodingContext, api: str) -> HttpReply:
+    """A refusal in the error format of one provider, which quotes nothing of the request.
+
+    `api` is "anthropic", "gemini" or "openai".
+    """
     status = refusal.status
     kind = _TYPES.get(status, "invalid_request_error" if status < _FAULT else "api_error")
     message = f"Mnemogate: {refusal.detail}"
-    if anthropic:
+    if api == "anthropic":
         error: dict[str, Json] = {"type": kind, "message": message}
         body: dict[str, Json] = {
             "type": "error",
             "error": error,
             "request_id": answering.request_id,
         }
+    elif api == "gemini":
+        word = _STATUSES.get(status, "INVALID_ARGUMENT" if status < _FAULT else "INTERNAL")
+        body = {"error": {"code": status, "message": message, "status": word}}
     else:
         code = refusal.title.lower().replace(" ", "_")
         kind = kind if status >= _FAULT else "invalid_request_error"

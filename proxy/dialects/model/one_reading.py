@@ -17,9 +17,10 @@ _HOLD: Final = frozenset(
     {
         *("choices", "delta", "message", "content", "content_block", "tool_calls", "function"),
         *("custom", "function_call", "response", "output", "item", "part"),
+        *("candidates", "parts", "functionCall"),
     }
 )
-_LISTS: Final = frozenset({"choices", "tool_calls"})
+_LISTS: Final = frozenset({"choices", "tool_calls", "candidates", "parts"})
 _INDEXES: Final = frozenset({"index", "output_index", "content_index", "summary_index"})
 _KEYS: Final = (
     _HOLD
@@ -28,9 +29,11 @@ _KEYS: Final = (
         {
             *("type", "id", "name", "input", "partial_json", "arguments", "call_id", "text"),
             *("finish_reason", "stop_reason", "role", "namespace", "refusal"),
+            *("args", "finishReason", "responseId", "thought"),
         }
     )
 )
+_FOLDED: Final = frozenset(map(str.casefold, _KEYS))
 
 
 def straight(value: Json) -> Json:
@@ -52,7 +55,7 @@ def straight(value: Json) -> Json:
             made[key] = straight(part)
         elif key in _INDEXES:
             made[key] = _index(part)
-        elif key in _KEYS or key.casefold() not in _KEYS:
+        elif key in _KEYS or key.casefold() not in _FOLDED:
             made[key] = part
     same = len(made) == len(value) and all(made[key] is part for key, part in value.items())
     return value if same else made

@@ -108,6 +108,7 @@ class ReplyFilter:
             "chat": self._chat,
             "completions": self._chat,
             "responses": self._responses,
+            "gemini": self._gemini,
         }.get(api, self._other)
         self._places = _PLACES.get(api, frozenset[tuple[str, ...]]())
         # Filters of ended texts, oldest first: some clients append later strings to an ended text.
@@ -161,14 +162,20 @@ class ReplyFilter:
 
         Each event is a copy of the last event of its text, with the waiting words as content.
         """
-        out: list[Event] = []
+        return [
+            event
+            for key, text, rest in self._rests(prefix)
+            for event in self._numbered(text.event, _with_text(key, text.body, rest))
+        ]
+
+    def _rests(self, prefix: _Key) -> Iterator[tuple[_Key, _ReplyText, str]]:
+        """End all texts whose key begins with `prefix`; yield each one that has waiting words."""
         for key in [key for key in self._texts if key[: len(prefix)] == prefix]:
             text = self._texts.pop(key)
             rest = text.flow.end()
             self._ended[key] = text.flow
             if rest:
-                out += self._numbered(text.event, _with_text(key, text.body, rest))
-        return out
+                yield key, text, rest
 
     def _trailed(self, at: _Key, text: str) -> str:
         """A string to forward at once, cut if it completes a withheld text with earlier ones.
@@ -243,7 +250,7 @@ class ReplyFilter:
         """
         return piece if self._trailed(at, piece) == piece else _JSON_WORDS.sub("", piece)
 
-    # ---- filtering events of each of the three APIs ----------------------------------------------
+    # ---- filtering events of each of the four APIs- ----------------------------------------------
 
     def _anthropic(self, event: Event, body: dict[str, Json]) -> list[Event]:
         kind = body.get("type")
@@ -346,6 +353,42 @@ class ReplyFilter:
             return self._numbered(event, {**body, "delta": self._in_json(at, piece)})
         return self._numbered(event, self._whole(body, at))
 
+    def _gemini(self, event: Event, body: dict[str, Json]) -> list[Event]:
+        made: list[Json] = []
+        lean = self._whole({key: body[key] for key in body if key != "candidates"}, ("chunk",))
+        lean |= {"candidates": made} if "candidates" in body else {}
+        for one in list_of(body.get("candidates")):
+            candidate = dict(object_of(one))
+            at = _place(candidate.get("index"))
+            content = dict(object_of(candidate.pop("content", None)))
+            given = map(object_of, list_of(content.pop("parts", None)))
+            parts: list[Json] = [new for part in given for new in self._part(at, part, event, lean)]
+            if candidate.get("finishReason") is not None:
+                parts += self._rest_parts((at,))
+            rest = self._whole(candidate, (at, "candidate"))
+            made.append({**rest, "content": {**self._whole(content, (at,)), "parts": parts}})
+        return [_made(event, lean)]
+
+    def _part(
+        self, at: int, part: dict[str, Json], event: Event, lean: dict[str, Json]
+    ) -> list[Json]:
+        """The parts to forward in place of one part of a candidate."""
+        text, call = part.get("text"), object_of(part.get("functionCall"))
+        kind, other = ("thought", "text") if part.get("thought") is True else ("text", "thought")
+        if not isinstance(text, str) or not text or call:
+            left = {name: value for name, value in part.items() if name != "functionCall"}
+            made = self._whole(left, (at, "part"))
+            if call:
+                made["functionCall"] = self._fields(call, (at, "call"), frozenset({"name", "args"}))
+            return [*self._rest_parts((at,)), made]
+        before = self._rest_parts((at, other))
+        made = self._whole({**part, "text": ""}, (at, kind))
+        made["text"] = self._told((at, kind), text, event, lean)
+        return [*before, made] if made["text"] or "thoughtSignature" in made else before
+
+    def _rest_parts(self, prefix: _Key) -> list[Json]:
+        return [_part_of(key, rest) for key, _, rest in self._rests(prefix)]
+
     # ---- numbering the events anew ---------------------------------------------------------------
 
     def _numbered(self, event: Event, body: dict[str, Json]) -> list[Event]:
@@ -372,8 +415,9 @@ def sieved_reply(
     """
     lifted: list[tuple[_Key, Json]] = []
     left: Json = body
+    decided = {"name", "args"} if api == "gemini" else _DECIDED
     for place in _calls_in(api, body):
-        for name in sorted(_DECIDED):
+        for name in sorted(decided):
             found = _at(body, (*place, name))
             if found is not None:
                 lifted.append(((*place, name), found))
@@ -393,6 +437,11 @@ def _calls_in(api: str, body: dict[str, Json]) -> Iterator[_Key]:
                 for kind in sorted(_HOLD_CALLS):
                     yield (*message, "tool_calls", index, kind)
             yield (*message, "function_call")
+        return
+    if api == "gemini":
+        for at, one in enumerate(list_of(body.get("candidates"))):
+            for index, _ in enumerate(list_of(_at(one, ("content", "parts")))):
+                yield ("candidates", at, "content", "parts", index, "functionCall")
         return
     key = "output" if api == "responses" else "content"
     for at, block in enumerate(list_of(body.get(key))):
@@ -428,9 +477,17 @@ def _with_text(key: _Key, body: dict[str, Json], text: str) -> dict[str, Json]:
         choice: dict[str, Json] = {"index": key[0], "finish_reason": None}
         choice |= {"delta": {last: text}} if "delta" in key else {last: text}
         return {**body, "choices": [choice]}
+    if "candidates" in body:
+        content: dict[str, Json] = {"role": "model", "parts": [_part_of(key, text)]}
+        return {**body, "candidates": [{"index": key[0], "content": content}]}
     if last in {"text", "thinking"}:
         return {**body, "delta": {**object_of(body.get("delta")), last: text}}
     return {**body, "delta": text}
+
+
+def _part_of(key: _Key, text: str) -> Json:
+    """A part of a candidate: a thought, if the key of the text is that of thoughts."""
+    return {"text": text, "thought": True} if key[-1] == "thought" else {"text": text}
 
 
 def _behind(before: str, cut: str) -> str:

@@ -1,6 +1,6 @@
 """Parses the tools that a request offers its model, and the outcomes of tool calls.
 
-One parser serves all three APIs, because no shape of one API means something else in another. Parts
+One parser serves all four APIs, because no shape of one API means something else in another. Parts
 of an unknown form are left out.
 """
 
@@ -11,12 +11,14 @@ from typing import Final
 
 import msgspec
 
+from proxy.dialects.model.gemini.contents import RESULT, TURNS, identified
 from proxy.dialects.model.reading import list_of, object_of, strings_in, text_of
 from proxy.dialects.strict_json.tolerant import Json, read_body
 from proxy.seams.faults import MalformedRequest
 
 # Items of these types in a Responses request offer tools to the model.
 _BRING_TOOLS: Final = frozenset({"tool_search_output", "additional_tools"})
+_SCHEMAS: Final = ("parameters", "input_schema", "parametersJsonSchema")
 _RESULT_LEN_MAX: Final = 1024 * 1024
 # A tool's result that begins with one of these words reports that nothing was done.
 _FAILED: Final = ("error", "an error", "failed", "traceback", "exception", "toolexception")
@@ -38,6 +40,11 @@ def tools_of(body: dict[str, Json]) -> tuple[DeclaredTool, ...] | None:
     for item in list_of(body.get("input")):
         if text_of(object_of(item).get("type")) in _BRING_TOOLS:
             given += list_of(object_of(item).get("tools"))
+    given = [
+        one
+        for tool in given
+        for one in list_of(object_of(tool).get("functionDeclarations")) or [tool]
+    ]
     if not given:
         return None
     return tuple(tool for part in given for tool in _declared(object_of(part), None))
@@ -58,7 +65,8 @@ def outcomes_of(body: dict[str, Json], call_ids: Collection[str]) -> dict[str, b
     """
     found: dict[str, Json] = {}
     told: dict[str, Json] = {}
-    for message in (*list_of(body.get("messages")), *list_of(body.get("input"))):
+    contents = identified(list_of(body.get(TURNS)))
+    for message in (*list_of(body.get("messages")), *list_of(body.get("input")), *contents):
         for given, content, is_error in _results(object_of(message)):
             call_id = text_of(given) or ""
             if call_id in call_ids:
@@ -76,7 +84,7 @@ def _declared(tool: dict[str, Json], server: str | None) -> Iterator[DeclaredToo
             yield from _declared(object_of(inner), text_of(tool.get("name")) or "")
         return
     named = object_of(tool.get("function")) or object_of(tool.get("custom")) or tool
-    schema = named.get("parameters", named.get("input_schema"))
+    schema = next((named[key] for key in _SCHEMAS if key in named), None)
     yield DeclaredTool(
         name=text_of(named.get("name")) or "",
         server=server,
@@ -118,6 +126,11 @@ def _results(message: dict[str, Json]) -> Iterator[tuple[Json, Json, Json]]:
         block = object_of(part)
         if block.get("type") == "tool_result":
             yield block.get("tool_use_id"), block.get("content"), block.get("is_error")
+    for part in list_of(message.get("parts")):
+        answer = object_of(object_of(part).get(RESULT))
+        if answer:
+            response = object_of(answer.get("response"))
+            yield answer.get("id"), response, True if "error" in response else None
 
 
 def _says_failed(content: Json) -> bool:

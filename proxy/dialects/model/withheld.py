@@ -11,7 +11,7 @@ import json
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -30,6 +30,7 @@ SEALED: Final = frozenset(
             "encrypted_index",
             "encrypted_stdout",
             "thought_signature",
+            "thoughtSignature",
         ),
         *("image_url", "file_data", "input_audio"),
     }
@@ -353,6 +354,96 @@ class HeldCallIds:
                 if isinstance(call_id, str) and self._asks.waits(joined(value))
             )
         return call_id in self._found
+
+
+ChangesTurn: TypeAlias = Callable[
+    [dict[str, Json], Where, LeftUnchanged, Asks, HeldCallIds], dict[str, Json]
+]
+"""Makes a turn, or a block of one, without refused texts; the same object if it contains none."""
+
+
+def withhold_turns(
+    body: dict[str, Json],
+    turns: str,
+    leave: LeftUnchanged,
+    asks: Asks,
+    change: ChangesTurn,
+    results_in: Callable[[list[Json]], Iterable[tuple[Json, Json]]],
+) -> dict[str, Json]:
+    """The body without refused texts: `change` for its `turns`, and all its other members."""
+    made: dict[str, Json] = {}
+    for key, value in body.items():
+        if key != turns or not isinstance(value, list):
+            if passes(key, asks):
+                made[key] = swept(beside(value, (key,), leave, asks), (key,), leave, asks)
+            continue
+        waiting = HeldCallIds(results_in(value), asks)
+        new: list[Json] = [
+            part if at in leave.clean else _turn(part, (key, at), leave, asks, change, waiting)
+            for at, part in enumerate(value)
+        ]
+        made[key] = value if all(a is b for a, b in zip(new, value, strict=True)) else new
+    return body if all(made.get(key) is value for key, value in body.items()) else made
+
+
+def _turn(
+    part: Json,
+    where: Where,
+    leave: LeftUnchanged,
+    asks: Asks,
+    change: ChangesTurn,
+    *waiting: HeldCallIds,
+) -> Json:
+    if not isinstance(part, dict):
+        return sieved(part, asks)
+    return swept(change(part, where, leave, asks, *waiting), where, leave, asks)
+
+
+class BlockForm(msgspec.Struct, frozen=True, kw_only=True):
+    """One API's content blocks: which of their texts are searched, and how they are changed."""
+
+    # The searched texts of a block; the second value are the parts of its text that were typed.
+    heard: Callable[[dict[str, Json], tuple[tuple[int, int], ...]], list[str | None]]
+    changed: ChangesTurn
+    emptied: Callable[[dict[str, Json], str], dict[str, Json]]
+    is_result: Callable[[dict[str, Json]], bool]
+
+
+def without_withheld(
+    form: BlockForm,
+    blocks: list[dict[str, Json]],
+    where: Where,
+    leave: LeftUnchanged,
+    asks: Asks,
+    waiting: HeldCallIds,
+    *,
+    by_model: bool,
+) -> list[dict[str, Json]]:
+    """The blocks of one message without refused texts; each the same object if it has none."""
+    typed = [leave.typed.get((*where, at, "text"), ()) for at in range(len(blocks))]
+    of_text = asks.of_the("text", by_model=by_model)
+
+    def search(searched: list[dict[str, Json]], asks: Asks) -> str | None:
+        pairs = zip(searched, typed, strict=True)
+        return asks.of(apart([text for pair in pairs for text in form.heard(*pair)]))
+
+    told = search(blocks, of_text)
+    new = [
+        # A tool's result is searched even if no text of this message is withheld, because a result
+        # that was withheld before stays withheld under its call id, also with another text.
+        form.changed(block, (*where, at), leave, of_text, waiting)
+        if told or form.is_result(block)
+        else block
+        for at, block in enumerate(blocks)
+    ]
+    # All blocks are searched together, without texts that only wait for a person: such a text may
+    # be in calls other than the one that proposed it.
+    still = None if told is None else search(new, asks)
+    if still is None:
+        return new
+    # The refused text spans several blocks, so the content of each block is replaced.
+    pairs = zip(new, typed, strict=True)
+    return [block if stays else form.emptied(block, still) for block, stays in pairs]
 
 
 def sieved_body(body: dict[str, Json], leave: LeftUnchanged, asks: Asks) -> dict[str, Json]:

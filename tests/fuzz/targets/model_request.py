@@ -7,6 +7,7 @@ from policy.verdict import Reason
 from policy.withheld.words import WordHasher, prints_of
 from proxy.dialects.model.anthropic.withheld import withhold
 from proxy.dialects.model.api import APIS, continued
+from proxy.dialects.model.gemini.withheld import withhold as withhold_gemini
 from proxy.dialects.model.openai.withheld import withhold_chat, withhold_responses
 from proxy.dialects.model.stream import CallDecision
 from proxy.dialects.model.withheld import LeftUnchanged
@@ -28,6 +29,10 @@ WORDS = (
     b'{"choices":[{"index":0,"message":{"tool_calls":[',
     b'"tools":[{"type":"namespace","name":"n","tools":[',
     b'"system":[{"type":"text","text":"',
+    b'{"contents":[{"role":"model","parts":[{"functionCall":{"name":"x","args":{}}},{"text":"',
+    b'{"functionResponse":{"name":"x","response":{"output":"needle"}}}',
+    b'{"candidates":[{"index":0,"content":{"parts":[{"functionCall":{"name":"x","args":{}}}]}}]}',
+    b'"systemInstruction":{"parts":[{"text":"needle"}]}',
     b"\\ud800",
     b"1e999",
     b"needle",
@@ -55,7 +60,7 @@ def _refused() -> WithheldTexts:
 
 _PRINTER = WordHasher(b"k" * 32)
 _KEPT = _refused()
-_WITHHOLD = (withhold, withhold_chat, withhold_responses)
+_WITHHOLD = (withhold, withhold_chat, withhold_responses, withhold_gemini)
 
 
 def check(data: bytes) -> None:

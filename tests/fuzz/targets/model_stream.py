@@ -20,6 +20,8 @@ WORDS = (
     b'{"type":"response.output_item.added","output_index":0,"item":{"type":"function_call"}}',
     b'{"type":"response.output_item.done","output_index":0,"item":{"type":"function_call"}}',
     b'{"type":"response.completed","response":{"output":[]},"sequence_number":9}',
+    b'{"candidates":[{"index":0,"content":{"parts":[{"functionCall":{"name":"x","args":{}}}]}}]}',
+    b'{"candidates":[{"content":{"parts":[{"text":"needle"}]},"finishReason":"STOP"}]}',
     b"\n\n",
     b"\r\n\r\n",
     b"needle",

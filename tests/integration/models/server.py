@@ -1,4 +1,4 @@
-"""A scripted model on a real socket, for all three APIs, streaming and not, and its faults."""
+"""A scripted model on a real socket, for all four APIs, streaming and not, and its faults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from aiohttp import web
 
 from tests.evaluate.free_port import on_free_port
-from tests.integration.models import chat, messages, responses
+from tests.integration.models import chat, gemini, messages, responses
 from tests.integration.models.script import Context, Move, next_move
 
 Json = dict[str, Any]
@@ -49,6 +49,8 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
 WIRES: Final = {
     "/messages": Wire(read=messages.read, whole=messages.whole, stream=messages.stream),
     "/chat/completions": Wire(read=chat.read, whole=chat.whole, stream=chat.stream),
+    ":generateContent": Wire(read=gemini.read, whole=gemini.whole, stream=gemini.stream),
+    ":streamGenerateContent": Wire(read=gemini.read, whole=gemini.whole, stream=gemini.stream),
     "/responses": Wire(read=responses.read, whole=responses.whole, stream=responses.stream),
 }
 
@@ -109,7 +111,7 @@ class ScriptedModel:
         move = self.move(wire.read(body))
         reply_id = f"{len(self.requests):08d}"
         self._keep(body, wire.whole(move, body, reply_id))
-        if not body.get("stream"):
+        if not body.get("stream") and "alt=sse" not in received.path:
             whole = wire.whole(move, body, reply_id)
             return await self._write(request, msgspec.json.encode(whole), "application/json", fault)
         stream = wire.stream(move, body, reply_id)

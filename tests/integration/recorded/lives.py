@@ -123,7 +123,7 @@ async def _model(base: Path, world: World, gate: Gate) -> Recording:
         tables = "".join(
             f'[[model]]\nname = "{name}"\napi = "{name}"\nurl = "{model.url}"\n'
             f'headers_file = "{secrets}"\n'
-            for name in ("anthropic", "openai")
+            for name in ("anthropic", "openai", "gemini")
         )
         async with running(base, composition(world, gate), tables=tables) as on:
             places = {model.url.removeprefix("http://"): "behind"}

@@ -1,4 +1,4 @@
-"""A scripted model behind the model front, over three APIs, streamed and whole."""
+"""A scripted model behind the model front, over four APIs, streamed and whole."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tests.integration.model_bench import APIS, PATHS, asking, call
+from tests.integration.model_bench import APIS, PATHS, asking, call, sent_as
 from tests.integration.models.server import Fault, ScriptedModel
 from tests.integration.recorded.recorder import Recorder, Seen, SentUpstream
 from tests.integration.running import AGENT_KEY
@@ -25,6 +25,8 @@ DAYS: Final = {
     ("chat", "stream"): "Thursday",
     ("responses", "whole"): "Friday",
     ("responses", "stream"): "Saturday",
+    ("gemini", "whole"): "Sunday",
+    ("gemini", "stream"): "New Year",
 }
 
 
@@ -47,7 +49,8 @@ class ModelClient:
         )
 
     async def ask(self, name: str, api: str, body: Json) -> Seen:
-        return await self.send(name, f"POST {PATHS[api]}", body)
+        path, sent = sent_as(api, body)
+        return await self.send(name, f"POST {path}", sent)
 
 
 class SentTo:
@@ -160,13 +163,14 @@ async def _other_routes(client: ModelClient) -> None:
     await client.send("embeddings", "POST /openai/v1/embeddings", {"input": "tea"})
     await client.send("responses.delete", "DELETE /openai/v1/responses/r")
     await client.send("hosted.vector_stores", "POST /openai/v1/vector_stores", b"{}")
+    await client.send("hosted.interactions", "POST /gemini/v1beta/interactions", b"{}")
     await client.send("hosted.memory_stores", "POST /anthropic/v1/memory_stores/m", b"{}")
     await client.send("name.unknown", "POST /mistral/v1/chat/completions", {})
 
 
 async def _goes_wrong(client: ModelClient, model: ScriptedModel) -> None:
     hello = asking("chat", "hello")
-    for api in ("anthropic", "chat"):
+    for api in ("anthropic", "chat", "gemini"):
         body = asking(api, "hello")
         await client.send(f"{api}.key.wrong", f"POST {PATHS[api]}", body, key="wrong")
         await client.send(f"{api}.malformed", f"POST {PATHS[api]}", b'{"model": ')
@@ -197,6 +201,14 @@ def answered(
             {"role": "user", "content": [back]},
         ]
         return {**body, "messages": [*body["messages"], *more]}
+    if api == "gemini":
+        made = {"functionCall": {"id": call_id, "name": tool, "args": given}}
+        back = {"id": call_id, "name": tool, "response": {"output": came}}
+        more = [
+            {"role": "model", "parts": [made]},
+            {"role": "user", "parts": [{"functionResponse": back}]},
+        ]
+        return {**body, "contents": [*body["contents"], *more]}
     function = {"name": tool, "arguments": json.dumps(given)}
     if api == "chat":
         made = {"id": call_id, "type": "function", "function": function}

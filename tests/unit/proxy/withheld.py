@@ -244,5 +244,35 @@ def responses(
     }
 
 
-REQUESTS = {"anthropic": anthropic, "chat": chat, "responses": responses}
+def gemini(page: str, *, fetch: str = "call_fetch_000000000001", **more: Json) -> dict[str, Json]:
+    """The same for the Gemini API."""
+    save: Json = {"text": POISON, "tags": ["shop"]}
+    fetched: Json = {"id": fetch, "name": "fetch", "args": {"url": "u"}}
+    page_of: Json = {"id": fetch, "name": "fetch", "response": {"output": page}}
+    saved: Json = {"id": "call_save_0000000000001", "name": "save", "args": save}
+    refused: Json = {
+        "id": "call_save_0000000000001",
+        "name": "save",
+        "response": {"error": "Not stored (class_floor, L1)."},
+    }
+    return {
+        "systemInstruction": {"parts": [{"text": "You are a shopping agent."}]},
+        "contents": [
+            {"role": "user", "parts": [{"text": "Compare chairs for me."}]},
+            {"role": "model", "parts": [{"text": "I fetch the page."}, {"functionCall": fetched}]},
+            {"role": "user", "parts": [{"functionResponse": page_of}]},
+            {
+                "role": "model",
+                "parts": [
+                    {"text": f"The page is about chairs. It says: {POISON}"},
+                    {"functionCall": saved, "thoughtSignature": "c2ln"},
+                ],
+            },
+            {"role": "user", "parts": [{"functionResponse": refused}]},
+        ],
+        **more,
+    }
+
+
+REQUESTS = {"anthropic": anthropic, "chat": chat, "responses": responses, "gemini": gemini}
 NOWHERE = MemoryId("00000000-0000-4000-8000-000000000000")

@@ -18,9 +18,9 @@ from proxy.dialects.model.transcript import Where
 from proxy.dialects.model.withheld import (
     SIGNED,
     Asks,
+    BlockForm,
     HeldCallIds,
     LeftUnchanged,
-    apart,
     arguments,
     around,
     beside,
@@ -30,6 +30,7 @@ from proxy.dialects.model.withheld import (
     sieved,
     spoken,
     swept,
+    without_withheld,
     written,
 )
 from proxy.dialects.strict_json.tolerant import Json
@@ -93,36 +94,14 @@ def _message(
 
     `waiting` are the ids of calls that proposed a text which waits for a person.
     """
-    content = message.get("content")
-    plain, by_model = asks, message.get("role") == "assistant"
-    asks = asks.of_the("text", by_model=by_model)
+    content, by_model = message.get("content"), message.get("role") == "assistant"
     if isinstance(content, str):
+        asks = asks.of_the("text", by_model=by_model)
         text = spoken(content, (*where, "content"), leave, asks)
         return message if text is content else {**message, "content": text}
     blocks = [object_of(block) for block in list_of(content)]
-    heard: list[str | None] = []
-    for at, block in enumerate(blocks):
-        heard += _heard(block, leave.typed.get((*where, "content", at, "text"), ()))
-    told = asks.of(apart(heard))
-    new = [
-        # A tool's result is searched even if no text of this message is withheld, because a result
-        # that was withheld before stays withheld under its call id, also with another text.
-        _block(block, (*where, "content", at), leave, asks, waiting)
-        if told or _is_result(block)
-        else block
-        for at, block in enumerate(blocks)
-    ]
-    if told is not None:
-        # Search all blocks together, without texts that only wait for a person: such a text may be
-        # in calls other than the one that proposed it.
-        asks = plain
-        heard = []
-        for at, block in enumerate(new):
-            heard += _heard(block, leave.typed.get((*where, "content", at, "text"), ()))
-        still = asks.of(apart(heard))
-        if still is not None:
-            # The withheld text spans several blocks, so the content of each block is replaced.
-            new = [_emptied(block, where, at, leave, still) for at, block in enumerate(new)]
+    place = (*where, "content")
+    new = without_withheld(_FORM, blocks, place, leave, asks, waiting, by_model=by_model)
     same = all(a is b for a, b in zip(new, blocks, strict=True))
     return message if same else {**message, "content": [*new]}
 
@@ -167,18 +146,18 @@ def _block(
     return object_of(sieved(block, asks))
 
 
-def _emptied(
-    block: dict[str, Json], where: Where, at: int, leave: LeftUnchanged, said: str
-) -> dict[str, Json]:
+def _emptied(block: dict[str, Json], said: str) -> dict[str, Json]:
     kind = kind_of(block)
     if kind == "text":
-        typed = leave.typed.get((*where, "content", at, "text"))
-        return block if typed else {**block, "text": said}
+        return {**block, "text": said}
     if kind in _CALLS:
         return {**block, "input": {"withheld": said}}
     if kind in _RESULTS:
         return {**block, "content": said, "is_error": True}
     return block
+
+
+_FORM: Final = BlockForm(heard=_heard, changed=_block, emptied=_emptied, is_result=_is_result)
 
 
 def _without_thinking(

@@ -7,7 +7,7 @@ items as new ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from proxy.dialects.model.reading import kind_of, list_of, object_of, text_of
@@ -23,17 +23,13 @@ from proxy.dialects.model.withheld import (
     beside,
     cut_lines,
     joined,
-    passes,
     result,
     sieved,
     spoken,
-    swept,
+    withhold_turns,
     written,
 )
 from proxy.dialects.strict_json.tolerant import Json
-
-_Part = Callable[[dict[str, Json], Where, LeftUnchanged, Asks, HeldCallIds], dict[str, Json]]
-
 
 # Members of a message, beside its content, in which models return their reasoning.
 _REASONING: Final = ("reasoning_content", "reasoning", "reasoning_details", "thinking")
@@ -44,12 +40,12 @@ _THOUGHT: Final = "reasoning"
 
 def withhold_chat(body: dict[str, Json], leave: LeftUnchanged, asks: Asks) -> dict[str, Json]:
     """A Chat Completions body without withheld texts; the same object if it contains none."""
-    return _withhold(body, "messages", leave, asks, _chat_message)
+    return withhold_turns(body, "messages", leave, asks, _chat_message, _results_in)
 
 
 def withhold_responses(body: dict[str, Json], leave: LeftUnchanged, asks: Asks) -> dict[str, Json]:
     """A Responses body without withheld texts; the same object if it contains none."""
-    made = _withhold(body, "input", leave, asks, _item)
+    made = withhold_turns(body, "input", leave, asks, _item, _results_in)
     given = made.get("input")
     items = list_of(given)
     gone = {
@@ -90,37 +86,11 @@ def _thinks_aloud(item: dict[str, Json], asks: Asks) -> bool:
     return True
 
 
-def _withhold(
-    body: dict[str, Json], turns: str, leave: LeftUnchanged, asks: Asks, change: _Part
-) -> dict[str, Json]:
-    made: dict[str, Json] = {}
-    for key, value in body.items():
-        if key != turns or not isinstance(value, list):
-            if passes(key, asks):
-                made[key] = swept(beside(value, (key,), leave, asks), (key,), leave, asks)
-            continue
-        waiting = HeldCallIds(_results_in(value), asks)
-        new: list[Json] = [
-            part if at in leave.clean else _turn(part, (key, at), leave, asks, change, waiting)
-            for at, part in enumerate(value)
-        ]
-        made[key] = value if all(a is b for a, b in zip(new, value, strict=True)) else new
-    return body if all(made.get(key) is value for key, value in body.items()) else made
-
-
 def _results_in(turns: list[Json]) -> Iterator[tuple[Json, Json]]:
     for turn in turns:
         part = object_of(turn)
         yield part.get("tool_call_id"), part.get("content")
         yield part.get("call_id"), part.get("output")
-
-
-def _turn(
-    part: Json, where: Where, leave: LeftUnchanged, asks: Asks, change: _Part, *waiting: HeldCallIds
-) -> Json:
-    if not isinstance(part, dict):
-        return sieved(part, asks)
-    return swept(change(part, where, leave, asks, *waiting), where, leave, asks)
 
 
 def _chat_message(

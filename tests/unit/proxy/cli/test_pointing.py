@@ -37,6 +37,10 @@ def said(table: dict[str, Any]) -> str:
             f'ANTHROPIC_BASE_URL={URL}/there ANTHROPIC_CUSTOM_HEADERS="Mnemogate-Key: mg_key"',
         ),
         (
+            "gemini",
+            f'GOOGLE_GEMINI_BASE_URL={URL}/there GEMINI_CLI_CUSTOM_HEADERS="Mnemogate-Key: mg_key"',
+        ),
+        (
             "openai",
             (
                 f"OPENAI_BASE_URL={URL}/there/v1 and the header `Mnemogate-Key: mg_key` beside the "
@@ -53,6 +57,7 @@ def test_without_a_credential_of_ours_the_agent_keeps_its_own(api: str, expected
     ("api", "expected"),
     [
         ("anthropic", f"ANTHROPIC_BASE_URL={URL}/there ANTHROPIC_API_KEY=mg_key"),
+        ("gemini", f"GOOGLE_GEMINI_BASE_URL={URL}/there GEMINI_API_KEY=mg_key"),
         ("openai", f"OPENAI_BASE_URL={URL}/there/v1 OPENAI_API_KEY=mg_key"),
     ],
 )

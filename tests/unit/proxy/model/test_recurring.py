@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from policy.model import Principal, PrincipalId
 from policy.withheld.words import RUN, words_of
-from proxy.dialects.model.api import ANTHROPIC, APIS, CHAT, RESPONSES, ModelApi, of_program
+from proxy.dialects.model.api import ANTHROPIC, APIS, CHAT, GEMINI, RESPONSES, ModelApi, of_program
 from proxy.dialects.model.transcript import ModelRequest, Turn
 from proxy.dialects.strict_json.tolerant import Json, read_body
 from proxy.ledger.core import RequestFindings
@@ -38,7 +38,7 @@ _VALUES = st.recursive(
     max_leaves=8,
 )
 _BODIES = st.dictionaries(
-    st.sampled_from(["messages", "input", "tools", "system", "model", "x"]),
+    st.sampled_from(["messages", "input", "contents", "tools", "system", "model", "x"]),
     _VALUES | st.lists(_VALUES, max_size=5),
 )
 
@@ -49,7 +49,7 @@ def conversation(turns: int) -> dict[str, Any]:
         for at in range(turns)
     ]
     tools = [{"name": "fetch", "description": "Fetches."}]
-    return {"model": "m", "messages": said, "input": said, "tools": tools}
+    return {"model": "m", "messages": said, "input": said, "contents": said, "tools": tools}
 
 
 @given(st.lists(_BODIES, max_size=6))
@@ -87,7 +87,8 @@ def test_a_history_that_goes_on_forks_or_changes_says_what_it_says_without_memor
     for keeps, more, compact in steps:
         messages = [*messages[:keeps], *more]
         spaces = (",", ":") if compact else (", ", ": ")
-        raw = json.dumps({"messages": messages, "input": messages}, separators=spaces).encode()
+        body = dict.fromkeys(("messages", "input", "contents"), messages)
+        raw = json.dumps(body, separators=spaces).encode()
         for api in APIS:
             read = kept.body(ADA, raw)
             assert read == read_body(raw)
@@ -211,7 +212,8 @@ class _Front:
         return json.dumps((await self.prepared(*messages)).body)
 
     async def prepared(self, *messages: Json) -> PreparedRequest:
-        body: dict[str, Json] = {self._api.turns: [*messages], "model": "m"}
+        turns = [*map(_content, messages)] if self._api is GEMINI else [*messages]
+        body: dict[str, Json] = {self._api.turns: turns, "model": "m"}
         read = self._recurring.body(AGENT.principal_id, json.dumps(body).encode())
         asked: Any = PrincipalRequest(
             principal=AGENT,
@@ -228,6 +230,13 @@ class _Front:
 def one(tmp_path: Path) -> Iterator[Rig]:
     with rig(tmp_path) as made:
         yield made
+
+
+def _content(message: Json) -> Json:
+    """What `says` makes, in the form of the Gemini API."""
+    said: Any = message
+    role = "model" if said["role"] == "assistant" else "user"
+    return {"role": role, "parts": [{"text": said["content"]}]}
 
 
 def says(text: str, role: str = "user") -> Json:

@@ -56,6 +56,26 @@ from tests.uncoupled import UnsafeUncoupled
         ("PATCH", "/v1/assistants/a", Purpose.HOSTED, None),
         ("POST", "/v1/realtime/client_secrets", Purpose.HOSTED, None),
         ("POST", "/v1/chatkit/sessions", Purpose.HOSTED, None),
+        ("POST", "/v1beta/models/g-2.5:generateContent", Purpose.TURN, "gemini"),
+        ("POST", "/v1beta/models/g-2.5:streamGenerateContent", Purpose.TURN, "gemini"),
+        ("POST", "/v1beta/models/g-2.5:streamgeneratecontent", Purpose.TURN, "gemini"),
+        ("POST", "/v1/publishers/google/models/g:generateContent", Purpose.TURN, "gemini"),
+        ("GET", "/v1beta/models/g:generateContent", Purpose.OTHER, None),
+        ("POST", "/v1beta/models/g:countTokens", Purpose.OTHER, None),
+        ("POST", "/v1beta/models/g:batchGenerateContent", Purpose.HOSTED, None),
+        ("POST", "/v1beta/models/g:asyncBatchEmbedContent", Purpose.HOSTED, None),
+        ("POST", "/v1beta/models/g:bidiGenerateContent", Purpose.HOSTED, None),
+        ("POST", "/v1beta/tunedModels/t:generateContent", Purpose.HOSTED, None),
+        ("POST", "/v1beta/tunedModels", Purpose.HOSTED, None),
+        ("POST", "/v1beta/interactions", Purpose.HOSTED, None),
+        ("PATCH", "/v1beta/cachedContents/c", Purpose.HOSTED, None),
+        ("POST", "/v1beta/fileSearchStores/f:importFile", Purpose.HOSTED, None),
+        ("POST", "/upload/v1beta/fileSearchStores/f:uploadToFileSearchStore", Purpose.HOSTED, None),
+        ("POST", "/upload/v1beta/files", Purpose.HOSTED, None),
+        ("POST", "/v1beta/batches/b:cancel", Purpose.HOSTED, None),
+        ("POST", "/v1beta/agents", Purpose.HOSTED, None),
+        ("POST", "/v1beta/webhooks", Purpose.HOSTED, None),
+        ("POST", "/v1/files", Purpose.OTHER, None),
     ],
 )
 def test_the_purpose_of_a_route(method: str, path: str, purpose: Purpose, api: str | None) -> None:
@@ -107,7 +127,7 @@ def known(method: str, path: str, *passing: str) -> bool:
 @pytest.mark.parametrize(
     "path",
     [
-        *("/v1beta/models/g:generateContent", "/api/chat", "/api/generate", "/v2/chat", "/v1/chat"),
+        *("/v1beta/models/g:predict", "/api/chat", "/api/generate", "/v2/chat", "/v1/chat"),
         *("/invocations", "/v1/agents/completions/x", "/model/x/converse", "/v1/messages/x"),
         *("/v1/chat/completions:x", "/v1/x/embeddings", "/v1/files/f/x", "/", "/v1/embeddings/x"),
     ],
@@ -123,12 +143,14 @@ def test_a_route_that_nobody_knows_is_refused_unless_it_is_listed(path: str) -> 
 
 
 def test_a_star_stands_for_one_segment() -> None:
-    assert known("POST", "/v1beta/models/g:generateContent", "/v1beta/models/*")
+    assert known("POST", "/v1beta/models/g:predict", "/v1beta/models/*")
     assert not known("POST", "/v1beta/models/g/x", "/v1beta/models/*")
     assert not known("POST", "/v1beta/models/g", "/v1beta/model.")
 
 
-@pytest.mark.parametrize("base", ["", "/v1", "/openai/v1", "/openai/deployments/gpt-4.1"])
+@pytest.mark.parametrize(
+    "base", ["", "/v1", "/v1beta", "/openai/v1", "/openai/deployments/gpt-4.1"]
+)
 def test_every_known_route_passes_and_the_documents_name_it(base: str) -> None:
     table = Path("docs/operations.md").read_text()
     for route in KNOWN:

@@ -36,7 +36,7 @@ def test_a_table_with_its_credential(tmp_path: Path) -> None:
     ("table", "says"),
     [
         ({"name": "x"}, "api"),
-        ({**TABLE, "api": "gemini"}, "api: must be one of anthropic, openai"),
+        ({**TABLE, "api": "mistral"}, "api: must be one of anthropic, openai, gemini"),
         ({**TABLE, "name": "v1"}, "another front"),
         ({**TABLE, "name": "a/b"}, "name"),
         ({**TABLE, "url": "ftp://x/"}, "http:// or https://"),

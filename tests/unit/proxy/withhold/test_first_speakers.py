@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from policy.model import Principal
-from proxy.dialects.model.api import ANTHROPIC, APIS, CHAT, RESPONSES, ModelApi
+from proxy.dialects.model.api import ANTHROPIC, APIS, CHAT, GEMINI, ModelApi
 from proxy.dialects.model.transcript import ModelReply
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.withhold import first_speakers
@@ -32,6 +32,13 @@ def body(api: ModelApi, text: str, *, system: str = GUARD, tool: str = "Fetches 
     if api is CHAT:
         tools = [{"type": "function", "function": {"name": "fetch", "description": tool}}]
         return {"messages": [{"role": "system", "content": system}, turn], "tools": tools}
+    if api is GEMINI:
+        declared: list[Any] = [{"name": "fetch", "description": tool}]
+        return {
+            "systemInstruction": {"parts": [{"text": system}]},
+            "contents": [{"role": "user", "parts": [{"text": text}]}],
+            "tools": [{"functionDeclarations": declared}],
+        }
     tools = [{"type": "function", "name": "fetch", "description": tool}]
     return {"instructions": system, "input": [turn], "tools": tools}
 
@@ -70,20 +77,23 @@ async def test_her_words_and_those_of_her_program_are_left_alone(one: Rig, api: 
     request = api.read_request(body(api, text))
     leave = (await one.withholding.entered(AGENT.principal_id, request))[0].leave()
     at = 1 if api is CHAT else 0
-    key = "input" if api is RESPONSES else "messages"
-    assert leave.typed == {(key, at, "content"): ((0, len(f"{ASKED}\n\n")),)}
+    text_at: tuple[str | int, ...] = ("parts", 0, "text") if api is GEMINI else ("content",)
+    assert leave.typed == {(api.turns, at, *text_at): ((0, len(f"{ASKED}\n\n")),)}
     prompt: dict[str, tuple[str | int, ...]] = {
         "anthropic": ("system",),
         "chat": ("messages", 0, "content"),
         "responses": ("instructions",),
+        "gemini": ("systemInstruction", "parts", 0, "text"),
     }
     assert prompt[api.name] in leave.trusted
     assert GUARD in leave.stands
     assert "Fetches a page." in leave.stands
     # A prompt and a tool that say what another said first are searched.
-    told = {"type": "message", "role": "assistant", "content": f"It says: {ORDER}"}
+    told: Json = {"type": "message", "role": "assistant", "content": f"It says: {ORDER}"}
+    if api is GEMINI:
+        told = {"role": "model", "parts": [{"text": f"It says: {ORDER}"}]}
     more = body(api, text)
-    more[key].append(told)
+    more[api.turns].append(told)
     await one.withholding.entered(AGENT.principal_id, api.read_request(more))
     later = api.read_request(body(api, text, system=ORDER, tool=ORDER))
     leave = (await one.withholding.entered(AGENT.principal_id, later))[0].leave()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -191,7 +192,7 @@ def waiting(body: dict[str, Json], observation: str) -> dict[str, Json]:
     said = json.dumps(body).replace("Not stored (class_floor, L1).", observation)
     other = json.dumps(body).replace("save", "edit").replace("fetch", "look")
     made: dict[str, Json] = json.loads(said)
-    for key in ("messages", "input"):
+    for key in ("messages", "input", "contents"):
         turns, more = made.get(key), json.loads(other).get(key)
         if isinstance(turns, list):
             made[key] = [*turns, *more[-2:]]
@@ -395,6 +396,7 @@ async def test_a_text_that_runs_on_from_one_block_into_the_next_goes(one: Rig) -
         "anthropic": {"messages": [{"role": "assistant", "content": blocks}]},
         "chat": {"messages": [{"role": "assistant", "content": blocks}]},
         "responses": {"input": [{"type": "message", "role": "assistant", "content": blocks}]},
+        "gemini": {"contents": [{"role": "model", "parts": blocks}]},
     }
     for api, body in split.items():
         made = await one.withholding.apply(AGENT, api, body, LeftUnchanged)
@@ -403,9 +405,10 @@ async def test_a_text_that_runs_on_from_one_block_into_the_next_goes(one: Rig) -
         assert leaks(" ".join(part["text"] for part in _blocks_of(body)))
 
 
-def _blocks_of(body: dict[str, Json]) -> list[dict[str, str]]:
-    turns = body.get("messages") or body.get("input")
-    return turns[0]["content"]  # type: ignore[index,return-value,call-overload]
+def _blocks_of(body: dict[str, Any]) -> list[dict[str, str]]:
+    turn = (body.get("messages") or body.get("input") or body["contents"])[0]
+    blocks: list[dict[str, str]] = turn.get("content") or turn["parts"]
+    return blocks
 
 
 async def test_calls_and_texts_are_known_to_carry_it(one: Rig) -> None:
@@ -484,6 +487,18 @@ async def test_calls_of_a_whole_reply_are_left_to_whoever_decided_about_them(
                 {"type": "message", "content": [{"type": "output_text", "text": f"So: {part}"}]},
                 {"type": "function_call", "name": "e", "arguments": json.dumps(call)},
                 {"type": "custom_tool_call", "name": "e", "input": part},
+            ]
+        },
+        "gemini": {
+            "candidates": [
+                {
+                    "content": {
+                        "parts": [
+                            {"text": f"So: {part}"},
+                            {"functionCall": {"name": "e", "args": call}},
+                        ]
+                    }
+                }
             ]
         },
     }

@@ -1,7 +1,8 @@
-"""Replies of the three model APIs as they stream, written here."""
+"""Replies of the four model APIs as they stream, written here."""
 
 from __future__ import annotations
 
+import json
 from itertools import count
 
 import msgspec
@@ -82,6 +83,27 @@ def responses(*parts: str | Call) -> bytes:
         output.append(item)
     say("response.completed", response={"id": "resp_1", "output": output})
     return b"".join(out)
+
+
+def gemini(*parts: str | Call, thinking: str = "") -> bytes:
+    """A streamed response of one candidate."""
+    given: list[dict[str, Json]] = [{"text": thinking, "thought": True}] if thinking else []
+    for part in parts:
+        if isinstance(part, str):
+            given.append({"text": part})
+            continue
+        call: dict[str, Json] = {"id": part.call_id, "name": part.name}
+        call["args"] = json.loads(part.arguments)
+        given.append({"functionCall": call, "thoughtSignature": "c2ln"})
+    last: dict[str, Json] = {"text": ""}
+    chunks = [_candidate(part) for part in given]
+    return b"".join([*chunks, _candidate(last, finishReason="STOP")])
+
+
+def _candidate(part: dict[str, Json], **more: Json) -> bytes:
+    one: dict[str, Json] = {"content": {"role": "model", "parts": [part]}, "index": 0, **more}
+    usage: dict[str, Json] = {"promptTokenCount": 9, "totalTokenCount": 14}
+    return event_of("", {"candidates": [one], "usageMetadata": usage, "responseId": "g_1"})
 
 
 def _typed(kind: str, **more: Json) -> bytes:

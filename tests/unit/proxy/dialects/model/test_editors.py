@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from proxy.dialects.model.anthropic.stream import AnthropicEditor
 from proxy.dialects.model.api import Editor
+from proxy.dialects.model.gemini.replies import GeminiEditor
 from proxy.dialects.model.openai.chat_stream import ChatEditor
 from proxy.dialects.model.openai.responses_stream import ResponsesEditor
 from proxy.dialects.model.reading import list_of, object_of
@@ -42,6 +43,7 @@ APIS = (
     Api(name="anthropic", editor=AnthropicEditor, stream=streams.anthropic),
     Api(name="chat", editor=ChatEditor, stream=streams.chat),
     Api(name="responses", editor=ResponsesEditor, stream=streams.responses),
+    Api(name="gemini", editor=GeminiEditor, stream=streams.gemini),
 )
 each_api = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 
@@ -106,7 +108,7 @@ def test_when_every_call_is_refused_the_reply_goes_on_with_a_second_asking(api: 
     first = edited(editor, [api.stream("hello", poison)], frozenset({"bad"}))
     assert editor.refused_all()
     # The agent was not told that the reply ended.
-    for end in (b"message_stop", b"[DONE]", b"response.completed", b'"finish_reason":"'):
+    for end in (b"message_stop", b"[DONE]", b"response.completed", b'"finish_reason":"', b"STOP"):
         assert end not in first
     asked = msgspec.json.encode(editor.again())
     assert b"CANARY" in asked, "the model is shown its own call"
@@ -116,6 +118,7 @@ def test_when_every_call_is_refused_the_reply_goes_on_with_a_second_asking(api: 
     assert b"CANARY" not in whole
     assert b"I will do without it." in whole
     ends = {"anthropic": b"message_stop", "chat": b"[DONE]", "responses": b"response.completed"}
+    ends["gemini"] = b"STOP"
     assert second.count(ends[api.name]) >= 1
 
 
@@ -211,6 +214,7 @@ BLOCK: dict[str, Json] = {
 }
 ITEM: dict[str, Json] = {"type": "function_call", "call_id": "bad", "name": "m", "arguments": GIVEN}
 PIECE: dict[str, Json] = {"index": 0, "id": "bad", "function": {"name": "m", "arguments": GIVEN}}
+IN_A_PART: dict[str, Json] = {"name": "m", "args": {"text": "CANARY"}}
 ODD: tuple[tuple[Callable[[], Editor], bytes], ...] = (
     (AnthropicEditor, sse({"type": "message_start", "message": {"id": "m", "content": [BLOCK]}})),
     (

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from proxy.dialects.model.anthropic.stream import AnthropicEditor
 from proxy.dialects.model.api import Editor
+from proxy.dialects.model.gemini.replies import GeminiEditor
 from proxy.dialects.model.one_reading import straight_event, straight_object
 from proxy.dialects.model.openai.chat_stream import ChatEditor
 from proxy.dialects.model.openai.responses_stream import ResponsesEditor
@@ -24,6 +25,7 @@ EDITORS: dict[str, Callable[[], Editor]] = {
     "anthropic": AnthropicEditor,
     "chat": ChatEditor,
     "responses": ResponsesEditor,
+    "gemini": GeminiEditor,
 }
 GIVEN = '{"text":"CANARY"}'
 
@@ -77,6 +79,14 @@ def item(kind: str, index: int = 0, **more: Any) -> dict[str, Any]:  # noqa: ANN
     return {"type": f"response.output_item.{kind}", "output_index": index, "item": inside}
 
 
+def part(*parts: Any, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+    """A chunk of the Gemini API."""
+    return {"candidates": [{"index": 0, "content": {"role": "model", "parts": [*parts]}, **more}]}
+
+
+NAMED = {"name": "m", "args": {"a": "CANARY"}}
+TWICE = '], "parts": []}}'
+CHUNK = json.dumps(part({"functionCall": NAMED}))
 CHAT = json.dumps(chat({"index": 0, "id": "c", "function": {"name": "m", "arguments": GIVEN}}))
 FUNCTION = {"name": "m", "arguments": GIVEN}
 LONG_S = "tool_call\u017f"
@@ -121,6 +131,24 @@ FRAMES: dict[str, tuple[str, bytes]] = {
     "pieces behind the end": (
         "anthropic",
         line(start(0)) + line(stop(0)) + line(piece(0, "CANARY")),
+    ),
+    "a part's member with an underscore": ("gemini", line(part({"function_call": NAMED}))),
+    "a part's member in capitals": ("gemini", line(part({"FunctionCall": NAMED}))),
+    "a call in pieces": (
+        "gemini",
+        line(part({"functionCall": {**NAMED, "willContinue": True}})),
+    ),
+    "parts twice": (
+        "gemini",
+        f"data: {CHUNK.replace(']}}', TWICE)}\n\n".encode(),
+    ),
+    "parts that are no list": (
+        "gemini",
+        line({"candidates": [{"content": {"parts": {"0": {"functionCall": NAMED}}}}]}),
+    ),
+    "candidates that are no list": (
+        "gemini",
+        line({"candidates": {"0": part({"functionCall": NAMED})["candidates"][0]}}),
     ),
     "pieces of no item": (
         "responses",
@@ -279,8 +307,9 @@ def test_two_calls_whose_pieces_may_be_mixed_up_are_torn() -> None:
 
 @pytest.mark.parametrize("api", EDITORS)
 def test_what_an_api_sends_is_the_same_bytes(api: str) -> None:
-    make = {"anthropic": streams.anthropic, "chat": streams.chat, "responses": streams.responses}
-    raw = make[api]("first ", Call(call_id="a"), Call(call_id="b", arguments='{"n": 1.50}'))
+    raw = getattr(streams, api)(
+        "first ", Call(call_id="a"), Call(call_id="b", arguments='{"n": 1.50}')
+    )
     reader = RawReader()
     assert [*map(straight_event, reader.feed(raw))] == RawReader().feed(raw)
     out, judged = through(api, raw)
