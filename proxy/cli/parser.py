@@ -15,6 +15,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "--version": (),
     "run": ("run",),
     "mcp": ("mcp",),
+    "hook": ("hook",),
     "doctor": ("doctor",),
     "evaluate": ("evaluate",),
     "memory": ("memory",),

@@ -64,7 +64,7 @@ from proxy.intercept.operations import Operations, Window
 from proxy.intercept.recall_notes import RecallNotes
 from proxy.intercept.shadow import Recallable, Shadow, TokenSigner, TokenVerifier
 from proxy.ledger.sessions import COMPACTED_EVERY_S, Sessions
-from proxy.model.call_judge import CallJudge, ReplyJudge
+from proxy.model.call_judge import CallJudge, HostCalls, ReplyJudge
 from proxy.model.extraction import Extraction
 from proxy.model.memory_seam import Coupling
 from proxy.model.model_replays import ModelReplays
@@ -73,7 +73,7 @@ from proxy.reporting.outbox import POLL_S
 from proxy.seams.environment import Embedder, Environment
 from proxy.seams.operation import Dialect
 from proxy.settings.after import Heal
-from proxy.settings.model import base_of
+from proxy.settings.model import base_of, maps_of_agents
 from proxy.settings.table import Settings
 from proxy.settings.values import Address
 from proxy.transport.auth import Authenticator
@@ -547,6 +547,7 @@ class Services:
         return GuardFront(
             guard=self.guard,
             operations=self.operations,
+            host_calls=self._host_calls(),
             authenticator=self.authenticator,
             surroundings=self._foundation.surroundings,
             halt=halt,
@@ -554,6 +555,14 @@ class Services:
             own_uid=os.geteuid(),
             unbound=self._unbound,
         )
+
+    def _host_calls(self) -> HostCalls:
+        """The judge of what hooks report, with the places and tool maps of all agents' models."""
+        memory, ledger = self._foundation.memory, self.ledger
+        judging = ReplyJudge(CallJudge(self.guard), ledger.unmapped, ledger.people_with_agents)
+        maps = maps_of_agents(self._foundation.settings.model)
+        withheld = memory.withholding.refusal if memory else lambda *_: None
+        return HostCalls(judging, maps, withheld)
 
 
 class _TextProbe:

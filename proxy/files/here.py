@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -80,6 +81,23 @@ def _importer_here(path: str, places: Places) -> Place | None:
                 found[name] = found[importer]
                 files.append(name)
     return None
+
+
+def text_here(path: str) -> str | None:
+    """The text of a file on this machine, "" if there is no such file.
+
+    None if the path is relative, or the file cannot be read, is too long or is no text.
+    """
+    try:
+        if not path.startswith("/") or not stat.S_ISREG(Path(path).stat().st_mode):
+            return None
+        with Path(path).open("rb") as opened:
+            found = opened.read(_TEXT_BYTES_MAX + 1)
+        return found.decode() if len(found) <= _TEXT_BYTES_MAX else None
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError):
+        return None
 
 
 def _text_of(file: str) -> str:

@@ -16,10 +16,11 @@ from proxy.guard import wire
 from proxy.guard.local_guard import LocalGuard
 from proxy.guard.store_requests import require_store_request
 from proxy.intercept.operations import Operations
+from proxy.model.call_judge import HostCalls
 from proxy.seams.access import check_no_floor
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, NotFound, UnknownWrite
-from proxy.seams.guard import ForwardStatus, GuardedCall, ItemVerdict, RelayedText
+from proxy.seams.guard import ForwardStatus, GuardedCall, HostCall, ItemVerdict, RelayedText
 from proxy.seams.operation import FindInGraph, HttpReply, ReadGraph
 from proxy.seams.tenants import DEFAULT_TENANT
 from proxy.seams.waits import ReleaseBell
@@ -56,6 +57,7 @@ class GuardFront:
         *,
         guard: LocalGuard,
         operations: Operations,
+        host_calls: HostCalls,
         authenticator: Authenticator,
         surroundings: Environment,
         halt: Callable[[], None],
@@ -70,6 +72,7 @@ class GuardFront:
         """
         self._guard = guard
         self._operations = operations
+        self._host_calls = host_calls
         self._authenticator = authenticator
         self._surroundings = surroundings
         self._halt = halt
@@ -138,6 +141,9 @@ class GuardFront:
                 return given
             case wire.Performance():
                 return await self._perform(asked, principal, incoming)
+            case HostCall():
+                refused = await self._host_calls.judge(principal, asked, incoming.trace)
+                return wire.HostAnswer(refused=refused)
             case wire.Strings():
                 return await self._guard.sift(principal, asked.server, asked.strings)
             case wire.ToolList():

@@ -18,7 +18,7 @@ import msgspec
 from policy.bounded import Bounded
 from policy.model import CandidateId, Principal, Tenant
 from proxy.dialects.model.memory_tools import folded
-from proxy.seams.guard import GuardedCall, ItemVerdict
+from proxy.seams.guard import CallIdentity, GuardedCall, ItemVerdict
 
 TAKEN_WITHIN_S: Final = 3_600.0
 """Seconds that an admitted call may take to reach its relay."""
@@ -37,6 +37,10 @@ class AdmittedAhead(msgspec.Struct, kw_only=True):
     call_id: str
     # What identifies the call: server, tool, and each item's arguments, canonical (RFC 8785).
     content: bytes
+    # What identifies the call for a hook of the agent's host.
+    digest: str
+    # Whether a hook has joined a call without an id to this one.
+    joined: bool
     judged: tuple[ItemVerdict, ...]
     candidate_ids: tuple[CandidateId, ...]
     until_s: float
@@ -69,13 +73,18 @@ class Ahead:
         return self._servers.get((principal, folded(host_name))) if host_name else None
 
     def add(
-        self, principal: Principal, call_id: str, call: GuardedCall, judged: tuple[ItemVerdict, ...]
+        self,
+        principal: Principal,
+        made: CallIdentity,
+        call: GuardedCall,
+        judged: tuple[ItemVerdict, ...],
     ) -> AdmittedAhead | None:
         """Store an admitted call; return the call that it displaces, or None.
 
         It displaces the call of the same id, or the oldest of `OPEN_MAX` calls.
         """
         mine = self._open.setdefault(principal, OrderedDict())
+        call_id = made.call_id
         before = mine.pop(call_id, None)
         if before is None and len(mine) >= OPEN_MAX:
             _, before = mine.popitem(last=False)
@@ -84,6 +93,8 @@ class Ahead:
             server=call.server,
             call_id=call_id,
             content=_content(call),
+            digest=made.digest,
+            joined=made.unnamed,
             judged=judged,
             candidate_ids=tuple(one.candidate_id for one in judged if one.candidate_id is not None),
             until_s=self._monotonic_s() + TAKEN_WITHIN_S,
@@ -104,6 +115,18 @@ class Ahead:
             if one.content == content and not one.late and (not ids or call_id in ids):
                 return one
         return None
+
+    def joined(self, principal: Principal, made: CallIdentity) -> bool:
+        """Whether a call that a hook reports is an admitted one that no relay has taken over.
+
+        A call without an id is joined by its digest to the oldest such call that has none yet.
+        """
+        for call_id, one in self._open.get(principal, OrderedDict()).items():
+            fits = not one.joined if made.unnamed else call_id == made.call_id
+            if fits and one.digest == made.digest and not one.late:
+                one.joined |= made.unnamed
+                return True
+        return False
 
     def call_ids(self, principal: Principal) -> frozenset[str]:
         """The ids of this principal's calls whose results are awaited."""

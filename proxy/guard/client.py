@@ -23,6 +23,7 @@ from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import (
     ForwardStatus,
     GuardedCall,
+    HostCall,
     ItemVerdict,
     PinnedTool,
     PinState,
@@ -233,6 +234,15 @@ class GuardClient:
         body = wire.Performance(operation=operation, traceparent=traceparent)
         reads = not isinstance(operation, Write | DeleteWhere)
         return await self._ask("perform", body, wire.RESULT, repeatable=reads)
+
+    async def hooked(self, call: HostCall) -> str | None:
+        """Judge a call that a host is about to make; return why the host may not make it, or None.
+
+        Raises:
+            MalformedRequest: The call is out of bounds.
+            StorageError: The gate did not answer; the host may not make the call.
+        """
+        return (await self._ask("hooked", call, wire.HOST_ANSWER)).refused
 
     # ---- how a request reaches the gate ----------------------------------------------------------
 

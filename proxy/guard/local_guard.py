@@ -49,6 +49,7 @@ from proxy.guard.sieve import Sieve
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, RateLimited
 from proxy.seams.guard import (
+    CallIdentity,
     ForwardStatus,
     GuardedCall,
     Item,
@@ -374,11 +375,19 @@ class LocalGuard:
         """
         return self._ahead.server_of(principal, host_name)
 
+    def joined(self, principal: Principal, made: CallIdentity) -> bool:
+        """Whether a call that a host's hook reports was admitted before the agent got it."""
+        return self._ahead.joined(principal, made)
+
     async def hand_over(
-        self, principal: Principal, call_id: str, call: GuardedCall, judged: tuple[ItemVerdict, ...]
+        self,
+        principal: Principal,
+        made: CallIdentity,
+        call: GuardedCall,
+        judged: tuple[ItemVerdict, ...],
     ) -> None:
         """Record that the agent is about to get this call; all of its items are admitted."""
-        before = self._ahead.add(principal, call_id, call, judged)
+        before = self._ahead.add(principal, made, call, judged)
         if before is not None and not before.late:
             # If the outcome cannot be recorded, the items of the displaced call stay unsettled, and
             # are looked up.

@@ -16,6 +16,7 @@ from proxy.seams.guard import (
     TOOLS_MAX,
     ForwardStatus,
     GuardedCall,
+    HostCall,
     ItemVerdict,
     Name,
     PinnedTool,
@@ -82,6 +83,12 @@ class Performance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     traceparent: Annotated[str, Meta(max_length=64)] | None = None
 
 
+class HostAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The gate's answer to a hook: why the host may not make a call; None if the host may."""
+
+    refused: str | None = None
+
+
 class EmptyAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The gate's answer to a request that returns nothing."""
 
@@ -96,12 +103,14 @@ ASKS: Final[dict[str, type[msgspec.Struct]]] = {
     "unsettled": ServerName,
     "decided": OneCandidate,
     "perform": Performance,
+    "hooked": HostCall,
 }
 
 ENCODER: Final = msgspec.json.Encoder()
 JUDGED: Final = msgspec.json.Decoder(tuple[ItemVerdict, ...])
 ONE_JUDGED: Final = msgspec.json.Decoder(ItemVerdict)
 SIFTED: Final = msgspec.json.Decoder(tuple[bool, ...])
+HOST_ANSWER: Final = msgspec.json.Decoder(HostAnswer)
 PIN_STATE: Final = msgspec.json.Decoder(PinState)
 UNSETTLED: Final = msgspec.json.Decoder(tuple[UnsettledItem, ...])
 RESULT: Final[msgspec.json.Decoder[Result | GraphResult]] = msgspec.json.Decoder(

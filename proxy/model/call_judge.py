@@ -9,38 +9,60 @@ next request.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
+import secrets
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+import msgspec
+
 from policy.model import NAME_LEN_MAX, Channel, Principal, PrincipalId
 from policy.verdict import Reason
+from proxy.dialects.files.edits import FileCall
 from proxy.dialects.mcp.calls import ToolCall, read_call
 from proxy.dialects.mcp.maps import ToolKind, ToolMap
-from proxy.dialects.model.memory_tools import MemoryTool, OfferedTools
+from proxy.dialects.model.api import ANTHROPIC
+from proxy.dialects.model.memory_tools import Maps, MemoryTool, OfferedTools
+from proxy.dialects.model.reading import arguments_of
 from proxy.dialects.model.tools import outcomes_of, tools_of
-from proxy.dialects.model.transcript import ModelCall
+from proxy.dialects.model.transcript import ModelCall, ModelRequest
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.ledger.unmapped_tools import UnmappedTools
 from proxy.model.files_judged import ConversationFiles
 from proxy.model.memory_seam import PreparedRequest, PrincipalRequest
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import ForwardStatus, GuardAhead, GuardedCall, ItemVerdict, Join
+from proxy.seams.guard import (
+    CallIdentity,
+    ForwardStatus,
+    GuardAhead,
+    GuardedCall,
+    HostCall,
+    Item,
+    ItemVerdict,
+    Join,
+)
 from proxy.seams.observations import MODEL_SERVERS, observation_of_call
 from proxy.settle.forwarder import UNDECIDED, admitted_of, judge, record
+from telemetry.events import TraceContext
 from telemetry.propagation import format_traceparent
 
 _CHANGES: Final = frozenset({ToolKind.WRITE, ToolKind.DELETE})
 _ADMIT: Final = "admit"
+_ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 
 
 class _ReplyOf(NamedTuple):
-    """What the calls of one reply are judged with; `traceparent` is the verdicts' parent span."""
+    """What the calls of one reply are judged with; `traceparent` is the verdicts' parent span.
+
+    `hooked`: a hook of the agent's host reports the call, which a front may have admitted already.
+    """
 
     principal: Principal
     catalogue: OfferedTools
     traceparent: str | None
     files: ConversationFiles | None
+    hooked: HostCall | None
 
 
 class CallJudge:
@@ -59,13 +81,16 @@ class CallJudge:
         calls: tuple[ModelCall, ...],
         traceparent: str | None = None,
         files: ConversationFiles | None = None,
+        *,
+        hooked: HostCall | None = None,
     ) -> tuple[str | None, ...]:
         """Judge calls; return None for each one to forward, else the text that replaces the call.
 
         The items of admitted calls are stored as intents when this returns. `files` parses calls of
-        the agent's own file tools; without `files` such calls are not judged.
+        the agent's own file tools; without `files` such calls are not judged. A call that a hook
+        reports (`hooked`) and that a front has admitted is not judged a second time.
         """
-        asked = _ReplyOf(principal, catalogue, traceparent, files)
+        asked = _ReplyOf(principal, catalogue, traceparent, files, hooked)
         texts: list[str | None] = []
         for call in calls:
             texts.append(await self._one(asked, call))
@@ -115,14 +140,18 @@ class CallJudge:
             # same item whether the call is judged here or at a relay.
             relayed = self._guard.server_of(principal, named.server)
             server = relayed or MODEL_SERVERS + named.map_name
-            return await self._write(asked, server, call, named.call)
+            return await self._write(asked, server, call, named)
         closed = _closed(principal, named.call.kind)
         return None if closed is None else observation_of_call(closed)
 
     async def _write(
-        self, asked: _ReplyOf, server: str, call: ModelCall, read: ToolCall
+        self, asked: _ReplyOf, server: str, call: ModelCall, named: _Named
     ) -> str | None:
-        principal = asked.principal
+        principal, read, hooked = asked.principal, named.call, asked.hooked
+        unnamed = hooked is not None and not hooked.call_id
+        made = CallIdentity(call_id=call.call_id, digest=named.digest, unnamed=unnamed)
+        if hooked is not None and self._guard.joined(principal, made):
+            return None
         guarded = GuardedCall(
             server=server,
             tool=read.tool,
@@ -138,16 +167,25 @@ class CallJudge:
             # If one item is refused, the whole call is: its admitted items are settled as not done.
             await record(self._guard, principal, server, admitted_of(judged), ForwardStatus.FAILED)
             return _text(judged)
-        await self._guard.hand_over(principal, call.call_id, guarded, judged)
+        await self._guard.hand_over(principal, made, guarded, judged)
         return None
 
 
 class _Named(NamedTuple):
-    """A tool call parsed by its tool map, and the name that the host gives the tool's server."""
+    """A tool call parsed by its tool map, and the name that the host gives the tool's server.
+
+    `does`: what the call does, the same for a front and a hook that get the call.
+    """
 
     call: ToolCall
     map_name: str
     server: str
+    does: tuple[FileCall, ...] | tuple[Item, ...]
+
+    @property
+    def digest(self) -> str:
+        """The digest by which the call is found again (`CallIdentity`)."""
+        return hashlib.sha256(_ENCODER.encode((self.call.tool, self.does))).hexdigest()
 
 
 async def _named(
@@ -156,7 +194,7 @@ async def _named(
     """The parsed call of a memory tool, or of a file tool that changes a place; else None."""
     if found is not None and found.tool_map is not None and found.tool is not None:
         read = _read(found.tool_map, found.tool, call)
-        return _Named(read, found.tool_map.name, found.server)
+        return _Named(read, found.tool_map.name, found.server, read.items)
     write = None if files is None else await files.read(call)
     if write is None or not write.items:
         return None
@@ -168,7 +206,7 @@ async def _named(
         arguments=tool.arguments,
         items=write.items,
     )
-    return _Named(read, tool.tool_map.name, tool.server)
+    return _Named(read, tool.tool_map.name, tool.server, write.calls)
 
 
 def _read(tool_map: ToolMap, tool: str, call: ModelCall) -> ToolCall:
@@ -240,6 +278,7 @@ class ReplyJudge:
             calls,
             format_traceparent(prepared.asked.trace),
             ConversationFiles(prepared, catalogue),
+            hooked=prepared.hooked,
         )
         texts: list[str | None] = []
         for call, verdict in zip(calls, verdicts, strict=True):
@@ -260,3 +299,46 @@ class ReplyJudge:
         if who not in self._people_with_agents:
             self._people_with_agents.add(who)
             _LOG.warning("an agent has a person's key", extra={"fields": {"principal": who}})
+
+
+_NOTHING: Final = ModelRequest(system=(), prefix=(), turns=(), catalogue=())
+
+
+class HostCalls:
+    """Judges the calls that the hook of an agent's host reports before the host makes them.
+
+    The hook gets calls that no reply of a model shows, such as those that a program makes. They are
+    judged as calls of a reply, beside the files of this machine in place of a conversation.
+    """
+
+    def __init__(
+        self,
+        judging: ReplyJudge,
+        maps: Maps,
+        withheld: Callable[[PrincipalId, ModelCall], str | None],
+    ) -> None:
+        """`withheld` returns the text in place of a call that has a withheld text, else None."""
+        self._judging = judging
+        self._maps = maps
+        self._withheld = withheld
+
+    async def judge(
+        self, principal: Principal, hooked: HostCall, trace: TraceContext
+    ) -> str | None:
+        """Judge one call; return None if the host may make the call, else the reason."""
+        arguments = arguments_of(hooked.arguments)
+        if arguments is None:
+            return observation_of_call(Reason.CALL_MALFORMED)
+        call_id = hooked.call_id or secrets.token_hex(16)
+        call = ModelCall(call_id=call_id, name=hooked.tool, arguments=arguments)
+        # No reply is edited, so it does not matter which API the request is of.
+        asked = PrincipalRequest(
+            principal=principal, api=ANTHROPIC, body={}, trace=trace, maps=self._maps
+        )
+        prepared = PreparedRequest(
+            asked=asked, request=_NOTHING, body={}, session="", hooked=hooked
+        )
+        (refused,) = await self._judging.judge(
+            prepared, (call,), lambda one: self._withheld(principal.principal_id, one)
+        )
+        return refused

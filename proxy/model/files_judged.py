@@ -6,6 +6,7 @@ conversation has shown. If the file is on this machine, a link to the file is no
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Final, NamedTuple
 
@@ -21,7 +22,7 @@ from proxy.dialects.model.memory_tools import FileTool, OfferedTools, file_tool
 from proxy.dialects.model.tools import outcomes_of
 from proxy.dialects.model.transcript import ModelCall, Voice, Where
 from proxy.dialects.strict_json.tolerant import Json
-from proxy.files.here import place_of
+from proxy.files.here import place_of, text_here
 from proxy.model.memory_seam import PreparedRequest
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Item
@@ -35,6 +36,12 @@ class FileWrite(NamedTuple):
 
     tool: FileTool
     items: tuple[Item, ...]
+
+    @property
+    def calls(self) -> tuple[FileCall, ...]:
+        """The changes of the call's files, with the paths that the call has."""
+        rule = self.tool.rule.file
+        return () if rule is None else read_file_calls(rule, self.tool.arguments)
 
 
 class ConversationFiles:
@@ -89,6 +96,8 @@ class ConversationFiles:
             if at:
                 known.forget(found[at - 1][0])
             before = known.text(tool.server, read.path)
+            if self._prepared.hooked is not None and len(found) == 1 and not tool.server:
+                before = await asyncio.to_thread(text_here, read.path)
             items.append(item_of(read, tool.arguments, before, place))
         return FileWrite(tool, tuple(one for one in items if one is not None))
 
@@ -97,7 +106,9 @@ class ConversationFiles:
         self._earlier.append(call)
 
     def _stated(self, rule: FileRule) -> tuple[str, ...]:
-        """The folders that the host stated in the conversation as its own, the latest first."""
+        """The folders that the host stated as its own: to its hook, or the latest first."""
+        if self._prepared.hooked is not None:
+            return (self._prepared.hooked.folder,)
         if rule.stated is None:
             return ()
         begin, end = map(re.escape, rule.stated)

@@ -23,6 +23,7 @@ from proxy.dialects.model.transcript import (
 from proxy.dialects.model.withheld import LeftUnchanged
 from proxy.dialects.sse import Event
 from proxy.dialects.strict_json.tolerant import Json
+from proxy.seams.guard import HostCall
 from proxy.withhold.request_withholding import NOWHERE, Conversation
 from storage.features.recalls import InContext
 from telemetry.events import TraceContext
@@ -67,6 +68,8 @@ class PreparedRequest(msgspec.Struct, frozen=True, kw_only=True):
     # Parts of the request that withholding leaves unchanged; empty unless the request may be
     # replayed or the principal has a floor for reads.
     leave: LeftUnchanged = LeftUnchanged()
+    # The call that a hook of the agent's host reports; no other part of the conversation is known.
+    hooked: HostCall | None = None
 
 
 class Filter(Protocol):

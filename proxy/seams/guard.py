@@ -28,10 +28,12 @@ from policy.verdict import Reason
 
 __all__ = [
     "ITEMS_MAX",
+    "CallIdentity",
     "ForwardStatus",
     "Guard",
     "GuardAhead",
     "GuardedCall",
+    "HostCall",
     "Item",
     "ItemVerdict",
     "Join",
@@ -110,6 +112,31 @@ class GuardedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     join: Join = Join()
     # W3C traceparent of the call (`_meta.traceparent`), where the host sent one.
     traceparent: Annotated[str, Meta(max_length=64)] | None = None
+
+
+class HostCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A call that an agent's host is about to make, as the host reports it to its hook.
+
+    `arguments` is a JSON object. `call_id` is "" where the host gives no id; `folder` is the
+    working directory in which relative paths begin.
+    """
+
+    tool: Name
+    arguments: str
+    call_id: Annotated[str, Meta(max_length=NAME_LEN_MAX)] = ""
+    folder: Annotated[str, Meta(max_length=4_096)] = ""
+
+
+class CallIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """What identifies a model's call for a front and for the hook of the agent's host.
+
+    `digest` covers what the call does, without what was known of its files before. `unnamed`: the
+    host gave the hook no id, so `call_id` is a random one and the digest alone identifies the call.
+    """
+
+    call_id: str
+    digest: str
+    unnamed: bool = False
 
 
 class ItemVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -242,8 +269,19 @@ class GuardAhead(Protocol):
         """
         ...
 
+    def joined(self, principal: Principal, made: CallIdentity) -> bool:
+        """Whether a call that a host's hook reports was admitted before the agent got it.
+
+        An admission joins one call without an id, and any number of calls with its id.
+        """
+        ...
+
     async def hand_over(
-        self, principal: Principal, call_id: str, call: GuardedCall, judged: tuple[ItemVerdict, ...]
+        self,
+        principal: Principal,
+        made: CallIdentity,
+        call: GuardedCall,
+        judged: tuple[ItemVerdict, ...],
     ) -> None:
         """Record that the agent is about to get this call, whose items are all admitted.
 

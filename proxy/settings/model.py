@@ -195,3 +195,20 @@ def base_of(model: ModelUpstream) -> str:
     if model.api is Api.GEMINI:
         return f"GOOGLE_GEMINI_BASE_URL=.../{model.name}"
     return f"OPENAI_BASE_URL=.../{model.name}/v1"
+
+
+def maps_of_agents(models: tuple[ModelUpstream, ...]) -> Maps:
+    """The tool maps of all tables whose models agents ask, together, with the places of all.
+
+    Without such a table they are the shipped ones.
+    """
+    agents = [one for one in models if one.purpose is ModelPurpose.AGENT]
+    instructions = tuple(path for one in agents for path in one.instruction_paths)
+    facts = tuple(path for one in agents for path in one.fact_paths)
+    chosen = dict.fromkeys(one.maps for one in agents) or {None: None}
+    each = [maps_of_models(names, instructions, facts) for names in chosen]
+    return Maps(
+        maps=tuple({one.name: one for found in each for one in found.maps}.values()),
+        named=all(found.named for found in each),
+        files=tuple({one.name: one for found in each for one in found.files}.values()),
+    )

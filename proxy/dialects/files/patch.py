@@ -99,16 +99,16 @@ def patched_files(text: str, *, command: bool) -> tuple[PatchedFile, ...]:
 
 
 def folders_of(command: str) -> tuple[str, ...]:
-    """The folders to which a command line changes before its patch begins, in order.
+    """The folders to which a command line changes, before its patch if it has one, in order.
 
     Raises:
-        MalformedRequest: They are too many.
+        MalformedRequest: They are too many before a patch.
     """
     begin = _NAMED.search(command)
-    found = _FOLDERS.findall(command[: begin.start()]) if begin is not None else ()
-    if len(found) > FOLDERS_MAX:
+    found: list[str] = _FOLDERS.findall(command[: begin.start()] if begin else command)
+    if begin is not None and len(found) > FOLDERS_MAX:
         raise MalformedRequest("patch: its command line changes the folder too often")
-    return tuple(one.strip("'\"") for one in found)
+    return tuple(one.strip("'\"") for one in found[:FOLDERS_MAX])
 
 
 def _in_command(command: str) -> tuple[PatchedFile, ...]:

@@ -270,12 +270,13 @@ class OfferedTools:
             typed = set(tool_map.model.types.values())
             for name in tool_map.tools:
                 named = DeclaredTool(name=call.name, server=call.server)
-                if name not in typed and not [*servers_by(named, name)]:
+                server = next(servers_by(named, name), None)
+                if name not in typed and server is None:
                     continue
                 if call.arguments is None and name in typed:
                     continue
                 if call.arguments is None or _would_change(tool_map, name, call):
-                    return MemoryTool(tool_map=tool_map, tool=name)
+                    return MemoryTool(tool_map=tool_map, tool=name, server=server or "")
         return None
 
 

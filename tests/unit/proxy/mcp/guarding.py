@@ -11,6 +11,7 @@ import asyncio
 from policy.model import CandidateId, Principal
 from policy.verdict import Reason
 from proxy.seams.guard import (
+    CallIdentity,
     ForwardStatus,
     GuardedCall,
     Item,
@@ -63,10 +64,17 @@ class MemoryGuard:
     def server_of(self, principal: Principal, host_name: str) -> str | None:
         return self.relayed.get(host_name)
 
+    def joined(self, principal: Principal, made: CallIdentity) -> bool:
+        return made.call_id in self.ahead
+
     async def hand_over(
-        self, principal: Principal, call_id: str, call: GuardedCall, judged: tuple[ItemVerdict, ...]
+        self,
+        principal: Principal,
+        made: CallIdentity,
+        call: GuardedCall,
+        judged: tuple[ItemVerdict, ...],
     ) -> None:
-        self.ahead[call_id] = call.server, judged
+        self.ahead[made.call_id] = call.server, judged
 
     def handed_over(self, principal: Principal) -> frozenset[str]:
         return frozenset(self.ahead)

@@ -219,7 +219,7 @@ def test_without_a_catalogue_what_reads_as_a_change_is_one() -> None:
     assert named(catalogue.find(call("mcp__kb__add_memory", None, {"text": "tea"}))) == (
         "mem0",
         "add_memory",
-        "",
+        "kb",
     )
     broken = ModelCall(call_id="c1", name="manage_memory", arguments=None)
     assert catalogue.find(broken) is not None
