@@ -48,6 +48,7 @@ AFRESH: Final[Readings] = _Afresh()
 STRUCTURE: Final = frozenset(
     {
         *("type", "id", "role", "name", "status", "signature", "media_type", "mime_type"),
+        "mimeType",
         *("tool_use_id", "tool_call_id", "call_id", "cache_control", "encrypted_content"),
         *("encrypted_index", "detail", "format", "image_url", "file_id", "file_data", "is_error"),
     }

@@ -46,7 +46,12 @@ def stream(move: Move, body: Json, reply_id: str) -> bytes:
 def _calls(move: Move) -> list[Json]:
     return [
         {
-            "functionCall": {"id": call.call_id, "name": call.name, "args": call.arguments},
+            "functionCall": {
+                # Some versions of the API give calls no ids.
+                **({"id": call.call_id} if call.call_id else {}),
+                "name": call.name,
+                "args": call.arguments,
+            },
             "thoughtSignature": SIGNATURE,
         }
         for call in move.calls

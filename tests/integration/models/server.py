@@ -72,6 +72,7 @@ class ScriptedModel:
     def __init__(self) -> None:
         self.url = ""
         self.requests: list[Received] = []
+        self.answers: list[bytes] = []  # the bodies of whole answers, as they were sent
         self.faults: list[Fault] = []  # one for each request to come, until they are used up
         self.piece_len = 64 * 1024  # bytes of a stream that are written at once
         self.pause_s = 0.0  # between two pieces
@@ -133,6 +134,7 @@ class ScriptedModel:
             headers={"Content-Type": kind, "request-id": "req_upstream", "x-request-id": "req_up"}
         )
         await response.prepare(request)
+        self.answers.append(raw)
         whole, cut = raw, None if fault is None else fault.cut
         raw = whole if cut is None else whole[:cut]
         try:

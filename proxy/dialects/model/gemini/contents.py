@@ -12,7 +12,8 @@ import hashlib
 import re
 from collections.abc import Iterator
 from itertools import groupby
-from typing import Final
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 from proxy.dialects.model.reading import (
     AFRESH,
@@ -102,18 +103,26 @@ def whole_path(path: str) -> str:
     return _PATH.sub(lambda found: f"/{found[1]}:generateContent", path)
 
 
+class _Waiting(NamedTuple):
+    """A call without a result: its id, whether the id is its own, and its name."""
+
+    call_id: str
+    name: Json
+    has_id: bool
+
+
 def identified(contents: list[Json]) -> list[Json]:
     """The contents with an id in each call, and each result with the id of its call.
 
     The same list if no id had to be added.
     """
-    waiting: list[tuple[str, Json]] = []
+    waiting: list[_Waiting] = []
     made = [_identified(one, waiting) if isinstance(one, dict) else one for one in contents]
     return contents if all(a is b for a, b in zip(made, contents, strict=True)) else made
 
 
-def _identified(content: dict[str, Json], waiting: list[tuple[str, Json]]) -> dict[str, Json]:
-    """One content with ids; `waiting` are the ids and names of calls without a result so far."""
+def _identified(content: dict[str, Json], waiting: list[_Waiting]) -> dict[str, Json]:
+    """One content with ids; `waiting` are the calls without a result so far."""
     given = list_of(content.get("parts"))
     parts: list[Json] = []
     own: set[str] = set()
@@ -123,15 +132,17 @@ def _identified(content: dict[str, Json], waiting: list[tuple[str, Json]]) -> di
         if call:
             name = text_of(call.get("id")) or _name_of(call, own)
             own.add(name)
-            waiting.append((name, call.get("name")))
+            waiting.append(_Waiting(name, call.get("name"), "id" in call))
             part = one if call.get("id") == name else {**one, CALL: {**call, "id": name}}
         elif result:
-            found = [made for made in waiting if made[0] == result.get("id")]
-            found += [made for made in waiting if made[1] == result.get("name")]
+            found = [made for made in waiting if made.call_id == result.get("id")]
+            alike = [made for made in waiting if made.name == result.get("name")]
+            # A call with an id is answered by that id, if its client keeps ids.
+            found += sorted(alike, key=attrgetter("has_id"))
             if found:
                 waiting.remove(found[0])
-                same = found[0][0] == result.get("id")
-                part = one if same else {**one, RESULT: {**result, "id": found[0][0]}}
+                name = found[0].call_id
+                part = one if name == result.get("id") else {**one, RESULT: {**result, "id": name}}
         parts.append(part)
     same = all(a is b for a, b in zip(parts, given, strict=True))
     return content if same else {**content, "parts": parts}

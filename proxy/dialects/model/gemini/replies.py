@@ -58,7 +58,9 @@ class _Edited:
 
     def again(self) -> list[Json]:
         """Prepare for a second request; return the contents to append to its conversation."""
-        (said,) = self._said.values()
+        (only,) = self._said.values()
+        # Some servers refuse a part without content, with which others end a reply.
+        parts: list[Json] = [part for part in _parts(only) if part != {"text": ""}]
         results: list[Json] = []
         for key, call in enumerate(self._calls):
             answer: dict[str, Json] = {name: call[name] for name in call if name in {"id", "name"}}
@@ -68,7 +70,7 @@ class _Edited:
             self._body = {**self._body, _USAGE: dict.fromkeys(self._spent, 0)}
         self._said, self._calls, self._refused = {}, [], {}
         self._askings += 1
-        return [said["content"], {"role": "user", "parts": results}]
+        return [{"role": "model", "parts": parts}, {"role": "user", "parts": results}]
 
     def _take(self, body: dict[str, Json]) -> tuple[CompleteCall, ...]:
         self._body, self._first_key = body, len(self._calls)
