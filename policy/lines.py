@@ -6,14 +6,19 @@ again has lines, each decided by itself; anything else is decided as a whole.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
 
 from policy.canonical import canonical_bytes
+from policy.labels.derive import read_text
 from policy.labels.effect import NOTHING
+from policy.labels.floor import is_plain_rule
 from policy.labels.forwarded_call import call_of
-from policy.model import Candidate, ChangeKind, PrincipalId
+from policy.model import Candidate, ChangeKind, PrincipalId, Reading
 from policy.withheld.pieces import shape_of
 
 LINES_MAX: Final = 512
@@ -62,3 +67,49 @@ def lines_of(candidate: Candidate) -> tuple[Line, ...]:
     comes = candidate.change is not ChangeKind.DELETE
     key = "" if call is None or comes else call.key
     return (Line(said, comes=comes, exact=canonical_bytes(bare), whole=True, key=key),)
+
+
+_COMMENT: Final = re.compile(r"<!--(.*?)-->")
+_READINGS_MAX: Final = 16_384
+
+
+@lru_cache(maxsize=_READINGS_MAX)
+def _reading(text: str) -> Reading:
+    return read_text(text, None)
+
+
+def is_attack(line: str, before: str = "", after: str = "") -> bool:
+    """Whether a line attacks its reader, or names an address beside something at stake.
+
+    The line is read alone and with the lines before and after it.
+    """
+    return _any_beside(_attacks, line, before, after)
+
+
+def is_order(line: str, before: str = "", after: str = "", *, as_rules: bool = False) -> bool:
+    """Whether a line gives orders, or is an attack (`is_attack`), alone or with its neighbours.
+
+    `as_rules`: the lines around it are rules too, so that a plain rule is no order.
+    """
+    bare = _COMMENT.sub("", line)
+    if as_rules and is_plain_rule(bare) and not any(map(_orders, _COMMENT.findall(line))):
+        return is_attack(line, before, after)
+    return _any_beside(_orders, line, before, after)
+
+
+def _attacks(text: str) -> bool:
+    reading = _reading(text)
+    return reading.injection or reading.at_stake
+
+
+def _orders(text: str) -> bool:
+    return _attacks(text) or _reading(text).directive
+
+
+def _any_beside(found: Callable[[str], bool], line: str, before: str, after: str) -> bool:
+    # A neighbour that is found alone explains what is found in both lines together.
+    return (
+        found(line)
+        or (before != "" and found(f"{before}\n{line}") and not found(before))
+        or (after != "" and found(f"{line}\n{after}") and not found(after))
+    )

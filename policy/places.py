@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import enum
+import re
 import tomllib
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -18,6 +19,7 @@ Pattern = Annotated[str, Meta(min_length=1, max_length=512)]
 Patterns = Annotated[tuple[Pattern, ...], Meta(max_length=256)]
 _BLOCK: Final = "block:"
 _SETTINGS: Final = "settings"
+_LINE_END: Final = r"[ \t\r]*$"
 
 
 class PlaceKind(enum.Enum):
@@ -45,11 +47,44 @@ def class_in(*, instructions: bool) -> MemoryClass:
     return MemoryClass.L2 if instructions else MemoryClass.L3
 
 
+class Marker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The lines between which a host puts a file into a model request.
+
+    `role` and `part` name the strings in which the lines count: who speaks, and what the string
+    begins with. In `start` and `end`, `{path}` is a path and `{*}` any text; `end` may be the
+    beginning of a line, and without it the file reaches to the end of the string.
+    """
+
+    role: Literal["system", "user", "result"]
+    start: Pattern
+    end: str = ""
+    part: str = ""
+    # The path of the file, if the line `start` has only a part of the path, or none.
+    file: Pattern = "{path}"
+
+    @property
+    def starts(self) -> re.Pattern[str]:
+        """The pattern of the line before the file; its group `path` is the path in it."""
+        return _line(self.start, r"(?P<path>(?:[/~]|[A-Za-z]:)[^\n]*?)", _LINE_END)
+
+    def ends(self, path: str) -> re.Pattern[str]:
+        """The pattern of the beginning of the line after a file with this path."""
+        return _line(self.end, re.escape(path))
+
+
+def _line(template: str, path: str, rest: str = "") -> re.Pattern[str]:
+    spelled = re.escape(template).replace(r"\{path\}", path).replace(r"\{\*\}", r"[^\n]*")
+    spelled = spelled.replace(r"\{date\}", r"\d{4}-\d\d-\d\d")
+    return re.compile(rf"(?m)^[ \t]*{spelled}{rest}")
+
+
 class Host(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The places of one host. `version` is the release, or the page, that documents the places.
 
     A pattern `block:NAME` is a block of memory, any other a path (`policy.text.paths`). `imports`
-    are the names of files in which the host replaces `@path` by that file's text.
+    are the names of files in which the host replaces `@path` by that file's text. `markers` are the
+    lines around places in model requests, and `root` the line with the folder in which the agent
+    works. `own_lines`: lines that the host itself writes between a file and its end mark.
     """
 
     name: str
@@ -57,6 +92,11 @@ class Host(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     instructions: Patterns = ()
     facts: Patterns = ()
     imports: Patterns = ()
+    # The facts places that the host asks for in the form of rules.
+    as_rules: Patterns = ()
+    markers: tuple[Marker, ...] = ()
+    root: Marker | None = None
+    own_lines: Patterns = ()
 
 
 class _Hosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,6 +125,12 @@ class Places:
         """
         own = Host(name=_SETTINGS, version="", instructions=instructions, facts=facts)
         known = (*hosts, own)
+        self.markers = tuple(marker for host in known for marker in host.markers)
+        self.roots = tuple(host.root for host in known if host.root is not None)
+        self._as_rules = [PathPattern(one) for host in known for one in host.as_rules]
+        own_lines = (one for host in known for one in host.own_lines)
+        self.own_lines = tuple(_line(one, "", _LINE_END) for one in own_lines)
+        """The patterns of lines that a host writes after the last file, before the end mark."""
         self.imports = frozenset(name for host in known for name in host.imports)
         """Names of the files in which a host replaces `@path` by that file's text."""
         found = [
@@ -104,6 +150,12 @@ class Places:
     def of_path(self, path: str) -> Place | None:
         """The place at a file's path, in any reading of the path by a file system, or None."""
         return _first(self, path, block=False)
+
+    def has_rules(self, path: str) -> bool:
+        """Whether the host asks for the notes in a file in the form of rules."""
+        return any(
+            one.fits(reading) for one in self._as_rules for reading in readings_of_path(path)
+        )
 
     def of_folder(self, path: str) -> Place | None:
         """The place at a path, or inside a folder at it: a moved folder moves all files in it."""

@@ -53,6 +53,7 @@ from proxy.transport.auth import Authenticator
 from proxy.withhold.withholding import Withholding
 from storage.features.cases.wrong_answers import Cases
 from storage.features.incidents.batches import Incidents
+from storage.features.kept_places import KeptPlaces
 from storage.features.quarantine.quarantined_memories import QuarantinedMemories
 from storage.features.recalls import Recalls
 from storage.features.upstream.intents import Forwards
@@ -70,6 +71,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     ledger: Sessions
     # Makes vectors of texts; None if clients send vectors.
     embed: Embed | None
+    places: KeptPlaces
 
     @route(STATUS)
     async def status(self, _call: OperatorCall[NoQuery]) -> StatusView:
@@ -80,6 +82,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
             self.reader.status(),
             unmapped_tools=seen.all(),
             program_tools=seen.programs(),
+            unread_places=self.places.unread(),
         )
 
     @route(USAGE)

@@ -16,6 +16,7 @@ from proxy.model.memory_seam import Coupling
 from proxy.model.model_replays import ModelReplays
 from proxy.model.reply_healer import ReplyHealer
 from proxy.model.reply_notes import ReplyNotes
+from proxy.places.place_wall import PlacesMode, PlaceWall
 from proxy.seams.cases import ChecksReplies, HealsReplies
 from proxy.seams.environment import Environment
 from proxy.seams.guard import RelayedText
@@ -47,8 +48,10 @@ class ModelMemory:
         *,
         replays: ModelReplays,
         floor: AboveFloor,
+        wall: PlaceWall,
     ) -> None:
         self._log = log
+        self._wall = wall
         self._floor = floor
         self._replies = replies
         self.replays = replays
@@ -62,6 +65,7 @@ class ModelMemory:
         surroundings: Environment,
         replays: ModelReplays,
         convictions: Convictions,
+        places: PlacesMode,
     ) -> Self:
         """Open the session ledger and the withholding with what was stored before the last stop.
 
@@ -77,7 +81,8 @@ class ModelMemory:
         await asyncio.to_thread(withholding.resolve)
         replies = ReplyNotes(store.recalls, surroundings.now_ms)
         floor = AboveFloor(store.reader)
-        return cls(log, sessions, withholding, replies, replays=replays, floor=floor)
+        wall = PlaceWall(store.places, surroundings.pace, places)
+        return cls(log, sessions, withholding, replies, replays=replays, floor=floor, wall=wall)
 
     async def close(self) -> None:
         """Flush the session log and close its file; drop the requests stored for replays."""
@@ -94,6 +99,7 @@ class ModelMemory:
             checks=checks,
             replays=self.replays,
             floor=self._floor,
+            wall=self._wall,
         )
 
     def healing(self, heals: HealsReplies, halt: Callable[[], None]) -> ReplyHealer:

@@ -20,6 +20,7 @@ from proxy.admin.incident_acts import Repairs, WrongAnswers
 from proxy.admin.memories import Memories
 from proxy.admin.operator_call import handlers
 from proxy.admin.overview import IdSearch, Overview
+from proxy.admin.place_acts import PlaceActs
 from proxy.admin.principals import Credentials
 from proxy.admin.provenance_trace import ProvenanceTrace, RecalledReads
 from proxy.admin.queue import Candidates, Queue
@@ -173,6 +174,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             graphs=graphs,
             ledger=ledger,
             embed=None if takes_client_vectors(self.embedder) else self.embedder.embed,
+            places=store.places,
         )
         return memories, candidates, overview
 
@@ -423,6 +425,7 @@ class Services:
             rules,
             self.retaining,
             behind,
+            PlaceActs(store.places),
             *foundation.of_memories(self.operations, self.deciding, ledger, graphs, self._paroling),
             DryRuns(explainer=explainer, in_force=rules.in_force, now_ms=now_ms),
             Adoption(self.guard, store.reader, store.writer),
@@ -442,6 +445,10 @@ class Services:
     def unmapped_tools(self) -> tuple[str, ...]:
         """The names of some tools that seem to be about memory, but that no tool map describes."""
         return tuple(one.tool for one in self.ledger.unmapped.all())[:_NAMED_MAX]
+
+    def unread_places(self) -> tuple[str, ...]:
+        """The files that newest requests had between no known marks, some of them."""
+        return self._foundation.store.places.unread()[:_NAMED_MAX]
 
     def unbound_uids(self) -> tuple[int, ...]:
         """The uids of relays that are bound to no principal; () without a model front.

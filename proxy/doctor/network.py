@@ -147,6 +147,7 @@ class _Readiness(msgspec.Struct, frozen=True, kw_only=True):
     unbound_uids: tuple[int, ...] = ()
     people_with_agents: int = 0
     wider: tuple[str, ...] = ()
+    unread_places: tuple[str, ...] = ()
     staging: str = STAGED_IN_MEMORY
 
 
@@ -230,6 +231,7 @@ def _relays(attempt: Attempt, unbound: tuple[int, ...]) -> Finding:
 def _modes(aim: DoctorTarget) -> Iterator[Finding]:
     mode = Attempt("mode", "ask the sidecar whether it refuses anything", "enforce")
     maps = Attempt("model.memory_tools", "ask the sidecar which memory tools no map takes", "none")
+    files = Attempt("places.read", "ask the sidecar which files of hosts it cannot read", "none")
     relays = Attempt("relay.uid", "ask the sidecar whose relays come to it", "uids that are bound")
     people = Attempt("keys.people", "ask the sidecar who uses keys of people", "people alone")
     wide = Attempt("settings.wider", "ask the sidecar what lets in more than as shipped", "nothing")
@@ -241,7 +243,7 @@ def _modes(aim: DoctorTarget) -> Iterator[Finding]:
         ready = msgspec.json.decode(answer.body, type=_Readiness)
     except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:
         why = f"cannot be asked ({type(error).__name__})"
-        yield from (one.skipped(why) for one in (mode, maps, relays, people, wide, staging))
+        yield from (one.skipped(why) for one in (mode, maps, files, relays, people, wide, staging))
         return
     yield _staged(staging, ready.staging)
     if ready.mode == "observe":
@@ -254,6 +256,10 @@ def _modes(aim: DoctorTarget) -> Iterator[Finding]:
         yield maps.warned(f"see `mnemogate mcp map` for {', '.join(ready.unmapped_tools)}")
     else:
         yield maps.ok("none was seen")
+    if ready.unread_places:
+        yield files.fail(f"between no known marks: {', '.join(ready.unread_places)}")
+    else:
+        yield files.ok("none")
     yield _relays(relays, ready.unbound_uids)
     if ready.people_with_agents:
         # It is only a warning: the gate sees that a model calls tools with a person's key, but not

@@ -35,6 +35,9 @@ class _Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     mode: str  # One of "enforce" and "observe".
     # The names of tools that seem to be about memory, but are in no tool map.
     unmapped_tools: tuple[str, ...] = ()
+    # The files that newest model requests had between no known marks, so that only orders in them
+    # wait.
+    unread_places: tuple[str, ...] = ()
     # Uids of relays that are bound to no principal, so that calls which a model front admitted are
     # judged a second time at the relay.
     unbound_uids: tuple[int, ...] = ()
@@ -63,6 +66,7 @@ class Health:
         render_metrics: Callable[[], bytes],
         *,
         unmapped_tools: Callable[[], tuple[str, ...]] = tuple,
+        unread_places: Callable[[], tuple[str, ...]] = tuple,
         unbound_uids: Callable[[], tuple[int, ...]] = tuple,
         people_with_agents: Callable[[], int] = int,
         wider: Callable[[], tuple[str, ...]] = tuple,
@@ -73,6 +77,7 @@ class Health:
         self._unbound_uids = unbound_uids
         self._people_with_agents = people_with_agents
         self._unmapped_tools = unmapped_tools
+        self._unread_places = unread_places
         self._status = status
         self._render_metrics = render_metrics
 
@@ -111,6 +116,7 @@ class Health:
             reason=status.reason,
             mode="observe" if status.observing else "enforce",
             unmapped_tools=self._unmapped_tools(),
+            unread_places=self._unread_places(),
             unbound_uids=self._unbound_uids(),
             people_with_agents=self._people_with_agents(),
             receivers_behind=self._receivers_behind(),

@@ -9,7 +9,10 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+import msgspec
+
 from policy.model import Memory, Principal, PrincipalId, Reads
+from proxy.dialects.files.shipped_places import places_with
 from proxy.dialects.model.memory_tools import OfferedTools, keeps_memory
 from proxy.dialects.model.reading import list_of
 from proxy.dialects.model.tools import tools_of
@@ -21,6 +24,7 @@ from proxy.model.call_judge import ReplyJudge
 from proxy.model.memory_seam import Filter, PreparedRequest, PrincipalRequest
 from proxy.model.model_replays import ModelReplays
 from proxy.model.reply_notes import ReplyNotes
+from proxy.places.place_wall import PlaceWall, Spans
 from proxy.seams.by_identity import ByIdentity
 from proxy.seams.cases import ChecksReplies
 from proxy.withhold.first_speakers import RequestWords
@@ -138,9 +142,14 @@ class LedgerCoupling:
         checks: ChecksReplies | None,
         replays: ModelReplays,
         floor: AboveFloor,
+        wall: PlaceWall,
     ) -> None:
-        """`checks` compares finished replies with anchors; `replays` keeps requests to replay."""
+        """`checks` compares finished replies with anchors; `replays` keeps requests to replay.
+
+        `wall` takes out lines of files that wait for a person.
+        """
         self._floor = floor
+        self._wall = wall
         self._judging = judging
         self._checks = checks
         self._replays = replays
@@ -163,7 +172,10 @@ class LedgerCoupling:
         await self._withholding.quiet(principal_id, QUIET_S)
         # Withholding only queues its records here: `noted` is awaited after the session ledger has
         # queued its own, so that both are written to disk together.
-        heard, noted = await self._withholding.entered(principal_id, request)
+        came = asked
+        asked, went, files = await self._walled(came, request)
+        heard, noted = await self._withholding.entered(principal_id, went)
+        heard.apart(files)
         entered = await self._sessions.entered(
             principal, request, reads_foreign=asked.reads_foreign
         )
@@ -171,13 +183,13 @@ class LedgerCoupling:
         # Wait again, for candidates that arrived while the ledger wrote to disk.
         await self._withholding.quiet(principal_id, QUIET_S)
         conversation = self._conversation(principal_id, entered, heard)
-        body = await self._withheld(asked, request, heard, conversation)
+        body = await self._withheld(asked, went, heard, conversation)
         leave, memories = LeftUnchanged(), self._replies.in_context(principal, request, entered)
         if self._replays.keeps(asked) or principal.reads is not Reads.ALL:
             leave = heard.leave()
         body, memories = await self._floor.of(asked, body, memories, leave)
         return PreparedRequest(
-            asked=asked,
+            asked=came,
             request=request,
             body=body,
             session=entered.session,
@@ -185,6 +197,18 @@ class LedgerCoupling:
             leave=leave,
             memories=memories,
         )
+
+    async def _walled(
+        self, asked: PrincipalRequest, request: ModelRequest
+    ) -> tuple[PrincipalRequest, ModelRequest, Spans]:
+        """The request without lines of files that wait, and where it has text of files."""
+        file_maps = asked.maps.files
+        places = file_maps[0].all_places if file_maps else places_with()
+        walled = await self._wall.without_waiting(asked.principal, asked.body, request, places)
+        if walled.body is not asked.body:
+            asked = msgspec.structs.replace(asked, body=walled.body)
+            request = asked.api.read_request(asked.body, asked.readings)
+        return asked, request, walled.spans
 
     def _conversation(
         self, principal_id: PrincipalId, entered: RequestFindings, heard: RequestWords

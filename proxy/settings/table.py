@@ -198,6 +198,13 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
         bool,
         Meta(description="Observe mode, for a trial: decides and records, but refuses nothing."),
     ] = False
+    places: Annotated[
+        Literal["hold", "tell", "off"],
+        Meta(
+            description="New lines of files that a host puts into model requests: `hold` takes out "
+            "those that wait for a person, `tell` marks them, `off` reads no file."
+        ),
+    ] = "hold"
     retention_seconds: Annotated[
         float,
         Meta(

@@ -26,6 +26,8 @@ def wider_settings(settings: Settings) -> tuple[str, ...]:
     for name, address in (("listen", settings.listen), ("admin", settings.admin)):
         if settings.tls_cert is None and not is_loopback(address.host):
             found.append(f"{name}: beyond this machine without TLS, so keys can be read on the way")
+    if settings.places != "hold":
+        found.append(f"places: {settings.places}, so new lines of files reach every prompt")
     return tuple(found)
 
 

@@ -9,6 +9,7 @@ from policy.model import Hit, Tenant
 from storage.features.cases.wrong_answers import Cases
 from storage.features.failures import Failures
 from storage.features.incidents.batches import BATCH_LEN, Incidents
+from storage.features.kept_places import AdmittedWrites, KeptPlaces
 from storage.features.parole import Paroles, Probations
 from storage.features.pinned_tools import Pins
 from storage.features.quarantine.hiding import ForgetsHands
@@ -22,7 +23,13 @@ from storage.write.seam import Feature, StoreAccess
 
 _Reads = TypeVar("_Reads", bound=Feature)
 
-FOLLOWERS: Final = (UpstreamFiling(), ForgetsHands(), EndsOvertaken(), Probations())
+FOLLOWERS: Final = (
+    UpstreamFiling(),
+    ForgetsHands(),
+    EndsOvertaken(),
+    Probations(),
+    AdmittedWrites(),
+)
 """The followers that are called in each transaction of the core, in this order."""
 
 
@@ -47,6 +54,7 @@ class Features:
         self.paroles = Paroles(access)
         self.hidden_behind = UpstreamHiding(access)
         self.failures = Failures(access)
+        self.places = KeptPlaces(access)
         self.recalls = recalls
 
     def of(self, feature: type[_Reads]) -> _Reads:

@@ -116,6 +116,20 @@ class KeyedNames:
         """The key of the record of a server's pinned tools."""
         return self._name(b"pins", tenant.encode(), server.encode())
 
+    def places(self, tenant: Tenant) -> bytes:
+        """The prefix, of 8 bytes, of the records of a tenant's files in model requests."""
+        return self._name(b"places", tenant.encode())[:_KEYED_LEN]
+
+    def place(self, tenant: Tenant, path: str) -> bytes:
+        """The key of the record of one file in model requests, by its folded path."""
+        said = path.encode("utf-8", "surrogatepass")
+        return self.places(tenant) + self._name(b"place", tenant.encode(), said)[:_KEYED_LEN]
+
+    def place_line(self, tenant: Tenant, path: str, line: str) -> bytes:
+        """The digest of a line of a file, which is equal for lines that differ in blanks alone."""
+        said = "".join(line.split()).encode("utf-8", "surrogatepass")
+        return self._name(b"place line", self.place(tenant, path), said)[:_KEYED_LEN]
+
     def token(self, token_key: bytes) -> bytes:
         """The key of a spent promotion token."""
         return self._name(b"token", token_key)

@@ -123,6 +123,7 @@ OF_FEATURES: Final = (
     b"hidden_there",
     b"forgotten",
     b"lines",
+    b"places",
 )
 """The tables that features declare in `storage.features`; the core does not read them."""
 TABLES: Final = (

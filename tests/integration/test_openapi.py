@@ -139,7 +139,7 @@ async def _read_everything(operator: Conversation, memory_id: str) -> None:
         "/incidents",
     ):
         await get(template)
-    for template in ("/observed", "/quarantined", "/anchors", "/canaries", "/mcp"):
+    for template in ("/observed", "/quarantined", "/anchors", "/canaries", "/mcp", "/places"):
         await get(template, query="tenant=default")
     await get("/unsettled", query="tenant=default")
     await get("/memories", query="tenant=default&offset=0&limit=5")
@@ -166,6 +166,7 @@ async def _change_something(operator: Conversation, memory_id: str) -> None:
 
     held = (await operator.ask("GET", f"{API}/review"))["held"]
     first, second, third, _ = [one["candidate_id"] for one in held]
+    await post("/places/import", {"path": "/home/ada/AGENTS.md", "text": "Test each change."})
     await post("/review/{candidate_id}/deny", {}, first)
     await post("/review/{candidate_id}/release", {}, second)
     await post("/review/{candidate_id}/forgive", {}, first)

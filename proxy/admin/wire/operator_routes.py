@@ -7,6 +7,7 @@ from typing import Final, TypeGuard
 from proxy.admin.wire import (
     dry_run,
     incidents,
+    injected_places,
     provenance,
     registered,
     review_queue,
@@ -20,6 +21,7 @@ from proxy.admin.wire.route import AnyRoute, Route
 API: Final = "/api/v1"
 _MODULES: Final = (
     *(store, upkeep, provenance, route, review_queue, incidents, registered, said, dry_run),
+    injected_places,
 )
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from policy.model import Principal, PrincipalId
 from policy.withheld.words import RUN, words_of
 from proxy.dialects.model.api import ANTHROPIC, APIS, CHAT, GEMINI, RESPONSES, ModelApi, of_program
+from proxy.dialects.model.memory_tools import Maps
 from proxy.dialects.model.transcript import ModelRequest, Turn
 from proxy.dialects.strict_json.tolerant import Json, read_body
 from proxy.ledger.core import RequestFindings
@@ -24,6 +25,7 @@ from proxy.model.memory_seam import PreparedRequest, PrincipalRequest
 from proxy.model.model_replays import ModelReplays
 from proxy.model.reading_cache import BEGINNINGS_MAX, ReadingCache
 from proxy.model.reply_notes import ReplyNotes
+from proxy.places.place_wall import PlaceWall
 from proxy.seams.by_identity import Past, past_of
 from proxy.seams.faults import MalformedRequest
 from proxy.settings.after import NO_REPLAY
@@ -206,6 +208,7 @@ class _Front:
             checks=None,
             replays=ModelReplays((), NO_REPLAY, lambda: 0),
             floor=AboveFloor(store.reader),
+            wall=PlaceWall(store.places, one.live.surroundings.pace, "hold"),
         )
 
     async def ask(self, *messages: Json) -> str:
@@ -220,7 +223,7 @@ class _Front:
             api=self._api,
             body=read,
             trace=None,  # type: ignore[arg-type]
-            maps=None,  # type: ignore[arg-type]
+            maps=Maps(maps=()),
             readings=self._recurring,
         )
         return await self._coupled.prepare(asked)

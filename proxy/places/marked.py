@@ -1,0 +1,146 @@
+"""Finds the files that a host has put into a model request, by the lines around them. Pure.
+
+A file may contain such lines itself. So a file reaches to the last end mark of its string, or to
+the start of a file that was there before; any other mark inside is a line of the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from policy.places import Marker, Places
+from policy.text.paths import folded_path
+from proxy.dialects.model.transcript import ContextText, ModelRequest, Voice, Where
+from proxy.dialects.model.withheld import strings
+
+_VOICES: Final = {"system": Voice.SYSTEM, "user": Voice.USER, "result": Voice.TOOL}
+_PATH_LEN_MAX: Final = 512
+
+
+class Mark(NamedTuple):
+    """The line before a file in a string: from `start` to `end`. `key` is the folded path.
+
+    `marker` is None if the line names the file and is no known mark.
+    """
+
+    start: int
+    end: int
+    path: str
+    key: str
+    marker: Marker | None
+
+
+class MarkedText(NamedTuple):
+    """The text of a file in a string of a request: from the first mark's end to `end`.
+
+    `marks` are the file's own mark, and marks inside its text that are no start of another file.
+    """
+
+    where: Where
+    string: str
+    end: int
+    marks: tuple[Mark, ...]
+
+
+class PlaceLine(NamedTuple):
+    """A line of a marked text. `mark`: the last mark before it; `is_mark`: it has a mark itself."""
+
+    start: int
+    end: int
+    text: str
+    mark: Mark
+    is_mark: bool
+
+
+def strings_of(request: ModelRequest) -> Iterator[tuple[Where, ContextText]]:
+    """The texts of a request, each with its place in the body."""
+    yield from ((said.where, said) for said in request.system)
+    for at, turn in enumerate(request.turns):
+        for said in turn.said:
+            yield (*request.prefix, at, *said.where) if request.prefix else said.where, said
+
+
+def root_of(request: ModelRequest, places: Places) -> str:
+    """The folder in which the agent works, as its host says; "" if the request does not say so."""
+    for _, said in strings_of(request):
+        for root in places.roots:
+            if _counts(root, said) and (found := _starts(root).search(said.text)):
+                return found["path"]
+    return ""
+
+
+def marks_in(request: ModelRequest, said: ContextText, places: Places) -> list[Mark]:
+    """The marks of files in a string of a request, in order."""
+    found: dict[int, Mark] = {}
+    for marker in places.markers:
+        for match in _starts(marker).finditer(said.text) if _counts(marker, said) else ():
+            path = marker.file.replace("{path}", match.groupdict().get("path", ""))
+            path = path[:_PATH_LEN_MAX].encode("utf-8", "replace").decode()
+            if said.voice is not Voice.TOOL or _names(request, said.call_id, path):
+                mark = Mark(match.start(), match.end(), path, folded_path(path), marker)
+                found.setdefault(match.start(), mark)
+    return [found[at] for at in sorted(found)]
+
+
+def _counts(marker: Marker, said: ContextText) -> bool:
+    """Whether a marker counts in a string: by who speaks, and what the string begins with."""
+    literal = marker.start.partition("{")[0]
+    begins = said.text.startswith(marker.part)
+    return begins and said.voice is _VOICES[marker.role] and literal in said.text
+
+
+@lru_cache(maxsize=256)
+def _starts(marker: Marker) -> re.Pattern[str]:
+    return marker.starts
+
+
+def _names(request: ModelRequest, call_id: str | None, path: str) -> bool:
+    """Whether the call of a result names a file in the folder of a path."""
+    folder = folded_path(path).rpartition("/")[0] + "/"
+    calls = (call for turn in request.turns for call in turn.calls if call.call_id == call_id)
+    return any(
+        folded_path(one).startswith(folder) for call in calls for one in strings(call.arguments)
+    )
+
+
+def texts_in(
+    where: Where, text: str, marks: list[Mark], is_start: Callable[[str], bool]
+) -> list[MarkedText]:
+    """The files in a string. `is_start`: whether the file with a folded path may start anywhere."""
+    found: list[MarkedText] = []
+    for at, mark in enumerate(marks):
+        if found and mark.start < found[-1].end and not is_start(mark.key):
+            found[-1] = found[-1]._replace(marks=(*found[-1].marks, mark))
+        else:
+            later = (one.start for one in marks[at + 1 :] if is_start(one.key))
+            end = _end(text, mark, next(later, len(text)))
+            found.append(MarkedText(where, text, end, (mark,)))
+    return found
+
+
+def _end(text: str, mark: Mark, limit: int) -> int:
+    """The end of a file: the last end mark before `limit`, which is the start of the next file."""
+    marker = mark.marker
+    # An end mark without the path is that of the last file, so that it ends no earlier one.
+    if marker is None or not marker.end or (limit < len(text) and "{path}" not in marker.end):
+        return limit
+    ends = [match.start() for match in marker.ends(mark.path).finditer(text, mark.end, limit)]
+    return ends[-1] if ends else limit
+
+
+def lines_of(marked: MarkedText, places: Places) -> Iterator[PlaceLine]:
+    """The lines of a file that are not blank, without those that the host itself writes."""
+    mark, *inside = marked.marks
+    ends = mark.marker.ends(mark.path) if mark.marker is not None and mark.marker.end else None
+    at = mark.end
+    for text in marked.string[at : marked.end].split("\n"):
+        start, at = at, at + len(text) + 1
+        if inside and inside[0].start < at:
+            mark = inside.pop(0)
+        if text.strip() and not any(one.match(text) for one in places.own_lines):
+            is_start = mark is not marked.marks[0] and start < mark.end
+            is_mark = is_start or (ends is not None and ends.match(text) is not None)
+            yield PlaceLine(start, start + len(text), text, mark, is_mark)

@@ -1,0 +1,147 @@
+"""Judges the lines of the files in one model request against those that were let in. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from policy.lines import is_attack, is_order
+from policy.places import Places, is_instructions
+from policy.text.paths import folded_path
+from proxy.dialects.model.transcript import ModelRequest, Voice
+from proxy.places.marked import (
+    Mark,
+    MarkedText,
+    PlaceLine,
+    lines_of,
+    marks_in,
+    root_of,
+    strings_of,
+    texts_in,
+)
+from storage.features.kept_places import PlaceRecord, SeenPlace
+
+HOME: Final = "~/"
+"""The root of files that are neither in the agent's folder nor above it."""
+# The one who speaks first in a session is a person or the host.
+_LATER: Final = frozenset({Voice.MODEL, Voice.TOOL})
+
+
+class PlacesRead(NamedTuple):
+    """The files of a request: `files` are pairs of a file's text and its lines that wait.
+
+    `roots` are those that become known, () unless the request `begins` a session.
+    """
+
+    begins: bool
+    roots: tuple[str, ...]
+    seen: tuple[SeenPlace, ...]
+    files: tuple[tuple[MarkedText, list[PlaceLine]], ...]
+
+
+class PlaceReader:
+    """Reads the files in the requests of one tenant."""
+
+    def __init__(
+        self,
+        places: Places,
+        known: Mapping[str, PlaceRecord],
+        digest: Callable[[str, str], bytes],
+    ) -> None:
+        """`known`: the tenant's files and roots. `digest`: of a line, by the file's path."""
+        self._places = places
+        self._known = known
+        self._digest = digest
+
+    def read(self, request: ModelRequest) -> PlacesRead:
+        """Read the files of a request."""
+        begins = not any(
+            turn.calls or any(said.voice in _LATER for said in turn.said) for turn in request.turns
+        )
+        texts = [
+            (at, one.text, marks_in(request, one, self._places)) for at, one in strings_of(request)
+        ]
+        marks = [mark for _, _, some in texts for mark in some]
+        root = root_of(request, self._places) or (_folder(marks[0].path) if marks else "")
+        first = {mark.key for mark in marks if begins and self._is_first(mark.key, root)}
+        starts = first | {key for key, record in self._known.items() if record.lines}
+        files = [file for text in texts for file in texts_in(*text, starts.__contains__)]
+        files += self._unread(request, root, files)
+        seen: dict[str, SeenPlace] = {}
+        held = tuple((one, [*self._waiting(one, first, seen)]) for one in files)
+        roots = (f"{root.rstrip('/')}/", HOME) if root and begins else ()
+        return PlacesRead(begins, roots, tuple(seen.values()), held)
+
+    def _is_first(self, key: str, root: str) -> bool:
+        """Whether a file is seen at the first sight of its root."""
+        folder = f"{_folder(key)}/"
+        if key in self._known or not _are_related(folder, f"{folded_path(root)}/"):
+            return key not in self._known and HOME not in self._known
+        return not any(one.endswith("/") and _are_related(folder, one) for one in self._known)
+
+    def _unread(
+        self, request: ModelRequest, root: str, files: list[MarkedText]
+    ) -> Iterator[MarkedText]:
+        """Files that a host names and puts between no known marks: each to its string's end."""
+        read = {mark.key for one in files for mark in one.marks}
+        base = f"{folded_path(root)}/"
+        lost = [
+            Mark(0, 0, one.path, key, None)
+            for key, one in self._known.items()
+            if key not in read and not key.endswith("/") and _are_related(f"{_folder(key)}/", base)
+        ]
+        parts = tuple(one.part for one in self._places.markers if one.part)
+        for where, said in strings_of(request) if lost else ():
+            inside = [(one.marks[0].start, one.end) for one in files if one.where == where]
+            by_host = said.voice is Voice.USER and said.text.startswith(parts)
+            for mark in lost if by_host or said.voice is Voice.SYSTEM else ():
+                at = said.text.find(mark.path)
+                if at >= 0 and not any(start <= at < end for start, end in inside):
+                    end = min((len(said.text), *(start for start, _ in inside if start > at)))
+                    named = at + len(said.text[at:end].partition("\n")[0])
+                    yield MarkedText(where, said.text, end, (mark._replace(start=at, end=named),))
+
+    def _waiting(
+        self, marked: MarkedText, first: set[str], seen: dict[str, SeenPlace]
+    ) -> Iterator[PlaceLine]:
+        """The lines of a file that wait; every line is added to `seen`."""
+        lines = [*lines_of(marked, self._places)]
+        texts = ["", *(one.text for one in lines), ""]
+        for mark in marked.marks:
+            one = SeenPlace(path=mark.path, first=mark.key in first, unread=mark.marker is None)
+            seen.setdefault(mark.key, one)
+        for at, line in enumerate(lines):
+            key, before = line.mark.key, seen[line.mark.key]
+            digest = self._digest(line.mark.path, line.text)
+            if self._waits(line, digest, (texts[at], texts[at + 2]), marked.marks[0], before):
+                seen[key] = replace(before, waiting=(*before.waiting, (digest, line.text)))
+                yield line
+            else:
+                seen[key] = replace(before, lines=(*before.lines, digest))
+
+    def _waits(
+        self, line: PlaceLine, digest: bytes, beside: tuple[str, str], own: Mark, seen: SeenPlace
+    ) -> bool:
+        record = self._known.get(line.mark.key)
+        if record is not None and digest in record.lines:
+            return False
+        if seen.first:
+            return is_attack(line.text, *beside)
+        if line.is_mark or any(map(self._has_instructions, (own, line.mark))):
+            return True
+        return is_order(line.text, *beside, as_rules=self._places.has_rules(seen.path))
+
+    def _has_instructions(self, mark: Mark) -> bool:
+        """Whether the host reads a file as instructions; a file of no known kind counts as one."""
+        place = self._places.of_path(mark.path)
+        return mark.marker is not None and (place is None or is_instructions(place))
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _are_related(one: str, other: str) -> bool:
+    return one.startswith(other) or other.startswith(one)
