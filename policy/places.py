@@ -67,9 +67,9 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """The pattern of the line before the file; its group `path` is the path in it."""
         return _line(self.start, r"(?P<path>(?:[/~]|[A-Za-z]:)[^\n]*?)", _LINE_END)
 
-    def ends(self, path: str) -> re.Pattern[str]:
-        """The pattern of the beginning of the line after a file with this path."""
-        return _line(self.end, re.escape(path))
+    def ends(self, path: str | None = None) -> re.Pattern[str]:
+        """The pattern of the beginning of the line after a file with this path, or (None) any."""
+        return _line(self.end, r"[^\n]*" if path is None else re.escape(path))
 
 
 def _line(template: str, path: str, rest: str = "") -> re.Pattern[str]:

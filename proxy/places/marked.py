@@ -64,7 +64,7 @@ def strings_of(request: ModelRequest) -> Iterator[tuple[Where, ContextText]]:
 
 
 def root_of(request: ModelRequest, places: Places) -> str:
-    """The folder in which the agent works, as its host says; "" if the request does not say so."""
+    """The folder in which the agent works, as its host states it; "" if the request states none."""
     for _, said in strings_of(request):
         for root in places.roots:
             if _counts(root, said) and (found := _starts(root).search(said.text)):
@@ -134,7 +134,7 @@ def _end(text: str, mark: Mark, limit: int) -> int:
 def lines_of(marked: MarkedText, places: Places) -> Iterator[PlaceLine]:
     """The lines of a file that are not blank, without those that the host itself writes."""
     mark, *inside = marked.marks
-    ends = mark.marker.ends(mark.path) if mark.marker is not None and mark.marker.end else None
+    ends = mark.marker.ends() if mark.marker is not None and mark.marker.end else None
     at = mark.end
     for text in marked.string[at : marked.end].split("\n"):
         start, at = at, at + len(text) + 1

@@ -115,14 +115,14 @@ class PlaceReader:
         for at, line in enumerate(lines):
             key, before = line.mark.key, seen[line.mark.key]
             digest = self._digest(line.mark.path, line.text)
-            if self._waits(line, digest, (texts[at], texts[at + 2]), marked.marks[0], before):
+            if self._waits(line, digest, marked.marks[0], before, *texts[at : at + 3 : 2]):
                 seen[key] = replace(before, waiting=(*before.waiting, (digest, line.text)))
                 yield line
             else:
                 seen[key] = replace(before, lines=(*before.lines, digest))
 
     def _waits(
-        self, line: PlaceLine, digest: bytes, beside: tuple[str, str], own: Mark, seen: SeenPlace
+        self, line: PlaceLine, digest: bytes, own: Mark, seen: SeenPlace, *beside: str
     ) -> bool:
         record = self._known.get(line.mark.key)
         if record is not None and digest in record.lines:

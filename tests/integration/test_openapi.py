@@ -116,6 +116,7 @@ async def test_the_operator_api_is_what_its_document_says(tmp_path: Path) -> Non
             await live.write(AGENT_KEY, {"text": f"{ORDER} {number}"})
         await live.call("POST", "/v1/search", AGENT_KEY, {"query": "Where is Ada?"})
         await _read_everything(operator, memory["id"])
+        await _let_lines_in(operator)
         await _change_something(operator, memory["id"])
         for path, methods in document["paths"].items():
             for method, told in methods.items():
@@ -160,13 +161,19 @@ async def _read_everything(operator: Conversation, memory_id: str) -> None:
     await get("/review/{candidate_id}", waiting["held"][0]["candidate_id"])
 
 
+async def _let_lines_in(operator: Conversation) -> None:
+    file = {"path": "/home/ada/AGENTS.md"}
+    await operator.ask("POST", f"{API}/places/import", {**file, "text": "Test each change."})
+    waits = {**file, "lines": ["0" * 16]}
+    assert (await operator.ask("POST", f"{API}/places/accept", waits))["status"] == 404
+
+
 async def _change_something(operator: Conversation, memory_id: str) -> None:
     async def post(template: str, body: Json, name: str = "") -> Json:
         return await operator.ask("POST", API + template, body, name=name)
 
     held = (await operator.ask("GET", f"{API}/review"))["held"]
     first, second, third, _ = [one["candidate_id"] for one in held]
-    await post("/places/import", {"path": "/home/ada/AGENTS.md", "text": "Test each change."})
     await post("/review/{candidate_id}/deny", {}, first)
     await post("/review/{candidate_id}/release", {}, second)
     await post("/review/{candidate_id}/forgive", {}, first)

@@ -56,7 +56,10 @@ def _codex(files: Files, root: str) -> Json:
     items = [_message("developer", "You are a coding agent.")]
     for path, text in files.items():
         if path.startswith("~"):
-            marked = f"========= MEMORY_SUMMARY BEGINS =========\n{text}\n========= MEMORY_SUMMARY ENDS ========="
+            rule = "========="
+            marked = (
+                f"{rule} MEMORY_SUMMARY BEGINS {rule}\n{text}\n{rule} MEMORY_SUMMARY ENDS {rule}"
+            )
             items.append(
                 _message("developer", f"## Memory\n\nUse the summary.\n\n{marked}\n\nCite it.")
             )
@@ -107,6 +110,28 @@ def _opencode(files: Files, root: str) -> Json:
     }
 
 
+def _gemini(files: Files, root: str) -> Json:
+    def named(*, own: bool) -> str:
+        return "\n".join(
+            f"--- Context from: {path} ---\n{text}\n--- End of Context from: {path} ---"
+            for path, text in files.items()
+            if path.startswith(f"{root}/") is own
+        )
+
+    system = (
+        "You are a CLI agent.\n\n<loaded_context>\n<user_project_memory>\n"
+        f"{named(own=False)}\n</user_project_memory>\n</loaded_context>"
+    )
+    context = (
+        f"<session_context>\nThis is the Gemini CLI.\n- **Workspace Directories:**\n  - {root}\n"
+        f"<project_context>\n{named(own=True)}\n</project_context>\n</session_context>"
+    )
+    return {
+        "systemInstruction": {"role": "user", "parts": [{"text": system}]},
+        "contents": [{"role": "user", "parts": [{"text": context}, {"text": "Hello."}]}],
+    }
+
+
 HOSTS: Final = (
     InjectingHost(
         "claude-code",
@@ -123,5 +148,12 @@ HOSTS: Final = (
     ),
     InjectingHost("openclaw-chat", "chat", f"{ROOT}/SOUL.md", f"{ROOT}/USER.md", _openclaw_chat),
     InjectingHost("opencode", "anthropic", f"{ROOT}/AGENTS.md", "", _opencode),
+    InjectingHost(
+        "gemini-cli",
+        "gemini",
+        f"{ROOT}/GEMINI.md",
+        f"{HOME}/.gemini/tmp/work/memory/MEMORY.md",
+        _gemini,
+    ),
 )
 BY_NAME: Final = {one.name: one for one in HOSTS}
