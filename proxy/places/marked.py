@@ -68,7 +68,7 @@ def root_of(request: ModelRequest, places: Places) -> str:
     for _, said in strings_of(request):
         for root in places.roots:
             if _counts(root, said) and (found := _starts(root).search(said.text)):
-                return found["path"]
+                return _kept(found["path"])
     return ""
 
 
@@ -77,8 +77,7 @@ def marks_in(request: ModelRequest, said: ContextText, places: Places) -> list[M
     found: dict[int, Mark] = {}
     for marker in places.markers:
         for match in _starts(marker).finditer(said.text) if _counts(marker, said) else ():
-            path = marker.file.replace("{path}", match.groupdict().get("path", ""))
-            path = path[:_PATH_LEN_MAX].encode("utf-8", "replace").decode()
+            path = _kept(marker.file.replace("{path}", match.groupdict().get("path", "")))
             if said.voice is not Voice.TOOL or _names(request, said.call_id, path):
                 mark = Mark(match.start(), match.end(), path, folded_path(path), marker)
                 found.setdefault(match.start(), mark)
@@ -87,9 +86,13 @@ def marks_in(request: ModelRequest, said: ContextText, places: Places) -> list[M
 
 def _counts(marker: Marker, said: ContextText) -> bool:
     """Whether a marker counts in a string: by who speaks, and what the string begins with."""
-    literal = marker.start.partition("{")[0]
-    begins = said.text.startswith(marker.part)
-    return begins and said.voice is _VOICES[marker.role] and literal in said.text
+    is_part = said.voice is _VOICES[marker.role] and said.text.startswith(marker.part)
+    return is_part and marker.start.partition("{")[0] in said.text
+
+
+def _kept(path: str) -> str:
+    """A path of bounded length, which can be stored."""
+    return path[:_PATH_LEN_MAX].encode("utf-8", "replace").decode()
 
 
 @lru_cache(maxsize=256)

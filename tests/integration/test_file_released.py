@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.integration.hosts.injected import BY_NAME
 from tests.integration.model_bench import PATHS, Bench, asking, call, fronted
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY
 from tests.integration.test_confirm_page import with_key
@@ -57,6 +58,15 @@ class Agent:
         return "\n".join(f"{at}\t{line}" for at, line in enumerate(text.split("\n"), 1))
 
 
+async def injected(bench: Bench, file: Path, text: str) -> str:
+    """What the model reads of the file in the first request of a session of Claude Code."""
+    body = BY_NAME["claude-code"].request({str(file): text}, str(file.parent))
+    answer = await bench.ask("anthropic", body)
+    assert answer.status == 200, answer.raw
+    found: str = bench.model.requests[-1].body["messages"][0]["content"][0]["text"]
+    return found
+
+
 async def test_a_released_edit_goes_on_when_the_agent_makes_it_again(tmp_path: Path) -> None:
     file = tmp_path / "CLAUDE.md"
     await asyncio.to_thread(file.write_text, RULES)
@@ -67,6 +77,7 @@ async def test_a_released_edit_goes_on_when_the_agent_makes_it_again(tmp_path: P
     key = {"Authorization": with_key(OPERATOR_KEY)}
     async with fronted(tmp_path) as bench:
         agent = Agent(bench, file)
+        await injected(bench, file, RULES)
         await agent.say(f"Look at the harbour. {reads} THEN {edit}")
         assert await asyncio.to_thread(file.read_text) == RULES, "it waits"
         (address,) = set(re.findall(r"http://[^\s\"\\]+/confirm/[0-9a-f]{32}", str(agent.turns)))
@@ -80,6 +91,10 @@ async def test_a_released_edit_goes_on_when_the_agent_makes_it_again(tmp_path: P
             assert answer.status == 200, await answer.text()
         await agent.say(f"I said yes to it. {edit}")
         assert await asyncio.to_thread(file.read_text) == RULES + NOTE
+        # The next session's prompt has the line with no further act.
+        assert NOTE[:-1] in await injected(bench, file, RULES + NOTE)
+        other = NOTE.replace("quay seven", "quay eight")
+        assert other[:-1] not in await injected(bench, file, RULES + NOTE + other), "control"
         # Control: one release lets one call through.
         await agent.say(f"Once more. {edit.replace('quay seven', 'quay eight')}")
         assert await asyncio.to_thread(file.read_text) == RULES + NOTE
