@@ -123,8 +123,9 @@ class ModelFront:
         if isinstance(done, AnswerFailure):
             refusal = done.refusal
             rest = incoming.head.path[len(name) + 1 :]
-            if purpose_of(incoming.head.method, rest) == (Purpose.TURN, RESPONSES):
-                status = status_of_turn(refusal.status)
+            purpose, api = purpose_of(incoming.head.method, rest)
+            if purpose is Purpose.TURN and api is not None:
+                status = status_of_turn(refusal.status, api.name)
                 refusal = msgspec.structs.replace(refusal, status=status)
             return AnsweredReply(
                 reply=refused(refusal, incoming.answering, form),

@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from proxy.fronts import model as front
 from tests.integration.hosts.fronted import Fronted, fronted
 from tests.integration.hosts.http_tee import HttpExchange
 from tests.integration.hosts.writers import (
@@ -72,3 +73,21 @@ async def test_a_host_gets_what_its_model_says_and_no_write_that_was_refused(
         assert any(b"Not stored yet" in one.asked for one in at.upstream.exchanges)
     files = [one for one in project.rglob("*") if one.is_file() and ".git" not in one.parts]
     assert not [one for one in files if ORDER in one.read_text("utf-8", "replace")]
+
+
+@pytest.mark.parametrize("final", [True, False], ids=["final", "control"])
+async def test_claude_code_asks_once_for_a_turn_that_stays_refused_and_shows_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, final: bool
+) -> None:
+    host = CLAUDE_CODE
+    if not final:
+        monkeypatch.setattr(front, "status_of_turn", lambda status, _: status)
+    home = tmp_path / "home"
+    await asyncio.to_thread((home / "project").mkdir, parents=True)
+    async with fronted(tmp_path / "ours", host.model({}), more={"principals": ["nobody"]}) as at:
+        turn = Turn(home=home, said=PLAIN, first=True, url=at.url, key=at.key)
+        code, out = await host.turn(turn)
+        asked = [one for one in at.agent.exchanges if one.method == "POST"]
+    assert code != 0
+    assert at.model.requests == []
+    assert (len(asked) == 1 and "Mnemogate: " in out) is final

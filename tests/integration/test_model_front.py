@@ -110,7 +110,7 @@ async def test_who_may_ask(tmp_path: Path) -> None:
     assert len(bench.model.requests) == 2
 
 
-async def test_a_turn_that_stays_refused_is_a_bad_request_of_the_responses_api_alone(
+async def test_a_turn_that_stays_refused_has_the_status_that_its_hosts_take_for_final(
     tmp_path: Path,
 ) -> None:
     async with fronted(tmp_path, more='principals = ["agent"]') as bench:
@@ -118,7 +118,8 @@ async def test_a_turn_that_stays_refused_is_a_bad_request_of_the_responses_api_a
         for api in APIS:
             body = asking(api, "hello")
             refused = await bench.send("POST", PATHS[api], body, key=other)
-            assert refused.status == (400 if api == "responses" else 404), "control: the others"
+            final = {"responses": 400, "anthropic": 403}
+            assert refused.status == final.get(api, 404), "control: the others"
             assert "Mnemogate: " in refused.body["error"]["message"]
             assert (await bench.send("POST", PATHS[api], body, key=None)).status == 401
             assert (await bench.send("POST", PATHS[api], body)).status == 200
@@ -130,7 +131,7 @@ async def test_without_a_table_the_answer_says_which_one_to_write(tmp_path: Path
     async with running(tmp_path) as front:
         for name in ("anthropic", "openai"):
             status, body = await front.call("POST", f"/{name}/v1/messages", AGENT_KEY, {})
-            assert status == 404
+            assert status == 403
             assert f'[[model]] table "{name}"' in body["error"]["message"]
         status, body = await front.call("POST", "/v1/messages", AGENT_KEY, {})
         assert (status, "no [[model]] table is configured" in body["detail"]) == (403, True)

@@ -26,17 +26,22 @@ _STATUSES: Final = {
     504: "DEADLINE_EXCEEDED",
 }
 _FAULT: Final = 500
-_BAD_REQUEST: Final = 400
-# The refusals that a later attempt may not meet: of a credential that is renewed, and of a rate.
-_PASSING: Final = frozenset({401, 429})
+# For each API, the status after which its hosts ask no second time and show the reason: Codex asks
+# six times after 403, 409 and 422, Claude Code twice after 404, for which it names another reason.
+_FOR_GOOD: Final = {"anthropic": 403, "responses": 400}
+# The refusals that a later attempt may not meet: of a credential that is renewed, of a rate, and of
+# a body, which Claude Code makes smaller.
+_PASSING: Final = {
+    "anthropic": frozenset({400, 401, 413, 429}),
+    "responses": frozenset({401, 429}),
+}
 
 
-def status_of_turn(status: int) -> int:
-    """The status that refuses a turn of the Responses API.
-
-    A refusal that stays is 400, because Codex asks six times after 403, 409 and 422.
-    """
-    return status if status >= _FAULT or status in _PASSING else _BAD_REQUEST
+def status_of_turn(status: int, api: str) -> int:
+    """The status that refuses a turn of this API, so that a refusal that stays is asked once."""
+    if api not in _FOR_GOOD or status >= _FAULT or status in _PASSING[api]:
+        return status
+    return _FOR_GOOD[api]
 
 
 def refused(refusal: Refusal, answering: EncodingContext, api: str) -> HttpReply:
