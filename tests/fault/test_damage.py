@@ -272,6 +272,19 @@ def test_a_damaged_staging_of_held_candidates_stops_the_start(bench: Bench) -> N
     assert not isinstance(refused.value, StoreCorrupt)
 
 
+def test_verify_refuses_a_file_that_was_cut_and_is_not_killed_by_it(place: Place) -> None:
+    path = place.state / "store" / "data.mdb"
+    whole = path.read_bytes()
+    for pages in (4, len(whole) // PAGE // 2):
+        path.write_bytes(whole[: pages * PAGE])
+        for command in (("audit", "verify"), ("backup", str(place.root / "copy"))):
+            refused = place.command(*command)
+            assert refused.code in {1, 3, 4, 5}
+            assert "was cut, and lacks pages" in refused.err
+    path.write_bytes(whole)
+    assert place.command("audit", "verify").code == 0, "control"
+
+
 BITS = 40 if HEAVY else 4
 
 

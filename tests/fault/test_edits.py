@@ -71,7 +71,7 @@ class Editor:
         return self.raw(table, key)[_PAYLOAD_AT:]
 
     def put(self, table: bytes, key: bytes, payload: bytes) -> None:
-        digest = blake2b(payload, digest_size=16, person=table, salt=key).digest()
+        digest = blake2b(key + payload, digest_size=16, person=table).digest()
         self.put_raw(table, key, FORMAT + digest + payload)
 
     def delete(self, table: bytes, key: bytes) -> None:

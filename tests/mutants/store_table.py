@@ -6,6 +6,7 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, at, dropped, one_test, replaced, returned
 
+_EDITS: Final = "tests/fault/test_edits.py"
 _PAROLING: Final = "tests/unit/proxy/aftermath/test_paroling.py"
 _VERIFICATION: Final = "tests/unit/proxy/cli/test_verification.py"
 _WRITES: Final = "tests/unit/storage/write/test_writes.py"
@@ -95,6 +96,40 @@ STORE: Final = (
         tests=one_test(
             "tests/unit/proxy/cli/test_inherited_fields.py", "test_an_edited_field_is_found"
         ),
+    ),
+    Mutant(
+        row="edited-store",
+        name="digests have no key",
+        invariant="whoever has no store.key makes no value that is served",
+        where="storage.tables.codec:_keyed",
+        fault=replaced("key=secret", "key=b''"),
+        tests=one_test(_EDITS, "test_an_edited_value_is_left_out_counted_and_named"),
+    ),
+    Mutant(
+        row="edited-store",
+        name="values may be taken out",
+        invariant="the header counts the values of each table",
+        where="storage.tables.change:recount",
+        fault=replaced("there != counted", "there < 0"),
+        tests=one_test(
+            _EDITS, "test_a_store_of_which_values_were_taken_out_or_put_in_does_not_start"
+        ),
+    ),
+    Mutant(
+        row="edited-store",
+        name="any vector is that of its text",
+        invariant="check embeds each text again",
+        where="storage.read.check:_Walk._check_embeddings",
+        fault=replaced("SAME_MIN", "-1.0"),
+        tests=one_test(_EDITS, "test_an_edited_vector_moves_no_memory_to_the_first_place"),
+    ),
+    Mutant(
+        row="edited-store",
+        name="a client's vector may be any",
+        invariant="the candidate contains the digest of its client's own vector",
+        where="storage.audit.verification:Verifier._vector",
+        fault=replaced("sha256(self._view.vector(ordinal)).hexdigest() == expected", "expected"),
+        tests=one_test(_EDITS, "test_a_clients_own_vector_is_in_its_leaf"),
     ),
     Mutant(
         row="old-nonces",

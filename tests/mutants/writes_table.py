@@ -155,7 +155,7 @@ WRITES: Final = (
         row="heal",
         name="a search shows what it may not",
         invariant="what contradicts an anchor is in no search",
-        where="storage.read.reader:EmbeddedReader._placings",
+        where="storage.read.reader:EmbeddedReader._placing",
         fault=replaced("shows(memory)", "True"),
         tests=one_test(
             _SCREENING, "test_the_places_of_what_is_left_out_are_filled_by_the_next_ones"
