@@ -130,8 +130,6 @@ class _Walk:
         self._rows = found.rows
         for one in found.problems:
             self._problem(str(one))
-        if found.rows != self._header.next_ordinal:
-            self._problem(f"{found.rows} rows, but the header says {self._header.next_ordinal}")
 
     def _check_ids(self) -> None:
         live = 0

@@ -184,22 +184,13 @@ class EmbeddedReader(TrustReads):
         except StoreCorrupt:
             return None
 
-    def _told(self, view: View, memory: Memory) -> Memory:
-        """A copy of the memory with its origin.
-
-        Raises:
-            StoreCorrupt: The leaf that names the origin does not match its digest.
-        """
-        origin = self._origins.named(view, memory.ordinal)
+    def _told(self, view: View, memory: Memory) -> Memory | None:
+        """A copy of the memory with its origin; None if the leaf does not match its digest."""
+        try:
+            origin = self._origins.named(view, memory.ordinal)
+        except StoreCorrupt:
+            return None
         return msgspec.structs.replace(memory, origin=origin)
-
-    def _all_told(self, view: View, memories: Iterable[Memory]) -> Iterator[Memory]:
-        for memory in memories:
-            try:
-                told = self._told(view, memory)
-            except StoreCorrupt:
-                continue
-            yield told
 
     def _live(self, view: View, ordinal: int, tenant: Tenant) -> tuple[Row, MemoryStatus] | None:
         """The row at an ordinal, with the status of its memory, if this read may show the row.
@@ -227,15 +218,16 @@ class EmbeddedReader(TrustReads):
                 wanted = newest_first[offset : offset + limit].tolist()
                 room = AnswerRoom(ANSWER_BYTES_MAX)
                 memories = room.taken(self._joined(view, tenant, wanted))
-                told = tuple(self._all_told(view, memories))
-                return Page(total=len(found), memories=told, cut=room.full)
+                told = (self._told(view, one) for one in memories)
+                return Page(total=len(found), memories=tuple(filter(None, told)), cut=room.full)
             total, kept, room = 0, list[Memory](), AnswerRoom(ANSWER_BYTES_MAX)
             for memory in self._joined(view, tenant, newest_first.tolist()):
                 if not matches(where, memory):
                     continue
                 # All matches are counted, and only those of the page are collected.
                 if offset <= total < offset + limit and not room.full:
-                    kept.extend(self._all_told(view, room.taken((memory,))))
+                    told = (self._told(view, one) for one in room.taken((memory,)))
+                    kept.extend(filter(None, told))
                 total += 1
         return Page(total=total, memories=tuple(kept), cut=room.full)
 
@@ -306,14 +298,14 @@ class EmbeddedReader(TrustReads):
         """The committed versions of one memory, oldest first; () if the tenant never had it.
 
         If the history is longer than `HISTORY_BYTES_MAX`, only the newest versions are returned,
-        the first of them without the text before it.
+        the first of them without the text before it. A memory of which a row does not match its
+        digest has no history.
         """
         with self._store.reading() as view, suppress(StoreCorrupt):
             known = read_id(view, self._names.memory(tenant, memory_id))
             if known is None or known.status in _HIDDEN:
                 return ()
-            rows = chain(view, known.ordinal, HISTORY_BYTES_MAX, self.reads, sound_only=True)
-            return history_of(rows)
+            return history_of(chain(view, known.ordinal, HISTORY_BYTES_MAX, self.reads))
         return ()
 
     def search(
@@ -437,8 +429,12 @@ class EmbeddedReader(TrustReads):
         memory, shows = memory_of(*confirmed, ordinal=ordinal), asked.shows
         if not matches(asked.where, memory) or (shows is not None and not shows(memory)):
             return None
-        hit = Hit(memory=self._told(asked.view, memory), score=score)
-        return self._origins.placing(asked.view, ordinal, confirmed[0], hit)
+        told = self._told(asked.view, memory)
+        if told is None:
+            return None
+        return self._origins.placing(
+            asked.view, ordinal, confirmed[0], Hit(memory=told, score=score)
+        )
 
     def entities(self, tenant: Tenant, offset: int = 0) -> EntityPage:
         """The ids under which live memories of a tenant are filed, by kind and name."""

@@ -120,8 +120,7 @@ def ordinal_key(ordinal: int) -> bytes:
 class StoreHeader(msgspec.Struct, frozen=True, array_like=True):
     """The generation of the whole store; every transaction rewrites it.
 
-    The framing and the order of the fields never change, so that any version of this program can
-    read the format of any store.
+    The order of the fields never changes, so that every later version can read the format.
     """
 
     incarnation: str  # random part of the incarnation's name: 16 hex digits

@@ -237,16 +237,9 @@ def id_key(text: str, length: int) -> bytes | None:
 
 
 def chain(
-    view: View,
-    ordinal: int,
-    bytes_max: int | None = None,
-    reads: Reads = Reads.ALL,
-    *,
-    sound_only: bool = False,
+    view: View, ordinal: int, bytes_max: int | None = None, reads: Reads = Reads.ALL
 ) -> list[Row]:
     """The rows of one memory at or above a floor, oldest first.
-
-    With `sound_only`, only the rows after the last one that is missing or damaged.
 
     With `bytes_max`, the newest that fit, at least one, because whoever may update a memory can
     make its history as long as they like.
@@ -254,12 +247,7 @@ def chain(
     rows: list[Row] = []
     size = 0
     while ordinal != NO_ORDINAL:
-        try:
-            row = read_row(view, ordinal)
-        except StoreCorrupt:
-            if sound_only:
-                break
-            raise
+        row = read_row(view, ordinal)
         if not reads.shows(row.source):
             ordinal = row.prev_ordinal
             continue
