@@ -43,10 +43,8 @@ def probe_files(aim: DoctorTarget) -> Iterator[Finding]:
     for name in ("store.key", "log.key", "token.key"):
         yield _opened(f"secrets.{name}", aim.state / "secrets" / name, os.O_RDONLY)
     yield _opened("gate.lock", aim.state / "gate.lock", os.O_RDWR)
-    yield from _checkpoint(aim.checkpoint)
+    yield from _checkpoint(aim.checkpoint, aim.state)
     yield _beside("secrets.disk", aim.state / "secrets", aim.state)
-    if aim.checkpoint is not None:
-        yield _beside("checkpoint.disk", aim.checkpoint, aim.state)
     yield _code()
     yield _preload()
     if aim.config is not None:
@@ -118,13 +116,14 @@ def _may_rename(directory: Path, below: Path) -> bool:
         return error.errno == errno.ENOENT
 
 
-def _checkpoint(copy: Path | None) -> Iterator[Finding]:
+def _checkpoint(copy: Path | None, state: Path) -> Iterator[Finding]:
     if copy is None:
         attempt = Attempt("checkpoint.write", "write the checkpoint copy", REFUSED)
         yield attempt.skipped("its place is not known; pass --checkpoint")
         return
     yield _opened("checkpoint.write", copy, os.O_WRONLY)
     yield _replaceable("checkpoint.replace", "the checkpoint copy", copy)
+    yield _beside("checkpoint.disk", copy, state)
 
 
 def _beside(probe_id: str, path: Path, state: Path) -> Finding:

@@ -57,8 +57,7 @@ def check_store(engine: Engine, embed: Embed | None) -> CheckReport:
             log_key=None,
             copied=False,
         )
-        held_ids = parts.staging.held_ids()
-        walk = _Walk(view, header, verifier, parts.names, held_ids, embed)
+        walk = _Walk(view, header, verifier, parts.names, parts.staging.held_ids(), embed)
         return walk.report()
 
 

@@ -218,16 +218,17 @@ class EmbeddedReader(TrustReads):
                 wanted = newest_first[offset : offset + limit].tolist()
                 room = AnswerRoom(ANSWER_BYTES_MAX)
                 memories = room.taken(self._joined(view, tenant, wanted))
-                told = (self._told(view, one) for one in memories)
-                return Page(total=len(found), memories=tuple(filter(None, told)), cut=room.full)
+                told = tuple(filter(None, (self._told(view, one) for one in memories)))
+                return Page(total=len(found), memories=told, cut=room.full)
             total, kept, room = 0, list[Memory](), AnswerRoom(ANSWER_BYTES_MAX)
             for memory in self._joined(view, tenant, newest_first.tolist()):
                 if not matches(where, memory):
                     continue
                 # All matches are counted, and only those of the page are collected.
                 if offset <= total < offset + limit and not room.full:
-                    told = (self._told(view, one) for one in room.taken((memory,)))
-                    kept.extend(filter(None, told))
+                    kept.extend(
+                        filter(None, (self._told(view, one) for one in room.taken((memory,))))
+                    )
                 total += 1
         return Page(total=total, memories=tuple(kept), cut=room.full)
 

@@ -5,6 +5,8 @@ process of its own, without HTTP. Figures are processor time; of each pair now o
 comes first.
 """
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import argparse

@@ -5,12 +5,14 @@ reorder, forge, replay of another context's and of an older record, metadata, an
 and more of each kind. Without the comparison of digests, each is served.
 """
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import asyncio
 import faulthandler
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b, sha256
 from pathlib import Path
@@ -143,7 +145,7 @@ class Life:
         return self.bench.open(options=OPTIONS)
 
     @contextmanager
-    def editing(self) -> Iterator[Editor]:
+    def editing(self) -> Generator[Editor]:
         path = str(self.bench.state / "store")
         env = lmdb.open(path, max_dbs=len(TABLES), map_size=1 << 28)
         try:
@@ -323,8 +325,17 @@ def test_a_memory_whose_leaf_was_edited_is_left_out(
     store.close()
 
 
+def _payload(_self: Digests, _table: bytes, _key: bytes, value: bytes) -> bytes:
+    return value[_PAYLOAD_AT:]
+
+
+def _without_key(_self: Digests, data: bytes | memoryview) -> str:
+    return blake2b(data).hexdigest()[:64]
+
+
 def _believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Digests, "unframe", lambda _self, _table, _key, value: value[_PAYLOAD_AT:])
+    monkeypatch.setattr(Digests, "unframe", _payload)
+    monkeypatch.setattr(Digests, "of", _without_key)
 
 
 @pytest.mark.parametrize("name", LEFT_OUT.keys() - {"T7 with its digest"})
@@ -510,7 +521,6 @@ def test_an_edited_vector_moves_no_memory_to_the_first_place(
         assert "vectors 3" in (status.reason or "")
 
     _believed(monkeypatch)
-    monkeypatch.setattr(Digests, "of", lambda _self, data: blake2b(data).hexdigest()[:64])
     _refile(life, segments=segments)
     store = life.opened()
     assert _nearest(store) == TEXTS[3], "control"

@@ -46,7 +46,11 @@ def test_without_that_a_spent_nonce_is_taken_again(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _exchange(bench)
-    monkeypatch.setattr(Digests, "unframe", lambda _self, _table, _key, value: value[17:])
+
+    def payload(_self: Digests, _table: bytes, _key: bytes, value: bytes) -> bytes:
+        return value[17:]
+
+    monkeypatch.setattr(Digests, "unframe", payload)
     store = bench.open()
     assert say(store, "Another text.", nonce="n-1").decision is Decision.ADMIT
     store.close()
