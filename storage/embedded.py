@@ -100,9 +100,7 @@ class EmbeddedStore(Store):
         self._store_key = secrets.store_key
         self._writer = writer
         self.reader: MemoryReader = EmbeddedReader(engine)
-        self.audit: AuditReader = EmbeddedAudit(
-            store, VerifierKey.of(engine.parts.origin, engine.parts.signer)
-        )
+        self.audit: AuditReader = EmbeddedAudit(store, engine.parts.origin, engine.parts.signer)
         access = StoreAccess(
             store=store,
             names=names,

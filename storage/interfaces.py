@@ -293,6 +293,10 @@ class AuditReader(Protocol):
         """
         ...
 
+    def signed(self, text: str) -> str:
+        """A text, which ends in a newline, as a note that the log's key signed."""
+        ...
+
     def leaves(self, offset: int, limit: int) -> tuple[bytes, ...]:
         """The bytes of up to `limit` leaves from `offset` on; () after the last leaf."""
         ...

@@ -380,6 +380,12 @@ class ServerWrites(Protocol):
 class HttpBackend(ServerRoutes, ServerReads, ServerWrites, Protocol):
     """The whole adapter of one kind of server. No I/O; all decoding is strict; any thread."""
 
+    def removal(self, kept: UnsettledItem) -> HttpRequest:
+        """The deletion of the memory under the key of a stored item, and of no other."""
+        if self.hiding is None:
+            raise MalformedRequest("removal: this adapter builds no deletion of one memory")
+        return self.hiding.removing((kept,))
+
 
 def state_of(status: int) -> ForwardStatus:
     """The outcome that an answer's status proves; UNKNOWN for a status that proves neither."""

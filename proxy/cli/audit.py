@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from proxy.admin.wire.erasures import RECEIPT
 from proxy.admin.wire.provenance import (
     CHECKPOINT,
     LEAVES,
@@ -39,6 +40,7 @@ from storage.audit import (
     fields_of,
     leaf_hash,
     open_checkpoint,
+    open_note,
     verify_inclusion,
 )
 from storage.ground import trusted_files
@@ -53,6 +55,7 @@ _INDEX_DIGITS_MAX: Final = 18
 
 class _Verify(msgspec.Struct, frozen=True, kw_only=True):
     proof: str | None = None
+    receipt: str | None = None
     export: str | None = None
     checkpoint: str | None = None
     vkey: str | None = None
@@ -73,6 +76,8 @@ def _verify(context: Context) -> Exit:
         return _verify_proof(context, Path(asked.proof), pinned)
     if asked.export is not None:
         return _verify_export(context, Path(asked.export), pinned)
+    if asked.receipt is not None:
+        return _verify_receipt(context, Path(asked.receipt), pinned)
     settings = settings_of(context)
     try:
         copy = _bytes_or_none(settings.checkpoint)
@@ -144,6 +149,22 @@ def _verify_proof(context: Context, path: Path, pinned: VerifierKey | None) -> E
     if not proven.vkey_pinned:
         context.terminal.note("the verifier key came with the proof; pin the log's own with --vkey")
     return Exit.OK if proven.sound else Exit.FAILED
+
+
+def _verify_receipt(context: Context, path: Path, pinned: VerifierKey | None) -> Exit:
+    if pinned is None:
+        raise CommandFailed(Exit.USAGE, "--receipt needs the log's own key: give it with --vkey")
+    try:
+        said = open_note(read_file(path, "the receipt", _NOTE_LEN_MAX), pinned)
+    except BadCheckpoint as error:
+        raise CommandFailed(
+            Exit.FAILED, f"{path} is no receipt of this log: {error}", then="`erase` makes one"
+        ) from error
+    head, _, told = said.removesuffix("\n").partition("\n")
+    if head != RECEIPT:
+        raise CommandFailed(Exit.FAILED, f"{path} is signed, and is no receipt of an erasure")
+    context.terminal.say(inert(told))
+    return Exit.OK
 
 
 def _proof_told(context: Context, proven: Proven) -> None:
@@ -338,6 +359,11 @@ COMMANDS = (
                 "--proof",
                 "check this proof (of `audit prove`) instead of a store; needs no store at all, "
                 "and takes the signed checkpoint from --checkpoint, else from the proof",
+                metavar="FILE",
+            ),
+            option(
+                "--receipt",
+                "check this receipt of `erase` with --vkey alone; needs no store at all",
                 metavar="FILE",
             ),
             option(

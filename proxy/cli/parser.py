@@ -21,6 +21,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "memory": ("memory",),
     "memory export": ("memory_export",),
     "check": ("memory",),
+    "erase": ("erase",),
     "isolate": ("isolate",),
     "rewind": ("isolate",),
     "blame": ("incident",),

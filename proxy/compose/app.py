@@ -271,7 +271,7 @@ def _backends(
     halted: asyncio.Event,
 ) -> BackendServing:
     servers = settings.backend if composition.listen else ()
-    return BackendServing(
+    serving = BackendServing(
         servers,
         adapters_of(servers, settings.model),
         guard=services.guards.http,
@@ -280,6 +280,8 @@ def _backends(
         surroundings=surroundings,
         halt=halted.set,
     )
+    services.erasing.behind = serving.erase
+    return serving
 
 
 def _routes(dialects: tuple[Dialect, ...]) -> frozenset[str]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
+from policy.model import Principal
 from proxy.backends.chroma.chroma import Chroma
 from proxy.backends.http_backend import HttpBackend
 from proxy.backends.langgraph.langgraph import LangGraph
@@ -18,6 +19,7 @@ from proxy.fronts.backend_writes import TEND_S
 from proxy.guard.key_owners import KeyOwners
 from proxy.guard.local_guard import LocalGuard
 from proxy.seams.environment import Environment
+from proxy.seams.guard import UnsettledItem
 from proxy.settings.backend import BackendServer, Collections
 from proxy.settings.model import ModelUpstream
 from proxy.settings.table import SettingsError
@@ -120,6 +122,16 @@ class BackendServing:
             halt=self._halt,
         )
         return self._front
+
+    async def erase(
+        self,
+        server: str,
+        principal: Principal,
+        kept: UnsettledItem,
+        unchanged: Callable[[], Awaitable[bool]],
+    ) -> bool:
+        """Delete a memory on a server (`BackendFront.erase`)."""
+        return await self._front.erase(server, principal, kept, unchanged)
 
     def _now_s(self) -> float:
         return self._surroundings.clock_ns() / 1e9

@@ -16,6 +16,7 @@ from policy.facts import AnchorProbe
 from policy.gate import Gate
 from policy.labels.forwarded_call import HTTP, MCP
 from policy.model import Tenant
+from proxy.admin.erasure_runner import ERASING_S, ErasureRunner
 from proxy.admin.incident_acts import Repairs, WrongAnswers
 from proxy.admin.memories import Memories
 from proxy.admin.operator_call import handlers
@@ -228,6 +229,17 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             surroundings=self.surroundings,
         )
 
+    def erasing(self, operations: Operations, ledger: Sessions) -> ErasureRunner:
+        """The erasures of all traces of one person."""
+        return ErasureRunner(
+            self.store,
+            operations,
+            ledger,
+            None if self.memory is None else self.memory.withholding,
+            self.surroundings,
+            servers=[one.name for one in self.settings.backend],
+        )
+
     def deciding(self) -> ReviewDecider:
         """The object that carries out a person's decisions on held candidates."""
         return ReviewDecider(
@@ -418,6 +430,7 @@ class Services:
         # Dry runs ask the gate that enforces, also in observe mode.
         explainer = Explainer(gate=foundation.gate, probe=_TextProbe(shadow, embedder))
         self.ledger, ids = ledger, foundation.ids(ledger, self.authenticator)
+        self.erasing = foundation.erasing(self.operations, ledger)
         self.features: tuple[object, ...] = (
             ids,
             self.queue,
@@ -427,6 +440,7 @@ class Services:
             behind,
             PlaceActs(store.places),
             *foundation.of_memories(self.operations, self.deciding, ledger, graphs, self._paroling),
+            self.erasing,
             DryRuns(explainer=explainer, in_force=rules.in_force, now_ms=now_ms),
             Adoption(self.guard, store.reader, store.writer),
             foundation.backends(self.guards.http),
@@ -477,6 +491,7 @@ class Services:
         return (
             every(COMPACTED_EVERY_S, self.ledger.compact, "compaction of the session ledger"),
             every(settings.retention_seconds, self.retaining.sweep, "retention sweep"),
+            every(ERASING_S, self.erasing.resume, "erasure", at_once=True),
             every(PROBATIONS_EVERY_S, self._paroling.end_probations, "end of probations"),
             every(canaries_s, self.watch.ask_canaries, "round of canaries"),
             every(WARN_EVERY_S if settings.observe else 0, warn, "warning", at_once=True),

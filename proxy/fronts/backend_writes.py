@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Final
 from weakref import WeakValueDictionary
@@ -25,7 +25,7 @@ from policy.model import (
     Reads,
     Tenant,
 )
-from policy.verdict import Reason
+from policy.verdict import InvariantBroken, Reason
 from proxy.fronts.backend_server_front import BackendServerFront
 from proxy.guard.key_owners import KeyOwners
 from proxy.guard.local_guard import LocalGuard
@@ -133,6 +133,33 @@ class BackendWrites:
         replies = await self._all_sent(principal, request, sendings, parts)
         shown = tuple(self._behind.shown(request, one) for one in replies)
         return adapter.answer(request, judged, shown)
+
+    async def erase(
+        self, principal: Principal, kept: UnsettledItem, unchanged: Callable[[], Awaitable[bool]]
+    ) -> bool:
+        """Delete a memory on the server; return whether its API shows nothing of it now.
+
+        `unchanged` returns whether the memory is still as it was; no other write under its key
+        happens between that answer and the deletion. Raises what `answer` raises.
+        """
+        adapter = self._behind.adapter
+        request = adapter.removal(kept)
+        routed = adapter.classify(request)
+        if routed is None:
+            raise InvariantBroken("an adapter classifies the deletion that it built")
+        await self._behind.check_version(self._keys, principal)
+        async with self.places.turn(request):
+            if not await unchanged():
+                return False
+            await self._in_turn(principal, request, routed, None)
+            (gone,) = (one.item for one in adapter.named(request))
+            asked = msgspec.structs.replace(
+                kept, change=gone.change, arguments=gone.arguments, pieces=gone.pieces, key=gone.key
+            )
+            question = adapter.question(asked)
+            told = None if question is None else await self._behind.ask(question)
+            shown = None if told is None else adapter.told(asked, told)
+        return shown is not None and shown.state is ForwardStatus.DONE
 
     async def _unseen(
         self, principal: Principal, request: HttpRequest, found: tuple[SentMemory, ...]

@@ -374,7 +374,7 @@ class Interceptor:
                 rules.anchors.outrank_margin,
             ),
             repeats_hidden=prepared.fits and convicted.repeated_by(candidate),
-            seen_version=0 if stored is None else stored.version,
+            seen_version=proposal.approved_version or (0 if stored is None else stored.version),
             budget=self._measured(prepared, candidate, stored, now_ms),
             vector=vector,
             embedder_id=self._embedder.embedder_id,

@@ -421,6 +421,36 @@ class Core:
             largest = max(self._rings.values(), key=lambda ring: ring.print_count)
             largest.drop()
 
+    # ---- erasing what the ledger has of a person -----------------------------------------------
+
+    def of_person(self, principal: str | None, candidates: Collection[str]) -> list[Session]:
+        """The sessions of a principal, and those that wrote one of the candidates."""
+        return [
+            one
+            for one in self.state.sessions.values()
+            if one.principal == principal
+            or any(wrote.candidate_id in candidates for wrote in one.writes)
+        ]
+
+    def forget(
+        self,
+        principal: str | None,
+        candidates: Collection[str],
+        memory_ids: Collection[str],
+        now_ms: int,
+    ) -> None:
+        """Drop a person's sessions, all else of the principal, and prints of served memories."""
+        for session in self.of_person(principal, candidates):
+            self.do(DropRecord(session.principal, session.session, now_ms))
+        if principal is not None:
+            self.do(DropRecord(principal, "", now_ms))
+            self._rings.pop(principal, None)
+            self._indexed.clear()
+        # The next snapshot lacks these prints too.
+        for book in self.state.books.values():
+            for one in [one for one, known in book.recalls.items() if known in memory_ids]:
+                del book.recalls[one]
+
     # ---- limits on what the ledger keeps ---------------------------------------------------------
 
     def book(self, principal_id: str, now_ms: int) -> Book:

@@ -217,6 +217,29 @@ class Sessions:
         log = self._log
         if log is None or log.length < max(GROWN_BYTES, GROWN_TIMES * self._snapshot_bytes):
             return False
+        await self._rewrite(log)
+        return True
+
+    def of_person(self, principal: str | None, candidates: Collection[str]) -> dict[str, str]:
+        """The sessions of a principal, or that wrote a candidate, each with its principal."""
+        return {one.session: one.principal for one in self._core.of_person(principal, candidates)}
+
+    async def erase(
+        self,
+        principal: str | None,
+        candidates: Collection[str],
+        memory_ids: Collection[str],
+    ) -> None:
+        """Drop a person's sessions, and rewrite the log without what was dropped from memory.
+
+        Raises:
+            StoreUnavailable: The log is unchanged.
+        """
+        self._core.forget(principal, candidates, memory_ids, self.surroundings.now_ms())
+        if self._log is not None:
+            await self._rewrite(self._log)
+
+    async def _rewrite(self, log: SessionLog) -> None:
         # The snapshot is of one moment; records that are made later are written after it.
         self._core.take()
         snapshot = [encode(record) for record in self._core.state.snapshot()]
@@ -226,7 +249,6 @@ class Sessions:
             snapshot += self._unshared
         await log.rewrite(snapshot)
         self._snapshot_bytes = log.length
-        return True
 
     async def close(self) -> None:
         """Write queued records and close the file.

@@ -124,6 +124,8 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     culprits: tuple[Origin, ...] = ()
     # The person who was shown the whole proposal and approved it. No dialect sets it.
     approved_by: PrincipalId | None = None
+    # The version of the memory that this person approved the change of; 0 for the one that is read.
+    approved_version: int = 0
     # Guard mode: indexes of the pieces that only name something shared (`Item.labels`).
     labels: tuple[int, ...] = ()
     # Ids by which the session ledger may recognise the tool call; unproven claims until it does.

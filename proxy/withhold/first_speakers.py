@@ -290,6 +290,11 @@ class AllSpeakers:
         self._of.move_to_end(principal)
         return found
 
+    def forget(self, principal: str) -> None:
+        """Forget all sentences of a principal; the next snapshot of the log lacks them."""
+        self._of.pop(principal, None)
+        self._gone[principal] = None
+
     def restore(self, record: FirstSpeakerRecord) -> None:
         """Restore sentences from a record."""
         self.of(record.principal).restore(record)

@@ -7,6 +7,7 @@ words, ids and reasons: no text.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -59,6 +60,15 @@ class UndecidedRecord(msgspec.Struct, frozen=True, array_like=True):
     session: str  # "" where none is known
     orders: tuple[bytes, ...]  # the words of each sentence of the text that steers its reader
     tenant: str
+    user: bytes = b""  # the keyed hash of the user in the candidate's scope; b"" if it has none
+
+
+def user_print(key: bytes, tenant: str, user_id: str | None) -> bytes:
+    """The keyed hash of a tenant's user; b"" without one."""
+    if user_id is None:
+        return b""
+    said = f"{tenant}\0{user_id}".encode("utf-8", "surrogatepass")
+    return blake2b(said, digest_size=16, key=key, person=b"user").digest()
 
 
 class RefusedRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -297,6 +307,11 @@ class WithheldTexts:
     def refused(self) -> tuple[str, ...]:
         """The candidates whose texts are withheld because they were refused."""
         return tuple(self._refused)
+
+    def known(self) -> Iterator[UndecidedRecord]:
+        """The candidates whose texts are withheld, or may be once they are decided."""
+        yield from (*self.pending.values(), *self.waiting.values())
+        yield from (one.begun for one in self._refused.values())
 
     def same_text(self, candidate_id: str) -> tuple[str, ...]:
         """The refused candidates with no other texts than the given one, which is included."""

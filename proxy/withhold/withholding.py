@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final, NamedTuple, Protocol
 
@@ -57,6 +57,7 @@ from proxy.withhold.state import (
     WithheldTexts,
     decode,
     encode,
+    user_print,
 )
 from proxy.withhold.texts import own_texts, strings_of, texts_of
 from proxy.withhold.voices import SentencePrinter
@@ -102,6 +103,7 @@ class Withholding:
         """`pace` is shared by the process; without it, this object has one of its own."""
         self._pace = pace or Pace()
         self._printer = WordHasher(key)
+        self._key = key
         self._log = log
         self._verdicts = verdicts
         self._kept: dict[str, WithheldTexts] = {}
@@ -215,7 +217,21 @@ class Withholding:
             submission.provenance.session or "",
             orders,
             str(candidate.tenant),
+            user_print(self._key, candidate.tenant, candidate.scope.user_id),
         )
+
+    def of_person(
+        self, tenant: Tenant, user_id: str | None, candidates: Collection[str]
+    ) -> list[UndecidedRecord]:
+        """The candidates of a person whose texts are withheld, or may be later."""
+        user = user_print(self._key, tenant, user_id) or None
+        known = (one for kept in self._kept.values() for one in kept.known())
+        return [one for one in known if one.candidate_id in candidates or one.user == user]
+
+    def erase(self, found: Iterable[UndecidedRecord]) -> None:
+        """End the withholding of these candidates' texts; the next snapshot lacks them."""
+        for one in found:
+            self._decide(self._of(one.principal), ClearedRecord(one.principal, one.candidate_id))
 
     def ended(self, submission: Submission, result: Outcome | StorageError | None) -> None:
         """Record a candidate's verdict; `result` is None if no one waits for it any more."""
@@ -231,8 +247,7 @@ class Withholding:
             # The candidate has no text, or was given up: then its text is withheld already.
             return
         elif result is None:
-            # The writer continues with the candidate, and the next model request asks the store for
-            # the outcome.
+            # The writer continues, and the next model request asks the store for the outcome.
             early = submission.due is not None and submission.due.expire()
             told = _undecided(candidate.memory_class)
             waits = HeldRecord(kept.principal, submission.candidate_id)

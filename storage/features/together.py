@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 from policy.model import Hit, Tenant
 from storage.features.cases.wrong_answers import Cases
+from storage.features.erasures import Erasures
 from storage.features.failures import Failures
 from storage.features.incidents.batches import BATCH_LEN, Incidents
 from storage.features.kept_places import AdmittedWrites, KeptPlaces
@@ -55,6 +56,7 @@ class Features:
         self.hidden_behind = UpstreamHiding(access)
         self.failures = Failures(access)
         self.places = KeptPlaces(access)
+        self.erasures = Erasures(access)
         self.recalls = recalls
 
     def of(self, feature: type[_Reads]) -> _Reads:

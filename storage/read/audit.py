@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from policy.model import MemoryStatus
-from storage.audit import Checkpoint, NodeStore, VerifierKey, inclusion_proof, open_checkpoint
+from storage.audit import (
+    Checkpoint,
+    NodeStore,
+    VerifierKey,
+    inclusion_proof,
+    open_checkpoint,
+    sign_note,
+)
 from storage.ground.errors import StoreCorrupt, UnknownLeaf
 from storage.tables.change import Nodes, leaf_source
 from storage.tables.codec import ordinal_key, refuse_unknown
@@ -19,9 +27,14 @@ from storage.values import AuditHead, AuditProof, Row
 class EmbeddedAudit:
     """Reads the audit log (`AuditReader`). Each call reads one snapshot of the store."""
 
-    def __init__(self, store: LmdbStore, verifier: VerifierKey) -> None:
+    def __init__(self, store: LmdbStore, origin: str, signer: Ed25519PrivateKey) -> None:
         self._store = store
-        self._verifier = verifier
+        self._verifier = VerifierKey.of(origin, signer)
+        self._signer = signer
+
+    def signed(self, text: str) -> str:
+        """A text as a note that the log's key signed."""
+        return sign_note(text, self._verifier.name, self._signer).decode()
 
     def head(self) -> AuditHead:
         """The signed head of the log at the last commit."""

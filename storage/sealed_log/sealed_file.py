@@ -160,8 +160,19 @@ class SealedFile:
         self.failed: str | None = None
 
     @classmethod
-    def made(cls, path: Path, keys: FileKeys, records: Iterable[Record] = ()) -> Self:
+    def made(
+        cls,
+        path: Path,
+        keys: FileKeys,
+        records: Iterable[Record] = (),
+        drawn: bytes = b"",
+        *,
+        durable: bool = False,
+    ) -> Self:
         """Create a file of records in place of any other, as a whole or not at all.
+
+        `drawn` are the random bytes of an earlier file, whose records have parts sealed by its key.
+        `durable`: the file is synced even if the policy promises no durable frames.
 
         Raises:
             OSError: The file could not be put in place; an earlier one is still there.
@@ -169,12 +180,15 @@ class SealedFile:
         beside = path.with_name(f".{path.name}{_UNFINISHED}")
         beside.unlink(missing_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        file = cls(os.open(beside, flags, FILE_MODE), keys, random_bytes(_DRAWN_LEN), 0, SECTOR_LEN)
+        drawn = drawn or random_bytes(_DRAWN_LEN)
+        file = cls(os.open(beside, flags, FILE_MODE), keys, drawn, 0, SECTOR_LEN)
         try:
             file._append(records)
             file._head()
+            if durable:
+                os.fdatasync(file._handle)
             beside.replace(path)
-            if keys.policy.promises:
+            if durable or keys.policy.promises:
                 fsync_directory(path.parent)
         except OSError:
             file.close()

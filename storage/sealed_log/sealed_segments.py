@@ -175,6 +175,30 @@ class Segments:
         if numbers and self._file is None and self._ended_ms(numbers[-1]) < before_ms:
             self._remove(numbers[-1])
 
+    def drop(self, drops: Callable[[Frame, bytes], bool], *, dry_run: bool) -> int:
+        """Write each segment anew without the records that `drops` names; return their number.
+
+        With `dry_run` they are only counted. On the thread of `append`.
+
+        Raises:
+            OSError: A segment could not be written; it is as it was.
+        """
+        count = 0
+        self.close()
+        for number in self._numbers():
+            with self._opened(number, "log") as log:
+                head = self._keys.read_header(log.read(SECTOR_LEN))
+                found = [] if head is None else [*frames(log.read(), self._keys.of(head[0]))]
+            plains = [(one, plain) for one in found if (plain := one.plain()) is not None]
+            left = [Record(*one[:4], plain) for one, plain in plains if not drops(one, plain)]
+            count += len(plains) - len(left)
+            if head is not None and len(left) < len(plains) and not dry_run:
+                # A segment without an index is read from its log.
+                self._path(number, "idx").unlink(missing_ok=True)
+                path = self._path(number, "log")
+                SealedFile.made(path, self._keys, left, head[0], durable=True).close()
+        return count
+
     def newest_first(self, since_ms: int = 0) -> Iterator[Frame]:
         """Every readable record from a time on, newest first; `Frame.plain` decrypts each."""
         return self._where(lambda rows: np.arange(len(rows)), since_ms)

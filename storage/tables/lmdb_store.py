@@ -124,6 +124,7 @@ OF_FEATURES: Final = (
     b"forgotten",
     b"lines",
     b"places",
+    b"erasures",
 )
 """The tables that features declare in `storage.features`; the core does not read them."""
 TABLES: Final = (

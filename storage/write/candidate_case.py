@@ -106,7 +106,11 @@ class CandidateCase(msgspec.Struct, frozen=True, kw_only=True):
             return self.let_in
         if self.arrived.approved_by is None:
             return None
-        return Approval(by=self.arrived.approved_by, digest=self.arrived.intercept.digest)
+        return Approval(
+            by=self.arrived.approved_by,
+            digest=self.arrived.intercept.digest,
+            target_version=self.submission.seen_version,
+        )
 
 
 def contents_of(submission: Submission) -> StagedContents:

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from policy.model import CandidateId, ChangeKind, ForwardStatus, Tenant
+from policy.model import NAME_LEN_MAX, CandidateId, ChangeKind, ForwardStatus, Tenant
 from proxy.backends.http_backend import (
     ANSWERED,
     OK,
@@ -283,6 +283,10 @@ class Mem0Server(Mem0Reads, HttpBackend):
             return replies[0]
         return _several(request, judged, replies)
 
+    def removal(self, kept: UnsettledItem) -> HttpRequest:
+        """The deletion of the memory by its id."""
+        return HttpRequest(method="DELETE", path=f"{MEMORIES}/{known_id(kept.key)}")
+
     # ---- what an operator's commands ask ---------------------------------------------------------
 
     def listing(self, tenant: Tenant) -> HttpRequest:
@@ -346,7 +350,9 @@ class Mem0Server(Mem0Reads, HttpBackend):
 def _added(body: AddBody) -> Iterator[SentMemory]:
     for one in _stored(body):
         kept = _kept_body(body, one)
-        yield SentMemory(item=kept_request("POST", MEMORIES, kept, texts=_KEPT_TEXTS, key=""))
+        item = kept_request("POST", MEMORIES, kept, texts=_KEPT_TEXTS, key="")
+        user = body.given().get("user_id")
+        yield SentMemory(item=msgspec.structs.replace(item, scope_user=user))
 
 
 def _stored(body: AddBody) -> list[AddedMessage]:
@@ -524,6 +530,9 @@ def _listed(value: JsonValue) -> ListedMemory:
         return ListedMemory(key=key, item=None)
     try:
         item = kept_request("POST", MEMORIES, body, texts=_KEPT_TEXTS, key=key)
+        user = scope["user_id"]
+        if isinstance(user, str) and 0 < len(user) <= NAME_LEN_MAX:
+            item = msgspec.structs.replace(item, scope_user=user)
         return ListedMemory(key=key, item=item)
     except MalformedRequest:
         return ListedMemory(key=key, item=None)

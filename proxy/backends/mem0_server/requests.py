@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from policy.model import NAME_LEN_MAX
 from proxy.backends.mem0_server.routes import DELETE_ENTITY, ENTITY_FIELDS, entity_of, route_of
 from proxy.dialects.strict_json.strict import (
     JsonValue,
@@ -64,12 +65,14 @@ class MemoryIds(msgspec.Struct, frozen=True, kw_only=True):
         """A mapping of field names to the ids that are given, trimmed as the server does.
 
         Raises:
-            MalformedRequest: An id is blank, or has a space in it.
+            MalformedRequest: An id is blank or too long, or has a space in it.
         """
         found = {name: text.strip() for name, text in self.ids().items()}
         for name, text in found.items():
-            if not text or text in DOTS or any(one.isspace() for one in text):
-                raise MalformedRequest(f"{name}: blank, dots, or with a space in it", status=_BAD)
+            odd = not text or text in DOTS or any(one.isspace() for one in text)
+            if odd or len(text) > NAME_LEN_MAX:
+                why = f"{name}: blank, dots, with a space in it, or above {NAME_LEN_MAX} characters"
+                raise MalformedRequest(why, status=_BAD)
         return found
 
 

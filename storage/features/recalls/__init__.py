@@ -7,7 +7,7 @@ read has the id of a memory only while the memory's row still has content.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -208,5 +208,25 @@ class Recalls(Protocol):
 
         Quarantined and deleted memories are included, so only an operator may see the result.
         Purged rows and rows of other tenants are left out.
+        """
+        ...
+
+    def erase(
+        self,
+        tenant: Tenant,
+        person: PrincipalId | None,
+        sessions: Collection[str],
+        ordinals: frozenset[int],
+        until_ms: int,
+        *,
+        dry_run: bool = False,
+    ) -> int:
+        """Erase the records of a person's reads and replies up to a time; return how many.
+
+        These are records of the principal `person`, of the sessions, and those that show no other
+        rows than `ordinals`. With `dry_run` they are only counted. Blocks.
+
+        Raises:
+            OSError: The disk refused; some records may still be there.
         """
         ...

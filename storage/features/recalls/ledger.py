@@ -11,14 +11,14 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from policy.model import Memory, MemoryId, MemoryStatus, Tenant
+from policy.model import Memory, MemoryId, MemoryStatus, PrincipalId, Tenant
 from storage.features.recalls import (
     NEAREST_MAX,
     ContextSpan,
@@ -38,6 +38,7 @@ from storage.features.recalls.packed import (
     decode_recall,
     decode_reply,
     encode,
+    is_of,
     pack_ordinals,
     pack_scores,
     pack_vector,
@@ -139,8 +140,7 @@ class RecallLedger:
         self._options = options
         self._segments = Segments(directory, store_key, incarnation, options.count_max)
         self._queue: deque[_Waiting] = deque()
-        # Characters of texts that were ever queued, and that were ever taken out of the queue. Each
-        # of the two numbers is changed by one thread alone.
+        # Characters of texts ever queued, and ever taken out; one thread alone changes each number.
         self._texts_came = self._texts_went = 0
         self._next = self._segments.next_number
         self._written = self._next
@@ -153,6 +153,7 @@ class RecallLedger:
         self._dropped = 0
         self._forgotten_ms = 0
         self._refused_ms: int | None = None
+        self._writing = threading.Lock()  # of segments
 
     # ---- adding records to the ledger ------------------------------------------------------------
 
@@ -207,8 +208,9 @@ class RecallLedger:
         now_ms = self._clock()
         found = [(*one[:2], record) for one in batch if (record := self._found(one)) is not None]
         try:
-            if found:
-                self._append(found, now_ms)
+            with self._writing:
+                if found:
+                    self._append(found, now_ms)
         except OSError:
             self._dropped += len(found)
             self._refused_ms = self._refused_ms or now_ms
@@ -229,6 +231,27 @@ class RecallLedger:
         time.sleep(0)
         return msgspec.structs.replace(record, hits=hits) if hits else None
 
+    def erase(
+        self,
+        tenant: Tenant,
+        person: PrincipalId | None,
+        sessions: Collection[str],
+        ordinals: frozenset[int],
+        until_ms: int,
+        *,
+        dry_run: bool = False,
+    ) -> int:
+        """Erase the records of a person's reads and replies (`Recalls.erase`)."""
+        self._caught_up()
+
+        def drops(frame: Frame, plain: bytes) -> bool:
+            packed = decode_recall(plain) if frame.kind == _RECALL else decode_reply(plain)
+            of_person = packed.principal_id == person or packed.session in sessions
+            return frame.at_ms <= until_ms and is_of(packed, tenant, ordinals, or_if=of_person)
+
+        with self._writing:
+            return self._segments.drop(drops, dry_run=dry_run)
+
     def _append(self, batch: list[tuple[int, bytes, Noted]], now_ms: int) -> None:
         self._require_disk(now_ms)
         key = self._segments.key(batch[0][0], now_ms)
@@ -237,8 +260,7 @@ class RecallLedger:
             rows = _NewestRows(view, self._names)
             for number, name, record in batch:
                 entries.append(self._packed(rows, key, number, name, record))
-                # Packing holds the interpreter's lock, so the event loop is given a chance to run
-                # after each record.
+                # Packing holds the interpreter's lock; the event loop may run after each record.
                 time.sleep(0)
         self._segments.append(entries)
         self._refused_ms = None

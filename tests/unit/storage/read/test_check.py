@@ -229,6 +229,6 @@ def test_a_leaf_that_is_not_there_yet_is_unknown(store: EmbeddedStore, beyond: i
 
 def test_a_head_that_another_key_signed_is_not_served(store: EmbeddedStore) -> None:
     say(store, "Tea is at four.")
-    stranger = VerifierKey.of("mnemogate", Ed25519PrivateKey.from_private_bytes(bytes(32)))
+    stranger = Ed25519PrivateKey.from_private_bytes(bytes(32))
     with pytest.raises(BadCheckpoint):
-        EmbeddedAudit(store.lmdb, stranger).head()
+        EmbeddedAudit(store.lmdb, "mnemogate", stranger).head()
