@@ -39,7 +39,7 @@ from storage.interfaces import Store
 from storage.values import THE_STORE, Denial, Row
 from telemetry.events import TraceContext
 
-ERASING_S: Final = 7.0
+ERASING_S: Final = 9.0
 """The pause of the job that continues open erasures."""
 _BATCH_LEN: Final = 256
 ErasesBehind: TypeAlias = Callable[
@@ -110,6 +110,7 @@ class ErasureRunner:
                 "memories": sum(map(len, due.memories.values())),
                 "held": len(traces.held),
                 "denials": len(due.denials),
+                "places": len(due.places),
                 "withheld": len(traces.withheld),
                 "sessions": len(traces.sessions),
                 "recalls": recalls,

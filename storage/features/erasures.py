@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from policy.model import Candidate, ChangeKind, MemoryStatus, PrincipalId
 from storage.audit import InterceptedLeaf, VerdictLeaf
 from storage.features.incidents import IncidentReach
 from storage.features.incidents.reached_memories import fits
+from storage.features.kept_places import PLACES, PlaceRecord
 from storage.features.upstream.closed_keys import place_of
 from storage.ground.randomness import random_bytes
 from storage.tables.change import Change, read_interception, read_leaf
@@ -83,7 +85,8 @@ class DueTraces(NamedTuple):
     `memories` has the newest row of each memory, keyed by the hash of its key on a server, or else
     of its id; of the keys in `moving` a change is on its way. `candidates` are those of the person
     whose ids the store knows, `ordinals` the rows of the memories, `denials` the keys of denied
-    lines. `later` are the leaves of what was written after the erasure began.
+    lines, `places` the files whose records name the person. `later` are the leaves of what was
+    written after the erasure began.
     """
 
     memories: dict[bytes, list[Row]]
@@ -91,11 +94,15 @@ class DueTraces(NamedTuple):
     candidates: set[str]
     ordinals: set[int]
     denials: list[bytes]
+    places: list[str]
     later: dict[int, None]
 
 
 class BeginErasure(msgspec.Struct, frozen=True):
-    """An order to the writer: record a new erasure durably, and delete the denials of lines."""
+    """An order to the writer: record a new erasure durably.
+
+    The denials of lines, and what the records of places have of the person, are deleted with it.
+    """
 
     reach: ErasureReach
     by: PrincipalId
@@ -121,6 +128,13 @@ class BeginErasure(msgspec.Struct, frozen=True):
         )
         for key in self.denials:
             change.draft.delete(LINES, key)
+        for key, place in list(change.draft.records(PLACES)):
+            left = _without(place, self.reach)
+            change.moved.add(PLACES)
+            if left is None:
+                change.draft.delete(PLACES, key)
+            else:
+                change.draft.write(PLACES, key, left)
         change.draft.write(ERASURES, bytes.fromhex(erasure_id), begun)
         return begun
 
@@ -139,7 +153,7 @@ class MoveErasure(msgspec.Struct, frozen=True):
         if moved.statement:
             digest = hashlib.sha256(moved.statement.encode()).hexdigest()
             change.note("erase.done", f"erasure {moved.erasure_id}", moved.by, digest)
-            moved = msgspec.structs.replace(moved, reach=None)
+            moved = replace(moved, reach=None)
             # The page that names the person is free now; it is erased when the file is rewritten.
             change.draft.mark_unerased()
         change.draft.write(ERASURES, bytes.fromhex(moved.erasure_id), moved)
@@ -160,7 +174,7 @@ class Erasures(Feature):
 
         With a principal in `reach` it reads every leaf too.
         """
-        due = DueTraces({}, set(), set(), set(), [], {})
+        due = DueTraces({}, set(), set(), set(), [], [], {})
         with self._store.reading() as view:
             header = view.header()
             if header is None:
@@ -186,6 +200,8 @@ class Erasures(Feature):
                 due.candidates.update(_intercepted(view, reach, last))
             denied = denied_lines(view).items()
             due.denials.extend(key for key, one in denied if one in due.candidates)
+            places = (one for _, one in view.records(PLACES))
+            due.places.extend(one.path for one in places if _without(one, reach) != one)
         return due
 
     def _names_of(self, view: View, row: Row) -> Iterator[bytes]:
@@ -243,6 +259,21 @@ class Erasures(Feature):
                     whose = read_interception(view, leaf).principal_id
                     found += [index] if whose == begun.principal_id else []
         return found
+
+
+def _without(place: PlaceRecord, reach: ErasureReach) -> PlaceRecord | None:
+    """The record of a file without the lines that wait for the person alone; None if it goes."""
+    if place.tenant != reach.tenant or (reach.under is None and reach.principal_id is None):
+        return place
+    if reach.under is not None:
+        return None if f"{place.path}/".startswith(f"{reach.under.rstrip('/')}/") else place
+    left = [
+        replace(
+            one, principals=tuple(name for name in one.principals if name != reach.principal_id)
+        )
+        for one in place.waiting
+    ]
+    return replace(place, waiting=tuple(one for one in left if one.principals))
 
 
 def _intercepted(view: View, reach: ErasureReach, leaf_count: int) -> Iterator[str]:

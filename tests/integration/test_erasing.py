@@ -17,6 +17,7 @@ from proxy.admin.erasure_runner import ERASING_S
 from proxy.compose.app import Composition
 from storage.audit import BadCheckpoint, VerifierKey, open_note
 from storage.features.erasures import BeginErasure, ErasureReach
+from storage.features.kept_places import SeenPlace, SeePlaces
 from tests.conformance.canary import new_canary, traces
 from tests.integration.memory_servers.chroma_behind import records
 from tests.integration.memory_servers.chroma_recorder import (
@@ -337,3 +338,28 @@ async def test_a_memory_that_is_changed_while_it_is_erased_stays_whole(tmp_path:
         assert home.on_servers(ANA) == [1, 0, 0]
         assert "changed meanwhile" in await home.sidecar.texts(home.keys[ANA])
         assert await home.is_sound()
+
+
+async def test_what_places_have_of_a_principal_or_below_a_path_goes(tmp_path: Path) -> None:
+    async with running(tmp_path) as sidecar:
+        store, tenant = sidecar.sidecar.store, Tenant("default")
+        for who, path in ((ANA, "/home/ana/CLAUDE.md"), (BOB, "/home/bob/CLAUDE.md")):
+            waiting = ((path.encode(), f"line of {who}"), (b"both", "line of both"))
+            for name in {who, BOB}:
+                seen = SeenPlace(path=path, first=False, unread=False, waiting=waiting)
+                order = SeePlaces(
+                    tenant=tenant, by=PrincipalId(name), roots=(), begins=False, seen=(seen,)
+                )
+                await store.places.order(order)
+
+        def whose() -> dict[str, list[tuple[str, ...]]]:
+            found = store.places.files(tenant)
+            return {one.path: [tuple(sorted(w.principals)) for w in one.waiting] for one in found}
+
+        assert whose()["/home/ana/CLAUDE.md"] == [(ANA, BOB)] * 2
+        dry = await sidecar.operate("POST", "/erasures", {"principal": ANA, "dry_run": True})
+        assert dry["found"]["places"] == 1
+        await sidecar.operate("POST", "/erasures", {"principal": ANA})
+        assert whose() == {path: [(BOB,)] * 2 for path in whose()}
+        await sidecar.operate("POST", "/erasures", {"under": "/home/ana"})
+        assert list(whose()) == ["/home/bob/CLAUDE.md"]

@@ -188,6 +188,7 @@ async def _change_something(operator: Conversation, memory_id: str) -> None:
     await post("/anchors", {"statement": "The office is in Lisbon.", "questions": ["Where?"]})
     await post("/canaries/run", {})
     await post("/judges/{judge}/test", {}, "office")
+    await post("/erasures", {"under": "memories", "dry_run": True})
     failure = await post("/failures", {"memory_id": memory_id})
     await operator.ask("GET", API + "/failures/{failure_id}", name=failure["failure_id"])
     await operator.ask("GET", API + "/failures", query="tenant=default")

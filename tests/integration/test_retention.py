@@ -15,6 +15,7 @@ import pytest
 
 from policy.model import Tenant
 from policy.verdict import InvariantBroken
+from proxy.admin.erasure_runner import ERASING_S
 from proxy.aftermath.parole_trials import PROBATIONS_EVERY_S
 from proxy.aftermath.rule_watch import LOOK_S
 from proxy.compose import app
@@ -107,7 +108,7 @@ async def test_a_memory_that_was_changed_since_it_was_seen_is_left_alone(tmp_pat
 # No other job of the sidecar comes so often.
 SWEEP_S = 5_000.0
 # Jobs that every sidecar has: canaries, probations that end, and a log that is compacted.
-STANDING = {LOOK_S, PROBATIONS_EVERY_S, COMPACTED_EVERY_S}
+STANDING = {LOOK_S, PROBATIONS_EVERY_S, COMPACTED_EVERY_S, ERASING_S}
 EPISODE = {"text": "An episode that ages.", "class": "L4"}
 KNOWLEDGE = {"text": "Knowledge that stays.", "class": "L3"}
 

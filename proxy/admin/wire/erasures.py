@@ -14,7 +14,7 @@ NOT_REACHED: Final = (
     "what a server's own files, its write-ahead log and its history keep",
     "copies on servers that no one asked, which the gate hides",
     "traces and log lines that were sent out, and backups",
-    "the audit log: names of principals, ids, times and reasons",
+    "the audit log: ids, times, reasons, names of principals and of files that hosts read",
 )
 
 
