@@ -2,7 +2,7 @@
 
 Links are followed, and instructions files in folders above a file are searched for imports of it.
 If host and sidecar share no file system, only the file's name decides: a link with another name to
-a place is not recognised, nor an import that the conversation does not show.
+a place is not recognised, nor an import: a model front judges its lines where they are read.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -24,12 +23,8 @@ _IMPORTERS_MAX: Final = 64
 _TEXT_BYTES_MAX: Final = 262_144
 
 
-async def place_of(
-    call: FileCall, places: Places, imported: Callable[[str], Place | None] = lambda _: None
-) -> Place | None:
+async def place_of(call: FileCall, places: Places) -> Place | None:
     """The place that the call changes, moves or creates; of several, one of instructions.
-
-    `imported` returns the place whose text, as the conversation showed it, imports a file.
 
     Raises:
         MalformedRequest: The path of the call leads to a place through a link, or the place itself
@@ -49,8 +44,7 @@ async def place_of(
         if stricter or (meant is not None if named is None else is_link):
             raise MalformedRequest(f"arguments: {call.rule.path or call.rule.patch}: {_LINK}")
         if not is_instructions(named):
-            importer = imported(path) or await asyncio.to_thread(_importer_here, path, places)
-            named = importer or named
+            named = await asyncio.to_thread(_importer_here, path, places) or named
         found += () if named is None else (named,)
     return max(found, key=is_instructions, default=None)
 

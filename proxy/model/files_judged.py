@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 from policy.places import Place, is_instructions
 from proxy.dialects.files.edits import FileCall, check_alone, item_of, read_file_calls
-from proxy.dialects.files.imports import imports_of, may_be_one
 from proxy.dialects.files.known import KnownFiles
 from proxy.dialects.files.patch import FOLDERS_MAX
 from proxy.dialects.mcp.calls import read_call
@@ -55,8 +54,6 @@ class ConversationFiles:
         self._maps = prepared.asked.maps
         self._catalogue = catalogue
         self._known: KnownFiles | None = None
-        # The files that instructions files import, as far as the conversation has shown their text.
-        self._imports: dict[str, Place] = {}
         self._earlier: list[ModelCall] = []
 
     async def read(self, call: ModelCall) -> FileWrite | None:
@@ -76,8 +73,7 @@ class ConversationFiles:
             readings = [
                 (one, place)
                 for one in call_of_file.located(stated)
-                if not one.idle
-                and (place := await place_of(one, places, self._imported)) is not None
+                if not one.idle and (place := await place_of(one, places)) is not None
             ]
             # Of several readings the one in a place of instructions counts, else the first.
             found += sorted(readings, key=lambda one: not is_instructions(one[1]))[:1]
@@ -163,32 +159,6 @@ class ConversationFiles:
                 known.is_missing(tool.server, read)
             elif done and not set(rule.cut) & _given(tool):
                 known.was_read(tool.server, read, answer)
-            self._note_imports(tool, read.path, known.text(tool.server, read.path))
-
-    def _note_imports(self, tool: FileTool, path: str, text: str | None) -> None:
-        place = tool.tool_map.all_places.of_path(path)
-        place = place if is_instructions(place) else self._importer(path)
-        if place is not None:
-            self._imports |= dict.fromkeys(imports_of(path, text or ""), place)
-
-    def _imported(self, path: str) -> Place | None:
-        """The place that imports this file, as far as the conversation has shown its text."""
-        if self._known is None:
-            calls = (call for turn in self._prepared.request.turns for call in turn.calls)
-            files = filter(None, map(self._file_calls, calls))
-            # A conversation is parsed only if a call names an instructions file; most have none.
-            if not any(
-                is_instructions(tool.tool_map.all_places.of_path(read.path))
-                for tool, reads in files
-                for read in reads
-            ):
-                return None
-            self._known = self._read_conversation()
-        return self._importer(path)
-
-    def _importer(self, path: str) -> Place | None:
-        found = (place for name, place in self._imports.items() if may_be_one(name, path))
-        return next(found, None)
 
     def _ran(self, known: KnownFiles, call: ModelCall) -> None:
         """Forget the known texts of files that a call with an unknown result may have changed."""

@@ -134,6 +134,30 @@ async def test_a_line_that_came_later_waits(
             assert (f"`mnemogate places accept {name}`" in sent) is (flags != OFF)
 
 
+@pytest.mark.parametrize("name", ["claude-code", "gemini-cli"])
+@pytest.mark.parametrize("apart", [True, False])
+async def test_a_file_that_rules_import_waits_where_it_is_read(
+    tmp_path: Path, name: str, *, apart: bool
+) -> None:
+    """`apart`: the host marks the imported file; otherwise its text is inside of the importer's."""
+    host, style = BY_NAME[name], f"{ROOT}/docs/style.md"
+    importing = f"{OLD}\nSee @docs/style.md."
+
+    def files(text: str) -> dict[str, str]:
+        return (
+            {host.rules: importing, style: text} if apart else {host.rules: f"{importing}\n{text}"}
+        )
+
+    async with fronted(tmp_path) as bench:
+        assert "Two spaces." in await ask(bench, host, files("Two spaces."))
+        sent = await ask(bench, host, files(f"Two spaces.\n{RULE}"))
+        assert "Two spaces." in sent
+        assert RULE not in sent
+    (tmp_path / "off").mkdir()
+    async with fronted(tmp_path / "off", flags=OFF) as bench:
+        assert RULE in await ask(bench, host, files(f"Two spaces.\n{RULE}")), "control"
+
+
 async def test_rules_wait_until_a_person_lets_them_in_for_every_key(tmp_path: Path) -> None:
     host = BY_NAME["codex"]
     async with fronted(tmp_path) as bench:

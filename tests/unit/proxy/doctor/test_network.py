@@ -109,6 +109,21 @@ def test_what_the_sidecar_reports_of_itself_is_a_warning_and_is_named(
         assert verdict is ProbeResult.OK or all(name in found.got for name in names)
 
 
+def test_a_file_between_no_known_marks_is_red(tmp_path: Path) -> None:
+    for more, verdict in (
+        (', "unread_places": ["/w/CLAUDE.md"]', ProbeResult.FAIL),
+        ("", ProbeResult.OK),
+    ):
+
+        def ready(*_request: object, more: str = more) -> tuple[int, bytes]:
+            return 200, f"{ENFORCES}{more}}}".encode()
+
+        with small_server(ready) as url:
+            found = _probe(url, tmp_path)["places.read"]
+        assert found.verdict is verdict
+        assert verdict is ProbeResult.OK or "/w/CLAUDE.md" in found.got
+
+
 def test_a_policy_write_that_lands_is_red(tmp_path: Path) -> None:
     def lands(method: str, path: str, credential: str | None, body: bytes) -> tuple[int, bytes]:
         status, answer = _separated(method, path, credential, body)

@@ -358,22 +358,6 @@ async def test_of_one_file_a_session_that_had_read_removes_its_own_lines_alone(
 IMPORTING: Final = f"{RULES}\nSee @docs/style.md and @~/own.md.\n"
 
 
-async def test_what_an_instructions_file_imports_is_one_where_its_text_was_shown(
-    tmp_path: Path,
-) -> None:
-    async with editor(tmp_path) as at:
-        style = "/srv/shop/docs/style.md"
-        assert await at.writes(f"- {NOTE}\n", style) is None, "control"
-        await at.reads(IMPORTING)
-        await at.tool("Bash", "done", command="git pull")
-        assert _is_held(await at.writes(f"- {NOTE}\n", style), "instruction_place")
-        assert _is_held(await at.writes(f"- {NOTE}\n", "/home/ada/own.md"), "instruction_place")
-        assert _is_held(await at.edits("a", NOTE, "docs/style.md"))
-        await at.reads("@more.md", style)
-        assert _is_held(await at.writes(f"- {NOTE}\n", "/srv/shop/docs/more.md"))
-        assert await at.writes(f"- {NOTE}\n", "/srv/shop/docs/tea.md") is None, "control"
-
-
 async def test_what_an_instructions_file_on_this_machine_imports_is_one(tmp_path: Path) -> None:
     shop = tmp_path / "shop"
     (shop / "docs").mkdir(parents=True)
