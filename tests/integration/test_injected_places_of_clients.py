@@ -1,0 +1,58 @@
+"""Files that real clients put into prompts: what a shell wrote waits, what was there passes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.integration.hosts.fronted import Fronted, fronted
+from tests.integration.hosts.hosts import ClaudeCode, Codex, Settings
+from tests.integration.test_injected_places import OFF, OLD, ORDER, RULE
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+HOSTS = [
+    pytest.param(ClaudeCode(), "CLAUDE.md", "ANTHROPIC_API_KEY", id="claude-code"),
+    pytest.param(Codex(), "AGENTS.md", "SCRIPTED_KEY", id="codex"),
+]
+
+
+def _asked(at: Fronted, before: int) -> str:
+    """All that the upstream got since."""
+    return "".join(one.asked.decode("utf-8", "replace") for one in at.upstream.exchanges[before:])
+
+
+@pytest.mark.parametrize(("host", "name", "key"), HOSTS)
+@pytest.mark.parametrize("walled", [True, False], ids=["walled", "control"])
+async def test_a_line_of_a_shell_is_in_no_prompt_until_it_is_let_in(
+    tmp_path: Path, host: ClaudeCode | Codex, name: str, key: str, *, walled: bool
+) -> None:
+    home = tmp_path / "home"
+    file = home / "project" / name
+    await asyncio.to_thread(file.parent.mkdir, parents=True)
+    await asyncio.to_thread((home / ".codex").mkdir)
+    await asyncio.to_thread(file.write_text, f"{OLD}\n" * 100)
+    async with fronted(tmp_path / "ours", host.model(), flags={} if walled else OFF) as at:
+        settings = Settings(text=host.settings({}), servers=(), environment={key: at.key})
+
+        async def session() -> str:
+            before = len(at.upstream.exchanges)
+            await host.run("Hello.", home, at.url, settings)
+            return _asked(at, before)
+
+        first = await session()
+        assert first.count(OLD.split("\n", maxsplit=1)[0]) >= 100, "a first start asks for nothing"
+        assert "places accept" not in first
+        await asyncio.to_thread(file.write_text, f"{OLD}\n" * 100 + f"{RULE}\n{ORDER}\n")
+        second = await session()
+        assert (RULE in second) is not walled
+        assert (ORDER in second) is not walled
+        assert (f"2 new lines of {name} wait" in second) is walled
+        if walled:
+            places = (await at.sidecar.operate("GET", "/places"))["places"]
+            (waits,) = [one for one in places if one["waiting"]]
+            assert waits["path"].endswith(f"/project/{name}")
+            asked = {"path": waits["path"], "lines": [one["digest"] for one in waits["waiting"]]}
+            await at.sidecar.operate("POST", "/places/accept", asked)
+            assert RULE in await session()
