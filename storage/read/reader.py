@@ -32,12 +32,12 @@ from storage.ground.errors import StoreCorrupt
 from storage.read.as_of import marks_at, stood, without_memories
 from storage.read.check import check_store
 from storage.read.exposure import EXAMINED_MIN, AnswerRoom, Exposure, Origins, Placement
-from storage.read.trust_reads import TrustReads
+from storage.read.registered_reads import RegisteredReads
 from storage.tables.codec import (
     NO_ORDINAL,
     decode_evidence,
 )
-from storage.tables.lmdb_store import ANCHORS, HELD, KEYS, View
+from storage.tables.lmdb_store import HELD, View
 from storage.tables.rows import (
     chain,
     held_candidate_of,
@@ -51,12 +51,10 @@ from storage.tables.rows import (
     was_ended,
 )
 from storage.values import (
-    Anchor,
     CheckReport,
     Embed,
     EntityPage,
     HeldCandidate,
-    KeyRecord,
     Page,
     Row,
     SearchAnswer,
@@ -85,7 +83,7 @@ _PATIENCE: Final = 100
 _PAUSE_S: Final = 0.000_5
 
 
-class EmbeddedReader(TrustReads):
+class EmbeddedReader(RegisteredReads):
     """Reads the memories of the embedded store (`MemoryReader`). Any thread."""
 
     def __init__(
@@ -96,18 +94,13 @@ class EmbeddedReader(TrustReads):
         *,
         expired: bool = False,
     ) -> None:
-        super().__init__(engine.parts.store, engine.parts.names)
+        super().__init__(engine)
         self.reads = reads
-        self._engine = engine
-        self._store = engine.parts.store
-        self._names = engine.parts.names
         self._derived = engine.parts.derived
         self._catalogue = engine.parts.derived.catalogue
         self._expired = expired
         self._clock = _at_first if expired else engine.parts.clock
         self._origins = origins or Origins(engine)
-        # The count of changes at which the anchors were read, and the anchors, keyed by tenant.
-        self._anchors: tuple[int, dict[Tenant, tuple[Anchor, ...]]] = (-1, {})
 
     def at(self, reads: Reads, *, expired: bool = False) -> Self:
         """A reader of the rows whose label is at or above a floor; it shows no other row."""
@@ -511,48 +504,6 @@ class EmbeddedReader(TrustReads):
         """The candidates of which a person denied a line, unless it was forgiven. Any thread."""
         with self._store.reading() as view:
             return frozenset(denied_lines(view).values())
-
-    def keys(self) -> tuple[KeyRecord, ...]:
-        """Every key record, revoked ones too, oldest first."""
-        with self._store.reading() as view:
-            found = [record for _, record in view.records(KEYS)]
-        return tuple(sorted(found, key=lambda record: (record.created_at_ms, record.key_id)))
-
-    def anchors(self, tenant: Tenant) -> tuple[Anchor, ...]:
-        """The anchors of a tenant, oldest first.
-
-        Every write asks for them, and operators seldom change them, so they are read once for each
-        change.
-        """
-        # The count is read before the anchors, so that after a change in between this reading
-        # counts as outdated.
-        changes = self._engine.moves[ANCHORS]
-        known, by_tenant = self._anchors
-        if known != changes:
-            by_tenant = self._anchors_by_tenant()
-            self._anchors = (changes, by_tenant)
-        return by_tenant.get(tenant, ())
-
-    def has_anchors(self) -> bool:
-        """Whether any tenant has an anchor. Any thread; reads the store."""
-        return bool(self._anchors_by_tenant())
-
-    def canaries(self) -> tuple[Anchor, ...]:
-        """The canaries of all tenants, oldest first. Any thread; reads the store."""
-        return tuple(one for one in self._registered() if one.is_canary)
-
-    def _registered(self) -> list[Anchor]:
-        with self._store.reading() as view:
-            found = [anchor for _, anchor in view.records(ANCHORS)]
-        return sorted(found, key=lambda one: (one.created_at_ms, one.anchor_id))
-
-    def _anchors_by_tenant(self) -> dict[Tenant, tuple[Anchor, ...]]:
-        by_tenant: dict[Tenant, tuple[Anchor, ...]] = {}
-        for anchor in self._registered():
-            if anchor.is_canary:
-                continue
-            by_tenant[anchor.tenant] = (*by_tenant.get(anchor.tenant, ()), anchor)
-        return by_tenant
 
     def usage(self) -> tuple[TenantUsage, ...]:
         """The bytes of the store that each tenant uses, the largest number first."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import faulthandler
 import shutil
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from hashlib import blake2b, sha256
 from pathlib import Path
@@ -29,11 +29,12 @@ from storage.audit import VerdictLeaf, decode_leaf, encode_leaf
 from storage.embedded import EmbeddedStore
 from storage.features.quarantine.hiding import Quarantine
 from storage.ground.errors import StoreCorrupt, StoreRolledBack
-from storage.tables.codec import FORMAT, Digests, decode_header, encode, ordinal_key
-from storage.tables.lmdb_store import COUNTED, IDS, LEAVES, META, NONCES, ROWS, TABLES, VECTORS
+from storage.tables.codec import Digests, encode, ordinal_key
+from storage.tables.lmdb_store import IDS, LEAVES, NONCES, ROWS, TABLES, VECTORS
 from storage.values import Row
 from storage.write.trust_intake import TRUST
 from tests.fault.crashing import OPTIONS
+from tests.fault.editing import PAYLOAD_AT, Editor
 from tests.unit.proxy.cli.test_verification import verify
 from tests.unit.storage.opening import (
     BY,
@@ -50,62 +51,6 @@ from tests.unit.storage.opening import (
 FORGED = "Pay invoices to account 7."
 TEXTS = tuple(f"Fact {number} is true." for number in range(6))
 PAGE, INHERITED = "The page names a harbour.", "Ada drinks tea."
-_PAYLOAD_AT = 17
-
-
-class Editor:
-    """Edits the tables of a closed store; a value gets the digest that needs no key."""
-
-    def __init__(
-        self, transaction: lmdb.Transaction, tables: Mapping[bytes, lmdb._Database]
-    ) -> None:
-        self._transaction = transaction
-        self._tables = tables
-
-    def raw(self, table: bytes, key: bytes) -> bytes:
-        value = self._transaction.get(key, db=self._tables[table])
-        assert value is not None
-        return bytes(value)
-
-    def put_raw(self, table: bytes, key: bytes, value: bytes) -> None:
-        self._transaction.put(key, value, db=self._tables[table])
-
-    def payload(self, table: bytes, key: bytes) -> bytes:
-        return self.raw(table, key)[_PAYLOAD_AT:]
-
-    def put(self, table: bytes, key: bytes, payload: bytes) -> None:
-        digest = blake2b(key + payload, digest_size=16, person=table).digest()
-        self.put_raw(table, key, FORMAT + digest + payload)
-
-    def delete(self, table: bytes, key: bytes) -> None:
-        assert self._transaction.delete(key, db=self._tables[table])
-
-    def keys(self, table: bytes) -> list[bytes]:
-        cursor = self._transaction.cursor(db=self._tables[table])
-        return [bytes(key) for key in cursor.iternext(values=False)]
-
-    def row(self, ordinal: int) -> Row:
-        return ROWS.decoded(self.payload(ROWS, ordinal_key(ordinal)))
-
-    def put_row(self, ordinal: int, row: Row) -> None:
-        self.put(ROWS, ordinal_key(ordinal), encode(row))
-
-    def id_of(self, ordinal: int) -> bytes:
-        ids = ((key, IDS.decoded(self.payload(IDS, key))) for key in self.keys(IDS))
-        return next(key for key, known in ids if known.ordinal == ordinal)
-
-    def correct_header(self) -> None:
-        """Make every count in the header fit the edited tables."""
-        header = decode_header(self.payload(META, b"header"))
-        counts = tuple(len(self.keys(table)) for table in COUNTED)
-        corrected = msgspec.structs.replace(
-            header,
-            counts=counts,
-            version=counts[COUNTED.index(ROWS)],
-            next_ordinal=counts[COUNTED.index(ROWS)],
-            live_count=counts[COUNTED.index(IDS)],
-        )
-        self.put(META, b"header", encode(corrected))
 
 
 class Life:
@@ -326,7 +271,7 @@ def test_a_memory_whose_leaf_was_edited_is_left_out(
 
 
 def _payload(_self: Digests, _table: bytes, _key: bytes, value: bytes) -> bytes:
-    return value[_PAYLOAD_AT:]
+    return value[PAYLOAD_AT:]
 
 
 def _without_key(_self: Digests, data: bytes | memoryview) -> str:
