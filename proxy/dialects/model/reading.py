@@ -197,6 +197,12 @@ def kind_of(part: Json) -> str:
     return text_of(object_of(part).get("type")) or ""
 
 
+def index_in(part: dict[str, Json], key: str = "index") -> int:
+    """The index that a part of a reply has in its list; 0 if it names none."""
+    index = part.get(key)
+    return index if isinstance(index, int) else 0
+
+
 def object_of(value: Json) -> dict[str, Json]:
     """The value if it is an object, else an empty object."""
     return value if isinstance(value, dict) else {}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 from policy.bounded import Bounded
-from proxy.dialects.model.reading import list_of, object_of, text_of
+from proxy.dialects.model.reading import index_in, list_of, object_of, text_of
 from proxy.dialects.model.stream import event_of, payload
 from proxy.dialects.model.withheld import Asks, changed, names, seals, sieved
 from proxy.dialects.sse import Event, event_bytes
@@ -256,7 +256,7 @@ class ReplyFilter:
         kind = body.get("type")
         if kind == "content_block_delta":
             return self._anthropic_delta(event, body)
-        index = _place(body.get("index"))
+        index = index_in(body)
         made = _made(event, self._whole(body, (str(kind), index)))
         if kind == "content_block_start":
             start = object_of(body.get("content_block"))
@@ -269,7 +269,7 @@ class ReplyFilter:
         return [*(self._flush(()) if kind in _ENDS else ()), made]
 
     def _anthropic_delta(self, event: Event, body: dict[str, Json]) -> list[Event]:
-        index = _place(body.get("index"))
+        index = index_in(body)
         delta = object_of(body.get("delta"))
         kind = str(delta.get("type"))
         if kind == "input_json_delta" and isinstance(piece := delta.get("partial_json"), str):
@@ -294,7 +294,7 @@ class ReplyFilter:
         lean |= {"choices": made} if "choices" in body else {}
         for part in list_of(body.get("choices")):
             choice = dict(object_of(part))
-            at = _place(choice.get("index"))
+            at = index_in(choice)
             given_delta = choice.pop("delta", None)
             delta = object_of(given_delta)
             texts: dict[str, Json] = {}
@@ -319,8 +319,8 @@ class ReplyFilter:
 
     def _responses(self, event: Event, body: dict[str, Json]) -> list[Event]:
         kind = str(body.get("type"))
-        part = body.get("content_index", body.get("summary_index"))
-        place = (_place(body.get("output_index")), _place(part))
+        part = "content_index" if "content_index" in body else "summary_index"
+        place = (index_in(body, "output_index"), index_in(body, part))
         for family in _RESPONSE_DELTAS:
             key: _Key = (*place, family)
             given = body.get("delta")
@@ -359,7 +359,7 @@ class ReplyFilter:
         lean |= {"candidates": made} if "candidates" in body else {}
         for one in list_of(body.get("candidates")):
             candidate = dict(object_of(one))
-            at = _place(candidate.get("index"))
+            at = index_in(candidate)
             content = dict(object_of(candidate.pop("content", None)))
             given = map(object_of, list_of(content.pop("parts", None)))
             parts: list[Json] = [new for part in given for new in self._part(at, part, event, lean)]
@@ -496,10 +496,6 @@ def _behind(before: str, cut: str) -> str:
     same = next((at for at, (one, other) in enumerate(pairs) if one != other), len(before))
     # A space separates the replacement from the last word that was sent.
     return cut[same:] if same == len(before) else f" {cut[same:]}"
-
-
-def _place(index: Json) -> int:
-    return index if isinstance(index, int) else 0
 
 
 def _name(event: Event) -> str:

@@ -15,7 +15,7 @@ from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
-from proxy.dialects.model.reading import text_of
+from proxy.dialects.model.reading import object_of, text_of
 from proxy.dialects.model.transcript import Where
 from proxy.dialects.strict_json.tolerant import Json, read_body, read_json, write_body
 from proxy.seams.faults import MalformedRequest
@@ -407,6 +407,8 @@ class BlockForm(msgspec.Struct, frozen=True, kw_only=True):
     changed: ChangesTurn
     emptied: Callable[[dict[str, Json], str], dict[str, Json]]
     is_result: Callable[[dict[str, Json]], bool]
+    # Whether calls are among the blocks.
+    calls: bool = True
 
 
 def without_withheld(
@@ -420,7 +422,7 @@ def without_withheld(
     by_model: bool,
 ) -> list[dict[str, Json]]:
     """The blocks of one message without refused texts; each the same object if it has none."""
-    typed = [leave.typed.get((*where, at, "text"), ()) for at in range(len(blocks))]
+    typed = [_typed(block, (*where, at, "text"), leave) for at, block in enumerate(blocks)]
     of_text = asks.of_the("text", by_model=by_model)
 
     def search(searched: list[dict[str, Json]], asks: Asks) -> str | None:
@@ -436,14 +438,54 @@ def without_withheld(
         else block
         for at, block in enumerate(blocks)
     ]
-    # All blocks are searched together, without texts that only wait for a person: such a text may
-    # be in calls other than the one that proposed it.
-    still = None if told is None else search(new, asks)
+    # All blocks are searched together. A text that only waits for a person may be in calls other
+    # than the one that proposed it.
+    still = None if told is None else search(new, asks if form.calls else of_text)
     if still is None:
         return new
     # The refused text spans several blocks, so the content of each block is replaced.
     pairs = zip(new, typed, strict=True)
     return [block if stays else form.emptied(block, still) for block, stays in pairs]
+
+
+def _typed(
+    block: dict[str, Json], place: Where, leave: LeftUnchanged
+) -> tuple[tuple[int, int], ...]:
+    """The parts of a block's text that stay: what was typed, and a trusted text as a whole."""
+    whole = ((0, len(text_of(block.get("text")) or "")),)
+    return whole if place in leave.trusted else leave.typed.get(place, ())
+
+
+def heard_text(block: dict[str, Json], typed: tuple[tuple[int, int], ...] = ()) -> list[str | None]:
+    """The searched texts of a block whose text is in `text`, or of any other block."""
+    text = block.get("text")
+    return around(text, typed) if typed and isinstance(text, str) else [joined(block)]
+
+
+def changed_text(
+    block: dict[str, Json], where: Where, leave: LeftUnchanged, asks: Asks, _: HeldCallIds
+) -> dict[str, Json]:
+    """The block without refused sentences in its text, or in any of its strings."""
+    text = block.get("text")
+    if not isinstance(text, str):
+        return object_of(sieved(block, asks))
+    new, bare = spoken(text, (*where, "text"), leave, asks), {**block, "text": ""}
+    rest = object_of(sieved(bare, asks))
+    return block if new is text and rest == bare else {**rest, "text": new}
+
+
+def emptied_text(block: dict[str, Json], said: str) -> dict[str, Json]:
+    """The block with `said` as its text; the same block if it has no text."""
+    return {**block, "text": said} if "text" in block else block
+
+
+TEXTS: Final = BlockForm(
+    heard=heard_text,
+    changed=changed_text,
+    emptied=emptied_text,
+    is_result=lambda _: False,
+    calls=False,
+)
 
 
 def sieved_body(body: dict[str, Json], leave: LeftUnchanged, asks: Asks) -> dict[str, Json]:

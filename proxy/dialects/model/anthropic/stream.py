@@ -112,15 +112,11 @@ class AnthropicEditor:
         self._shift = 0
         self._sent = 0
         self._reply_id: str | None = None
-        self._over = False
+        # Whether the editor has been fed the end of the reply.
+        self.over = False
         self._spent: dict[str, int] = {}  # tokens that earlier requests to the model have spent
         # The latest `message_delta` event that was not sent to the agent.
         self._last: dict[str, Json] = {}
-
-    @property
-    def over(self) -> bool:
-        """Whether the editor has been fed the end of the reply."""
-        return self._over
 
     @property
     def holds(self) -> bool:
@@ -160,7 +156,7 @@ class AnthropicEditor:
         if kind == "message_delta":
             return self._delta(event, body), ()
         if kind == "message_stop":
-            self._over = True
+            self.over = True
             return (b"" if self.refused_all() else event.raw), ()
         return event.raw, ()
 
@@ -200,7 +196,7 @@ class AnthropicEditor:
         ]
         self._content, self._refusals, self._going_on = [], [], 0
         self._shift = self._sent
-        self._over = False
+        self.over = False
         return [{"role": "assistant", "content": said}, {"role": "user", "content": results}]
 
     def close(self) -> bytes:
@@ -209,7 +205,7 @@ class AnthropicEditor:
         usage: dict[str, Json] = {"output_tokens": 0, **self._spent}
         ended: dict[str, Json] = {**self._last, "type": "message_delta"}
         ended |= {"delta": delta, "usage": usage}
-        self._over = True
+        self.over = True
         return event_of("message_delta", ended) + event_of("message_stop", {"type": "message_stop"})
 
     def _delta(self, event: Event, body: dict[str, Json]) -> bytes:

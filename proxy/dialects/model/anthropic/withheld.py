@@ -22,8 +22,10 @@ from proxy.dialects.model.withheld import (
     HeldCallIds,
     LeftUnchanged,
     arguments,
-    around,
     beside,
+    changed_text,
+    emptied_text,
+    heard_text,
     joined,
     passes,
     result,
@@ -116,10 +118,7 @@ def _heard(block: dict[str, Json], typed: tuple[tuple[int, int], ...]) -> list[s
         return []
     if kind in _CALLS:
         return [written(block.get("input"))]
-    text = block.get("text")
-    if typed and isinstance(text, str):
-        return around(text, typed)
-    return [joined(block)]
+    return heard_text(block, typed)
 
 
 def _block(
@@ -128,12 +127,6 @@ def _block(
     kind = kind_of(block)
     if kind in _THINKING:
         return block
-    if kind == "text":
-        place = (*where, "text")
-        text = text_of(block.get("text")) or ""
-        new = spoken(text, place, leave, asks)
-        rest = object_of(sieved({**block, "text": ""}, asks))
-        return block if new is text and rest == {**block, "text": ""} else {**rest, "text": new}
     if kind in _RESULTS:
         content = block.get("content")
         left, gone = result(text_of(block.get("tool_use_id")) or "", content, asks)
@@ -143,18 +136,16 @@ def _block(
         of_call = asks.of_the("call", by_model=text_of(block.get("id")) in waiting)
         new_input = arguments(block.get("input"), of_call)
         return block if new_input is block.get("input") else {**block, "input": new_input}
-    return object_of(sieved(block, asks))
+    return changed_text(block, where, leave, asks, waiting)
 
 
 def _emptied(block: dict[str, Json], said: str) -> dict[str, Json]:
     kind = kind_of(block)
-    if kind == "text":
-        return {**block, "text": said}
     if kind in _CALLS:
         return {**block, "input": {"withheld": said}}
     if kind in _RESULTS:
         return {**block, "content": said, "is_error": True}
-    return block
+    return block if kind in _THINKING else emptied_text(block, said)
 
 
 _FORM: Final = BlockForm(heard=_heard, changed=_block, emptied=_emptied, is_result=_is_result)

@@ -125,13 +125,11 @@ def _identified(content: dict[str, Json], waiting: list[_Waiting]) -> dict[str, 
     """One content with ids; `waiting` are the calls without a result so far."""
     given = list_of(content.get("parts"))
     parts: list[Json] = []
-    own: set[str] = set()
-    for one in map(object_of, given):
+    for at, one in enumerate(map(object_of, given)):
         part: Json = one
         call, result = object_of(one.get(CALL)), object_of(one.get(RESULT))
         if call:
-            name = text_of(call.get("id")) or _name_of(call, own)
-            own.add(name)
+            name = text_of(call.get("id")) or _name_of(call, given[:at])
             waiting.append(_Waiting(name, call.get("name"), "id" in call))
             part = one if call.get("id") == name else {**one, CALL: {**call, "id": name}}
         elif result:
@@ -148,18 +146,16 @@ def _identified(content: dict[str, Json], waiting: list[_Waiting]) -> dict[str, 
     return content if same else {**content, "parts": parts}
 
 
-def _name_of(call: dict[str, Json], taken: set[str]) -> str:
-    """A name for a call without an id, with the form of the ids that servers count.
+def _name_of(call: dict[str, Json], before: list[Json]) -> str:
+    """A name for a call without an id; `before` are the parts before it in its content.
 
-    Such an id recurs in other conversations, and readers of ids know that by its form.
+    It has the form of the ids that servers count, because it recurs in other conversations: readers
+    of ids know that by the form.
     """
-    for count in range(len(taken) + 1):
-        spelled = write_body([call.get("name"), call.get("args"), count])
-        number = int.from_bytes(hashlib.sha256(spelled).digest()[:8])
-        name = f"functions.{call.get('name')}:{number}"
-        if name not in taken:
-            return name
-    return ""
+    count = sum(object_of(object_of(part).get(CALL)) == call for part in before)
+    spelled = write_body([call.get("name"), call.get("args"), count])
+    number = int.from_bytes(hashlib.sha256(spelled).digest()[:8])
+    return f"functions.{call.get('name')}:{number}"
 
 
 def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelRequest:

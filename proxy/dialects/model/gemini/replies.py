@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.dialects.model.gemini.contents import CALL, RESULT, identified, read_reply
-from proxy.dialects.model.reading import call_of, list_of, object_of, text_of
+from proxy.dialects.model.reading import call_of, index_in, list_of, object_of, text_of
 from proxy.dialects.model.stream import (
     CallDecision,
     CompleteCall,
@@ -77,7 +77,7 @@ class _Edited:
         self._id = self._id or body.get(_ID)
         waiting: list[CompleteCall] = []
         for candidate in map(object_of, list_of(body.get("candidates"))):
-            at = _index(candidate)
+            at = index_in(candidate)
             known = self._said.get(at, {})
             before, new = _parts(known), _parts(candidate)
             content: dict[str, Json] = {"role": "model", "parts": [*before, *new]}
@@ -138,12 +138,8 @@ class GeminiEditor(_Edited):
     def __init__(self) -> None:
         super().__init__()
         self._event = Event(raw=b"", name="", data=None)
-        self._over = False
-
-    @property
-    def over(self) -> bool:
-        """Whether the editor has been fed the end of the reply."""
-        return self._over
+        # Whether the editor has been fed the end of the reply.
+        self.over = False
 
     @property
     def holds(self) -> bool:
@@ -157,7 +153,7 @@ class GeminiEditor(_Edited):
             return event.raw, ()
         self._event = event
         waiting = self._take(body)
-        self._over = all(one.get(_END) is not None for one in self._said.values())
+        self.over = all(one.get(_END) is not None for one in self._said.values())
         return (b"" if waiting else self._forwarded()), waiting
 
     def decide(self, decided: CallDecision) -> bytes:
@@ -170,7 +166,7 @@ class GeminiEditor(_Edited):
 
     def close(self) -> bytes:
         """The bytes that end a reply whose calls were all refused, without a second request."""
-        self._over = True
+        self.over = True
         end: dict[str, Json] = {"content": {"role": "model", "parts": [{"text": ""}]}, _END: "STOP"}
         return event_of("", self._with([end]))
 
@@ -226,8 +222,3 @@ def _parts(candidate: dict[str, Json]) -> list[dict[str, Json]]:
 
 def _with_parts(candidate: dict[str, Json], parts: list[Json]) -> dict[str, Json]:
     return {**candidate, "content": {**object_of(candidate.get("content")), "parts": parts}}
-
-
-def _index(candidate: dict[str, Json]) -> int:
-    index = candidate.get("index")
-    return index if isinstance(index, int) else 0

@@ -5,8 +5,7 @@ A signature stays with its part: its provider alone can read it, and checks that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from functools import partial
 
 from proxy.dialects.model.gemini.contents import CALL, RESULT, TURNS, identified
 from proxy.dialects.model.reading import list_of, object_of, text_of
@@ -17,11 +16,10 @@ from proxy.dialects.model.withheld import (
     HeldCallIds,
     LeftUnchanged,
     arguments,
-    around,
-    joined,
+    changed_text,
+    emptied_text,
+    heard_text,
     result,
-    sieved,
-    spoken,
     withhold_turns,
     without_withheld,
     written,
@@ -32,6 +30,17 @@ from proxy.dialects.strict_json.tolerant import Json
 def withhold(body: dict[str, Json], leave: LeftUnchanged, asks: Asks) -> dict[str, Json]:
     """The request's body without withheld texts; the same object if it contains none."""
     named = identified(list_of(body.get(TURNS)))
+    ids: dict[Where, str] = {}
+    results: list[tuple[Json, Json]] = []
+    for at, content in enumerate(named):
+        for index, part in enumerate(map(object_of, list_of(object_of(content).get("parts")))):
+            result = object_of(part.get(RESULT))
+            one = object_of(part.get(CALL)) or result
+            ids[TURNS, at, "parts", index] = text_of(one.get("id")) or ""
+            results += [(one.get("id"), result.get("response"))] if result else []
+
+    changed = partial(_part, ids)
+    form = BlockForm(heard=_heard, changed=changed, emptied=_emptied, is_result=_is_result)
 
     def change(
         content: dict[str, Json],
@@ -40,36 +49,13 @@ def withhold(body: dict[str, Json], leave: LeftUnchanged, asks: Asks) -> dict[st
         asks: Asks,
         waiting: HeldCallIds,
     ) -> dict[str, Json]:
-        given, place = list_of(content.get("parts")), (*where, "parts")
-        parts = [object_of(one) for one in list_of(object_of(named[int(where[-1])]).get("parts"))]
-        by_model = content.get("role") == "model"
-        new = without_withheld(_FORM, parts, place, leave, asks, waiting, by_model=by_model)
-        made: list[Json] = [
-            old if one is part else _as_it_came(one, object_of(old))
-            for old, part, one in zip(given, parts, new, strict=True)
-        ]
-        same = all(a is b for a, b in zip(made, given, strict=True))
-        return content if same else {**content, "parts": made}
+        parts = [object_of(one) for one in list_of(content.get("parts"))]
+        by_model, place = content.get("role") == "model", (*where, "parts")
+        new = without_withheld(form, parts, place, leave, asks, waiting, by_model=by_model)
+        same = all(a is b for a, b in zip(new, parts, strict=True))
+        return content if same else {**content, "parts": [*new]}
 
-    return withhold_turns(body, TURNS, leave, asks, change, lambda _: _results_in(named))
-
-
-def _as_it_came(part: dict[str, Json], old: dict[str, Json]) -> dict[str, Json]:
-    """The part with the id of its call as the agent sent it, or without an id."""
-    made = dict(part)
-    for key in {CALL, RESULT} & part.keys():
-        inner, before = object_of(part[key]), object_of(old.get(key))
-        own = {"id": before["id"]} if "id" in before else {}
-        made[key] = {**{name: inner[name] for name in inner if name != "id"}, **own}
-    return made
-
-
-def _results_in(contents: list[Json]) -> Iterator[tuple[Json, Json]]:
-    for content in contents:
-        for part in list_of(object_of(content).get("parts")):
-            answer = object_of(object_of(part).get(RESULT))
-            if answer:
-                yield answer.get("id"), answer.get("response")
+    return withhold_turns(body, TURNS, leave, asks, change, lambda _: results)
 
 
 def _is_result(part: dict[str, Json]) -> bool:
@@ -77,33 +63,29 @@ def _is_result(part: dict[str, Json]) -> bool:
 
 
 def _heard(part: dict[str, Json], typed: tuple[tuple[int, int], ...]) -> list[str | None]:
-    if CALL in part:
-        return [written(object_of(part[CALL]).get("args"))]
-    text = part.get("text")
-    return around(text, typed) if typed and isinstance(text, str) else [joined(part)]
+    called = CALL in part
+    return [written(object_of(part[CALL]).get("args"))] if called else heard_text(part, typed)
 
 
 def _part(
-    part: dict[str, Json], where: Where, leave: LeftUnchanged, asks: Asks, waiting: HeldCallIds
+    ids: dict[Where, str],
+    part: dict[str, Json],
+    where: Where,
+    leave: LeftUnchanged,
+    asks: Asks,
+    waiting: HeldCallIds,
 ) -> dict[str, Json]:
     if CALL in part:
         call = object_of(part[CALL])
-        of_call = asks.of_the("call", by_model=text_of(call.get("id")) in waiting)
-        new = arguments(call.get("args"), of_call)
+        new = arguments(call.get("args"), asks.of_the("call", by_model=ids[where] in waiting))
         return part if new is call.get("args") else {**part, CALL: {**call, "args": new}}
     if RESULT in part:
         answer = object_of(part[RESULT])
-        left, gone = result(text_of(answer.get("id")) or "", answer.get("response"), asks)
+        left, gone = result(ids[where], answer.get("response"), asks)
         if left is answer.get("response"):
             return part
         return {**part, RESULT: {**answer, "response": {"error": left} if gone else left}}
-    text = part.get("text")
-    if not isinstance(text, str):
-        return object_of(sieved(part, asks))
-    new_text = spoken(text, (*where, "text"), leave, asks)
-    bare: dict[str, Json] = {**part, "text": ""}
-    rest = object_of(sieved(bare, asks))
-    return part if new_text is text and rest == bare else {**rest, "text": new_text}
+    return changed_text(part, where, leave, asks, waiting)
 
 
 def _emptied(part: dict[str, Json], said: str) -> dict[str, Json]:
@@ -111,7 +93,4 @@ def _emptied(part: dict[str, Json], said: str) -> dict[str, Json]:
         return {**part, CALL: {**object_of(part[CALL]), "args": {"withheld": said}}}
     if RESULT in part:
         return {**part, RESULT: {**object_of(part[RESULT]), "response": {"error": said}}}
-    return {**part, "text": said} if "text" in part else part
-
-
-_FORM: Final = BlockForm(heard=_heard, changed=_part, emptied=_emptied, is_result=_is_result)
+    return emptied_text(part, said)

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from proxy.dialects.model.openai.chat import quoted_in
-from proxy.dialects.model.reading import call_of, list_of, object_of, spelled, text_of
+from proxy.dialects.model.reading import call_of, index_in, list_of, object_of, spelled, text_of
 from proxy.dialects.model.stream import (
     CallDecision,
     CompleteCall,
@@ -131,12 +131,8 @@ class ChatEditor:
         self._first: dict[str, Json] = {}
         self._askings = 0
         self._spent: dict[str, int] = {}
-        self._over = False
-
-    @property
-    def over(self) -> bool:
-        """Whether the editor has been fed the end of the reply."""
-        return self._over
+        # Whether the editor has been fed the end of the reply.
+        self.over = False
 
     @property
     def holds(self) -> bool:
@@ -163,7 +159,7 @@ class ChatEditor:
         if body is None:
             if event.data != DONE:
                 return event.raw, ()
-            self._over = True
+            self.over = True
             return (b"" if self.refused_all() else event.raw), ()
         self._chunk = {key: body[key] for key in body if key not in {"choices", "usage"}}
         if not self._first:
@@ -236,12 +232,12 @@ class ChatEditor:
             ]
         self._choices.clear()
         self._askings += 1
-        self._over = False
+        self.over = False
         return [said, *results]
 
     def close(self) -> bytes:
         """The bytes that end a reply whose calls were all refused, without a second request."""
-        self._over = True
+        self.over = True
         end: dict[str, Json] = {"index": 0, "delta": {}, "finish_reason": "stop"}
         self._choices.clear()
         chunk = self._renamed("", {**self._chunk, "choices": [end]})
@@ -254,7 +250,7 @@ class ChatEditor:
 
         The same object if nothing of it waits.
         """
-        state = self._choices.setdefault(_index(choice), _Choice())
+        state = self._choices.setdefault(index_in(choice), _Choice())
         delta = object_of(choice.get("delta"))
         text = text_of(delta.get("content")) or text_of(choice.get("text")) or ""
         state.text.append(text)
@@ -285,7 +281,7 @@ class ChatEditor:
 
     def _whole(self, choice: dict[str, Json]) -> list[CompleteCall]:
         """The calls of a choice that ends with this chunk, to be judged; else none."""
-        index = _index(choice)
+        index = index_in(choice)
         state = self._choices[index]
         if choice.get("finish_reason") is None or state.ended:
             return []
@@ -360,11 +356,6 @@ def _without_role(choice: dict[str, Json]) -> dict[str, Json]:
 
 def _is(one: Json, other: dict[str, Json]) -> bool:
     return one is other
-
-
-def _index(choice: dict[str, Json]) -> int:
-    index = choice.get("index")
-    return index if isinstance(index, int) else 0
 
 
 def _pieces(delta: dict[str, Json]) -> list[tuple[int, dict[str, Json]]]:

@@ -39,12 +39,8 @@ class ResponsesEditor:
         # The response object of the first event, whose id the agent knows.
         self._response: dict[str, Json] = {}
         self._spent: dict[str, int] = {}
-        self._over = False
-
-    @property
-    def over(self) -> bool:
-        """Whether the editor has been fed the end of the reply."""
-        return self._over
+        # Whether the editor has been fed the end of the reply.
+        self.over = False
 
     @property
     def holds(self) -> bool:
@@ -74,7 +70,7 @@ class ResponsesEditor:
                 return b"", ()
             self._response = object_of(body.get("response"))
         if kind in _ENDS:
-            self._over = True
+            self.over = True
             return self._end(event, body), ()
         if self._brings_more(object_of(body.get("response"))):
             output: list[Json] = [*self._output]
@@ -122,12 +118,12 @@ class ResponsesEditor:
         self._said, self._refusals, self._going_on = [], [], 0
         self._items.clear()
         self._shift = len(self._output)
-        self._over = False
+        self.over = False
         return [*said, *outputs]
 
     def close(self) -> bytes:
         """The bytes that end a reply whose calls were all refused, without a second request."""
-        self._over = True
+        self.over = True
         kind = "response.completed"
         response: dict[str, Json] = {**self._response, "status": "completed"}
         response["output"] = [*self._output]

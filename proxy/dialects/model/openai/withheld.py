@@ -14,12 +14,11 @@ from proxy.dialects.model.reading import kind_of, list_of, object_of, text_of
 from proxy.dialects.model.transcript import Where
 from proxy.dialects.model.withheld import (
     SIGNED,
+    TEXTS,
     Asks,
     HeldCallIds,
     LeftUnchanged,
-    apart,
     arguments,
-    around,
     beside,
     cut_lines,
     joined,
@@ -27,12 +26,14 @@ from proxy.dialects.model.withheld import (
     sieved,
     spoken,
     withhold_turns,
+    without_withheld,
     written,
 )
 from proxy.dialects.strict_json.tolerant import Json
 
 # Members of a message, beside its content, in which models return their reasoning.
 _REASONING: Final = ("reasoning_content", "reasoning", "reasoning_details", "thinking")
+_SPOKEN: Final = frozenset({"content", "tool_calls", "function_call"})
 _CALLS: Final = frozenset({"function_call", "custom_tool_call", "mcp_call"})
 _OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output", "mcp_call"})
 _THOUGHT: Final = "reasoning"
@@ -100,40 +101,26 @@ def _chat_message(
     role = text_of(message.get("role"))
     if role in {"tool", "function"}:
         content = message.get("content")
-        new, _ = result(text_of(message.get("tool_call_id")) or "", content, asks)
-        return message if new is content else {**message, "content": new}
-    plain = asks
-    asks = asks.of_the("text", by_model=role == "assistant")
-    heard = _heard(message.get("content"), (*where, "content"), leave)
+        left, _ = result(text_of(message.get("tool_call_id")) or "", content, asks)
+        return message if left is content else {**message, "content": left}
+    by_model = role == "assistant"
+    of_text = asks.of_the("text", by_model=by_model)
+    made: dict[str, Json] = {
+        key: value if key in _SPOKEN else beside(value, (*where, key), leave, of_text)
+        for key, value in message.items()
+        if key not in _REASONING or of_text.of(joined(value)) is None
+    }
+    if "content" in made:
+        place = (*where, "content")
+        made["content"] = _content(made["content"], place, leave, asks, waiting, by_model=by_model)
     calls = list_of(message.get("tool_calls"))
     legacy = message.get("function_call")
-    heard.append(written([*calls, legacy]) if calls or legacy else "")
-    rest = {
-        key: value
-        for key, value in message.items()
-        if key not in {"content", "tool_calls", "function_call"}
-    }
-    told = asks.of(apart(heard))
-    aside = asks.of(joined(rest))
-    if told is None and aside is None:
-        return message
-    made: dict[str, Json] = {
-        key: value
-        if key in {"content", "tool_calls", "function_call"}
-        else beside(value, (*where, key), leave, asks)
-        for key, value in message.items()
-        if key not in _REASONING or asks.of(joined(value)) is None
-    }
-    if told is not None:
-        made["content"] = _content(message.get("content"), (*where, "content"), leave, asks)
+    if (calls or legacy) and of_text.of(written([*calls, legacy])) is not None:
         if calls:
-            made["tool_calls"] = [_chat_call(object_of(call), plain, waiting) for call in calls]
+            made["tool_calls"] = [_chat_call(object_of(call), asks, waiting) for call in calls]
         if legacy:
-            made["function_call"] = _function(object_of(legacy), plain.of_the("call"))
-        still = asks.of(apart(_heard(made["content"], (*where, "content"), leave)))
-        if still is not None:
-            made["content"] = _emptied(made["content"], (*where, "content"), leave, still)
-    return made
+            made["function_call"] = _function(object_of(legacy), asks.of_the("call"))
+    return made if any(made.get(key) is not message[key] for key in message) else message
 
 
 def _chat_call(call: dict[str, Json], asks: Asks, waiting: HeldCallIds) -> dict[str, Json]:
@@ -177,70 +164,25 @@ def _item(
         return made
     if kind != "message":
         return object_of(sieved(item, asks))
-    asks = asks.of_the("text", by_model=item.get("role") == "assistant")
-    place = (*where, "content")
-    if asks.of(apart(_heard(item.get("content"), place, leave))) is None:
-        return item
-    content = _content(item.get("content"), place, leave, asks)
-    still = asks.of(apart(_heard(content, place, leave)))
-    return {
-        **item,
-        "content": content if still is None else _emptied(content, place, leave, still),
-    }
+    content, by_model = item.get("content"), item.get("role") == "assistant"
+    new = _content(content, (*where, "content"), leave, asks, waiting, by_model=by_model)
+    return item if new is content else {**item, "content": new}
 
 
-def _heard(content: Json, where: Where, leave: LeftUnchanged) -> list[str | None]:
-    """The texts of a message that are searched, with None in place of each text that stays.
-
-    A text stays if it is trusted or a person typed it.
-    """
+def _content(
+    content: Json,
+    where: Where,
+    leave: LeftUnchanged,
+    asks: Asks,
+    waiting: HeldCallIds,
+    *,
+    by_model: bool,
+) -> Json:
+    """The content of a message without withheld texts; the same object if it contains none."""
     if isinstance(content, str):
-        return _said(content, where, leave)
-    heard: list[str | None] = []
-    for at, part in enumerate(list_of(content)):
-        block = object_of(part)
-        text = block.get("text")
-        if isinstance(text, str):
-            heard += _said(text, (*where, at, "text"), leave)
-        else:
-            heard.append(joined(part))
-    return heard
-
-
-def _said(text: str, where: Where, leave: LeftUnchanged) -> list[str | None]:
-    if where in leave.trusted:
-        return [None]
-    typed = leave.typed.get(where, ())
-    return around(text, typed) if typed else [text]
-
-
-def _content(content: Json, where: Where, leave: LeftUnchanged, asks: Asks) -> Json:
-    if isinstance(content, str):
-        return spoken(content, where, leave, asks)
-    if not isinstance(content, list):
-        return content
-    made: list[Json] = []
-    for at, part in enumerate(content):
-        block = object_of(part)
-        text = block.get("text")
-        if isinstance(text, str):
-            made.append({**block, "text": spoken(text, (*where, at, "text"), leave, asks)})
-        else:
-            made.append(sieved(part, asks))
-    return made
-
-
-def _emptied(content: Json, where: Where, leave: LeftUnchanged, said: str) -> Json:
-    """A content with all its texts replaced, because a withheld text spans several parts.
-
-    Trusted and typed texts stay.
-    """
-    if isinstance(content, str):
-        return content
-    made: list[Json] = []
-    for at, part in enumerate(list_of(content)):
-        block = object_of(part)
-        place = (*where, at, "text")
-        stays = place in leave.trusted or place in leave.typed or "text" not in block
-        made.append(part if stays else {**block, "text": said})
-    return made
+        return spoken(content, where, leave, asks.of_the("text", by_model=by_model))
+    given = list_of(content)
+    parts = [object_of(part) for part in given]
+    new = without_withheld(TEXTS, parts, where, leave, asks, waiting, by_model=by_model)
+    same = all(a is b for a, b in zip(new, parts, strict=True))
+    return content if same else [*new]
