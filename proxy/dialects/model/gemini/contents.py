@@ -58,6 +58,7 @@ _UNDERSCORES: Final = re.compile("_+([a-zA-Z0-9])")
 _VOICES: Final = {"model": Voice.MODEL, "user": Voice.USER, "function": Voice.TOOL}
 # Members of a part that are marks beside its content; a signature has no words.
 _MARKS: Final = frozenset({"thought", "thoughtSignature"})
+_READABLE: Final = frozenset({"text", "executableCode", "codeExecutionResult"})
 _SPOKEN: Final = _MARKS | {"text"}
 # Members of a candidate that quote what the provider's own tools found.
 _QUOTED: Final = ("groundingMetadata", "urlContextMetadata", "citationMetadata")
@@ -191,8 +192,8 @@ def read_turn(content: dict[str, Json]) -> Turn:
 
 
 def _member(key: str, value: Json, where: Where, voice: Voice) -> tuple[ContextText, ...]:
-    if key in {"text", "executableCode"}:
-        return said_in(value, where, voice)
+    if key in _READABLE:
+        return said_in(value, where, Voice.TOOL if key == "codeExecutionResult" else voice)
     if key in {"inlineData", "fileData"}:
         return sealed_in(where, voice)
     if key == RESULT:
@@ -200,8 +201,6 @@ def _member(key: str, value: Json, where: Where, voice: Voice) -> tuple[ContextT
         call_id = text_of(result.get("id"))
         beside = said_in(result.get("parts"), (*where, "parts"), Voice.TOOL, call_id)
         return (*result_in(result.get("response"), (*where, "response"), call_id), *beside)
-    if key == "codeExecutionResult":
-        return said_in(value, where, Voice.TOOL)
     return unplaced_in(value, where)
 
 

@@ -47,6 +47,8 @@ class _Edited:
         self._spent: dict[str, int] = {}
         self._id: Json = None
         self._askings = 0
+        # The parts of a whole reply's earlier askings, which the agent gets as well.
+        self._before: list[Json] = []
 
     def refused_all(self) -> bool:
         """Whether the only candidate has calls and all were refused: the model is asked again."""
@@ -95,18 +97,20 @@ class _Edited:
         self._undecided = {one.key for one in waiting}
         return tuple(waiting)
 
-    def _decide(self, decided: CallDecision) -> None:
+    def decide(self, decided: CallDecision) -> bytes:
+        """Take the decision on a waiting call; return the bytes to forward now, if any."""
         self._undecided.discard(decided.key)
         if decided.refusal is not None:
             self._refused[decided.key] = decided.refusal
+        return b""
 
     def _shown(self) -> list[dict[str, Json]]:
         """The candidates of the latest body, with texts in place of refused calls."""
         key = self._first_key
         shown: list[dict[str, Json]] = []
         for candidate in map(object_of, list_of(self._body.get("candidates"))):
-            parts: list[Json] = []
-            refused = False
+            parts: list[Json] = [*self._before]
+            refused = bool(parts)
             for part in _parts(candidate):
                 called = CALL in part
                 text = self._refused.get(key) if called else None
@@ -161,7 +165,7 @@ class GeminiEditor(_Edited):
 
         The chunk waits until the last of its calls is decided.
         """
-        self._decide(decided)
+        super().decide(decided)
         return b"" if self._undecided else self._forwarded()
 
     def close(self) -> bytes:
@@ -185,24 +189,15 @@ class GeminiEditor(_Edited):
 class GeminiReply(_Edited):
     """Edits a whole reply of the Gemini API."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        # The parts of earlier replies, which the agent gets as well, if the model was asked again.
-        self._before: list[Json] = []
-
     def feed(self, body: dict[str, Json]) -> tuple[CompleteCall, ...]:
         """Take a whole reply; return the calls that must be judged."""
         self._said, self._calls, self._refused = {}, [], {}
         return self._take(body)
 
-    def decide(self, decided: CallDecision) -> None:
-        """Apply the decision on one call; the caller decides each call before `edited`."""
-        self._decide(decided)
-
     def again(self) -> list[Json]:
         """Prepare for a second request; return the contents to append to its conversation."""
         (shown,) = self._shown()
-        self._before += _parts(shown)
+        self._before = [*_parts(shown)]
         # If no further reply comes, the agent gets the parts of this one.
         more = super().again()
         self._body = {**self._body, "candidates": [_with_parts(shown, [])]}
@@ -210,10 +205,7 @@ class GeminiReply(_Edited):
 
     def edited(self) -> dict[str, Json]:
         """The reply as the agent gets it, after all decisions."""
-        shown = self._shown()
-        if self._before:
-            shown = [_with_parts(one, [*self._before, *_parts(one)]) for one in shown]
-        return self._with(shown)
+        return self._with(self._shown())
 
 
 def _parts(candidate: dict[str, Json]) -> list[dict[str, Json]]:
