@@ -21,6 +21,7 @@ from proxy.doctor.examine import Examination, examine
 from proxy.doctor.finding import BackendTarget, DoctorTarget, Finding, ProbeRequest, ProbeResult
 from proxy.doctor.locate import gates_of, listening_uid, lock_holders, option_of
 from proxy.seams.operation import HttpRequest
+from proxy.settings.load import child_environment
 from proxy.settings.table import Settings, SettingsError
 from proxy.settings.values import Address, BadValue, address, unquoted, value_of
 
@@ -81,6 +82,7 @@ def _aim(context: Context) -> DoctorTarget:
         agent_key=_agent_key(asked, settings),
         pids=_pids(asked, settings, data_url),
         backend=None if asked.backend is None else _backend(asked.backend, where.config),
+        environment=child_environment(),
     )
 
 

@@ -16,6 +16,7 @@ import msgspec
 
 from proxy.doctor.files import probe_files
 from proxy.doctor.finding import Attempt, DoctorTarget, Finding, ProbeResult, forbidden
+from proxy.doctor.hosts import probe_hosts
 from proxy.doctor.locate import effective_uid, listening_uid, running_sidecars
 from proxy.doctor.network import ESSENTIAL, probe_backend, probe_network
 
@@ -324,5 +325,6 @@ def _probes(aim: DoctorTarget) -> Iterator[Finding]:
     if not aim.pids and not os.path.lexists(aim.state):
         yield from probe_isolation()
     yield from probe_network(aim)
+    yield from probe_hosts(aim.environment)
     if aim.backend is not None:
         yield from probe_backend(aim, aim.backend)

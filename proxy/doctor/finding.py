@@ -67,6 +67,8 @@ class DoctorTarget(msgspec.Struct, frozen=True, kw_only=True):
     agent_key: str | None
     pids: tuple[int, ...]
     backend: BackendTarget | None = None
+    # The environment of the agent's hosts, as far as it has no secret of the sidecar.
+    environment: dict[str, str] = {}
 
 
 class Attempt:

@@ -375,8 +375,8 @@ def _check_file_tool(tool: Tool, where: str) -> None:
     apart = (tool.file, tool.indirect, tool.program)
     if tool != Tool(kind=tool.kind, file=apart[0], indirect=apart[1], program=apart[2]):
         raise MapError(f"{where}: a map of files has kind, file, indirect and program alone")
-    if sum(one is not None for one in apart) > 1:
-        raise MapError(f"{where}: one of file, indirect and program")
+    if tool.indirect is not None and (tool.file, tool.program) != (None, None):
+        raise MapError(f"{where}: indirect: beside neither file nor program")
     if tool.kind not in {ToolKind.READ, ToolKind.WRITE, ToolKind.CONTEXT}:
         raise MapError(f"{where}: kind: read, write or context in a map of files")
     rule = tool.file

@@ -112,7 +112,8 @@ def file_tool(maps: Maps, call: ModelCall) -> FileTool | None:
     for tool_map in maps.files:
         for name, rule in tool_map.tools.items():
             server = next(servers_by(named, name), None)
-            if server is None or rule.indirect is not None or rule.program is not None:
+            programs = rule.program is not None and (rule.file is None or rule.program in given)
+            if server is None or rule.indirect is not None or programs:
                 continue
             if rule.file is None:
                 fits = bool(server) == bool(tool_map.server_names)
