@@ -16,7 +16,7 @@ import pytest
 from policy.labels import derive
 from policy.model import Basis, Channel, MemoryClass, SourceKind
 from storage.audit import VerdictLeaf, decode_leaf
-from tests.integration.model_bench import PATHS, Answer, Bench, Json, fronted, shown
+from tests.integration.model_bench import PATHS, Answer, Bench, Json, fronted, sent_as, shown
 from tests.integration.models.script import Context, Move, Proposed
 from tests.integration.running import AGENT_KEY, Running, running
 from tests.integration.test_extraction import GOOD, backed
@@ -65,7 +65,8 @@ class Outside:
     async def asked(self, api: str, body: Json, key: str, *calls: Proposed) -> Answer:
         self._due = [Move(text="I do.", calls=calls)]
         whole = {"model": "m", **body, **({"stream": True} if self.stream else {})}
-        answer = await self.bench.send("POST", PATHS[api], whole, key=key)
+        path, sent = sent_as(api, whole)
+        answer = await self.bench.send("POST", path, sent, key=key)
         assert answer.status == 200, answer.raw
         return answer
 
@@ -154,6 +155,7 @@ def _schema(described: str) -> Json:
 
 
 _GO_ON: Final = [{"role": "user", "content": "Please go on."}]
+_CONTENTS: Final = [{"role": "user", "parts": [{"text": "Please go on."}]}]
 _PART: Final = {"type": "text", "text": "Please go on.", "context": PAGE, "title": PAGE}
 _THOUGHT: Final[list[Json]] = [{"type": "thinking", "thinking": PAGE, "signature": "s"}]
 _SOURCE: Final = {"type": "text", "media_type": "text/plain", "data": PAGE}
@@ -189,6 +191,12 @@ UNREAD: Final[dict[str, tuple[str, Json]]] = {
     "documents of a template": ("chat", {"chat_template_kwargs": {"documents": [{"text": PAGE}]}}),
     "template": ("chat", {"chat_template": f"{{{{ '{PAGE}' }}}}"}),
     "guided": ("chat", {"guided_json": _schema(PAGE)}),
+    "schema of an answer": ("gemini", {"generationConfig": {"responseSchema": _schema(PAGE)}}),
+    "label": ("gemini", {"labels": {"page": PAGE}}),
+    "thought of a user": (
+        "gemini",
+        {"contents": [{"role": "user", "parts": [{"text": PAGE, "thought": True}]}]},
+    ),
     "output format": ("anthropic", {"output_format": _JSON_SCHEMA}),
     "context management": ("anthropic", {"context_management": {"edits": [_COMPACT]}}),
     "thinking": (
@@ -226,6 +234,8 @@ def graph_request(api: str, more: Json) -> Json:
         tools: list[Json] = [{"name": name, "input_schema": schema} for name in names]
         return {"max_tokens": 9, "messages": _GO_ON, "tools": tools, **more}
     named: list[Json] = [{"name": name, "parameters": schema} for name in names]
+    if api == "gemini":
+        return {"contents": _CONTENTS, "tools": [{"functionDeclarations": named}], **more}
     if api == "chat":
         tools = [{"type": "function", "function": one} for one in named]
         return {"messages": _GO_ON, "tools": tools, **more}
@@ -353,7 +363,9 @@ async def test_a_mail_that_comes_as_a_user_turn_is_no_person(
         for api in PATHS:
             key = await at.bench.front.key(f"mails-{api}")
             mail: Json = {"role": "user", "content": f"New mail:\n\n{MAIL}"}
-            turns = {"input" if api == "responses" else "messages": [mail]}
+            turns: Json = {"input" if api == "responses" else "messages": [mail]}
+            if api == "gemini":
+                turns = {"contents": [{"role": "user", "parts": [{"text": mail["content"]}]}]}
             await at.asked(api, graph_request(api, turns), key, entity(WISH))
             assert at.at_floor().decision.value == "admit"
         listed = await at.bench.front.operate("GET", "/sessions")

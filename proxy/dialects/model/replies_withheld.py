@@ -364,7 +364,7 @@ class ReplyFilter:
             given = map(object_of, list_of(content.pop("parts", None)))
             parts: list[Json] = [new for part in given for new in self._part(at, part, event, lean)]
             if candidate.get("finishReason") is not None:
-                parts += self._rest_parts((at,))
+                parts += [_part_of(key, words) for key, _, words in self._rests((at,))]
             rest = self._whole(candidate, (at, "candidate"))
             made.append({**rest, "content": {**self._whole(content, (at,)), "parts": parts}})
         return [_made(event, lean)]
@@ -372,22 +372,21 @@ class ReplyFilter:
     def _part(
         self, at: int, part: dict[str, Json], event: Event, lean: dict[str, Json]
     ) -> list[Json]:
-        """The parts to forward in place of one part of a candidate."""
-        text, call = part.get("text"), object_of(part.get("functionCall"))
-        kind, other = ("thought", "text") if part.get("thought") is True else ("text", "thought")
-        if not isinstance(text, str) or not text or call:
-            left = {name: value for name, value in part.items() if name != "functionCall"}
-            made = self._whole(left, (at, "part"))
-            if call:
-                made["functionCall"] = self._fields(call, (at, "call"), frozenset({"name", "args"}))
-            return [*self._rest_parts((at,)), made]
-        before = self._rest_parts((at, other))
-        made = self._whole({**part, "text": ""}, (at, kind))
-        made["text"] = self._told((at, kind), text, event, lean)
-        return [*before, made] if made["text"] or "thoughtSignature" in made else before
+        """The part to forward in place of one part of a candidate; none while its words wait.
 
-    def _rest_parts(self, prefix: _Key) -> list[Json]:
-        return [_part_of(key, rest) for key, _, rest in self._rests(prefix)]
+        Only the candidate's end ends a text: what comes between two parts of it may be any part.
+        """
+        text, call = part.get("text"), object_of(part.get("functionCall"))
+        kind = "thought" if part.get("thought") is True else "text"
+        if isinstance(text, str) and text and not call:
+            made = self._whole({**part, "text": ""}, (at, kind))
+            made["text"] = self._told((at, kind), text, event, lean)
+            return [made] if made["text"] or "thoughtSignature" in made else []
+        left = {name: value for name, value in part.items() if name != "functionCall"}
+        made = self._whole(left, (at, "part"))
+        if call:
+            made["functionCall"] = self._fields(call, (at, "call"), frozenset({"name", "args"}))
+        return [made]
 
     # ---- numbering the events anew ---------------------------------------------------------------
 

@@ -115,7 +115,12 @@ def said(api: str, events: list[Event]) -> str:
         elif api == "chat":
             out += [choice["delta"].get("content") or "" for choice in body.get("choices", [])]
         elif api == "gemini":
-            out += [part["text"] for one in body["candidates"] for part in one["content"]["parts"]]
+            ours = [one for one in body.get("candidates", []) if one["index"] == 0]
+            out += [
+                "" if part.get("thought") else part.get("text", "")
+                for one in ours
+                for part in one["content"].get("parts", [])
+            ]
         elif api == "responses" and body["type"] == "response.output_text.delta":
             out.append(body["delta"])
     return "".join(out)
@@ -252,7 +257,24 @@ def block(kind: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
     return {"type": "content_block_delta", "index": 1, "delta": {"type": kind, **more}}
 
 
+def part(*parts: Any, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+    content = {"role": "model", "parts": [*parts]}
+    return {"candidates": [{"index": 0, "content": content, **more}], "responseId": "g"}
+
+
 ODD: dict[str, tuple[str, list[dict[str, Any]]]] = {
+    "a thought": ("gemini", [part({"text": f"{w} ", "thought": True}) for w in WORDS]),
+    "code that runs": ("gemini", [part({"executableCode": {"code": f"{w} "}}) for w in WORDS]),
+    "beside a part's text": ("gemini", [part({"text": "fine ", "note": f"{w} "}) for w in WORDS]),
+    "beside a call": (
+        "gemini",
+        [part({"functionCall": {"name": "f", "args": {}, "note": f"{w} "}}) for w in WORDS],
+    ),
+    "what a search found": (
+        "gemini",
+        [part({"text": "a"}, groundingMetadata={"title": f"{w} "}) for w in WORDS],
+    ),
+    "beside the candidates": ("gemini", [{"promptFeedback": {"note": f"{w} "}} for w in WORDS]),
     "an unknown delta": ("anthropic", [block("compaction_delta", content=f"{w} ") for w in WORDS]),
     "beside a text": (
         "anthropic",

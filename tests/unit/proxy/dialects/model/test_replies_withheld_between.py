@@ -22,6 +22,7 @@ from tests.unit.proxy.dialects.model.test_replies_withheld import (
     choice,
     chunk,
     holds,
+    part,
     said,
     through,
     together,
@@ -29,6 +30,7 @@ from tests.unit.proxy.dialects.model.test_replies_withheld import (
 
 PIECE = {"index": 0, "id": "c", "function": {"name": "f", "arguments": ""}}
 TEXTS = {
+    "gemini": [part({"text": f"{word} "}) for word in WORDS],
     "anthropic": [{**block("text_delta", text=f"{word} "), "index": 0} for word in WORDS],
     "chat": [choice(delta={"content": f"{word} "}) for word in WORDS],
     "responses": [
@@ -59,6 +61,23 @@ BETWEEN: dict[str, tuple[str, str]] = {
         'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}',
     ),
     "the end of all": ("chat", "data: [DONE]"),
+    "a call of a candidate": (
+        "gemini",
+        f"data: {json.dumps(part({'functionCall': {'name': 'f', 'args': {}}}))}",
+    ),
+    "a thought of a candidate": (
+        "gemini",
+        f"data: {json.dumps(part({'text': 'Hm. ', 'thought': True}))}",
+    ),
+    "the end of its candidate": (
+        "gemini",
+        'data: {"candidates":[{"index":0,"content":{},"finishReason":"STOP"}]}',
+    ),
+    "another candidate": (
+        "gemini",
+        'data: {"candidates":[{"index":1,"content":{"parts":[{"text":"a"}]}}]}',
+    ),
+    "a chunk of numbers": ("gemini", 'data: {"usageMetadata":{"totalTokenCount":1}}'),
     "another item": (
         "responses",
         'data: {"type":"response.output_item.added","output_index":1,"item":{"type":"message"}}',
