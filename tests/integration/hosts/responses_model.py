@@ -106,7 +106,7 @@ class ResponsesModel(HostModel):
         waited = self._searched.pop(str(body["input"][-1].get("call_id")), None)
         move = waited or self._script.next(_user_texts(body["input"]), results, begun=begun)
         if move.call is None:
-            return _message(move.text)
+            return message(move.text)
         offered = _offered(body.get("tools", ()))
         for item in body["input"]:
             offered += _offered(item["tools"]) if item.get("type") == "tool_search_output" else ()
@@ -118,7 +118,7 @@ class ResponsesModel(HostModel):
         if found is None and _runs_programs(body["input"]):
             return _program(move.call, move.arguments, self._script.made())
         if found is None:
-            return _message(f"NO TOOL {move.call.server}/{move.call.tool}")
+            return message(f"NO TOOL {move.call.server}/{move.call.tool}")
         space, name = found
         made = self._script.made()
         item = {
@@ -162,7 +162,7 @@ def _program(call: Directive, arguments: str, made: int) -> Json:
     }
 
 
-def _message(text: str) -> Json:
+def message(text: str) -> Json:
     part: Json = {"type": "output_text", "text": text, "annotations": []}
     return {
         "type": "message",
