@@ -127,6 +127,7 @@ class Places:
         known = (*hosts, own)
         self.markers = tuple(marker for host in known for marker in host.markers)
         self.roots = tuple(host.root for host in known if host.root is not None)
+        self.marks = (*self.markers, *self.roots)
         self._as_rules = [PathPattern(one) for host in known for one in host.as_rules]
         own_lines = (one for host in known for one in host.own_lines)
         self.own_lines = tuple(_line(one, "", _LINE_END) for one in own_lines)

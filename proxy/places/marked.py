@@ -7,14 +7,14 @@ the start of a file that was there before; any other mark inside is a line of th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from policy.places import Marker, Places
 from policy.text.paths import folded_path
-from proxy.dialects.model.transcript import ContextText, ModelRequest, Voice, Where
-from proxy.dialects.model.withheld import strings
+from proxy.dialects.model.transcript import ContextText, ModelRequest, Turn, Voice, Where
+from proxy.dialects.model.withheld import strings as strings_in
 
 _VOICES: Final = {"system": Voice.SYSTEM, "user": Voice.USER, "result": Voice.TOOL}
 _PATH_LEN_MAX: Final = 512
@@ -55,17 +55,38 @@ class PlaceLine(NamedTuple):
     is_mark: bool
 
 
-def strings_of(request: ModelRequest) -> Iterator[tuple[Where, ContextText]]:
-    """The texts of a request, each with its place in the body."""
-    yield from ((said.where, said) for said in request.system)
-    for at, turn in enumerate(request.turns):
-        for said in turn.said:
-            yield (*request.prefix, at, *said.where) if request.prefix else said.where, said
+class HostTexts(NamedTuple):
+    """The strings of turns in which a host may have put files, each with its turn's index.
+
+    `begins`: no model or tool has said anything in these turns.
+    """
+
+    begins: bool = True
+    strings: tuple[tuple[int, ContextText], ...] = ()
+
+    def of(self, request: ModelRequest) -> list[tuple[Where, ContextText]]:
+        """These strings and those above the turns, each with its place in the body."""
+        found = [(said.where, said) for said in request.system]
+        for at, said in self.strings:
+            where = (*request.prefix, at, *said.where) if request.prefix else said.where
+            found.append((where, said))
+        return found
+
+    def and_more(self, turns: Iterable[Turn], at: int, places: Places) -> HostTexts:
+        """These strings and those of further turns, of which the first one has the index `at`."""
+        strings, begins = [*self.strings], self.begins
+        for number, turn in enumerate(turns, at):
+            begins = begins and not turn.calls
+            for said in turn.said:
+                begins = begins and said.voice not in {Voice.MODEL, Voice.TOOL}
+                if said.voice is Voice.SYSTEM or any(_counts(one, said) for one in places.marks):
+                    strings.append((number, said))
+        return HostTexts(begins, tuple(strings))
 
 
-def root_of(request: ModelRequest, places: Places) -> str:
-    """The folder in which the agent works, as its host states it; "" if the request states none."""
-    for _, said in strings_of(request):
+def root_of(strings: Iterable[tuple[Where, ContextText]], places: Places) -> str:
+    """The folder in which the agent works, as its host states it; "" if no string states one."""
+    for _, said in strings:
         for root in places.roots:
             if _counts(root, said) and (found := _starts(root).search(said.text)):
                 return _kept(found["path"])
@@ -105,7 +126,7 @@ def _names(request: ModelRequest, call_id: str | None, path: str) -> bool:
     folder = folded_path(path).rpartition("/")[0] + "/"
     calls = (call for turn in request.turns for call in turn.calls if call.call_id == call_id)
     return any(
-        folded_path(one).startswith(folder) for call in calls for one in strings(call.arguments)
+        folded_path(one).startswith(folder) for call in calls for one in strings_in(call.arguments)
     )
 
 

@@ -10,23 +10,21 @@ from msgspec.structs import replace
 from policy.lines import is_attack, is_order
 from policy.places import Places, is_instructions
 from policy.text.paths import folded_path
-from proxy.dialects.model.transcript import ModelRequest, Voice
+from proxy.dialects.model.transcript import ContextText, ModelRequest, Voice, Where
 from proxy.places.marked import (
+    HostTexts,
     Mark,
     MarkedText,
     PlaceLine,
     lines_of,
     marks_in,
     root_of,
-    strings_of,
     texts_in,
 )
 from storage.features.kept_places import PlaceRecord, SeenPlace
 
 HOME: Final = "~/"
 """The root of files that are neither in the agent's folder nor above it."""
-# The one who speaks first in a session is a person or the host.
-_LATER: Final = frozenset({Voice.MODEL, Voice.TOOL})
 
 
 class PlacesRead(NamedTuple):
@@ -55,20 +53,16 @@ class PlaceReader:
         self._known = known
         self._digest = digest
 
-    def read(self, request: ModelRequest) -> PlacesRead:
-        """Read the files of a request."""
-        begins = not any(
-            turn.calls or any(said.voice in _LATER for said in turn.said) for turn in request.turns
-        )
-        texts = [
-            (at, one.text, marks_in(request, one, self._places)) for at, one in strings_of(request)
-        ]
+    def read(self, request: ModelRequest, texts_of_host: HostTexts) -> PlacesRead:
+        """Read the files of a request, from the strings in which its host may put files."""
+        begins, strings = texts_of_host.begins, texts_of_host.of(request)
+        texts = [(at, one.text, marks_in(request, one, self._places)) for at, one in strings]
         marks = [mark for _, _, some in texts for mark in some]
-        root = root_of(request, self._places) or (_folder(marks[0].path) if marks else "")
+        root = root_of(strings, self._places) or (_folder(marks[0].path) if marks else "")
         first = {mark.key for mark in marks if begins and self._is_first(mark.key, root)}
         starts = first | {key for key, record in self._known.items() if record.lines}
         files = [file for text in texts for file in texts_in(*text, starts.__contains__)]
-        files += self._unread(request, root, files)
+        files += self._unread(strings, root, files)
         seen: dict[str, SeenPlace] = {}
         held = tuple((one, [*self._waiting(one, first, seen)]) for one in files)
         roots = (f"{root.rstrip('/')}/", HOME) if root and begins else ()
@@ -82,7 +76,10 @@ class PlaceReader:
         return not any(one.endswith("/") and _are_related(folder, one) for one in self._known)
 
     def _unread(
-        self, request: ModelRequest, root: str, files: list[MarkedText]
+        self,
+        strings: list[tuple[Where, ContextText]],
+        root: str,
+        files: list[MarkedText],
     ) -> Iterator[MarkedText]:
         """Files that a host names and puts between no known marks: each to its string's end."""
         read = {mark.key for one in files for mark in one.marks}
@@ -93,7 +90,7 @@ class PlaceReader:
             if key not in read and not key.endswith("/") and _are_related(f"{_folder(key)}/", base)
         ]
         parts = tuple(one.part for one in self._places.markers if one.part)
-        for where, said in strings_of(request) if lost else ():
+        for where, said in strings if lost else ():
             inside = [(one.marks[0].start, one.end) for one in files if one.where == where]
             by_host = said.voice is Voice.USER and said.text.startswith(parts)
             for mark in lost if by_host or said.voice is Voice.SYSTEM else ():

@@ -13,10 +13,11 @@ from policy.model import Principal
 from policy.places import Places
 from policy.verdict import InvariantBroken
 from proxy.dialects.model.reading import object_of
-from proxy.dialects.model.transcript import ModelRequest, Where
+from proxy.dialects.model.transcript import ModelRequest, Turn, Where
 from proxy.dialects.strict_json.tolerant import Json
-from proxy.places.marked import MarkedText, PlaceLine
+from proxy.places.marked import HostTexts, MarkedText, PlaceLine
 from proxy.places.place_reader import PlaceReader, PlacesRead
+from proxy.seams.by_identity import ByPast, past_of
 from proxy.seams.slices import RunsAside
 from storage.features.kept_places import KeptPlaces, SeePlaces
 
@@ -41,6 +42,7 @@ class PlaceWall:
         self._kept = kept
         self._pace = pace
         self._mode = mode
+        self._pasts: ByPast[Turn, HostTexts] = ByPast()
         # The generation of the kept places at which each sight was recorded, by its hash.
         self._recorded = Bounded[int, int](_RECORDED_MAX)
 
@@ -74,8 +76,19 @@ class PlaceWall:
     ) -> PlacesRead:
         tenant = principal.tenant
         reader = PlaceReader(places, self._kept.of(tenant), partial(self._kept.digest, tenant))
-        size = sum(len(said.text) for said in request.system)
-        return await self._pace.aside(principal.principal_id, size, reader.read, request)
+        texts = self._texts(request, places)
+        size = sum(len(said.text) for _, said in texts.of(request))
+        return await self._pace.aside(principal.principal_id, size, reader.read, request, texts)
+
+    def _texts(self, request: ModelRequest, places: Places) -> HostTexts:
+        """The strings in which a host may put files; a conversation's past is read once."""
+        turns, past = request.turns, past_of(request.turns)
+        heard, found = self._pasts.longest(turns, HostTexts())
+        if past is not None and heard < len(past.values):
+            found = found.and_more(turns[heard : len(past.values)], heard, places)
+            self._pasts[past] = found
+            heard = len(past.values)
+        return found.and_more(turns[heard:], heard, places)
 
     def _without(self, body: dict[str, Json], read: PlacesRead) -> Walled:
         texts: dict[Where, str] = {}

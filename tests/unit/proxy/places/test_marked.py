@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from proxy.dialects.files.shipped_places import places_with
-from proxy.dialects.model.transcript import ContextText, ModelCall, ModelRequest, Turn, Voice
-from proxy.places.marked import lines_of, marks_in, root_of, strings_of, texts_in
+from proxy.dialects.model.transcript import ContextText, ModelCall, ModelRequest, Turn, Voice, Where
+from proxy.places.marked import HostTexts, lines_of, marks_in, root_of, texts_in
 
 PLACES = places_with()
 RULES = "/w/CLAUDE.md"
@@ -19,11 +19,15 @@ def user(text: str) -> ContextText:
     return ContextText(where=("content",), text=text, voice=Voice.USER)
 
 
+def strings(one: ModelRequest) -> list[tuple[Where, ContextText]]:
+    return HostTexts().and_more(one.turns, 0, PLACES).of(one)
+
+
 def lines(one: ModelRequest, *known: str) -> list[tuple[str, str, bool]]:
     """Path and text of each line in files, and whether the line has a mark itself."""
     return [
         (line.mark.path, line.text, line.is_mark)
-        for where, said in strings_of(one)
+        for where, said in strings(one)
         for marked in texts_in(where, said.text, marks_in(one, said, PLACES), known.__contains__)
         for line in lines_of(marked, PLACES)
     ]
@@ -76,5 +80,5 @@ def test_the_lines_of_a_host_itself_belong_to_no_file() -> None:
 
 def test_the_folder_of_an_agent_is_the_one_that_its_host_states() -> None:
     said = user("<environment_context>\n  <cwd>/home/ada/w</cwd>\n</environment_context>")
-    assert root_of(request(said), PLACES) == "/home/ada/w"
-    assert not root_of(request(user("<cwd>/home/ada/w</cwd>")), PLACES)
+    assert root_of(strings(request(said)), PLACES) == "/home/ada/w"
+    assert not root_of(strings(request(user("<cwd>/home/ada/w</cwd>"))), PLACES)
