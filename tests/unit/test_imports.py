@@ -20,7 +20,7 @@ PURE = frozenset({
     "__future__", "array", "base64", "binascii", "bisect", "collections", "difflib", "enum",
     "functools", "hashlib",
     "heapq", "html", "itertools", "math", "operator", "re", "string", "struct", "types", "typing",
-    "unicodedata", "zlib",
+    "posixpath", "unicodedata", "zlib",
 })  # fmt: skip
 
 # The longest matching folder decides. A name allows itself and everything below it.

@@ -27,9 +27,6 @@ from tests.unit.proxy.wired import TRACE
 from tests.unit.proxy.withheld import KEY, NOTE, PAGE, POISON, REQUESTS, Rig, anthropic
 from tests.unit.storage.opening import AGENT, OPERATOR
 
-APIS = tuple(REQUESTS)
-PRINTER = WordHasher(KEY)
-
 
 def notice(item: WrittenItem, noun: str = "text", *, whole: bool = False) -> str:
     """What stands where a memory was repeated that was refused."""
@@ -44,7 +41,7 @@ def leaks(body: Json, text: str = POISON) -> bool:
     return any(" ".join(words[at : at + RUN]) in said for at in range(len(words) - RUN + 1))
 
 
-@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("api", REQUESTS)
 async def test_nothing_of_a_refused_text_goes_upstream_and_a_notice_does(
     one: Rig, api: str
 ) -> None:
@@ -65,7 +62,7 @@ async def test_nothing_of_a_refused_text_goes_upstream_and_a_notice_does(
     assert "Compare chairs for me." in sent
 
 
-@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("api", REQUESTS)
 async def test_the_same_request_gives_the_same_bytes_and_an_edited_one_is_left_alone(
     one: Rig, api: str
 ) -> None:
@@ -84,7 +81,7 @@ async def test_the_same_request_gives_the_same_bytes_and_an_edited_one_is_left_a
     )
 
 
-@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("api", REQUESTS)
 async def test_after_a_restart_it_is_withheld_still_with_the_same_bytes(one: Rig, api: str) -> None:
     await one.write(POISON)
     body = REQUESTS[api](PAGE)
@@ -95,7 +92,7 @@ async def test_after_a_restart_it_is_withheld_still_with_the_same_bytes(one: Rig
     assert write_body(await third.apply(AGENT, api, body, LeftUnchanged)) == write_body(made)
 
 
-@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("api", REQUESTS)
 async def test_a_result_stays_withheld_under_its_call_when_every_print_is_gone(
     one: Rig, api: str
 ) -> None:
@@ -203,7 +200,7 @@ def places(body: Json, text: str = POISON) -> int:
     return json.dumps(body).count(text)
 
 
-@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("api", REQUESTS)
 async def test_a_held_text_is_withheld_from_replies_and_its_own_call_alone(
     one: Rig, api: str
 ) -> None:
@@ -247,7 +244,7 @@ async def test_a_reply_says_what_waits_only_where_a_person_typed_it(one: Rig) ->
 
 
 async def test_a_held_text_that_steers_nobody_is_shown_everywhere(one: Rig) -> None:
-    prints = ((packed(PRINTER.numbers(NOTE)), False),)
+    prints = ((packed(WordHasher(KEY).numbers(NOTE)), False),)
     begun = UndecidedRecord(
         AGENT.principal_id, "c1", prints, flagged=False, session="", orders=(), tenant="default"
     )
@@ -337,7 +334,7 @@ async def test_a_refused_deletion_hides_no_memory(one: Rig) -> None:
     assert await one.withholding.apply(AGENT, "anthropic", body, LeftUnchanged) is body
 
 
-@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("api", REQUESTS)
 async def test_other_spellings_and_places_go_as_well(one: Rig, api: str) -> None:
     await one.write(POISON)
     pages = (
@@ -455,7 +452,7 @@ async def test_a_memory_that_quotes_it_opens_nothing_that_was_refused(one: Rig) 
     assert one.withholding.carries(AGENT.principal_id, POISON)
 
 
-@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("api", REQUESTS)
 async def test_calls_of_a_whole_reply_are_left_to_whoever_decided_about_them(
     one: Rig, api: str
 ) -> None:
@@ -525,7 +522,7 @@ async def test_only_a_class_or_a_label_is_a_matter_of_one_conversation(
 ) -> None:
     reason, flagged, scoped = PLACES[case]
     principal = AGENT.principal_id
-    numbers = packed(PRINTER.numbers(NOTE))
+    numbers = packed(WordHasher(KEY).numbers(NOTE))
     for record in (
         UndecidedRecord(principal, "c1", ((numbers, False),), flagged, joined, (), "default"),
         RefusedRecord(principal, "c1", NoticeParts("reject", reason, MemoryClass.L1), 1),
