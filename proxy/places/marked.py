@@ -79,7 +79,9 @@ class HostTexts(NamedTuple):
             begins = begins and not turn.calls
             for said in turn.said:
                 begins = begins and said.voice not in {Voice.MODEL, Voice.TOOL}
-                if said.voice is Voice.SYSTEM or any(_counts(one, said) for one in places.marks):
+                # A host's string is kept without any mark too: its wording may have changed.
+                may_have = _counts if said.voice is Voice.TOOL else _is_part
+                if said.voice is Voice.SYSTEM or any(may_have(one, said) for one in places.marks):
                     strings.append((number, said))
         return HostTexts(begins, tuple(strings))
 
@@ -107,8 +109,11 @@ def marks_in(request: ModelRequest, said: ContextText, places: Places) -> list[M
 
 def _counts(marker: Marker, said: ContextText) -> bool:
     """Whether a marker counts in a string: by who speaks, and what the string begins with."""
-    is_part = said.voice is _VOICES[marker.role] and said.text.startswith(marker.part)
-    return is_part and marker.start.partition("{")[0] in said.text
+    return _is_part(marker, said) and marker.start.partition("{")[0] in said.text
+
+
+def _is_part(marker: Marker, said: ContextText) -> bool:
+    return said.voice is _VOICES[marker.role] and said.text.startswith(marker.part)
 
 
 def _kept(path: str) -> str:
