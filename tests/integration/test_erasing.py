@@ -115,26 +115,44 @@ def statement_of(done: Json) -> Json:
     return said
 
 
+class Servers(NamedTuple):
+    """Three memory servers, and the settings by which they are behind a sidecar."""
+
+    graph: Recorder
+    chroma: ChromaRecorder
+    mem0: Mem0Recorder
+    tables: str
+
+
 @asynccontextmanager
-async def house(
-    root: Path,
-    composition: Composition | None = None,
-    **known: Any,  # noqa: ANN401
-) -> AsyncGenerator[House]:
+async def servers() -> AsyncGenerator[Servers]:
     async with (
         recorder() as (graph, graph_url),
         chroma_recorder() as (chroma, chroma_url),
         mem0_recorder() as (mem0, mem0_url),
     ):
-        servers = (("graph", "langgraph", graph_url), ("notes", "chroma", chroma_url))
+        urls = (("graph", "langgraph", graph_url), ("notes", "chroma", chroma_url))
         tables = "".join(
             f'[[backend]]\nname = "{name}"\nadapter = "{adapter}"\nurl = "{url}"\n'
-            for name, adapter, url in (*servers, ("mem0", "mem0_server", mem0_url))
+            for name, adapter, url in (*urls, ("mem0", "mem0_server", mem0_url))
         )
-        async with running(root, composition, tables=tables) as sidecar:
-            keys = {who: await sidecar.key(who) for who in PEOPLE}
-            canaries = {who: new_canary() for who in PEOPLE}
-            yield House(root, sidecar, graph, chroma, mem0, keys, canaries)
+        yield Servers(graph, chroma, mem0, tables)
+
+
+@asynccontextmanager
+async def in_front(
+    behind: Servers, root: Path, composition: Composition | None = None
+) -> AsyncGenerator[House]:
+    async with running(root, composition, tables=behind.tables) as sidecar:
+        keys = {who: await sidecar.key(who) for who in PEOPLE}
+        canaries = {who: new_canary() for who in PEOPLE}
+        yield House(root, sidecar, *behind[:3], keys, canaries)
+
+
+@asynccontextmanager
+async def house(root: Path, composition: Composition | None = None) -> AsyncGenerator[House]:
+    async with servers() as behind, in_front(behind, root, composition) as home:
+        yield home
 
 
 async def test_a_principal_is_erased_from_every_file_and_from_three_servers(
@@ -363,3 +381,29 @@ async def test_what_places_have_of_a_principal_or_below_a_path_goes(tmp_path: Pa
         assert whose() == {path: [(BOB,)] * 2 for path in whose()}
         await sidecar.operate("POST", "/erasures", {"under": "/home/ana"})
         assert list(whose()) == ["/home/bob/CLAUDE.md"]
+
+
+async def test_the_reads_of_a_principal_are_in_no_recall_and_those_of_others_are(
+    tmp_path: Path,
+) -> None:
+    tables = "[after]\nkeep_queries = true\n"
+    async with running(tmp_path, tables=tables) as sidecar:
+        keys = {who: await sidecar.key(who) for who in (ANA, BOB)}
+        for who, key in keys.items():
+            await sidecar.write(key, {"text": f"The office of {who} is in Lisbon, on floor two."})
+        query = {"query": "Where is the office of bob?", "limit": 1}
+        for key in keys.values():
+            assert (await sidecar.call("POST", "/v1/search", key, query))[0] == 200
+
+        async def recalls() -> list[tuple[str, str | None]]:
+            found = (await sidecar.operate("GET", "/recalls?tenant=default"))["recalls"]
+            return sorted((one["principal"], one["query"]) for one in found)
+
+        before = await recalls()
+        assert [who for who, _ in before] == [ANA, BOB]
+        found = (await sidecar.operate("POST", "/erasures", {"principal": ANA}))["found"]
+        assert (found["memories"], found["recalls"]) == (1, 1)
+        assert await recalls() == [one for one in before if one[0] == BOB]
+        # The ledger goes on in a segment of its own.
+        assert (await sidecar.call("POST", "/v1/search", keys[BOB], query))[0] == 200
+        assert [who for who, _ in await recalls()] == [BOB, BOB]
