@@ -105,7 +105,11 @@ async def test_a_refused_memory_of_codex_is_no_row_and_is_not_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, judged: bool
 ) -> None:
     if not judged:
-        monkeypatch.setattr(Maps, "of_answer", lambda *_: None)
+
+        def none(maps: Maps, body: Json) -> None:
+            del maps, body
+
+        monkeypatch.setattr(Maps, "of_answer", none)
     home = tmp_path / "home"
     await asyncio.to_thread((home / ".codex").mkdir, parents=True)
     async with fronted(tmp_path / "ours", Steered()) as at:

@@ -81,7 +81,11 @@ async def test_claude_code_asks_once_for_a_turn_that_stays_refused_and_shows_the
 ) -> None:
     host = CLAUDE_CODE
     if not final:
-        monkeypatch.setattr(front, "status_of_turn", lambda status, _: status)
+
+        def as_it_was(status: int, _: str) -> int:
+            return status
+
+        monkeypatch.setattr(front, "status_of_turn", as_it_was)
     home = tmp_path / "home"
     await asyncio.to_thread((home / "project").mkdir, parents=True)
     async with fronted(tmp_path / "ours", host.model({}), more={"principals": ["nobody"]}) as at:
