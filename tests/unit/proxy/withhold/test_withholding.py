@@ -459,6 +459,8 @@ async def test_calls_of_a_whole_reply_are_left_to_whoever_decided_about_them(
     await one.write(POISON)
     part = " ".join(POISON.split()[:-1])
     call: dict[str, Json] = {"text": part}
+    called: Json = {"functionCall": {"name": "e", "args": call}}
+    said_and_called: list[Json] = [{"text": f"So: {part}"}, called]
     bodies: dict[str, dict[str, Json]] = {
         "anthropic": {
             "content": [
@@ -486,18 +488,7 @@ async def test_calls_of_a_whole_reply_are_left_to_whoever_decided_about_them(
                 {"type": "custom_tool_call", "name": "e", "input": part},
             ]
         },
-        "gemini": {
-            "candidates": [
-                {
-                    "content": {
-                        "parts": [
-                            {"text": f"So: {part}"},
-                            {"functionCall": {"name": "e", "args": call}},
-                        ]
-                    }
-                }
-            ]
-        },
+        "gemini": {"candidates": [{"content": {"parts": [*said_and_called]}}]},
     }
     body = bodies[api]
     made = one.withholding.said(AGENT.principal_id, api, body)

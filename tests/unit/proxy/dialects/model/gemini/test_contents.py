@@ -162,7 +162,9 @@ def test_tools_of_the_provider_count_as_a_search_and_declared_ones_are_offered()
         "parametersJsonSchema": {"type": "object", "properties": {"url": {}}},
     }
     body: dict[str, Json] = {"tools": [{"functionDeclarations": [declared]}]}
-    (tool,) = tools_of(body) or ()
+    offered = tools_of(body)
+    assert offered is not None
+    (tool,) = offered
     assert (tool.name, tool.arguments) == ("fetch", frozenset({"url"}))
     assert not read_request(body).searches
     assert read_request({"tools": [{"googleSearch": {}}]}).searches
