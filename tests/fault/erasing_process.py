@@ -14,7 +14,9 @@ import time
 from pathlib import Path
 
 from proxy.admin.erasure_runner import ErasureRunner
+from proxy.admin.wire.erasures import ErasureView
 from proxy.compose.app import Composition
+from storage.features.erasures import Erasure, ErasureReach
 from tests.integration.running import running
 
 # A second of the test is so many seconds of the sidecar, which waits for what may arrive late.
@@ -44,9 +46,9 @@ async def main() -> None:
     killer = Killer(moment)
     continued = ErasureRunner._continued  # pyright: ignore[reportPrivateUsage]
 
-    async def armed(self: ErasureRunner, *given: object) -> object:
+    async def armed(self: ErasureRunner, begun: Erasure, reach: ErasureReach) -> ErasureView:
         killer.armed = True
-        return await continued(self, *given)  # type: ignore[arg-type]
+        return await continued(self, begun, reach)
 
     ErasureRunner._continued = armed  # type: ignore[method-assign]
     composition = Composition(
