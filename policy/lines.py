@@ -69,7 +69,8 @@ def lines_of(candidate: Candidate) -> tuple[Line, ...]:
     return (Line(said, comes=comes, exact=canonical_bytes(bare), whole=True, key=key),)
 
 
-_COMMENT: Final = re.compile(r"<!--(.*?)-->")
+# One that is not closed reaches to the line's end, so that any line is read in linear time.
+_COMMENT: Final = re.compile(r"<!--(.*?)(?:-->|$)")
 _READINGS_MAX: Final = 16_384
 
 

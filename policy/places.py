@@ -20,6 +20,9 @@ Patterns = Annotated[tuple[Pattern, ...], Meta(max_length=256)]
 _BLOCK: Final = "block:"
 _SETTINGS: Final = "settings"
 _LINE_END: Final = r"[ \t\r]*$"
+# A path of Linux or Windows, or an address. It reaches to the line's last fitting end, and `{*}`
+# has no bracket, so that any line is searched in linear time.
+_PATH: Final = r"(?P<path>(?:[/~\\]|[A-Za-z]:|https?://)[^\n]*)"
 
 
 class PlaceKind(enum.Enum):
@@ -65,7 +68,7 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     @property
     def starts(self) -> re.Pattern[str]:
         """The pattern of the line before the file; its group `path` is the path in it."""
-        return _line(self.start, r"(?P<path>(?:[/~]|[A-Za-z]:)[^\n]*?)", _LINE_END)
+        return _line(self.start, _PATH, _LINE_END)
 
     def ends(self, path: str | None = None) -> re.Pattern[str]:
         """The pattern of the beginning of the line after a file with this path, or (None) any."""
@@ -73,7 +76,7 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def _line(template: str, path: str, rest: str = "") -> re.Pattern[str]:
-    spelled = re.escape(template).replace(r"\{path\}", path).replace(r"\{\*\}", r"[^\n]*")
+    spelled = re.escape(template).replace(r"\{path\}", path).replace(r"\{\*\}", r"[^\n()]*")
     spelled = spelled.replace(r"\{date\}", r"\d{4}-\d\d-\d\d")
     return re.compile(rf"(?m)^[ \t]*{spelled}{rest}")
 

@@ -13,8 +13,8 @@ from proxy.admin.wire.injected_places import (
     PlaceList,
 )
 from proxy.admin.wire.route import TenantQuery
-from proxy.seams.faults import NotFound
-from storage.features.kept_places import KeptPlace, KeptPlaces, kept_key
+from proxy.seams.faults import MalformedRequest, NotFound
+from storage.features.kept_places import TEXT_LEN_MAX, KeptPlace, KeptPlaces, kept_key
 
 
 class PlaceActs:
@@ -34,12 +34,19 @@ class PlaceActs:
 
         Raises:
             NotFound: A line does not wait in this file; no line was let in.
+            MalformedRequest: A line is longer than what is kept of it, so no one was shown it.
         """
         asked, tenant = call.asked, Tenant(call.asked.tenant)
         record = self._kept.of(tenant).get(kept_key(asked.path))
         lines = tuple(map(bytes.fromhex, asked.lines))
         if record is None or not {*lines} <= {one.digest for one in record.waiting}:
             raise NotFound("no such line waits in this file; look again")
+        shown = (one for one in self._kept.shown(record).waiting if one.digest in asked.lines)
+        if any(len(one.text) >= TEXT_LEN_MAX for one in shown):
+            raise MalformedRequest(
+                f"lines: one of {TEXT_LEN_MAX} or more characters is not shown whole; break the "
+                "line, or import the file"
+            )
         return await self._kept.let_in(tenant, asked.path, lines, call.operator, "place.accept")
 
     @route(IMPORT_LINES)

@@ -86,11 +86,15 @@ class HostTexts(NamedTuple):
         return HostTexts(begins, tuple(strings))
 
 
-def root_of(strings: Iterable[tuple[Where, ContextText]], places: Places) -> str:
-    """The folder in which the agent works, as its host states it; "" if no string states one."""
-    for _, said in strings:
+def root_of(strings: Iterable[tuple[ContextText, list[Mark]]], places: Places) -> str:
+    """The folder in which the agent works, as its host states it; "" if no string states one.
+
+    Each string comes with its marks: what follows a mark may be the text of a file.
+    """
+    for said, marks in strings:
         for root in places.roots:
-            if _counts(root, said) and (found := _starts(root).search(said.text)):
+            found = _starts(root).search(said.text) if _counts(root, said) else None
+            if found is not None and not any(mark.start < found.start() for mark in marks[:1]):
                 return _kept(found["path"])
     return ""
 
@@ -117,8 +121,9 @@ def _is_part(marker: Marker, said: ContextText) -> bool:
 
 
 def _kept(path: str) -> str:
-    """A path of bounded length, which can be stored."""
-    return path[:_PATH_LEN_MAX].encode("utf-8", "replace").decode()
+    """A path of bounded length, which can be stored, and as that of a file ends with no slash."""
+    kept = path[:_PATH_LEN_MAX].encode("utf-8", "replace").decode()
+    return kept.rstrip("/ \t\r") or "/"
 
 
 @lru_cache(maxsize=256)

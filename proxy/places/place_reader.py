@@ -21,7 +21,7 @@ from proxy.places.marked import (
     root_of,
     texts_in,
 )
-from storage.features.kept_places import PlaceRecord, SeenPlace
+from storage.features.kept_places import PLACES_MAX, PlaceRecord, SeenPlace
 
 HOME: Final = "~/"
 """The root of files that are neither in the agent's folder nor above it."""
@@ -56,21 +56,24 @@ class PlaceReader:
     def read(self, request: ModelRequest, texts_of_host: HostTexts) -> PlacesRead:
         """Read the files of a request, from the strings in which its host may put files."""
         begins, strings = texts_of_host.begins, texts_of_host.of(request)
-        texts = [(at, one.text, marks_in(request, one, self._places)) for at, one in strings]
-        marks = [mark for _, _, some in texts for mark in some]
-        root = root_of(strings, self._places) or (_folder(marks[0].path) if marks else "")
+        said = [(one, marks_in(request, one, self._places)) for _, one in strings]
+        texts = [(at, one.text, some) for (at, _), (one, some) in zip(strings, said, strict=True)]
+        marks = [mark for _, some in said for mark in some]
+        root = root_of(said, self._places) or (_folder(marks[0].path) if marks else "")
         first = {mark.key for mark in marks if begins and self._is_first(mark.key, root)}
         starts = first | {key for key, record in self._known.items() if record.lines}
         files = [file for text in texts for file in texts_in(*text, starts.__contains__)]
         files += self._unread(strings, root, files)
         seen: dict[str, SeenPlace] = {}
-        held = tuple((one, [*self._waiting(one, first, seen)]) for one in files)
+        held = tuple((one, self._waiting(one, first, seen)) for one in files)
         roots = (f"{root.rstrip('/')}/", HOME) if root and begins else ()
         return PlacesRead(begins, roots, tuple(seen.values()), held)
 
     def _is_first(self, key: str, root: str) -> bool:
         """Whether a file is seen at the first sight of its root."""
         folder = f"{_folder(key)}/"
+        if len(self._known) >= PLACES_MAX:  # a further root is not kept, and so was perhaps seen
+            return False
         if key in self._known or not _are_related(folder, f"{folded_path(root)}/"):
             return key not in self._known and HOME not in self._known
         return not any(one.endswith("/") and _are_related(folder, one) for one in self._known)
@@ -87,7 +90,8 @@ class PlaceReader:
         lost = [
             Mark(0, 0, one.path, key, None)
             for key, one in self._known.items()
-            if key not in read and not key.endswith("/") and _are_related(f"{_folder(key)}/", base)
+            # A file of which no line was let in may be one that only a file's text names.
+            if one.lines and key not in read and _are_related(f"{_folder(key)}/", base)
         ]
         parts = tuple(one.part for one in self._places.markers if one.part)
         for where, said in strings if lost else ():
@@ -102,28 +106,35 @@ class PlaceReader:
 
     def _waiting(
         self, marked: MarkedText, first: set[str], seen: dict[str, SeenPlace]
-    ) -> Iterator[PlaceLine]:
+    ) -> list[PlaceLine]:
         """The lines of a file that wait; every line is added to `seen`."""
         lines = [*lines_of(marked, self._places)]
         texts = ["", *(one.text for one in lines), ""]
         for mark in marked.marks:
             one = SeenPlace(path=mark.path, first=mark.key in first, unread=mark.marker is None)
             seen.setdefault(mark.key, one)
+        records = {mark.key: self._known.get(mark.key) for mark in marked.marks}
+        let_in = {key: frozenset(one.lines) if one else () for key, one in records.items()}
+        passing: dict[str, list[bytes]] = {key: [] for key in records}
+        waiting: dict[str, list[tuple[bytes, str]]] = {key: [] for key in records}
+        found: list[PlaceLine] = []
         for at, line in enumerate(lines):
-            key, before = line.mark.key, seen[line.mark.key]
-            digest = self._digest(line.mark.path, line.text)
-            if self._waits(line, digest, marked.marks[0], before, *texts[at : at + 3 : 2]):
-                seen[key] = replace(before, waiting=(*before.waiting, (digest, line.text)))
-                yield line
+            key, digest = line.mark.key, self._digest(line.mark.path, line.text)
+            beside = texts[at : at + 3 : 2]
+            if digest in let_in[key] or not self._waits(line, marked.marks[0], seen[key], *beside):
+                passing[key].append(digest)
             else:
-                seen[key] = replace(before, lines=(*before.lines, digest))
+                waiting[key].append((digest, line.text))
+                found.append(line)
+        for key in records:
+            one = seen[key]
+            seen[key] = replace(
+                one, lines=(*one.lines, *passing[key]), waiting=(*one.waiting, *waiting[key])
+            )
+        return found
 
-    def _waits(
-        self, line: PlaceLine, digest: bytes, own: Mark, seen: SeenPlace, *beside: str
-    ) -> bool:
-        record = self._known.get(line.mark.key)
-        if record is not None and digest in record.lines:
-            return False
+    def _waits(self, line: PlaceLine, own: Mark, seen: SeenPlace, *beside: str) -> bool:
+        """Whether a line that was not let in before waits."""
         if seen.first:
             return is_attack(line.text, *beside)
         if line.is_mark or any(map(self._has_instructions, (own, line.mark))):

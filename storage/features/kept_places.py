@@ -96,8 +96,8 @@ class SeePlaces(msgspec.Struct, frozen=True, kw_only=True):
             gone = len({*record.lines} - {*one.lines}) if self.begins else record.gone
             lines, waiting = record.lines + let_in, self._waiting(change, record, one)
             after = replace(record, lines=lines, waiting=waiting, gone=gone, unread=one.unread)
-            if after != before:
-                _write(change, after)
+            if after != before and not _write(change, after):
+                continue
             if {line.digest for line in waiting} - {line.digest for line in record.waiting}:
                 change.note("place.held", record.path, self.by, f"{len(waiting)} lines wait")
             if one.unread > record.unread:
@@ -265,13 +265,16 @@ def _read(change: Change, tenant: Tenant, path: str) -> PlaceRecord | None:
     return change.draft.read(PLACES, change.names.place(tenant, kept_key(path)))
 
 
-def _write(change: Change, record: PlaceRecord) -> None:
+def _write(change: Change, record: PlaceRecord) -> bool:
+    """Write a record; return False if the tenant has no room for a further one."""
     name = change.names.place(record.tenant, kept_key(record.path))
     others = change.draft.under(PLACES, change.names.places(record.tenant))
-    if change.draft.has(PLACES, name) or sum(1 for _ in others) < PLACES_MAX:
+    has_room = change.draft.has(PLACES, name) or sum(1 for _ in others) < PLACES_MAX
+    if has_room:
         kept = replace(record, lines=record.lines[-LINES_MAX:])
         change.draft.write(PLACES, name, kept)
         change.moved.add(PLACES)
+    return has_room
 
 
 def _let_in(change: Change, record: PlaceRecord, lines: tuple[bytes, ...]) -> PlaceRecord:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proxy.dialects.files.shipped_places import places_with
 from proxy.dialects.model.transcript import ContextText, ModelCall, ModelRequest, Turn, Voice, Where
-from proxy.places.marked import HostTexts, lines_of, marks_in, root_of, texts_in
+from proxy.places.marked import HostTexts, Mark, lines_of, marks_in, root_of, texts_in
 
 PLACES = places_with()
 RULES = "/w/CLAUDE.md"
@@ -80,5 +80,7 @@ def test_the_lines_of_a_host_itself_belong_to_no_file() -> None:
 
 def test_the_folder_of_an_agent_is_the_one_that_its_host_states() -> None:
     said = user("<environment_context>\n  <cwd>/home/ada/w</cwd>\n</environment_context>")
-    assert root_of(strings(request(said)), PLACES) == "/home/ada/w"
-    assert not root_of(strings(request(user("<cwd>/home/ada/w</cwd>"))), PLACES)
+    assert root_of([(said, [])], PLACES) == "/home/ada/w"
+    assert not root_of([(user("<cwd>/home/ada/w</cwd>"), [])], PLACES)
+    after = Mark(0, 1, "/w/x.md", "/w/x.md", None)
+    assert not root_of([(said, [after])], PLACES), "a file's text states no folder"
