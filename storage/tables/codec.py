@@ -72,8 +72,7 @@ class Digests:
         if self.key is None:
             raise StoreCorrupt("no value can be stored without secrets/store.key")
         digest = _keyed(self.key, table).copy()
-        digest.update(key)
-        digest.update(payload)
+        digest.update(key + payload)
         return b"".join((FORMAT, digest.digest(), payload))
 
     def unframe(self, table: bytes, key: bytes, value: bytes) -> bytes:
@@ -87,8 +86,7 @@ class Digests:
             if self.key is None:
                 return payload
             digest = _keyed(self.key, table).copy()
-            digest.update(key)
-            digest.update(payload)
+            digest.update(key + payload)
             if value[1:_PAYLOAD_AT] == digest.digest():
                 return payload
         place = str(int.from_bytes(key, "big")) if len(key) == _ORDINAL_LEN else key.hex()

@@ -203,14 +203,16 @@ class View:
         cursor = self._txn.cursor(db=self._tables[table])
         try:
             if cursor.set_range(start):
-                for key, value in cursor:
+                unframe = self._unframe
+                for found, value in cursor:
+                    key = bytes(found)
                     try:
-                        payload = self._unframe(table, bytes(key), bytes(value))
+                        payload = unframe(table, key, bytes(value))
                     except StoreCorrupt:
                         if not sound_only:
                             raise
                     else:
-                        yield bytes(key), payload
+                        yield key, payload
         finally:
             cursor.close()
 
