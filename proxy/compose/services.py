@@ -66,7 +66,7 @@ from proxy.intercept.operations import Operations, Window
 from proxy.intercept.recall_notes import RecallNotes
 from proxy.intercept.shadow import Recallable, Shadow, TokenSigner, TokenVerifier
 from proxy.ledger.sessions import COMPACTED_EVERY_S, Sessions
-from proxy.model.call_judge import CallJudge, HostCalls, ReplyJudge
+from proxy.model.call_judge import CallJudge, HostCalls, ReplyJudge, nothing_withheld
 from proxy.model.extraction import Extraction
 from proxy.model.memory_seam import Coupling
 from proxy.model.model_replays import ModelReplays
@@ -583,7 +583,7 @@ class Services:
         memory, ledger = self._foundation.memory, self.ledger
         judging = ReplyJudge(CallJudge(self.guard), ledger.unmapped, ledger.people_with_agents)
         maps = maps_of_agents(self._foundation.settings.model)
-        withheld = memory.withholding.refusal if memory else lambda *_: None
+        withheld = memory.withholding.refusal if memory else nothing_withheld
         return HostCalls(judging, maps, withheld)
 
 

@@ -11,7 +11,7 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
@@ -170,5 +170,7 @@ def _read(file: Path) -> object:
 def _at(settings: object, *names: str) -> object:
     """The value at these names in a settings file; None if there is none."""
     for name in names:
-        settings = settings.get(name) if isinstance(settings, dict) else None
+        if not isinstance(settings, dict):
+            return None
+        settings = cast("dict[str, object]", settings).get(name)
     return settings

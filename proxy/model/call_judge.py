@@ -304,6 +304,10 @@ class ReplyJudge:
 _NOTHING: Final = ModelRequest(system=(), prefix=(), turns=(), catalogue=())
 
 
+def nothing_withheld(_principal_id: PrincipalId, _call: ModelCall) -> None:
+    """No text in place of a call, where no context is recorded."""
+
+
 class HostCalls:
     """Judges the calls that the hook of an agent's host reports before the host makes them.
 

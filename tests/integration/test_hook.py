@@ -12,11 +12,12 @@ from typing import Any, Final
 
 import pytest
 
+from policy.model import Principal
 from proxy.cli import hook as command
 from proxy.guard.ahead import Ahead
 from proxy.guard.client import GuardClient
 from proxy.guard.wire import API, SOCKET
-from proxy.seams.guard import HostCall
+from proxy.seams.guard import CallIdentity, HostCall
 from storage.audit import InterceptedLeaf, VerdictLeaf, decode_leaf
 from tests.integration.cli_process import Done, Place
 from tests.integration.model_bench import Bench, asking, call, fronted
@@ -218,9 +219,7 @@ async def test_no_key_is_printed(tmp_path: Path) -> None:
         keys = {"MNEMOGATE_AGENT_KEY": AGENT_KEY, "MNEMOGATE_OPERATOR_KEY": OPERATOR_KEY}
         for host, tool, given in ORDERS.values():
             event = at.event(host, tool, given)
-            done = await asyncio.to_thread(
-                lambda host=host, event=event: at.place.command("hook", host, stdin=event, **keys)
-            )
+            done = await asyncio.to_thread(at.place.command, "hook", host, stdin=event, **keys)
             assert AGENT_KEY not in done.out + done.err
             assert OPERATOR_KEY not in done.out + done.err
 
@@ -253,6 +252,10 @@ async def model_calls(bench: Bench, name: str, **given: Any) -> Json:  # noqa: A
     return made
 
 
+def none_joins(_ahead: Ahead, _principal: Principal, _made: CallIdentity) -> bool:
+    return False
+
+
 CALLS: Final[dict[str, tuple[str, Json]]] = {
     "a file": ("Write", {"file_path": "/w/MEMORY.md", "content": f"{FACT}\n"}),
     "a server's": ("mcp__memory__create_entities", entities(FACT)),
@@ -265,7 +268,7 @@ async def test_front_and_hook_have_one_candidate_and_one_pair_of_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, *, joins: bool
 ) -> None:
     if not joins:
-        monkeypatch.setattr(Ahead, "joined", lambda *_: False)
+        monkeypatch.setattr(Ahead, "joined", none_joins)
     tool, given = CALLS[case]
     async with fronted(tmp_path, beside=BOUND) as bench:
         at = At(tmp_path, bench.front)

@@ -317,7 +317,11 @@ async def test_what_openclaw_calls_is_denied(tmp_path: Path, way: str) -> None:
             "workspace": str(workspace),
             "model": {"primary": "gate/m"},
         }
-        provider = {"baseUrl": f"{model.url}/v1", "apiKey": "k", "api": "openai-responses"}
+        provider: dict[str, Any] = {
+            "baseUrl": f"{model.url}/v1",
+            "apiKey": "k",
+            "api": "openai-responses",
+        }
         provider["models"] = [
             {"id": "m", "name": "M", "contextWindow": 200_000, "maxTokens": 8_000}
         ]
