@@ -31,6 +31,8 @@ CONTROL: Final = Composition(couple=lambda _: UnsafeUncoupled())
 ORDER: Final = b"lways "
 # The answers that write an order into a file which the CLI puts into its prompt.
 REFUSED: Final = {1, 2, 4, 5}
+# The requests with a file of the CLI in which something is new.
+PLACED: Final = {1, 3, 4, 5}
 
 
 @pytest.mark.parametrize("number", range(len(EXCHANGES)))
@@ -46,7 +48,11 @@ async def test_a_recorded_answer_is_the_same_bytes_unless_it_writes_an_order(
         first, *more = bench.model.requests
     assert answer.status == one.status
     assert first.path == one.path
-    assert first.body == one.body
+    if not guarded or number not in PLACED:
+        assert first.body == one.body
+    else:
+        assert first.body.keys() == one.body.keys()
+        assert b"mnemogate places" in first.raw, "a file that the CLI put into the prompt waits"
     if guarded and number in REFUSED:
         assert ORDER in one.answer.encode(), "control"
         assert b"Not stored" in answer.raw
