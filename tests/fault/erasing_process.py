@@ -1,7 +1,7 @@
 """One life of a sidecar that erases a person: it is killed at a commit, or prints the receipt.
 
-`python -m tests.fault.erasing_process ROOT TABLES PRINCIPAL MOMENT`: with the moment "none" it is
-not killed.
+`python -m tests.fault.erasing_process ROOT TABLES PRINCIPAL NUMBER`: it is killed after the commit
+with this number since it went on.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ BEGAN_NS, STARTED_NS = time.time_ns(), time.monotonic_ns()
 
 
 class Killer:
-    """Kills this process at a moment of the first commit while an erasure is carried out."""
+    """Kills this process after so many commits while an erasure is carried out."""
 
-    def __init__(self, moment: str) -> None:
-        self._moment = moment
+    def __init__(self, left: int) -> None:
+        self._left = left
         self.armed = False
 
     def __call__(self, name: str) -> None:
-        if self.armed and name == self._moment:
+        self._left -= self.armed and name == "after_commit"
+        if not self._left:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -41,9 +42,9 @@ def clock_ns() -> int:
 
 
 async def main() -> None:
-    root, tables, principal, moment = sys.argv[1:]
+    root, tables, principal, number = sys.argv[1:]
     known = await asyncio.to_thread(Path(tables).read_text)
-    killer = Killer(moment)
+    killer = Killer(int(number))
     continued = ErasureRunner._continued  # pyright: ignore[reportPrivateUsage]
 
     async def armed(self: ErasureRunner, begun: Erasure, reach: ErasureReach) -> ErasureView:
