@@ -38,12 +38,12 @@ def read_call(host: str, raw: bytes) -> HostCall:
     if host == "codex" and tool in _CODEX:
         tool, name = _CODEX[tool]
         arguments = {name if key == "command" else key: one for key, one in arguments.items()}
-    return HostCall(
-        tool=tool,
-        arguments=json.dumps(arguments),
-        call_id=text_of(given.get("tool_use_id")) or "",
-        folder=text_of(given.get("cwd")) or "",
-    )
+    call_id, folder = (text_of(given.get(name)) or "" for name in ("tool_use_id", "cwd"))
+    try:
+        f"{tool}{call_id}{folder}".encode()
+    except UnicodeEncodeError:
+        raise MalformedRequest("tool_name, tool_use_id, cwd: must be Unicode text") from None
+    return HostCall(tool=tool, arguments=json.dumps(arguments), call_id=call_id, folder=folder)
 
 
 def denial(host: str, reason: str) -> str:

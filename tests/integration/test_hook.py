@@ -207,6 +207,20 @@ def test_bad_input_and_bad_settings_are_denials(tmp_path: Path) -> None:
     assert "secret" not in done.out + done.err
 
 
+@pytest.mark.parametrize("name", ["tool_name", "tool_use_id", "cwd"])
+async def test_what_is_no_text_is_a_denial(tmp_path: Path, name: str) -> None:
+    """A host makes the call if the command only fails."""
+    async with hooked(tmp_path) as at:
+        given = {"file_path": "/w/a.txt", "content": FACT}
+        assert await at.asks("claude-code", "Write", given) is None, "control"
+        event = json.loads(at.event("claude-code", "Write", given)) | {name: "x\ud800"}
+        done = await asyncio.to_thread(
+            at.place.command, "hook", "claude-code", stdin=json.dumps(event)
+        )
+        assert (done.code, done.err) == (0, "")
+        assert "Unicode" in reason(json.loads(done.out))
+
+
 def test_a_wrong_command_line_ends_with_the_code_that_hosts_take_as_a_denial(
     tmp_path: Path,
 ) -> None:
