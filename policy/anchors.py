@@ -159,7 +159,7 @@ def contradicts(statement_skeleton: str, candidate_skeleton: str) -> bool:
 def outranks(anchor_score: float, candidate_score: float, margin: float) -> bool:
     """Whether the candidate answers the anchor's own question better, by more than the margin.
 
-    The scores are cosine similarities. A score that is not a number counts as outranking: what
+    The scores are those of a search. A score that is not a number counts as outranking: what
     cannot be compared is no evidence of safety.
     """
     return not candidate_score <= anchor_score + margin

@@ -338,11 +338,25 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
     leaf_index: int = -1
 
 
+class Ranking(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of a search result's score (docs/search.md).
+
+    `words` is the share of the question's words, 0 if the question has none. `capped`: the memory
+    was over the cap of its origin, so it comes after the others.
+    """
+
+    cosine: float
+    words: float
+    trust: float
+    capped: bool = False
+
+
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
-    """One search result; `score` is the cosine similarity, in [-1, 1]."""
+    """One search result; `score` is in [0, 1], `ranking` None if no search found the memory."""
 
     memory: Memory
     score: float
+    ranking: Ranking | None = None
 
 
 class Entity(msgspec.Struct, frozen=True, kw_only=True):

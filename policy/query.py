@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+import unicodedata
 from collections.abc import Callable
 from typing import TypeGuard, cast
 
@@ -257,11 +258,13 @@ def _order(value: object, wanted: object) -> int | None:
     return None
 
 
-def _casefolded(value: object) -> object:
+def _composed(value: object, *, folds: bool = False) -> object:
+    """A value with its strings in NFKC, in which one text has one form; `folds` drops case."""
     if isinstance(value, str):
-        return value.casefold()
+        text = value.casefold() if folds else value
+        return text if text.isascii() else unicodedata.normalize("NFKC", text)
     if isinstance(value, list):
-        return [_casefolded(part) for part in cast("list[object]", value)]
+        return [_composed(part, folds=folds) for part in cast("list[object]", value)]
     return value
 
 
@@ -276,7 +279,9 @@ def _contains(value: object, wanted: object) -> bool:
 _COMPARISONS: dict[Compare, Callable[[object, object], bool]] = {
     Compare.EQ: _equal,
     Compare.NE: lambda value, wanted: not _equal(value, wanted),
-    Compare.CONTAINS: _contains,
-    Compare.ICONTAINS: lambda value, wanted: _contains(_casefolded(value), _casefolded(wanted)),
+    Compare.CONTAINS: lambda value, wanted: _contains(_composed(value), _composed(wanted)),
+    Compare.ICONTAINS: lambda value, wanted: _contains(
+        _composed(value, folds=True), _composed(wanted, folds=True)
+    ),
     Compare.UNDER: is_under,
 }

@@ -65,7 +65,7 @@ class TrustRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class AnchorRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The margin of cosine similarity by which a candidate outranks an anchor (step 8)."""
+    """The margin of a search's score by which a candidate outranks an anchor (step 8)."""
 
     outrank_margin: Annotated[float, Meta(ge=-2.0, le=2.0)]
 

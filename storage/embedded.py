@@ -16,6 +16,7 @@ from policy.ruleset import Ruleset
 from storage.audit import VerifierKey
 from storage.derived.catalogue import Catalogue
 from storage.derived.keeper import DerivedState
+from storage.derived.lexical.analysis import WordHashes
 from storage.derived.recovery import found, load, with_embedder, with_incarnation
 from storage.derived.vectors.faiss_index import SEGMENT_LEN, VectorIndex
 from storage.derived.vectors.segment_files import IndexIdentity, SegmentFiles
@@ -331,7 +332,7 @@ class _Assembly:
             usage = Usage(names, options.quota_bytes, options.tenant_share)
             usage.load(view)
         index = VectorIndex(header.dimension, segment_len=options.segment_len)
-        derived = DerivedState(Catalogue(), index, files, {})
+        derived = DerivedState(Catalogue(), index, files, {}, WordHashes(names))
         parts = Parts(
             store=store,
             staging=self._staging,

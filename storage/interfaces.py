@@ -31,6 +31,7 @@ from storage.features.together import Features
 from storage.features.trust import OriginTrust
 from storage.values import (
     Anchor,
+    AnsweredQuestion,
     AuditHead,
     AuditProof,
     BackupSummary,
@@ -42,6 +43,7 @@ from storage.values import (
     KeyRecord,
     Outcome,
     Page,
+    Question,
     Sealed,
     SearchAnswer,
     StagedContents,
@@ -50,6 +52,7 @@ from storage.values import (
     TenantUsage,
     TrustEvent,
     Turnover,
+    WeighedText,
 )
 from storage.write.seam import TakesOrders
 
@@ -108,6 +111,20 @@ class MemoryWriter(TakesOrders, Protocol):
 
     async def compact(self) -> int:
         """Rewrite the store's file without free pages, to erase purged bytes; return the saving."""
+        ...
+
+
+class Contest(Protocol):
+    """Registered questions with their answers, with which texts are compared. Event loop only."""
+
+    def scores(self, text: str, vector: bytes) -> tuple[list[float], list[float]]:
+        """For each question the score of its own answer, and that of the text.
+
+        Both are scored as if a person had said them. `vector` is the text's embedding.
+
+        Raises:
+            StoreUnavailable: The rows of a large store are still being read after the start.
+        """
         ...
 
 
@@ -175,9 +192,10 @@ class MemoryReader(Protocol):
         limit: int,
         threshold: float,
         *,
+        words: bytes = b"",
         exact: bool = False,
     ) -> tuple[Hit, ...]:
-        """The live memories that match, nearest to a vector first; the hits of `searched` alone."""
+        """The live memories that match, best first; the hits of `searched` alone."""
         ...
 
     def searched(
@@ -188,18 +206,22 @@ class MemoryReader(Protocol):
         limit: int,
         threshold: float,
         *,
+        words: bytes = b"",
         exact: bool = False,
         without: frozenset[MemoryId] = frozenset(),
         as_of: int | None = None,
         shows: Callable[[Memory], bool] | None = None,
     ) -> SearchAnswer:
-        """The live memories that match, nearest to a vector first, with the facts for a replay.
+        """The live memories that match, best first, with the facts for a replay.
 
+        The score is that of docs/search.md: of the likeness, the question's hashed `words`
+        (`MemoryReader.words`) and the trust in the memory's label. `threshold` is the least cosine.
         A memory over the cap of its origin (`storage.read.exposure`) comes last. Scores are exact.
         In a large store the choice of rows is approximate, and may depend on which segments are
-        merged. With `exact` every live row is scored, for replays and tests.
+        merged. With `exact` every live row is compared, for replays and tests.
         For replays: `without` leaves out memories, whose places the next ones take. `as_of`
-        searches the rows that were live at that version of the store, exactly, without rows that
+        searches the rows that were live at that version of the store, exactly and with the word
+        statistics of today, without rows that
         are purged, quarantined or expired today, and with the caps of today. `shows` returns
         whether a memory may be shown; the next memories take the places of those that may not. It
         is called on the calling thread, maybe twice for one memory.
@@ -207,6 +229,26 @@ class MemoryReader(Protocol):
         Raises:
             StoreUnavailable: The rows of a large store are still being read after the start.
         """
+        ...
+
+    def words(self, tenant: Tenant, text: str) -> bytes:
+        """The hashed words of a question, for `searched`; b"" if it has no words to search for.
+
+        Words of another version of the analysis find nothing, so the search is by vector alone.
+        """
+        ...
+
+    def scores(
+        self, tenant: Tenant, question: Question, texts: Sequence[WeighedText]
+    ) -> list[float]:
+        """The score of each text for a question, if a live memory of the tenant had the text.
+
+        Each word of the question counts as if a memory had it.
+        """
+        ...
+
+    def contest(self, tenant: Tenant, answered: Sequence[AnsweredQuestion]) -> Contest:
+        """Registered questions, at least one, to compare texts with their answers."""
         ...
 
     def trust(self, principal_id: PrincipalId) -> TrustState:

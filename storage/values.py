@@ -573,14 +573,38 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
 class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to one search of the store at `version`, with the facts for a replay.
 
-    `nearest` are the ordinals of at most `NEAREST_MAX` rows nearest to the query, best first,
-    before the caps. If a filter tests more than ids, or the index of a large store is approximate,
+    `nearest` are the ordinals of at most `NEAREST_MAX` rows with the best scores, in order, before
+    the caps. If a filter tests more than ids, or the index of a large store is approximate,
     `nearest` has only rows that the search read.
     """
 
     hits: tuple[Hit, ...]
     nearest: tuple[int, ...]
     version: int
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """A question as searches take it: unit vector and hashed words (b"" if it has none)."""
+
+    vector: bytes
+    words: bytes = b""
+
+
+class WeighedText(msgspec.Struct, frozen=True, kw_only=True):
+    """A text to be scored as if a memory with this label had it; `vector` is its embedding."""
+
+    text: str
+    vector: bytes
+    source: SourceKind
+
+
+class AnsweredQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """A registered question and its answer, each with its embedding."""
+
+    question: str
+    question_vector: bytes
+    answer: str
+    answer_vector: bytes
 
 
 class BackupSummary(msgspec.Struct, frozen=True, kw_only=True):

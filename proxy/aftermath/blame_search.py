@@ -360,7 +360,7 @@ class BlameSearch:
             asks=found.asks,
             rounds=1,
             controls=found.controls,
-            why=found.why or case.why or ("incomplete" if evidence.lost else ""),
+            why=found.why or case.why or _lacks(evidence),
         )
         if found.ending is Ending.NOT_REPRODUCED:
             # In the first round the failure could not be repeated. In a later round the culprits
@@ -548,6 +548,13 @@ class BlameSearch:
             deterministic = self._judges.deterministic(signal.judge)
             limits = ReplayLimits(deterministic=deterministic, asks_max=ASKS_MAX)
         return Plan(suspects, trusted, limits, whole_cause=whole_cause)
+
+
+def _lacks(evidence: Evidence) -> str:
+    """The fixed word for what the records of an answer lack; "" if they are complete."""
+    if evidence.lost:
+        return "incomplete"
+    return "by_vectors" if evidence.by_vectors else ""
 
 
 def _rule_judge(signal: Signal, reader: MemoryReader) -> RuleJudge | None:

@@ -16,7 +16,7 @@ from proxy.seams.cases import CanaryOutcome
 from proxy.seams.environment import Embedder, Environment
 from storage.features.recalls import Recall, RecalledMemory, Recalls
 from storage.interfaces import MemoryReader
-from storage.values import Anchor
+from storage.values import Anchor, Question
 
 CANARY_FRONT: Final = "canary"
 """The name under which the recall ledger records the searches of canaries."""
@@ -31,7 +31,7 @@ class _Questioned(msgspec.Struct, frozen=True, kw_only=True):
 
     outcome: CanaryOutcome
     failing: frozenset[int]
-    vector: bytes = b""
+    question: Question
     hits: tuple[Hit, ...] = ()
 
 
@@ -98,22 +98,24 @@ class Canaries:
         judge = RuleJudge((rule,))
         failing: dict[MemoryId, int] = {}
         lacking = False
-        first: tuple[bytes, tuple[Hit, ...]] = (b"", ())
-        for vector in self._embedder.embed(list(canary.questions)):
+        first: tuple[Question, tuple[Hit, ...]] = (Question(vector=b""), ())
+        vectors = self._embedder.embed(list(canary.questions))
+        for text, vector in zip(canary.questions, vectors, strict=True):
+            question = Question(vector=vector, words=self._reader.words(canary.tenant, text))
             hits: tuple[Hit, ...] = self._reader.search(
-                canary.tenant, vector, EVERYTHING, FOUND_MAX, -1.0
+                canary.tenant, vector, EVERYTHING, FOUND_MAX, -1.0, words=question.words
             )
             ordinals = {hit.memory.memory_id: hit.memory.ordinal for hit in hits}
             shown = [judged_memory(hit.memory) for hit in hits]
             found = [one.memory_id for one in judge.failing(shown)]
             if found and not failing:
-                first = vector, hits
+                first = question, hits
             failing |= {one: ordinals[one] for one in found}
             lacking = lacking or bool(judge.lacking(one.text for one in shown))
         outcome = CanaryOutcome(canary_id=canary.anchor_id, failing=tuple(failing), lacking=lacking)
-        vector, hits = first
+        question, hits = first
         return _Questioned(
-            outcome=outcome, failing=frozenset(failing.values()), vector=vector, hits=hits
+            outcome=outcome, failing=frozenset(failing.values()), question=question, hits=hits
         )
 
     async def _signalled(
@@ -149,7 +151,8 @@ class Canaries:
                     )
                     for hit in asked.hits
                 ),
-                vector=asked.vector,
+                vector=asked.question.vector,
+                words=asked.question.words,
                 where=EVERYTHING,
             )
         )

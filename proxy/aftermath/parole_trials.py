@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
-import numpy as np
 
 from policy.after.attribution import Ask, Control, Ending, Plan, ReplayLimits
 from policy.after.closure import CaseMode
@@ -35,7 +34,7 @@ from storage.features.parole import (
 )
 from storage.features.recalls import Recall, Recalls
 from storage.interfaces import MemoryReader
-from storage.values import Anchor, Visibility
+from storage.values import Anchor, Question, Visibility, WeighedText
 
 _ASKS_MAX = 100
 
@@ -187,22 +186,40 @@ class Trials:
         return StepDone(step=TrialStep.QUESTIONS, count=count, against=against)
 
     def _alike(self, embedder: Embedder, memory: Memory, asked: Sequence[Anchor]) -> bool:
-        own = np.frombuffer(embedder.embed([memory.text])[0], dtype="<f4")
         for one in asked:
             rule = RegisteredRule(
                 rule_id=one.anchor_id, statement=one.statement, matcher=one.matcher
             )
             judge = RuleJudge((rule,))
-            for vector in embedder.embed(list(one.questions)):
-                hits = self._reader.search(memory.tenant, vector, EVERYTHING, FOUND_MAX, -1.0)
-                without = [(hit.score, hit.memory) for hit in hits]
-                score = float(own @ np.frombuffer(vector, dtype="<f4"))
-                # Of two memories with equal scores the one already found comes first, as in a
-                # search.
-                back = sorted([*without, (score, memory)], key=lambda found: -found[0])[:FOUND_MAX]
+            for text, vector in zip(
+                one.questions, embedder.embed(list(one.questions)), strict=True
+            ):
+                question = Question(vector=vector, words=self._reader.words(memory.tenant, text))
+                hits = self._reader.search(
+                    memory.tenant, vector, EVERYTHING, FOUND_MAX, -1.0, words=question.words
+                )
+                without = [hit.memory for hit in hits]
+                back = self._ranked(embedder, question, [*without, memory])[:FOUND_MAX]
                 if _outcome(judge, without) != _outcome(judge, back):
                     return False
         return True
+
+    def _ranked(
+        self, embedder: Embedder, question: Question, memories: Sequence[Memory]
+    ) -> list[Memory]:
+        """Memories in the order of a search that finds all of them.
+
+        A word that only the memory on trial has counts as it will when reads show the memory.
+        """
+        vectors = embedder.embed([one.text for one in memories])
+        texts = [
+            WeighedText(text=one.text, vector=vector, source=one.source)
+            for one, vector in zip(memories, vectors, strict=True)
+        ]
+        scores = self._reader.scores(memories[0].tenant, question, texts)
+        # Of two memories with equal scores the one already found comes first, as in a search.
+        order = sorted(range(len(memories)), key=lambda at: -scores[at])
+        return [memories[at] for at in order]
 
     async def _paroles(self, hidden: HiddenMemory) -> StepDone:
         count = hidden.record.paroles
@@ -215,10 +232,10 @@ class Trials:
         return (*self._reader.anchors(tenant), *canaries)
 
 
-def _outcome(judge: RuleJudge, found: Sequence[tuple[float, Memory]]) -> tuple[bool, bool, bool]:
+def _outcome(judge: RuleJudge, found: Sequence[Memory]) -> tuple[bool, bool, bool]:
     """Three flags: a memory fails a rule, one as trusted as a rule denies it, a word is missing."""
-    judged = judge.judged(judged_memory(memory) for _, memory in found)
-    lacking = judge.lacking(memory.text for _, memory in found)
+    judged = judge.judged(map(judged_memory, found))
+    lacking = judge.lacking(memory.text for memory in found)
     return bool(judged.failing), bool(judged.doubted), bool(lacking)
 
 

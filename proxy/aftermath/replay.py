@@ -27,7 +27,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """The memories that were shown for an answer, in order, and the searches that found them.
 
     `lost` is true if a shown memory was purged, or the memory's record was dropped. `question` is
-    "" if queries are not recorded.
+    "" if queries are not recorded. `by_vectors`: a search can be repeated by likeness alone.
     """
 
     tenant: Tenant
@@ -35,6 +35,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     searches: tuple[Recall, ...]
     lost: bool = False
     question: str = ""
+    by_vectors: bool = False
 
 
 class NothingKept(Exception):  # noqa: N818 - reads as what happened
@@ -105,6 +106,7 @@ class Replays:
                 search.where,
                 min(search.limit or len(search.hits), _LISTED_MAX),
                 -1.0,
+                words=search.words,
                 exact=True,
             )
             for hit in hits:
@@ -141,6 +143,7 @@ class Replays:
             searches=searches,
             lost=lost,
             question=question,
+            by_vectors=any(one.by_vector for one in searches),
         )
 
     def _stands(self, memory: Memory) -> bool:

@@ -360,6 +360,7 @@ class Operations:
         screen: ScreensRead | None,
     ) -> ReadAnswer:
         vector = self._query_vector(operation)
+        words = reader.words(tenant, operation.query) if operation.query else b""
         searched = await self._in_thread(
             partial(
                 reader.searched,
@@ -368,6 +369,7 @@ class Operations:
                 operation.where,
                 operation.limit,
                 operation.threshold,
+                words=words,
                 shows=None if screen is None else screen.shows,
             )
         )
@@ -377,6 +379,7 @@ class Operations:
             name="search_memory",
             count=len(searched.hits),
             vector=vector,
+            words=words,
             nearest=searched.nearest,
             version=searched.version,
         )

@@ -97,6 +97,7 @@ class RecallNotes:
                 hits=hits,
                 nearest=answered.nearest,
                 vector=answered.vector,
+                words=answered.words,
                 where=read.where if isinstance(read, Search) else None,
                 query=read.query if isinstance(read, Search) else None,
             )

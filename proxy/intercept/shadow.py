@@ -14,10 +14,8 @@ import secrets
 from typing import Protocol
 
 import msgspec
-import numpy as np
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from numpy.typing import NDArray
 
 from policy.anchors import Statements, lines_of, outranks
 from policy.canonical import canonical_bytes, digest_of
@@ -43,7 +41,7 @@ from proxy.seams.guard import Join
 from proxy.seams.operation import Proposal
 from storage.ground.errors import StorageError
 from storage.interfaces import MemoryReader
-from storage.values import Anchor, Outcome, Submission
+from storage.values import Anchor, AnsweredQuestion, Outcome, Submission
 
 
 class Watches(Protocol):
@@ -70,27 +68,36 @@ class Watches(Protocol):
 class _Asked:
     """A tenant's set of anchors, with the embeddings that candidates are compared with."""
 
-    __slots__ = ("_places", "_questions", "_scores", "anchors", "statements")
+    __slots__ = ("_contest", "_places", "anchors", "statements")
 
-    def __init__(self, anchors: tuple[Anchor, ...], embedder: Embedder) -> None:
+    def __init__(
+        self, tenant: Tenant, anchors: tuple[Anchor, ...], embedder: Embedder, reader: MemoryReader
+    ) -> None:
         self.anchors = anchors
         self.statements = Statements([skeleton(anchor.statement) for anchor in anchors])
-        # For each question of all anchors, in order: the index of its anchor. `_scores` has the
-        # similarity of the question and the anchor's statement.
+        # For each question of all anchors, in order: the index of its anchor.
         self._places = [at for at, one in enumerate(anchors) for _ in one.questions]
         texts = [one.statement for one in anchors]
         texts += [question for one in anchors for question in one.questions]
-        rows = np.stack([np.frombuffer(vector, "<f4") for vector in embedder.embed(texts)])
-        self._questions: NDArray[np.float32] = rows[len(anchors) :]
-        # Computed as `outranked_by` computes the scores of a text, so that a text equal to the
-        # statement has the same scores to the last bit.
-        stated = [self._questions @ row for row in rows[: len(anchors)]]
-        self._scores = [float(stated[place][at]) for at, place in enumerate(self._places)]
+        vectors = embedder.embed(texts)
+        answered = [
+            AnsweredQuestion(
+                question=text,
+                question_vector=vector,
+                answer=texts[place],
+                answer_vector=vectors[place],
+            )
+            for place, text, vector in zip(
+                self._places, texts[len(anchors) :], vectors[len(anchors) :], strict=True
+            )
+        ]
+        self._contest = reader.contest(tenant, answered) if answered else None
 
-    def outranked_by(self, vector: bytes, margin: float) -> set[int]:
+    def outranked_by(self, text: str, vector: bytes, margin: float) -> set[int]:
         """The indexes of the anchors that a text outranks in the results for a question."""
-        scores: list[float] = (self._questions @ np.frombuffer(vector, "<f4")).tolist()
-        compared = zip(self._places, self._scores, scores, strict=True)
+        if self._contest is None:
+            return set()
+        compared = zip(self._places, *self._contest.scores(text, vector), strict=True)
         return {place for place, own, other in compared if outranks(own, other, margin)}
 
 
@@ -149,7 +156,7 @@ class Shadow:
             vector = self._embedder.embed([shown.text])[0]
         asked = self._of(tenant, anchors)
         contradicted = set[int]().union(*map(asked.statements.contradicted_by, said))
-        outranked = asked.outranked_by(vector, margin) if vector else set[int]()
+        outranked = asked.outranked_by(shown.text or "", vector, margin) if vector else set[int]()
         return tuple(
             [
                 AnchorProbe(
@@ -164,7 +171,7 @@ class Shadow:
     def _of(self, tenant: Tenant, anchors: tuple[Anchor, ...]) -> _Asked:
         known = self._prepared.get(tenant)
         if known is None or known.anchors != anchors:
-            known = self._prepared[tenant] = _Asked(anchors, self._embedder)
+            known = self._prepared[tenant] = _Asked(tenant, anchors, self._embedder, self._reader)
         return known
 
 

@@ -29,9 +29,9 @@ class ReadAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A read and its answer, before anything of the answer was sent.
 
     `name` is the read's `gen_ai.operation.name`, `count` the number of records that it returns. A
-    search also has the unit vector of its question, the ordinals nearest to that vector
-    (`storage.values.SearchAnswer`), and the store's version. `left_out` are memories that matched
-    the read and may not be shown (`ScreensRead.left_out`).
+    search also has the unit vector and hashed words of its question, the ordinals with the best
+    scores (`storage.values.SearchAnswer`), and the store's version. `left_out` are memories that
+    matched the read and may not be shown (`ScreensRead.left_out`).
     """
 
     read: Read
@@ -39,6 +39,7 @@ class ReadAnswer(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     count: int
     vector: bytes | None = None
+    words: bytes = b""
     nearest: tuple[int, ...] = ()
     version: int = 0
     left_out: tuple[Memory, ...] = ()

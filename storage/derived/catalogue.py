@@ -16,13 +16,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from policy.model import Reads, Scope, Tenant
+from policy.model import Reads, Scope, SourceKind, Tenant
 from policy.query import AllOf, AnyOf, Compare, Field, Filter, Test, is_under
 from storage.tables.rows import expiry_ms
 from storage.values import Row
 
 Ordinals = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+Ranks = NDArray[np.int8]
 Version: TypeAlias = "tuple[int, Row]"
 """The ordinal of one row of a memory, and the row."""
 
@@ -142,6 +143,8 @@ class Catalogue:
         self._shown: dict[Reads, Mask] = {
             floor: np.zeros(_MARKS_CAPACITY, dtype=np.bool_) for floor in Reads
         }
+        # The rank of each row's label (`SourceKind.trust`), by ordinal.
+        self._ranks: Ranks = np.zeros(_MARKS_CAPACITY, dtype=np.int8)
         # Maps a memory's newest row to its earlier rows that only floors above the newest one show.
         self._earlier: dict[int, Sequence[Version]] = {}
         # One more than the highest ordinal of the store.
@@ -160,6 +163,8 @@ class Catalogue:
 
         `trusts` has the trust of each row's label, indexed by ordinal.
         """
+        self._reserve(len(trusts))
+        self._ranks[: len(trusts)] = np.minimum(trusts, SourceKind.OPERATOR.trust)
         parts: defaultdict[int, list[Ordinals]] = defaultdict(list)
         entries: dict[int, _Ordinals] = {}
         for tenant, scope, ordinals in groups:
@@ -240,6 +245,7 @@ class Catalogue:
 
     def _mark(self, ordinal: int, row: Row, *, above: int = -1) -> None:
         trust = row.source.trust
+        self._ranks[ordinal] = trust
         for floor, shown in self._shown.items():
             shown[ordinal] = above < floor.trust <= trust
 
@@ -262,6 +268,10 @@ class Catalogue:
                 grown: Mask = np.zeros(max(length, 2 * len(shown)), dtype=np.bool_)
                 grown[: len(shown)] = shown
                 self._shown[floor] = grown
+        if length > len(self._ranks):
+            ranks: Ranks = np.zeros(max(length, 2 * len(self._ranks)), dtype=np.int8)
+            ranks[: len(self._ranks)] = self._ranks
+            self._ranks = ranks
 
     def _lists(self, tenant: Tenant, scope: Scope) -> Iterator[_Ordinals]:
         # `setdefault` would create an empty list on each call, so it is not used.
@@ -332,6 +342,10 @@ class Catalogue:
                 found = np.intersect1d(found, entry.view(), assume_unique=True)
         found = found[self._shown[reads][found]]
         return self._unexpired(found, now_ms)
+
+    def ranks(self, ordinals: Ordinals) -> Ranks:
+        """The rank of the label (`SourceKind.trust`) of each row."""
+        return self._ranks[ordinals]
 
     def mask(self, found: Ordinals) -> Mask:
         """A mask, indexed by ordinal, that is True at the given ordinals."""

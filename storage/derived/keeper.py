@@ -17,6 +17,7 @@ import lmdb
 import msgspec
 
 from storage.derived.catalogue import Catalogue
+from storage.derived.lexical.analysis import WordHashes
 from storage.derived.recovery import derive, load_index
 from storage.derived.vectors.faiss_index import VectorIndex
 from storage.derived.vectors.segment_files import SegmentFiles
@@ -46,10 +47,12 @@ class DerivedState:
         index: VectorIndex,
         files: SegmentFiles,
         remarks: dict[str, str],
+        words: WordHashes,
     ) -> None:
         self.catalogue = catalogue
         self.index = index
         self.files = files
+        self.words = words
         # Remarks for an operator, keyed by subject; the engine adds to the same mapping.
         self.remarks = remarks
         self._complete = threading.Event()
@@ -106,7 +109,7 @@ class DerivedState:
 
     def _read(self, view: View, header: StoreHeader) -> None:
         found = derive(view, header.embedder_id, self.catalogue, lambda: self._stopping)
-        load_index(view, self.files, found.searchable, self.index)
+        load_index(view, self.files, found.searchable, self.index, self.words)
         if found.foreign:
             self.remarks["embedder"] = (
                 f"memories with vectors of another embedder ({', '.join(sorted(found.foreign))}) "
@@ -124,6 +127,10 @@ class DerivedState:
                 steps, self._later = self._later, []
             for step in steps:
                 self._apply(*step)
+
+    def size(self) -> int:
+        """The number of rows in the index."""
+        return self.index.count
 
     @property
     def complete(self) -> bool:
@@ -155,12 +162,14 @@ class DerivedState:
 
     def _apply(self, header: StoreHeader, changes: IndexChanges) -> None:
         embedder_id = header.embedder_id
+        searchable = [
+            added
+            for added in changes.added
+            if added.vector and added.row.embedder_id == embedder_id
+        ]
         self.index.extend(
-            [
-                (added.ordinal, added.vector)
-                for added in changes.added
-                if added.vector and added.row.embedder_id == embedder_id
-            ]
+            [(added.ordinal, added.vector) for added in searchable],
+            [self.words.of(added.row.tenant, added.text) for added in searchable],
         )
         catalogue = self.catalogue
         catalogue.stamp = -1
@@ -185,13 +194,14 @@ class DerivedState:
         catalogue.stamp = header.leaf_count
 
     def drop(self, ordinals: Sequence[int]) -> None:
-        """Remove purged vectors from memory and from every file.
+        """Remove the vectors and words of purged rows from memory and from every file.
 
         Raises:
             OSError: A file could not be rewritten.
             StorageError: The rows are still being read, or cannot be read.
         """
         self.wait()
+        self.words.forget()
         self.files.drop(self.index, ordinals)
 
     # ---- work beside the writing of memories -----------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from policy.model import MemoryStatus, Reads, SourceKind, Tenant
 from storage.audit import Tree
 from storage.derived.catalogue import Catalogue, Mask, Ordinals
+from storage.derived.lexical.analysis import WordHashes
 from storage.derived.vectors.faiss_index import VectorIndex
 from storage.derived.vectors.segment_files import LoadedIndex, SegmentFiles
 from storage.ground.errors import StoreCorrupt, StoreUnavailable
@@ -29,7 +30,7 @@ from storage.tables.codec import (
     ordinal_key,
 )
 from storage.tables.lmdb_store import IDS, ROWS, VECTORS, LmdbStore, View
-from storage.tables.rows import ENDING, read_row
+from storage.tables.rows import ENDING, read_row, text_of
 
 _INCARNATION_LEN: Final = 8
 _LOOK_UP_EVERY: Final = 1_024
@@ -182,9 +183,13 @@ def _earlier(trusts: NDArray[np.int8], next_of: Ordinals) -> dict[int, list[int]
 
 
 def load_index(
-    view: View, files: SegmentFiles, searchable: Ordinals, index: VectorIndex
+    view: View,
+    files: SegmentFiles,
+    searchable: Ordinals,
+    index: VectorIndex,
+    hashes: WordHashes,
 ) -> LoadedIndex:
-    """Fill the empty index with the vectors of these ordinals, from files as far as they fit.
+    """Fill the empty index with vectors and words of these rows, from files as far as they fit.
 
     A vector that does not match its digest is left out.
     """
@@ -194,4 +199,10 @@ def load_index(
             return view.get(VECTORS, ordinal_key(ordinal))
         return None
 
-    return files.load(searchable, fetch, index)
+    def words(ordinal: int) -> Sequence[int]:
+        with suppress(StoreCorrupt):
+            row = read_row(view, ordinal)
+            return hashes.of(row.tenant, text_of(row)[0] or "")
+        return ()
+
+    return files.load(searchable, fetch, index, words)

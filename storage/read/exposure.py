@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
+from contextlib import suppress
 from functools import cache
 from typing import Final
 
@@ -21,13 +22,17 @@ from numpy.typing import NDArray
 
 from policy.labels.derive import HOST
 from policy.model import Hit, Memory, PrincipalId, SourceKind, Tenant
+from policy.trust.score import known_score
 from storage.audit import VerdictLeaf
+from storage.derived.lexical.scoring import TRUSTS, Floats64, Ordinals, Ranks
+from storage.ground.errors import StoreCorrupt
 from storage.tables.change import LABELS, read_leaf
 from storage.tables.codec import ordinal_key
 from storage.tables.lmdb_store import VECTORS, View
 from storage.tables.rows import read_row
 from storage.values import Row
 from storage.write.engine import Engine
+from storage.write.trust_intake import ORIGINS, TRUST, TrustRecord, trust_of
 
 EXAMINED_MIN: Final = 200
 """The least number of the nearest memories that compete for the places of a search."""
@@ -208,6 +213,7 @@ class Origins:
         self._known: tuple[int, dict[int, ExposureOrigin | None]] = (-1, {})
         # Maps the ordinal of a row to the server and tool in its leaf.
         self._names: dict[int, str] = {}
+        self._low: tuple[int, dict[Hashable, float]] = (-1, {})
 
     def known(self, ordinal: int) -> tuple[bool, ExposureOrigin | None]:
         """True and the origin of a row if the cache has it, else False and None."""
@@ -246,6 +252,35 @@ class Origins:
         # With a label below `user_input`, no one is accountable for the text.
         return _origin(view, row) if row.source.trust < SourceKind.USER_INPUT.trust else None
 
+    def trusts(self, view: View, ordinals: Ordinals, ranks: Ranks) -> Floats64:
+        """The trust of rows in a ranking, by label; lower if little is known good of the origin."""
+        trusts = TRUSTS[ranks]
+        low = self._low_scores(view)
+        if low:
+            # Few stores have such an origin; the origin of each row is read once and then cached.
+            for at in np.flatnonzero(ranks == SourceKind.UNKNOWN.trust).tolist():
+                # A row that does not match its digest is left out of the answer later.
+                with suppress(StoreCorrupt):
+                    origin = self.of(view, int(ordinals[at]), read_row(view, int(ordinals[at])))
+                    if origin is not None:
+                        trusts[at] = min(trusts[at], low.get(_scored(origin), 1.0))
+        return trusts
+
+    def _low_scores(self, view: View) -> dict[Hashable, float]:
+        """The known scores below the trust of an unproven label, by tool or else principal."""
+        stamp, low = self._low
+        if stamp != self._engine.moves[TRUST]:
+            stamp = self._engine.moves[TRUST]
+            known: dict[Hashable, float] = {}
+            for _, one in view.records(TRUST):
+                known[one.principal_id] = _known(one)
+            for _, origin in view.records(ORIGINS):
+                known[origin.tenant, origin.server, origin.tool] = _known(origin.trust)
+            least = float(TRUSTS[SourceKind.UNKNOWN.trust])
+            low = {name: score for name, score in known.items() if score < least}
+            self._low = (stamp, low)
+        return low
+
     def restricted(self, view: View) -> Callable[[ExposureOrigin], bool]:
         """A function that returns whether an origin is restricted; cached for one search."""
         intake = self._engine.parts.judge.intake
@@ -277,6 +312,17 @@ class Origins:
             raised, kept = self._engine.moves[LABELS], {}
             self._known = (raised, kept)
         return kept
+
+
+def _known(record: TrustRecord) -> float:
+    return known_score(trust_of(record))
+
+
+def _scored(origin: ExposureOrigin) -> Hashable:
+    """The name under which an origin has a score: its tool if it has one, else its principal."""
+    if origin.server or origin.tool:
+        return origin.tenant, origin.server, origin.tool
+    return origin.principal_id
 
 
 def _origin(view: View, row: Row) -> ExposureOrigin:

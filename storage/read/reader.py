@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Final, NamedTuple, Self, TypeVar, cast
 
 import msgspec
@@ -32,7 +33,8 @@ from storage.ground.errors import StoreCorrupt
 from storage.read.as_of import marks_at, stood, without_memories
 from storage.read.check import check_store
 from storage.read.exposure import EXAMINED_MIN, AnswerRoom, Exposure, Origins, Placement
-from storage.read.registered_reads import RegisteredReads
+from storage.read.ranking import Candidates, RankedRow, candidates_len, capped
+from storage.read.word_reads import WordReads
 from storage.tables.codec import (
     NO_ORDINAL,
     decode_evidence,
@@ -83,7 +85,7 @@ _PATIENCE: Final = 100
 _PAUSE_S: Final = 0.000_5
 
 
-class EmbeddedReader(RegisteredReads):
+class EmbeddedReader(WordReads):
     """Reads the memories of the embedded store (`MemoryReader`). Any thread."""
 
     def __init__(
@@ -94,12 +96,8 @@ class EmbeddedReader(RegisteredReads):
         *,
         expired: bool = False,
     ) -> None:
-        super().__init__(engine)
-        self.reads = reads
-        self._derived = engine.parts.derived
-        self._catalogue = engine.parts.derived.catalogue
+        super().__init__(engine, reads, _at_first if expired else engine.parts.clock)
         self._expired = expired
-        self._clock = _at_first if expired else engine.parts.clock
         self._origins = origins or Origins(engine)
 
     def at(self, reads: Reads, *, expired: bool = False) -> Self:
@@ -310,10 +308,11 @@ class EmbeddedReader(RegisteredReads):
         limit: int,
         threshold: float,
         *,
+        words: bytes = b"",
         exact: bool = False,
     ) -> tuple[Hit, ...]:
-        """The live memories that match, nearest to a vector first: the hits of `searched` alone."""
-        return self.searched(tenant, vector, where, limit, threshold, exact=exact).hits
+        """The live memories that match, best first: the hits of `searched` alone."""
+        return self.searched(tenant, vector, where, limit, threshold, words=words, exact=exact).hits
 
     def searched(
         self,
@@ -323,12 +322,13 @@ class EmbeddedReader(RegisteredReads):
         limit: int,
         threshold: float,
         *,
+        words: bytes = b"",
         exact: bool = False,
         without: frozenset[MemoryId] = frozenset(),
         as_of: int | None = None,
         shows: Callable[[Memory], bool] | None = None,
     ) -> SearchAnswer:
-        """The live memories that match, nearest to a vector first (`MemoryReader.searched`).
+        """The live memories that match, best first (`MemoryReader.searched`).
 
         Raises:
             BadVector: The vector is not a finite unit vector of the index's dimension.
@@ -341,18 +341,22 @@ class EmbeddedReader(RegisteredReads):
             if without:
                 mask = without_memories(view, self._names, tenant, mask, without)
             asked = _Searching(view, tenant, where, limit, confirms, shows)
-            wanted = limit if decided else limit * _OVERFETCH
-            # If every row is scored anyway, asking for more of them costs next to nothing. In a
-            # larger store it would double the time of a search.
-            if self._derived.index.scans_all:
-                wanted = max(wanted, NEAREST_MAX)
+            candidates = Candidates(
+                index=self._derived.index,
+                vector=vector,
+                words=self.asked_words(tenant, words, live if where == EVERYTHING else None),
+                allowed=mask,
+                ranks=self._catalogue.ranks,
+                trusts=partial(self._origins.trusts, view),
+                threshold=threshold,
+                exact=exact,
+            )
+            wanted = max(limit if decided else limit * _OVERFETCH, candidates_len(candidates.index))
             while True:
-                found = self._derived.index.search(vector, wanted, mask, exact=exact)
-                near = [one for one in found if one[1] >= threshold]
-                placed, left = self._placed(asked, near)
+                found, rows, exhausted = candidates.found(wanted)
+                placed, left = self._placed(asked, rows)
                 # The search is repeated for more rows until it has as many hits as asked for, has
-                # scored all allowed rows, or reaches a score below the threshold.
-                exhausted = len(found) < wanted or len(near) < len(found)
+                # scored all allowed rows, or reaches a cosine below the threshold.
                 if not placed.full and not exhausted and (not left or wanted < EXAMINED_MIN):
                     wanted = max(wanted * _OVERFETCH, EXAMINED_MIN if left else 0)
                     continue
@@ -360,10 +364,10 @@ class EmbeddedReader(RegisteredReads):
                 if placed.full or exhausted:
                     room = AnswerRoom(ANSWER_BYTES_MAX)
                     fitting = room.taken([hit.memory for hit in placed.hits])
-                    nearest = found if decided else _looked_at(placed, left)
+                    nearest = found if decided else _looked_at(found, placed, left)
                     return SearchAnswer(
                         hits=placed.hits[: len(fitting)],
-                        nearest=tuple([one for one, _ in nearest[:NEAREST_MAX]]),
+                        nearest=tuple(nearest[:NEAREST_MAX]),
                         version=_version(view),
                     )
                 wanted *= _OVERFETCH
@@ -372,51 +376,51 @@ class EmbeddedReader(RegisteredReads):
         return stood(view, self._names, ordinal, tenant)
 
     def _placed(
-        self, asked: _Searching, near: list[tuple[int, float]]
-    ) -> tuple[Exposure, list[tuple[int, float]]]:
+        self, asked: _Searching, near: Iterable[RankedRow]
+    ) -> tuple[Exposure, list[RankedRow]]:
         """The places of a search, filled up to the caps, and the hits over a cap, best first."""
         rules = self._engine.ruleset.reads
         restricted = self._origins.restricted(asked.view)
         placed = Exposure(asked.limit, rules.shown_of_ten, rules.shown_on_probation, restricted)
-        left: list[tuple[int, float]] = []
-        for ordinal, score in near:
+        left: list[RankedRow] = []
+        for row in near:
             if placed.full:
                 break
-            known, origin = self._origins.known(ordinal)
+            known, origin = self._origins.known(row.ordinal)
             if known and placed.is_over(origin):
-                left.append((ordinal, score))
+                left.append(row)
                 continue
-            placings = self._placings(asked, [(ordinal, score)])
-            left.extend((ordinal, score) for one in placings if not placed.place(one))
+            left.extend(row for one in self._placings(asked, [row]) if not placed.place(one))
         return placed, left
 
-    def _fill(self, placed: Exposure, asked: _Searching, left: list[tuple[int, float]]) -> None:
+    def _fill(self, placed: Exposure, asked: _Searching, left: list[RankedRow]) -> None:
         """Fill the remaining places, without reading more memories than necessary."""
         for one in self._placings(asked, left):
             if placed.full:
                 return
-            placed.fill(one)
+            placed.fill(msgspec.structs.replace(one, hit=capped(one.hit)))
 
-    def _placings(self, asked: _Searching, found: list[tuple[int, float]]) -> Iterator[Placement]:
+    def _placings(self, asked: _Searching, found: list[RankedRow]) -> Iterator[Placement]:
         """The hits that the store confirms, with origin and vector for the caps."""
         end = _end(asked.view)
-        for ordinal, score in found:
-            if ordinal >= end:
+        for ranked in found:
+            if ranked.ordinal >= end:
                 continue
             try:
-                placement = self._placing(asked, ordinal, score)
+                placement = self._placing(asked, ranked)
             except StoreCorrupt:
                 # A hit of which a value does not match its digest is left out.
                 continue
             if placement is not None:
                 yield placement
 
-    def _placing(self, asked: _Searching, ordinal: int, score: float) -> Placement | None:
+    def _placing(self, asked: _Searching, ranked: RankedRow) -> Placement | None:
         """The hit with origin and vector for the caps; None if it may not be shown.
 
         Raises:
             StoreCorrupt: A value of the memory does not match its digest.
         """
+        ordinal = ranked.ordinal
         confirmed = asked.confirms(asked.view, ordinal, asked.tenant)
         if confirmed is None:
             return None
@@ -426,9 +430,7 @@ class EmbeddedReader(RegisteredReads):
         told = self._told(asked.view, memory)
         if told is None:
             return None
-        return self._origins.placing(
-            asked.view, ordinal, confirmed[0], Hit(memory=told, score=score)
-        )
+        return self._origins.placing(asked.view, ordinal, confirmed[0], ranked.hit(told))
 
     def entities(self, tenant: Tenant, offset: int = 0) -> EntityPage:
         """The ids under which live memories of a tenant are filed, by kind and name."""
@@ -557,10 +559,10 @@ class _Searching(NamedTuple):
     shows: Callable[[Memory], bool] | None
 
 
-def _looked_at(placed: Exposure, left: list[tuple[int, float]]) -> list[tuple[int, float]]:
+def _looked_at(found: list[int], placed: Exposure, left: list[RankedRow]) -> list[int]:
     """The rows that the search read and the filter accepts, best first."""
-    shown = {hit.memory.ordinal: hit.score for hit in placed.hits}
-    return sorted((dict(left) | shown).items(), key=lambda one: (-one[1], one[0]))
+    read = {hit.memory.ordinal for hit in placed.hits} | {one.ordinal for one in left}
+    return [ordinal for ordinal in found if ordinal in read]
 
 
 def _end(view: View) -> int:

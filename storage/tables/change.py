@@ -77,12 +77,13 @@ class AddedRow(msgspec.Struct, frozen=True, kw_only=True):
     """A row that becomes the newest of its memory. `vector` is b"" if the row has none.
 
     `shown` False: the vector is indexed, but reads do not show the row until a readmission.
-    `before`: the previous row of the same memory, if there is one.
+    `before`: the previous row of the same memory, if there is one. `text`: the memory's text.
     """
 
     ordinal: int
     row: Row
     vector: bytes
+    text: str
     shown: bool = True
     before: Row | None = None
 

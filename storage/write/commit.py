@@ -22,6 +22,7 @@ from storage.audit import (
     VerdictLeaf,
     candidate_of,
     inherit,
+    state_after,
 )
 from storage.ground.errors import StalePermit
 from storage.ground.randomness import random_bytes
@@ -237,6 +238,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
                     ordinal=ordinal,
                     row=row,
                     vector=vector,
+                    text=state_after(row, self.judged.candidate).text or "",
                     shown=live,
                     before=stored if standing else None,
                 )

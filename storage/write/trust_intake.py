@@ -385,6 +385,7 @@ class TrustIntake:
 
     def _put(self, change: Change, holder: Holder, state: TrustState) -> None:
         record = trust_record(state, holder.principal_id)
+        change.moved.add(TRUST)
         if holder.table == TRUST:
             change.draft.write(TRUST, holder.key, record)
         else:

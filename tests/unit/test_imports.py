@@ -46,6 +46,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     | {"time", "urllib.parse", "os.write", "select.select"},
     "storage": PURE
     | {"policy", "storage", "msgspec", "lmdb", "faiss", "numpy", "cryptography"}
+    | {"Stemmer", "re", "unicodedata"}
     | {
         "abc",
         "array",

@@ -41,7 +41,6 @@ from proxy.dialects.mem0.shapes import (
     oss_item,
     recalled_as,
     reply,
-    score_of,
 )
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import (
@@ -189,10 +188,7 @@ def _added(item: WrittenItem) -> Shape:
 def _encode_read(note: Note, result: Result) -> HttpReply:
     match result:
         case SearchResult():
-            hits = [
-                only(oss_item(hit.memory, score=score_of(hit.score)), note.fields)
-                for hit in result.hits
-            ]
+            hits = [only(oss_item(hit.memory, score=hit.score), note.fields) for hit in result.hits]
             return reply({"results": hits, **recalled_as(result)})
         case ListResult():
             items = [only(oss_item(memory), note.fields) for memory in result.memories]

@@ -53,7 +53,6 @@ from proxy.dialects.mem0.shapes import (
     platform_item,
     recalled_as,
     reply,
-    score_of,
 )
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import (
@@ -325,7 +324,7 @@ def _found(note: Note, found: SearchResult) -> object:
     run_key = "run_id" if note.route == "search.v3" else "session_id"
     hits = [
         only(
-            platform_item(hit.memory, run_key=run_key) | {"score": score_of(hit.score)},
+            platform_item(hit.memory, run_key=run_key) | {"score": hit.score},
             note.fields,
         )
         for hit in found.hits

@@ -52,7 +52,7 @@ def search(call: Mem0Call, route: str, *, limit_default: int, free_keys: bool = 
         raise MalformedRequest("query: must not be empty")
     where = where_of(body, body.filters, body.metadata, body.categories, free_keys=free_keys)
     asked = body.top_k if body.top_k is not None else body.limit
-    # Mem0's scores are max(0, cosine), so a threshold of 0 or less excludes nothing.
+    # Mem0 compares a threshold with max(0, cosine), so that 0 or less excludes nothing.
     threshold = body.threshold if body.threshold is not None and body.threshold > 0 else -1.0
     return Search(
         query=body.query,

@@ -1,7 +1,7 @@
 """Builds memories, history and entities in the forms in which Mem0's servers send them.
 
-Mem0 promises scores in [0, 1], so a cosine below zero is sent as 0 and any other cosine unchanged.
-A client's `threshold` is therefore compared with the cosine itself.
+Mem0 promises scores in [0, 1], which those of a search are. A client's `threshold` is compared
+with the cosine alone, as Mem0 does where it ranks by words too.
 """
 
 from __future__ import annotations
@@ -53,11 +53,6 @@ def utc(at_ms: int) -> str:
 def offset(at_ms: int) -> str:
     """A time in Unix milliseconds as the self-hosted server writes it: with `+00:00`."""
     return (_EPOCH + dt.timedelta(milliseconds=at_ms)).isoformat(timespec="microseconds")
-
-
-def score_of(cosine: float) -> float:
-    """The score in [0, 1] that Mem0 clients get for a cosine."""
-    return min(1.0, max(0.0, cosine))
 
 
 def platform_item(memory: Memory, *, run_key: str = "session_id") -> Shape:

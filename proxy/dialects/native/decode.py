@@ -278,6 +278,10 @@ def _vector(given: list[float] | None) -> bytes | None:
     return packed
 
 
+EXPLAIN: Final = "explain"
+"""The note of a search whose results are sent with the parts of their scores."""
+
+
 def _search(request: HttpRequest, _argument: str) -> Operation:
     body = decode_as(request.body, SearchBody)
     if (body.query is None) == (body.vector is None):
@@ -288,6 +292,7 @@ def _search(request: HttpRequest, _argument: str) -> Operation:
         where=_where(body.filters),
         limit=body.limit,
         threshold=body.threshold,
+        note=EXPLAIN if body.explain else "",
     )
 
 

@@ -7,10 +7,12 @@ from typing import Final
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
-from policy.model import ChangeKind, HistoryEntry, Memory
+from policy.model import ChangeKind, HistoryEntry, Hit, Memory
 from policy.verdict import InvariantBroken, Reason
 from proxy.dialects.native import decode as native_decode
+from proxy.dialects.native.decode import EXPLAIN
 from proxy.dialects.native.wire import (
     BatchOut,
     EntitiesOut,
@@ -21,6 +23,7 @@ from proxy.dialects.native.wire import (
     MemoryOut,
     NotedOut,
     PageOut,
+    ScoreOut,
     StepOut,
     WhoOut,
 )
@@ -41,6 +44,7 @@ from proxy.seams.operation import (
     Operation,
     Refusal,
     Result,
+    Search,
     SearchResult,
     Write,
     WriteResult,
@@ -104,7 +108,8 @@ class Native:
             case WriteResult():
                 return _written(operation, result, answering)
             case SearchResult():
-                hits = tuple(_memory(hit.memory, round(hit.score, 6)) for hit in result.hits)
+                explains = isinstance(operation, Search) and operation.note == EXPLAIN
+                hits = tuple(_found(hit, explains=explains) for hit in result.hits)
                 return _ok(FoundOut(results=hits, recall_id=result.recall_id or None))
             case ListResult():
                 offset = operation.offset if isinstance(operation, ListMemories) else 0
@@ -249,6 +254,14 @@ def _memory(memory: Memory, score: float | None = None) -> MemoryOut:
         derived_from=memory.derived_from or UNSET,
         score=UNSET if score is None else score,
     )
+
+
+def _found(hit: Hit, *, explains: bool) -> MemoryOut:
+    found = _memory(hit.memory, round(hit.score, 6))
+    if not explains or hit.ranking is None:
+        return found
+    parts = {name: round(getattr(hit.ranking, name), 6) for name in ("cosine", "words", "trust")}
+    return replace(found, explained=ScoreOut(capped=hit.ranking.capped, **parts))
 
 
 def _step(entry: HistoryEntry) -> StepOut:

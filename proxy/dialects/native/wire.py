@@ -125,13 +125,26 @@ class Filters(FiledUnder, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class SearchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A search by a text, or by the client's own vector."""
+    """A search by a text, or by the client's own vector; `threshold` is the least cosine.
+
+    With `explain` each result has the parts of its score.
+    """
 
     query: Body | None = None
     vector: Vector | None = None
     filters: Filters = Filters()
     limit: Annotated[int, Meta(ge=1, le=SEARCH_LIMIT_MAX)] = 10
     threshold: Annotated[float, Meta(ge=-1, le=1)] = -1.0
+    explain: bool = False
+
+
+class ScoreOut(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of a result's score (docs/search.md); `capped` results come after the others."""
+
+    cosine: float
+    words: float
+    trust: float
+    capped: bool
 
 
 class MemoryOut(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,6 +170,7 @@ class MemoryOut(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: str | UnsetType = UNSET
     derived_from: tuple[str, ...] | UnsetType = UNSET
     score: float | UnsetType = UNSET
+    explained: ScoreOut | UnsetType = UNSET
 
 
 class ItemOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -23,6 +23,8 @@ import msgspec
 import numpy as np
 
 from policy.verdict import InvariantBroken
+from storage.derived.lexical.postings import Tail, empty_tail, entries_of
+from storage.derived.lexical.scoring import Floats64, RowWords
 from storage.derived.vectors.segments import (
     SPARSE,
     Answer,
@@ -35,6 +37,7 @@ from storage.derived.vectors.segments import (
     Sketch,
     check_each,
     check_vectors,
+    exact_products,
     gathered,
     merged,
     part_of,
@@ -63,7 +66,8 @@ CROSSOVER_LEN: Final = 32_768
 SURENESS: Final = 1.75
 """How many standard errors the best unscored row must be below the worst row of the answer."""
 
-_LIMIT_MAX: Final = 100
+SKETCHED_MAX: Final = 100
+"""The most rows that a search finds by the sketches; for more rows it scans all."""
 _FIRST_ROWS: Final = 32
 # A search first scores one row in `_SHORT` of each segment, then one in `_LONG` of the segments in
 # which it may have missed a better row.
@@ -83,6 +87,7 @@ class _Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     tail_ordinals: Ordinals
     tail_vectors: Floats
     tail_count: int
+    tail_words: Tail
 
 
 class VectorIndex:
@@ -132,10 +137,13 @@ class VectorIndex:
         """The sealed segments of this moment, in ascending order."""
         return self._snapshot.segments
 
-    def extend(self, items: Sequence[tuple[int, bytes]]) -> None:
+    def extend(
+        self, items: Sequence[tuple[int, bytes]], texts: Sequence[Sequence[int]] = ()
+    ) -> None:
         """Make committed vectors searchable: all of them, or none if one is refused.
 
-        Ordinals ascend and continue after `last_ordinal`; gaps are fine. Writer thread only.
+        Ordinals ascend and continue after `last_ordinal`; gaps are fine. `texts` are the hashes of
+        the words of each item's text; () if no item has words. Writer thread only.
 
         Raises:
             BadVector: An ordinal is not above the one before it, or a vector is not a finite unit
@@ -147,10 +155,11 @@ class VectorIndex:
         if ordinals[0] <= self.last_ordinal or (ordinals[1:] <= ordinals[:-1]).any():
             raise BadVector("ordinals must ascend, each used once")
         vectors = check_each([vector for _, vector in items], self._dimension)
+        texts = texts or [()] * len(items)
         start = 0
         while start < len(items):
             with self._swapping:
-                start += self._fill(ordinals[start:], vectors[start:])
+                start += self._fill(ordinals[start:], vectors[start:], texts[start:])
 
     def drop(self, ordinals: Sequence[int]) -> None:
         """Remove purged vectors from memory; ordinals that are not in the index are ignored.
@@ -169,13 +178,15 @@ class VectorIndex:
             if keep.all():
                 segments.append(segment)
             elif keep.any():
-                segments.append(seal(segment.ordinals[keep], segment.vectors[keep]))
+                entries = segment.postings.entries().kept(keep)
+                segments.append(seal(segment.ordinals[keep], segment.vectors[keep], entries))
         after = self._with_empty_tail(tuple(segments))
         keep = ~np.isin(before.tail_ordinals[: before.tail_count], gone)
         kept = int(keep.sum())
         after.tail_ordinals[:kept] = before.tail_ordinals[: before.tail_count][keep]
         after.tail_vectors[:kept] = before.tail_vectors[: before.tail_count][keep]
-        return msgspec.structs.replace(after, tail_count=kept)
+        words = after.tail_words.extended(before.tail_words.entries().kept(keep))
+        return msgspec.structs.replace(after, tail_count=kept, tail_words=words)
 
     @property
     def scans_all(self) -> bool:
@@ -185,7 +196,14 @@ class VectorIndex:
     def search(
         self, query: bytes, limit: int, allowed: Mask | None, *, exact: bool = False
     ) -> list[tuple[int, float]]:
-        """The `limit` best rows as (ordinal, cosine), best first, older first on a tie.
+        """The best rows of `nearest` as pairs of ordinal and cosine."""
+        ordinals, cosines = self.nearest(query, limit, allowed, exact=exact)
+        return list(zip(ordinals.tolist(), cosines.tolist(), strict=True))
+
+    def nearest(
+        self, query: bytes, limit: int, allowed: Mask | None, *, exact: bool = False
+    ) -> tuple[Ordinals, Floats64]:
+        """The ordinals and cosines of the `limit` best rows, best first, older first on a tie.
 
         Scores are exact. The choice of rows is exact if `exact` is True, if the index has at most
         `CROSSOVER_LEN` rows, or if few rows are allowed. `allowed` is indexed by ordinal. A row
@@ -198,17 +216,39 @@ class VectorIndex:
         """
         vector = check_vectors(query, 1, self._dimension)[0]
         if limit < 1:
-            return []
+            return np.empty(0, dtype=np.int64), np.empty(0)
         answer = Answer(vector, limit)
         parts = _parts(self._snapshot, allowed)
         usable = sum(part.allowed for part, _ in parts)
         if allowed is not None and usable <= NARROW_LEN:
             answer.add(gathered([part for part, _ in parts], self._dimension))
             return answer.ranked()
-        if exact or limit > _LIMIT_MAX or usable <= max(CROSSOVER_LEN, self.count // SPARSE):
+        if exact or limit > SKETCHED_MAX or usable <= max(CROSSOVER_LEN, self.count // SPARSE):
             parts = [(part, None) for part, _ in parts]
         _search(answer, parts, turn(vector), max(_SHORT_MIN, 4 * limit))
         return answer.ranked()
+
+    def cosines(self, query: bytes, ordinals: Ordinals) -> Floats64:
+        """The exact cosine of each row; NaN for a row that is not in the index. Any thread.
+
+        `query` is one that `nearest` has taken.
+        """
+        wide = np.frombuffer(query, dtype="<f4").astype(np.float64)
+        found = np.full(len(ordinals), np.nan)
+        now = self._snapshot
+        tail = now.tail_ordinals[: now.tail_count], now.tail_vectors
+        for names, vectors in (*((one.ordinals, one.vectors) for one in now.segments), tail):
+            at = names.searchsorted(ordinals)
+            at[at == len(names)] = 0
+            here = names[at] == ordinals if len(names) else np.zeros(len(at), dtype=np.bool_)
+            found[here] = exact_products(vectors[at[here]], wide)
+        return found
+
+    def row_words(self) -> list[RowWords]:
+        """The words of all rows of one moment, in parts, in ascending order. Any thread."""
+        now = self._snapshot
+        tail = RowWords(now.tail_ordinals[: now.tail_count], now.tail_words)
+        return [*(RowWords(one.ordinals, one.postings) for one in now.segments), tail]
 
     def improve(self) -> bool:
         """Merge neighbouring segments, or add a sketch to one; return whether there was work.
@@ -243,7 +283,7 @@ class VectorIndex:
             due = (bare[0], bare[0] + 1) if bare else None
         return due or (0, 0)
 
-    def _fill(self, ordinals: Ordinals, vectors: Floats) -> int:
+    def _fill(self, ordinals: Ordinals, vectors: Floats, texts: Sequence[Sequence[int]]) -> int:
         """Copy the rows that fit into the tail, publish them, and seal a full tail.
 
         Returns the number of rows that fitted.
@@ -254,10 +294,11 @@ class VectorIndex:
         # No reader reads rows from `tail_count` on before the new count is published.
         now.tail_ordinals[now.tail_count : stop] = ordinals[:count]
         now.tail_vectors[now.tail_count : stop] = vectors[:count]
+        words = now.tail_words.extended(entries_of(texts[:count]))
         if stop < self._segment_len:
-            self._snapshot = msgspec.structs.replace(now, tail_count=stop)
+            self._snapshot = msgspec.structs.replace(now, tail_count=stop, tail_words=words)
         else:
-            sealed = seal(now.tail_ordinals, now.tail_vectors)
+            sealed = seal(now.tail_ordinals, now.tail_vectors, words.entries())
             self._snapshot = self._with_empty_tail((*now.segments, sealed))
         return count
 
@@ -267,6 +308,7 @@ class VectorIndex:
             tail_ordinals=np.empty(self._segment_len, dtype=np.int64),
             tail_vectors=np.empty((self._segment_len, self._dimension), dtype=np.float32),
             tail_count=0,
+            tail_words=empty_tail(self._segment_len),
         )
 
 

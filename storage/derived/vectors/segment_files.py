@@ -1,11 +1,11 @@
 """Sealed segments on disk, so that a start need not read every vector from LMDB.
 
-A file is a format byte, the length of a JSON header, the header, the ordinals (int64) and the
-vectors (float32), all little-endian but the length. The body is plain numbers and no serialised
-FAISS index, because FAISS loads damaged files without an error, its format changes with its
-version, and its parser is C++ that bytes from a disk should not reach. The length of plain rows
-follows from their count, each row is checked, and adding them to a new index takes less than a
-millisecond for a segment.
+A file is a format byte, the length of a JSON header, the header, the ordinals (int64), the
+vectors (float32) and the postings of the words, all little-endian but the length. The body is
+plain numbers and no serialised FAISS index, because FAISS loads damaged files without an error,
+its format changes with its version, and its parser is C++ that bytes from a disk should not reach.
+The length of plain rows follows from their count, each row is checked, and adding them to a new
+index takes less than a millisecond for a segment.
 
 The files are a cache: a file that does not fit the store exactly is removed and rebuilt.
 """
@@ -25,6 +25,8 @@ import numpy as np
 from msgspec import Meta
 
 from policy.verdict import InvariantBroken
+from storage.derived.lexical.analysis import ANALYSIS_ID
+from storage.derived.lexical.postings import entries_of, packed, packed_len, unpacked
 from storage.derived.vectors.faiss_index import (
     SEGMENT_LEN,
     BadVector,
@@ -74,6 +76,10 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     last: _Count
     count: Annotated[int, Meta(ge=1, le=2**24)]
     digest: str  # of the body, keyed under `store.key`
+    # The version of the analysis of the words; the numbers of words and of postings.
+    analysis: str
+    word_count: Annotated[int, Meta(ge=0, le=2**28)]
+    entry_count: Annotated[int, Meta(ge=0, le=2**28)]
 
 
 class _Unfit(Exception):  # noqa: N818 - a finding about one file, caught in this module
@@ -81,6 +87,11 @@ class _Unfit(Exception):  # noqa: N818 - a finding about one file, caught in thi
 
 
 _HEADER_DECODER: Final = msgspec.json.Decoder(_Header)
+
+
+def _no_words(_ordinal: int) -> Sequence[int]:
+    """No words: the default for an index of vectors alone."""
+    return ()
 
 
 class SegmentFiles:
@@ -112,6 +123,7 @@ class SegmentFiles:
         stored: Ordinals,
         fetch: Callable[[int], bytes | None],
         into: VectorIndex | None = None,
+        words: Callable[[int], Sequence[int]] = _no_words,
     ) -> LoadedIndex:
         """The index of all `stored` ordinals (ascending), from files if they fit the store.
 
@@ -119,7 +131,7 @@ class SegmentFiles:
         checksums are right and it has exactly the ordinals that the store has in its range. So a
         file from before a purge, from another store or from a later state does not fit. All other
         vectors are read with `fetch`, which returns the stored vector of an ordinal, or None to
-        leave the ordinal out.
+        leave the ordinal out; `words` returns the hashes of the words of its text.
 
         Raises:
             BadVector: The store itself has a vector that is not a finite unit vector.
@@ -136,11 +148,12 @@ class SegmentFiles:
             for start in range(0, len(run), self._segment_len):
                 rows = _fetched(run[start : start + self._segment_len], fetch)
                 if rows:
-                    segments.append(self._rebuilt(rows))
+                    segments.append(self._rebuilt(rows, words))
         index = into or VectorIndex(self._identity.dimension, segment_len=self._segment_len)
         index.begin(segments)
         for start in range(0, len(after), self._segment_len):
-            index.extend(_fetched(after[start : start + self._segment_len], fetch))
+            rows = _fetched(after[start : start + self._segment_len], fetch)
+            index.extend(rows, [words(ordinal) for ordinal, _ in rows])
         return LoadedIndex(index=index, rejected=tuple(rejected), rebuilt=len(stored) - covered)
 
     def save(self, index: VectorIndex) -> int:
@@ -200,11 +213,13 @@ class SegmentFiles:
             raise _Unfit("unfinished")
         header, body = _split(self._read_bytes(name))
         self._check_identity(header)
-        if len(body) != header.count * (8 + 4 * header.dimension):
+        numbers = header.count, header.word_count, header.entry_count
+        rows_at, words_at = 8 * header.count, header.count * (8 + 4 * header.dimension)
+        if len(body) != words_at + packed_len(*numbers):
             raise _Unfit("length")
         if self._digests.of(body) != header.digest:
             raise _Unfit("checksum")
-        names, rows = body[: 8 * header.count], body[8 * header.count :]
+        names, rows = body[:rows_at], body[rows_at:words_at]
         ordinals = np.frombuffer(names, dtype="<i8").astype(np.int64)
         first, last = int(ordinals[0]), int(ordinals[-1])
         if (first, last) != (header.first, header.last) or self._file_name(first, last) != name:
@@ -212,8 +227,12 @@ class SegmentFiles:
         if first <= end:
             raise _Unfit("overlap")
         _check_stored(ordinals, stored)
+        postings = unpacked(body[words_at:], *numbers)
+        if postings is None:
+            raise _Unfit("words")
         try:
-            return seal(ordinals, check_vectors(bytes(rows), header.count, header.dimension))
+            vectors = check_vectors(bytes(rows), header.count, header.dimension)
+            return seal(ordinals, vectors, postings.entries())
         except BadVector as error:
             raise _Unfit("vectors") from error
 
@@ -224,6 +243,8 @@ class SegmentFiles:
             raise _Unfit("embedder")
         if header.dimension != self._identity.dimension:
             raise _Unfit("dimension")
+        if header.analysis != ANALYSIS_ID.hex():
+            raise _Unfit("analysis")
 
     def _read_bytes(self, name: str) -> bytes:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -235,14 +256,18 @@ class SegmentFiles:
         except OSError as error:
             raise _Unfit("unreadable") from error
 
-    def _rebuilt(self, rows: list[tuple[int, bytes]]) -> Segment:
+    def _rebuilt(
+        self, rows: list[tuple[int, bytes]], words: Callable[[int], Sequence[int]]
+    ) -> Segment:
         ordinals = np.array([ordinal for ordinal, _ in rows], dtype=np.int64)
         joined = b"".join(vector for _, vector in rows)
-        return seal(ordinals, check_vectors(joined, len(rows), self._identity.dimension))
+        vectors = check_vectors(joined, len(rows), self._identity.dimension)
+        return seal(ordinals, vectors, entries_of([words(ordinal) for ordinal, _ in rows]))
 
     def _write(self, name: str, segment: Segment) -> None:
         """Write one file, as a whole or not at all: temporary name, fsync, rename."""
-        body = segment.ordinals.astype("<i8").tobytes() + segment.vectors.astype("<f4").tobytes()
+        rows = segment.ordinals.astype("<i8").tobytes() + segment.vectors.astype("<f4").tobytes()
+        body = b"".join((rows, *packed(segment.postings)))
         header = msgspec.json.encode(
             _Header(
                 incarnation=self._identity.incarnation,
@@ -252,6 +277,9 @@ class SegmentFiles:
                 last=int(segment.ordinals[-1]),
                 count=len(segment.ordinals),
                 digest=self._digests.of(body),
+                analysis=ANALYSIS_ID.hex(),
+                word_count=len(segment.postings.words),
+                entry_count=len(segment.postings.rows),
             )
         )
         if len(header) > _HEADER_LEN_MAX:

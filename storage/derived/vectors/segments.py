@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policy.verdict import InvariantBroken
+from storage.derived.lexical.postings import Entries, Postings, entries_of, joined, sealed
+from storage.derived.lexical.scoring import marks_of
 from storage.ground.errors import StorageError
 
 Floats = NDArray[np.float32]
@@ -40,6 +42,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     ordinals: Ordinals
     vectors: Floats
     flat: Any
+    postings: Postings
     # The sketch for approximate search; it is made later, in the background.
     sketch: Sketch | None = None
 
@@ -86,8 +89,11 @@ def check_each(vectors: Sequence[bytes], dimension: int) -> Floats:
     return check_vectors(b"".join(vectors), len(vectors), dimension)
 
 
-def seal(ordinals: Ordinals, vectors: Floats) -> Segment:
-    """An immutable segment of the given rows, which must be checked already; copies their data."""
+def seal(ordinals: Ordinals, vectors: Floats, entries: Entries | None = None) -> Segment:
+    """An immutable segment of the given rows, which must be checked already; copies their data.
+
+    `entries` are the words of the rows; None if the rows have no words.
+    """
     count, dimension = vectors.shape
     if count == 0 or ordinals.shape != (count,) or (np.diff(ordinals) <= 0).any():
         raise InvariantBroken("a segment has ascending ordinals, one for each vector")
@@ -97,7 +103,10 @@ def seal(ordinals: Ordinals, vectors: Floats) -> Segment:
     view.flags.writeable = False
     kept = ordinals.copy()
     kept.flags.writeable = False
-    return Segment(ordinals=kept, vectors=view, flat=flat)
+    postings = sealed(entries_of([()] * count) if entries is None else entries)
+    if len(postings.lengths) != count:
+        raise InvariantBroken("a segment has the words of each of its rows")
+    return Segment(ordinals=kept, vectors=view, flat=flat, postings=postings)
 
 
 def merged(segments: Sequence[Segment]) -> Segment:
@@ -105,6 +114,7 @@ def merged(segments: Sequence[Segment]) -> Segment:
     return seal(
         np.concatenate([segment.ordinals for segment in segments]),
         np.concatenate([segment.vectors for segment in segments]),
+        joined([segment.postings.entries() for segment in segments]),
     )
 
 
@@ -153,27 +163,11 @@ def part_of(
     ordinals: Ordinals, vectors: Floats, flat: object, allowed: Mask | None
 ) -> SearchedPart:
     """A segment or the tail as a `SearchedPart`, with the rows that the search may use."""
-    mask = None if allowed is None else _local(allowed, ordinals)
+    mask = None if allowed is None else marks_of(allowed, ordinals)
     count = len(ordinals) if mask is None else int(np.count_nonzero(mask))
     if count == len(ordinals):
         mask = None
     return SearchedPart(ordinals=ordinals, vectors=vectors, mask=mask, allowed=count, flat=flat)
-
-
-def _local(allowed: Mask, ordinals: Ordinals) -> Mask:
-    """The entries of `allowed`, the mask of a search, for the given ordinals.
-
-    Ordinals beyond the mask are not allowed, because they are newer than the caller's read.
-    """
-    reached = int(np.searchsorted(ordinals, len(allowed)))
-    if reached == len(ordinals) and reached:
-        first, last = int(ordinals[0]), int(ordinals[-1])
-        # If the ordinals have no gaps, as usually, the result is a view and no copy.
-        if last - first + 1 == reached:
-            return allowed[first : last + 1]
-    mask = np.zeros(len(ordinals), dtype=np.bool_)
-    mask[:reached] = allowed[ordinals[:reached]]
-    return mask
 
 
 def gathered(parts: Sequence[SearchedPart], dimension: int) -> SearchedPart:
@@ -188,6 +182,12 @@ def gathered(parts: Sequence[SearchedPart], dimension: int) -> SearchedPart:
         vectors[at : at + part.allowed] = part.vectors[rows]
         at += part.allowed
     return SearchedPart(ordinals=ordinals, vectors=vectors, mask=None, allowed=count)
+
+
+def exact_products(vectors: Floats, query: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The cosines of a query and each row, which do not depend on a row's place in memory."""
+    products: NDArray[np.float64] = np.vecdot(vectors.astype(np.float64), query)
+    return products.clip(-1.0, 1.0)
 
 
 class Answer:
@@ -237,8 +237,10 @@ class Answer:
             self._floor = float(pool.min()) - 2 * SCORE_ERROR
         self._pool = pool
 
-    def ranked(self) -> list[tuple[int, float]]:
+    def ranked(self) -> tuple[Ordinals, NDArray[np.float64]]:
         """The best rows, scored again in double precision; best first, the older first on a tie.
+
+        Returns the ordinals and the scores.
 
         The rounded score of a vector may depend on its place in memory. Equal texts must tie
         exactly, so that the order of an answer reveals nothing about segments and is the same in
@@ -252,10 +254,10 @@ class Answer:
             for start in range(0, len(chosen), _RESCORE_ROWS):
                 block = chosen[start : start + _RESCORE_ROWS]
                 ordinals.append(part.ordinals[block])
-                scores.append((part.vectors[block].astype(np.float64) * wide).sum(axis=1))
+                scores.append(exact_products(part.vectors[block], wide))
         names, exact = np.concatenate(ordinals), np.concatenate(scores)
         order = np.lexsort((names, -exact))[: self._limit]
-        return [(int(names[at]), float(exact[at].clip(-1.0, 1.0))) for at in order]
+        return names[order], exact[order]
 
     def _products(self, vectors: Floats) -> Floats:
         """The inner products of the query with every row.

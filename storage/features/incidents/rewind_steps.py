@@ -13,7 +13,6 @@ from typing import Final
 import msgspec
 
 from policy.model import CandidateId, MemoryClass, MemoryStatus, PrincipalId
-from storage.audit import candidate_of
 from storage.features.incidents import Incident
 from storage.features.quarantine.hiding import hidden_by, log_standing, place
 from storage.ground.errors import QuotaReached
@@ -27,6 +26,7 @@ from storage.tables.rows import (
     read_row,
     step_before,
     subject_of,
+    text_of,
 )
 from storage.values import REWIND, Row
 
@@ -152,7 +152,8 @@ def put_back(
     draft.append(ROWS, ordinal_key(ordinal), stored)
     after = IdRecord(ordinal, status)
     draft.put(IDS, name, encode(after))
-    file_lineage(draft, change.names, ordinal, candidate_of(row))
+    text, _, candidate = text_of(row)
+    file_lineage(draft, change.names, ordinal, candidate)
     if known.status is MemoryStatus.LIVE:
         change.index.superseded.append((known.ordinal, newest))
         change.live_count -= 1
@@ -160,7 +161,14 @@ def put_back(
     change.live_count += live
     before = None if known.status is MemoryStatus.DELETED else newest
     change.index.added.append(
-        AddedRow(ordinal=ordinal, row=row, vector=vector, shown=live, before=before)
+        AddedRow(
+            ordinal=ordinal,
+            row=row,
+            vector=vector,
+            text=text or "",
+            shown=live,
+            before=before,
+        )
     )
     change.around.failpoint("after_put")
     return after, row

@@ -25,7 +25,7 @@ Where = tuple[str | int, ...]
 class RecalledMemory(msgspec.Struct, frozen=True, kw_only=True):
     """One memory of an answer, in the version whose row is `ordinal`.
 
-    `memory_id` is None if that row was purged since. `score` is the cosine of a search, None if the
+    `memory_id` is None if that row was purged since. `score` is that of a search, None if the
     read did not rank. In a record to be noted, an `ordinal` of -1 means the newest row of the
     memory.
     """
@@ -65,12 +65,16 @@ class Recall(ReadSummary, frozen=True, kw_only=True):
     """One read that served memories, with the fields that a replay needs.
 
     `vector` (float16, little-endian) and `where` are None for a listing, and if a hit was purged.
+    `words` are the question's hashed words (`MemoryReader.words`); b"" in the same cases.
+    `by_vector`: another version hashed the words, so that the search is repeated without them.
     """
 
     # A hash of the search's filter, 16 hex digits: equal filters have equal hashes.
     filter_digest: str = ""
     vector: bytes | None = None
     where: Filter | None = None
+    words: bytes = b""
+    by_vector: bool = False
 
 
 class LaterHits(NamedTuple):

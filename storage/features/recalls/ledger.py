@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 
 from policy.model import Memory, MemoryId, MemoryStatus, PrincipalId, Tenant
+from storage.derived.lexical.analysis import unpacked
 from storage.features.recalls import (
     NEAREST_MAX,
     ContextSpan,
@@ -307,7 +308,7 @@ class RecallLedger:
         private = b""
         if record.vector is not None and record.where is not None:
             query = record.query if self._options.keep_queries else None
-            told = encode(Private(pack_vector(record.vector), record.where, query))
+            told = encode(Private(pack_vector(record.vector), record.where, query, record.words))
             salts = _salts(rows.view, ordinals)
             private = b"" if salts is None else key.seal_inner(number, salts, told)
         return encode(
@@ -526,6 +527,8 @@ class RecallLedger:
             vector=None if private is None else private.vector,
             where=None if private is None else private.where,
             query=None if private is None else private.query,
+            words=b"" if private is None else private.words,
+            by_vector=private is not None and unpacked(private.words) is None,
         )
 
     def _read_reply(self, frame: Frame) -> ReplyRecord | None:

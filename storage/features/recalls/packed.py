@@ -25,6 +25,7 @@ class Private(msgspec.Struct, frozen=True, array_like=True):
     vector: bytes
     where: Filter
     query: str | None
+    words: bytes
 
 
 class PackedRecall(msgspec.Struct, frozen=True, array_like=True, gc=False):

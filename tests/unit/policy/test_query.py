@@ -88,6 +88,7 @@ def on(field: Field, compare: Compare, *values: Scalar) -> Comparison:
         on(Field.UPDATED_AT_MS, Compare.GT, 199),
         on(Field.TEXT, Compare.CONTAINS, "green Tea"),
         on(Field.TEXT, Compare.ICONTAINS, "GREEN"),
+        on(Field.TEXT, Compare.CONTAINS, "\uff47reen"),  # a letter of full width
         on(Field.USER_ID, Compare.UNDER, "ann"),
         on(Field.TEXT, Compare.UNDER, "Ann likes green Tea"),
         below("more", Compare.EQ, "a", "c", "d"),

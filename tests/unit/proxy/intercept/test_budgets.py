@@ -223,6 +223,33 @@ def test_what_answers_the_anchors_own_question_better_outranks_it(store: Embedde
     assert not itself[0].outranks, "control: the anchor does not outrank itself"
 
 
+def test_a_text_stuffed_with_the_anchors_question_outranks_it_by_its_words(
+    store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, anchor())
+    stuffed = (
+        "Harbour cranes, ferry timetables, gulls and rusty chains fill the quay all winter long "
+        "while sailors mend nets by lamplight; how long can I return an item, never at all."
+    )
+    found = probes(Shadow(store.reader, STATIC), stuffed)
+    assert found is not None
+    assert found[0].outranks
+    # Control: by likeness alone it does not.
+    monkeypatch.setattr("storage.derived.lexical.scoring.WORDS_WEIGHT", 0)
+    by_likeness = probes(Shadow(store.reader, STATIC), stuffed)
+    assert by_likeness is not None
+    assert not by_likeness[0].outranks
+
+
+def test_an_anchor_without_a_question_outranks_and_is_outranked_by_nothing(
+    store: EmbeddedStore,
+) -> None:
+    put(store, msgspec.structs.replace(anchor(), questions=()))
+    found = probes(Shadow(store.reader, STATIC), QUESTION)
+    assert found is not None
+    assert not found[0].outranks
+
+
 def test_an_anchor_put_later_is_asked_from_then_on(store: EmbeddedStore) -> None:
     shadow = Shadow(store.reader, STATIC)
     text = "Refunds are possible within 60 days."

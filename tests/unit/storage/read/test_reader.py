@@ -311,7 +311,10 @@ def test_a_search_names_the_nearest_rows_behind_the_shown_ones(store: EmbeddedSt
     vector = vector_of("fact 3")
     found = store.reader.searched(TENANT, vector, EVERYTHING, 2, -1.0)
     right = store.reader.search(TENANT, vector, EVERYTHING, 100, -1.0, exact=True)
-    by_score = sorted(right, key=lambda one: (-one.score, one.memory.ordinal))
+    by_score = sorted(
+        right,
+        key=lambda one: (-one.score, -one.ranking.cosine if one.ranking else 0, one.memory.ordinal),
+    )
     assert found.nearest == tuple(one.memory.ordinal for one in by_score[:NEAREST_MAX])
     assert len(found.hits) == 2
     assert found.version == store.reader.status().version

@@ -76,7 +76,9 @@ def test_admitted_create_is_readable_searchable_and_one_version_further(
     assert store.reader.get(TENANT, memory.memory_id) == memory
     assert store.reader.page(TENANT, EVERYTHING, 0, 10).memories == (memory,)
     hits = store.reader.search(TENANT, vector_of(memory.text), EVERYTHING, 1, -1.0)
-    assert [(hit.memory, round(hit.score, 6)) for hit in hits] == [(memory, 1.0)]
+    assert [(hit.memory, hit.ranking and round(hit.ranking.cosine, 6)) for hit in hits] == [
+        (memory, 1.0)
+    ]
     assert store.reader.check().problems == ()
 
 

@@ -7,7 +7,7 @@ from policy.model import ChangeKind, MemoryId, Principal, PrincipalId, Tenant
 from policy.verdict import InvariantBroken, Reason
 from proxy.dialects.mem0.answers import PHRASE_LEN_MAX, phrase
 from proxy.dialects.mem0.references import EVENT_IDS_MAX, event_id, read_event_id
-from proxy.dialects.mem0.shapes import offset, score_of, utc
+from proxy.dialects.mem0.shapes import offset, utc
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import (
     HttpReply,
@@ -225,11 +225,6 @@ def test_skipped_messages_are_named_in_the_answer() -> None:
         asked, OSS.decode(asked), WriteResult(items=(admitted(memory()),)), ANSWERING
     )
     assert object_of(reply)["skipped_messages"] == [0]
-
-
-@pytest.mark.parametrize(("cosine", "score"), [(-1, 0), (-0.1, 0), (0.4, 0.4), (1.0000001, 1)])
-def test_a_score_is_the_cosine_within_0_and_1(cosine: float, score: float) -> None:
-    assert score_of(cosine) == score
 
 
 def test_times_have_microseconds_and_the_servers_own_suffix() -> None:

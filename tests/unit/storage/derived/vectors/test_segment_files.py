@@ -258,7 +258,8 @@ def test_a_consistent_file_of_bad_vectors_is_refused(tmp_path: Path) -> None:
     body = data[5 + length :]
     bad = np.full((SEGMENT, DIMENSION), np.nan, dtype="<f4").tobytes()
     header = msgspec.json.decode(data[5 : 5 + length])
-    header["digest"] = DIGESTS.of(data[5 + length : 5 + length + 8 * header["count"]] + bad)
+    after = body[8 * SEGMENT + len(bad) :]
+    header["digest"] = DIGESTS.of(body[: 8 * SEGMENT] + bad + after)
     encoded = msgspec.json.encode(header)
-    path.write_bytes(data[:5] + encoded + body[: 8 * SEGMENT] + bad)
+    path.write_bytes(data[:5] + encoded + body[: 8 * SEGMENT] + bad + after)
     assert [finding.reason for finding in _load(tmp_path).rejected] == ["vectors"]

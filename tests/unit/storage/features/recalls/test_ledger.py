@@ -70,6 +70,7 @@ def recall_of(store: EmbeddedStore, at_ms: int, text: str = QUERY, **fields: obj
         ),
         "nearest": found.nearest,
         "vector": vector_of(text),
+        "words": store.reader.words(TENANT, text),
         "where": EVERYTHING,
         "query": text,
     }
@@ -156,15 +157,31 @@ def test_a_purge_takes_id_question_and_vector_of_each_recall_that_showed_it(benc
     found = store.recalls.recall(both)
     assert found is not None
     assert {one.memory_id for one in found.hits} == {None, id_of(train)}
-    assert (found.vector, found.where, found.query) == (None, None, None)
+    assert (found.vector, found.where, found.query, found.words) == (None, None, None, b"")
     # The control: a recall that did not show it keeps its own.
     control = store.recalls.recall(alone)
     assert control is not None
     assert control.query == QUERY
+    assert control.words == store.reader.words(TENANT, QUERY)
+    assert not control.by_vector
     ordinals = [one.ordinal for one in found.hits]
     assert [one.text for one in store.recalls.memories(TENANT, ordinals).values()] == [
         "The train is late."
     ]
+
+
+def test_words_of_another_version_are_kept_and_told_apart(bench: Bench) -> None:
+    store = bench.open(options=options(keep_queries=False))
+    say(store, "Ada drinks tea.")
+    mine = store.reader.words(TENANT, QUERY)
+    other = bytes(byte ^ 1 for byte in mine[:4]) + mine[4:]
+    noted = [
+        store.recalls.note(recall_of(store, bench.clock(), words=words))
+        for words in (mine, other, b"")
+    ]
+    found = [store.recalls.recall(one) for one in noted]
+    assert [one is not None and one.by_vector for one in found] == [False, True, False]
+    assert [one is not None and one.words for one in found] == [mine, other, b""]
 
 
 def test_a_question_opens_under_the_salts_of_its_rows_alone() -> None:
