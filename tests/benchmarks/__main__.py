@@ -18,6 +18,7 @@ from tests.benchmarks import (
     model,
     neighbours,
     search,
+    search_quality,
     stall,
     startup,
     tracing,
@@ -32,6 +33,7 @@ _BENCHES: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "writes": ("durable gated writes over HTTP against the bare baseline", writes.run),
     "tracing": ("tracing on against off, and no verdict without its span", tracing.run),
     "search": ("search, exact and approximate, with what quarantine costs", search.run),
+    "search-quality": ("search by words too against vectors alone", search_quality.run),
     "mcp": ("what the MCP wrapper adds to a call", mcp.run),
     "backends": ("what the gate adds in front of real memory servers", backends.run),
     "model": ("what the model front adds to the first streamed byte", model.run),
@@ -50,7 +52,7 @@ def sections() -> str:
     lines = ["tables (--only NAME):"]
     for name, (title, _) in _BENCHES.items():
         heavy = " [heavy: only when named]" if name in _HEAVY else ""
-        lines.append(f"  {name:12s}{title}{heavy}")
+        lines.append(f"  {name:16s}{title}{heavy}")
     return "\n".join(lines)
 
 

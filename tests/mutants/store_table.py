@@ -9,6 +9,7 @@ from tests.mutants.mutant import Mutant, at, dropped, one_test, replaced, return
 _EDITS: Final = "tests/fault/test_edits.py"
 _PAROLING: Final = "tests/unit/proxy/aftermath/test_paroling.py"
 _VERIFICATION: Final = "tests/unit/proxy/cli/test_verification.py"
+_RANKING: Final = "tests/unit/storage/read/test_ranking.py"
 _WRITES: Final = "tests/unit/storage/write/test_writes.py"
 
 STORE: Final = (
@@ -223,6 +224,45 @@ STORE: Final = (
         tests=one_test(
             "tests/integration/test_reads_floor.py",
             "test_no_status_count_or_text_tells_what_is_below_the_floor",
+        ),
+    ),
+    Mutant(
+        row="tenants",
+        name="words are weighed by the rows of all tenants",
+        invariant="what another tenant writes changes no byte of a search",
+        where="storage.derived.lexical.scoring:AskedWords.__init__",
+        fault=replaced(
+            "marks_of(live, part.ordinals)", "np.ones(len(part.ordinals), dtype=np.bool_)"
+        ),
+        tests=one_test(_RANKING, "test_what_another_tenant_writes_changes_no_byte"),
+    ),
+    Mutant(
+        row="stuffed",
+        name="hidden rows count where words are weighed",
+        invariant="the mask of the live rows is taken before anything is ranked",
+        where="storage.derived.lexical.scoring:AskedWords.__init__",
+        fault=replaced("marks[found.rows]", "np.ones(len(found.rows), dtype=np.bool_)"),
+        tests=one_test(_RANKING, "test_hidden_copies_change_no_byte"),
+    ),
+    Mutant(
+        row="stuffed",
+        name="likeness is stretched between the least and the best hit",
+        invariant="a memory that is left out moves no other",
+        where="storage.derived.lexical.scoring:score",
+        fault=replaced(
+            "np.maximum(0.0, cosines)", "(cosines - cosines.min()) / (np.ptp(cosines) or 1.0)"
+        ),
+        tests=one_test(_RANKING, "test_a_memory_left_out_moves_no_other"),
+    ),
+    Mutant(
+        row="stuffed",
+        name="words of an unproven text count without a bound",
+        invariant="stuffing a question's words gains an unproven text little",
+        where="storage.derived.lexical.scoring:score",
+        fault=replaced("np.minimum(words, words_max)", "words"),
+        tests=one_test(
+            "tests/unit/storage/derived/lexical/test_scoring.py",
+            "test_stuffed_words_gain_an_unproven_text_half_of_what_they_gain_a_person",
         ),
     ),
 )
