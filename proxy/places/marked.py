@@ -135,9 +135,14 @@ def _names(request: ModelRequest, call_id: str | None, path: str) -> bool:
     """Whether the call of a result names a file in the folder of a path."""
     folder = folded_path(path).rpartition("/")[0] + "/"
     calls = (call for turn in request.turns for call in turn.calls if call.call_id == call_id)
-    return any(
-        folded_path(one).startswith(folder) for call in calls for one in strings_in(call.arguments)
-    )
+    named = (folded_path(one) for call in calls for one in strings_in(call.arguments))
+    return any(one.startswith(folder) or _may_begin_in(one, folder) for one in named)
+
+
+def _may_begin_in(path: str, folder: str) -> bool:
+    """Whether a relative path, or a part of its first steps, may lead to a folder."""
+    steps = path.split("/")[: folder.count("/")]
+    return any(folder.endswith(f"/{'/'.join(steps[:end])}/") for end in range(1, len(steps) + 1))
 
 
 def texts_in(

@@ -63,7 +63,17 @@ def test_a_file_in_a_result_counts_only_in_a_folder_that_its_call_named() -> Non
     path = "/w/src/GEMINI.md"
     text = f"x\n--- Context from: {path} ---\nA\n--- End of Context from: {path} ---\n"
     result = ContextText(where=(), text=text, voice=Voice.TOOL, call_id="c")
-    for named, found in (("/w/src/a.txt", True), ("/w/other/a.txt", False)):
+    named_paths = {
+        "/w/src/a.txt": True,
+        "src/a.txt": True,
+        "./src": True,
+        "src/deep/b.txt": True,
+        "/w/other/a.txt": False,
+        "other/a.txt": False,
+        "rc/a.txt": False,
+        "https://src/": False,
+    }
+    for named, found in named_paths.items():
         call = ModelCall(call_id="c", name="read_file", arguments={"file_path": named})
         assert bool(lines(request(result, calls=(call,)))) is found
 
