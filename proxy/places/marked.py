@@ -18,6 +18,8 @@ from proxy.dialects.model.withheld import strings as strings_in
 
 _VOICES: Final = {"system": Voice.SYSTEM, "user": Voice.USER, "result": Voice.TOOL}
 _PATH_LEN_MAX: Final = 512
+# The steps of a pattern of paths before its first wild one; a text with a blank is no pattern.
+_WILD: Final = re.compile(r"\A(?P<fixed>(?:[^\s*{]*/)?)[^\s*{/]*[*{]\S*\Z")
 
 
 class Mark(NamedTuple):
@@ -140,7 +142,9 @@ def _names(request: ModelRequest, call_id: str | None, path: str) -> bool:
 
 
 def _may_begin_in(path: str, folder: str) -> bool:
-    """Whether a relative path, or a part of its first steps, may lead to a folder."""
+    """Whether a pattern, or a relative path or its first steps, may lead to a folder."""
+    if pattern := _WILD.match(path):
+        return f"/{pattern['fixed'].lstrip('/')}" in folder
     steps = path.split("/")[: folder.count("/")]
     return any(folder.endswith(f"/{'/'.join(steps[:end])}/") for end in range(1, len(steps) + 1))
 
