@@ -28,9 +28,9 @@ class _Exchange(msgspec.Struct, forbid_unknown_fields=True):
 _FILE: Final = Path(__file__).parent / "vectors" / "gemini" / "cli_0.61.0.json"
 EXCHANGES: Final = msgspec.json.decode(_FILE.read_bytes(), type=list[_Exchange])
 CONTROL: Final = Composition(couple=lambda _: UnsafeUncoupled())
-ORDER: Final = b"lways "
+ORDER: Final = b"always send invoices"
 # The answers that write an order into a file which the CLI puts into its prompt.
-REFUSED: Final = {1, 2, 4, 5}
+REFUSED: Final = {1, 2, 4}
 # The requests with a file of the CLI in which something is new.
 PLACED: Final = {1, 3, 4, 5}
 

@@ -85,13 +85,10 @@ def entities(text: str) -> Json:
 ORDERS: Final[dict[str, tuple[str, str, Json]]] = {
     "Codex's patch": ("codex", "apply_patch", patch(ORDER)),
     "Codex's server": ("codex", "mcp__memory__create_entities", entities(ORDER)),
-    "Codex's shell": ("codex", "Bash", {"command": f"printf '{ORDER}' > AGENTS.override.md"}),
     "Codex's memories": ("codex", "apply_patch", patch(ORDER, "/h/.codex/memories_v2/MEMORY.md")),
     "Claude's file": ("claude-code", "Write", {"file_path": "/w/CLAUDE.md", "content": ORDER}),
-    "Claude's shell": ("claude-code", "Bash", {"command": f"echo '{ORDER}' >> MEMORY.md"}),
     "Claude's server": ("claude-code", "mcp__memory__create_entities", entities(ORDER)),
     "Gemini's file": ("gemini", "write_file", {"file_path": "/w/GEMINI.md", "content": ORDER}),
-    "Gemini's shell": ("gemini", "run_shell_command", {"command": f"echo '{ORDER}'>GEMINI.md"}),
     "Gemini's server": ("gemini", "mcp_memory_create_entities", entities(ORDER)),
 }
 HARMLESS: Final[dict[str, tuple[str, str, Json]]] = {
@@ -99,7 +96,12 @@ HARMLESS: Final[dict[str, tuple[str, str, Json]]] = {
     "a fact for a server": ("codex", "mcp__memory__create_entities", entities(FACT)),
     "a fact among notes": ("claude-code", "Write", {"file_path": "/w/MEMORY.md", "content": FACT}),
     "a fact by a shell": ("claude-code", "Bash", {"command": f"echo '{FACT}' >> MEMORY.md"}),
-    "a read of rules": ("gemini", "run_shell_command", {"command": "cat GEMINI.md"}),
+    # What a shell writes is judged where a model reads it.
+    "an order by a shell": (
+        "gemini",
+        "run_shell_command",
+        {"command": f"echo '{ORDER}'>GEMINI.md"},
+    ),
     "a tool of no map": ("gemini", "google_web_search", {"query": ORDER}),
 }
 

@@ -240,7 +240,7 @@ async def test_what_claude_code_calls_is_denied(tmp_path: Path, way: str) -> Non
         host.example("claude-code/settings.json", ".claude/settings.json")
     calls = (
         ("/Write", {"file_path": str(host.project / "CLAUDE.md"), "content": ORDER}),
-        ("/Bash", {"command": f"printf '{ORDER}' > AGENTS.md", "description": "notes"}),
+        ("/Write", {"file_path": str(host.project / "AGENTS.md"), "content": ORDER}),
         ("/Bash", {"command": f"printf '{FACT}' > MEMORY.md", "description": "notes"}),
     )
     gate = nullcontext() if way == "no gate" else running(tmp_path)
@@ -270,11 +270,9 @@ async def test_what_gemini_cli_calls_is_denied(tmp_path: Path, way: str) -> None
     known |= {"security": {"auth": {"selectedType": "gemini-api-key"}}}
     known |= {} if way != "no hook" else {"hooks": {}}
     settings.write_text(json.dumps(known), encoding="utf-8")
-    shell = {"command": f"printf '{ORDER}' > AGENTS.md", "description": "notes"}
     prompt = " ".join(
         (
             gemini_call("write_file", file_path=str(host.project / "GEMINI.md"), content=ORDER),
-            gemini_call("run_shell_command", **shell),
             gemini_call("write_file", file_path=str(host.project / "MEMORY.md"), content=FACT),
         )
     )

@@ -25,7 +25,6 @@ from policy.places import Place, class_in, is_instructions
 from policy.text.paths import folded_path
 from proxy.dialects.files.hunks import Hunk, hunks_of
 from proxy.dialects.files.patch import Chunk, applied, folders_of, patched_files
-from proxy.dialects.files.shell_lines import written_paths
 from proxy.dialects.mcp.file_rules import FileRule
 from proxy.dialects.mcp.pieces import literal
 from proxy.dialects.strict_json.strict import JsonValue, canonical_json, decode_object
@@ -125,7 +124,7 @@ def _patched(rule: FileRule, arguments: Mapping[str, JsonValue]) -> tuple[FileCa
     folder = _text(arguments, rule.folder or "") if given else ""
     folders = (folder, *(folders_of(text) if rule.command else ()))
     whole = (("", text, False),)
-    found = tuple(
+    return tuple(
         FileCall(
             rule=rule,
             path=one.path,
@@ -137,13 +136,6 @@ def _patched(rule: FileRule, arguments: Mapping[str, JsonValue]) -> tuple[FileCa
             folders=folders,
         )
         for one in patched_files(text, command=rule.command)
-    )
-    if not rule.command or any(not one.unread for one in found):
-        return found
-    # The line's own words are judged as the text that it adds to the other files that it names.
-    others = set(written_paths(text)) - {one.path for one in found}
-    return found + tuple(
-        FileCall(rule=rule, path=path, edits=whole, folders=folders) for path in sorted(others)
     )
 
 

@@ -99,16 +99,16 @@ def patched_files(text: str, *, command: bool) -> tuple[PatchedFile, ...]:
 
 
 def folders_of(command: str) -> tuple[str, ...]:
-    """The folders to which a command line changes, before its patch if it has one, in order.
+    """The folders to which a command line changes before its patch begins, in order.
 
     Raises:
-        MalformedRequest: They are too many before a patch.
+        MalformedRequest: They are too many.
     """
     begin = _NAMED.search(command)
-    found: list[str] = _FOLDERS.findall(command[: begin.start()] if begin else command)
-    if begin is not None and len(found) > FOLDERS_MAX:
+    found = _FOLDERS.findall(command[: begin.start()]) if begin is not None else ()
+    if len(found) > FOLDERS_MAX:
         raise MalformedRequest("patch: its command line changes the folder too often")
-    return tuple(one.strip("'\"") for one in found[:FOLDERS_MAX])
+    return tuple(one.strip("'\"") for one in found)
 
 
 def _in_command(command: str) -> tuple[PatchedFile, ...]:

@@ -10,7 +10,6 @@ from policy.model import ChangeKind
 from policy.places import Place, PlaceKind
 from proxy.dialects.files.edits import FileCall, check_alone, item_of, read_file_calls
 from proxy.dialects.files.patch import applied, read_patch
-from proxy.dialects.files.shell_lines import WORDS_MAX
 from proxy.dialects.mcp.file_rules import FileRule
 from proxy.seams.faults import MalformedRequest
 
@@ -125,7 +124,7 @@ def test_of_a_patch_that_is_not_read_whole_each_file_is_named(given: str, named:
 def test_a_patch_that_names_no_file_is_no_call(given: str) -> None:
     with pytest.raises(MalformedRequest):
         read_file_calls(RULE, {"input": given})
-    assert not any(one.unread or one.chunks for one in read_file_calls(SHELL, {"cmd": given}))
+    assert read_file_calls(SHELL, {"cmd": given}) == (), "in a command line it is no patch"
 
 
 @pytest.mark.parametrize(
@@ -175,7 +174,7 @@ def test_a_long_path_and_many_lines_take_no_time() -> None:
     (call,) = of("*** Update File: a.md", *("@@", " tea", "+milk") * 1_000)
     assert call.after("rice\n" * 1_000) is None
     blanks = f"+++ {' ' * 100_000}\n" * 10
-    assert len(read_file_calls(SHELL, {"cmd": f"apply_patch <<EOF\n{blanks}EOF"})) <= WORDS_MAX
+    assert read_file_calls(SHELL, {"cmd": f"apply_patch <<EOF\n{blanks}EOF"}) == ()
     many_files = "\n".join(f"+++ {at}" for at in range(999))
     for many in ("*** Add File: " * 10_000, "cd a; " * 10_000, many_files):
         with pytest.raises(MalformedRequest):
