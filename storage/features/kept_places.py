@@ -87,8 +87,13 @@ class SeePlaces(msgspec.Struct, frozen=True, kw_only=True):
         for root in fresh:
             _write(change, PlaceRecord(self.tenant, root))
         first_count = 0
+        kept = change.draft.under(PLACES, change.names.places(self.tenant))
+        room = PLACES_MAX - sum(1 for _ in kept)  # counted once: a file may have many marks
         for one in self.seen:
             before = _read(change, self.tenant, one.path)
+            room -= before is None
+            if room < 0 and before is None:
+                continue
             # Another session may have been the first one while this request was read.
             let_in = one.lines if one.first and fresh and before is None else ()
             first_count += len(let_in)
