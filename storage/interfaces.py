@@ -29,9 +29,9 @@ from policy.trust.score import TrustState
 from storage.audit import AuditedView, InterceptedLeaf, Leaf
 from storage.features.together import Features
 from storage.features.trust import OriginTrust
+from storage.questions import AnsweredQuestion, Question, WeighedText
 from storage.values import (
     Anchor,
-    AnsweredQuestion,
     AuditHead,
     AuditProof,
     BackupSummary,
@@ -43,7 +43,6 @@ from storage.values import (
     KeyRecord,
     Outcome,
     Page,
-    Question,
     Sealed,
     SearchAnswer,
     StagedContents,
@@ -52,7 +51,6 @@ from storage.values import (
     TenantUsage,
     TrustEvent,
     Turnover,
-    WeighedText,
 )
 from storage.write.seam import TakesOrders
 

@@ -16,7 +16,10 @@ from proxy.seams.cases import CanaryOutcome
 from proxy.seams.environment import Embedder, Environment
 from storage.features.recalls import Recall, RecalledMemory, Recalls
 from storage.interfaces import MemoryReader
-from storage.values import Anchor, Question
+from storage.questions import Question
+from storage.values import (
+    Anchor,
+)
 
 CANARY_FRONT: Final = "canary"
 """The name under which the recall ledger records the searches of canaries."""

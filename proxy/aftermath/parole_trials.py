@@ -34,7 +34,11 @@ from storage.features.parole import (
 )
 from storage.features.recalls import Recall, Recalls
 from storage.interfaces import MemoryReader
-from storage.values import Anchor, Question, Visibility, WeighedText
+from storage.questions import Question, WeighedText
+from storage.values import (
+    Anchor,
+    Visibility,
+)
 
 _ASKS_MAX = 100
 

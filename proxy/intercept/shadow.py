@@ -41,7 +41,12 @@ from proxy.seams.guard import Join
 from proxy.seams.operation import Proposal
 from storage.ground.errors import StorageError
 from storage.interfaces import MemoryReader
-from storage.values import Anchor, AnsweredQuestion, Outcome, Submission
+from storage.questions import AnsweredQuestion
+from storage.values import (
+    Anchor,
+    Outcome,
+    Submission,
+)
 
 
 class Watches(Protocol):

@@ -13,8 +13,8 @@ from storage.derived.lexical.analysis import Hashes, unpacked
 from storage.derived.lexical.contest import Contest
 from storage.derived.lexical.scoring import TRUSTS, AskedWords, Mask, score
 from storage.derived.vectors.segments import exact_products
+from storage.questions import AnsweredQuestion, Question, WeighedText
 from storage.read.registered_reads import RegisteredReads
-from storage.values import AnsweredQuestion, Question, WeighedText
 from storage.write.engine import Engine
 
 

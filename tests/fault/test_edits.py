@@ -283,7 +283,7 @@ def _believed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Digests, "of", _without_key)
 
 
-@pytest.mark.parametrize("name", LEFT_OUT.keys() - {"T7 with its digest"})
+@pytest.mark.parametrize("name", [one for one in LEFT_OUT if one != "T7 with its digest"])
 def test_without_the_comparison_each_edit_is_served(
     life: Life, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

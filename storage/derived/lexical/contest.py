@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from policy.model import SourceKind
 from storage.derived.lexical.analysis import Hashes
 from storage.derived.lexical.scoring import TRUSTS, AskedWords, Floats64, score
-from storage.values import AnsweredQuestion
+from storage.questions import AnsweredQuestion
 
 _GROWN_SHARE: Final = 16
 # Both sides are scored as if a person had said them: what the bound on an unproven text's words

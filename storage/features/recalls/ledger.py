@@ -1,7 +1,6 @@
 """The recall ledger of an open store: a bounded queue, a thread that writes, and readers.
 
-The ledger is evidence only, and no request waits for it. So a record that the disk refuses is
-counted and dropped.
+No request waits for this evidence, so a record that the disk refuses is counted and dropped.
 """
 
 from __future__ import annotations
@@ -568,8 +567,7 @@ class _NewestRows:
     def __init__(self, view: View, names: KeyedNames) -> None:
         self.view = view
         self._names = names
-        # A cache, because the answers of a server contain the same memories again and again.
-        self._found: dict[tuple[Tenant, MemoryId], int] = {}
+        self._found: dict[tuple[Tenant, MemoryId], int] = {}  # a cache: answers repeat memories
 
     def ordinal(self, tenant: Tenant, one: RecalledMemory | InContext) -> int:
         """The ordinal that was noted, or else the ordinal of the memory's newest row."""
@@ -586,10 +584,9 @@ class _NewestRows:
 def _row(view: View, ordinal: int) -> Row | None:
     """The row with this ordinal, if it still has content; otherwise None."""
     header = view.header()
-    if header is None or not 0 <= ordinal < header.next_ordinal:
-        return None
-    row = read_row(view, ordinal)
-    return None if row.erased else row
+    known = header is not None and 0 <= ordinal < header.next_ordinal
+    row = read_row(view, ordinal) if known else None
+    return None if row is None or row.erased else row
 
 
 def _name(view: View, tenant: Tenant, ordinal: int) -> MemoryId | None:

@@ -26,7 +26,10 @@ from policy.model import (
 from policy.query import EVERYTHING
 from storage.embedded import EmbeddedOptions, EmbeddedStore
 from storage.features.quarantine.hiding import Quarantine
-from storage.values import AnsweredQuestion, Decision, Question, WeighedText
+from storage.questions import AnsweredQuestion, Question, WeighedText
+from storage.values import (
+    Decision,
+)
 from tests.unit.storage.opening import (
     AGENT,
     BY,
