@@ -6,12 +6,12 @@ is sealed under a key made of the store's secret, because no verdict has admitte
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 import msgspec
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from msgspec.structs import replace
 
 from policy.labels.effect import NOTHING
@@ -19,7 +19,7 @@ from policy.labels.forwarded_call import call_of
 from policy.model import MemoryClass, PrincipalId, Tenant
 from policy.text.paths import folded_path
 from storage.ground.errors import StoreCorrupt
-from storage.ground.randomness import random_bytes
+from storage.staging.undecided import seal, unseal
 from storage.tables.change import Change
 from storage.tables.lmdb_store import RecordTable
 from storage.write.seam import AdmittedCandidate, Feature, Follower, LandedRow, StoreAccess
@@ -28,19 +28,19 @@ LINES_MAX: Final = 16_384
 """The most lines of one place that stay let in; the oldest are forgotten, and wait again."""
 WAITING_MAX: Final = 512
 PLACES_MAX: Final = 1_024
-"""The most places and roots of one tenant; a further one is not kept, so all of its lines wait."""
+"""The most places and roots of one tenant that requests add; in a further one all lines wait."""
 TEXT_LEN_MAX: Final = 4_096
+"""How much of a line that waits is kept."""
+LET_IN_LEN_MAX: Final = WAITING_MAX * TEXT_LEN_MAX
 _DETAIL_LEN_MAX: Final = 256
-_NONCE_LEN: Final = 12
 _PURPOSE: Final = "places"
 
 
 class WaitingLine(msgspec.Struct, frozen=True, array_like=True):
-    """A line that waits for a person, since `since_ms`; its text is sealed."""
+    """A line that waits for a person; its text is sealed."""
 
     digest: bytes
     sealed: bytes
-    since_ms: int
     principals: tuple[PrincipalId, ...]
 
 
@@ -82,33 +82,39 @@ class SeePlaces(msgspec.Struct, frozen=True, kw_only=True):
     seen: tuple[SeenPlace, ...]
 
     def carry_out(self, change: Change) -> None:
-        """Record the files, with a leaf for a first sight and for lines that begin to wait."""
-        fresh = [one for one in self.roots if _read(change, self.tenant, one) is None]
+        """Record the files, each with a leaf for a first sight and for lines that begin to wait."""
+        kept = change.draft.under(PLACES, change.names.places(self.tenant))
+        room = max(0, PLACES_MAX - sum(1 for _ in kept))  # counted once: a file may have many marks
+        fresh = [one for one in self.roots if _read(change, self.tenant, one) is None][:room]
+        room -= len(fresh)
         for root in fresh:
             _write(change, PlaceRecord(self.tenant, root))
-        first_count = 0
-        kept = change.draft.under(PLACES, change.names.places(self.tenant))
-        room = PLACES_MAX - sum(1 for _ in kept)  # counted once: a file may have many marks
         for one in self.seen:
-            before = _read(change, self.tenant, one.path)
-            room -= before is None
-            if room < 0 and before is None:
+            found = _read(change, self.tenant, one.path)
+            room -= found is None
+            if found is None and room < 0:
                 continue
+            before = found or PlaceRecord(self.tenant, one.path)
             # Another session may have been the first one while this request was read.
-            let_in = one.lines if one.first and fresh and before is None else ()
-            first_count += len(let_in)
-            record = before or PlaceRecord(self.tenant, one.path)
-            gone = len({*record.lines} - {*one.lines}) if self.begins else record.gone
-            lines, waiting = record.lines + let_in, self._waiting(change, record, one)
-            after = replace(record, lines=lines, waiting=waiting, gone=gone, unread=one.unread)
-            if after != before and not _write(change, after):
-                continue
-            if {line.digest for line in waiting} - {line.digest for line in record.waiting}:
-                change.note("place.held", record.path, self.by, f"{len(waiting)} lines wait")
-            if one.unread > record.unread:
-                change.note("place.unread", record.path, self.by, "between no known marks")
-        if first_count:
-            change.note("place.first", fresh[0], self.by, f"{first_count} lines")
+            let_in = one.lines if one.first and fresh and found is None else ()
+            after = replace(
+                before,
+                lines=before.lines + let_in,
+                waiting=self._waiting(change, before, one),
+                gone=len({*before.lines} - {*one.lines}) if self.begins else before.gone,
+                unread=one.unread,
+            )
+            if after != before:
+                _write(change, after)
+                self._note(change, before, after)
+
+    def _note(self, change: Change, before: PlaceRecord, after: PlaceRecord) -> None:
+        if len(after.lines) > len(before.lines):
+            change.note("place.first", after.path, self.by, f"{len(after.lines)} lines")
+        if {line.digest for line in after.waiting} - {line.digest for line in before.waiting}:
+            change.note("place.held", after.path, self.by, f"{len(after.waiting)} lines wait")
+        if after.unread > before.unread:
+            change.note("place.unread", after.path, self.by, "between no known marks")
 
     def _waiting(
         self, change: Change, record: PlaceRecord, seen: SeenPlace
@@ -116,31 +122,32 @@ class SeePlaces(msgspec.Struct, frozen=True, kw_only=True):
         known = {one.digest: one for one in record.waiting}
         # A file that lost a line still has the line in sessions that had begun before.
         found = {} if self.begins and not seen.unread else dict(known)
+        key = change.names.seal(_PURPOSE)
         for digest, text in seen.waiting:
-            one = known.get(digest)
-            if one is None:
-                one = WaitingLine(digest, _sealed(change, digest, text), change.now_ms, ())
-            found[digest] = replace(one, principals=tuple({*one.principals, self.by}))
+            said = text[:TEXT_LEN_MAX].encode("utf-8", "replace")
+            new = WaitingLine(digest, seal(key, digest, said), ())
+            one = known.get(digest, new)
+            found[digest] = replace(one, principals=tuple(sorted({*one.principals, self.by})))
         return tuple(found.values())[:WAITING_MAX]
 
 
 class LetLinesIn(msgspec.Struct, frozen=True, kw_only=True):
-    """An order to the writer: let lines of a file in, for all principals of the tenant."""
+    """An order to the writer: let the lines of a text into a file, for the tenant's principals."""
 
     tenant: Tenant
     path: str
-    lines: tuple[bytes, ...]
+    text: str
     by: PrincipalId
-    action: str
 
     def carry_out(self, change: Change) -> PlaceRecord:
         """Let the lines in, with a leaf that names whose requests had them; return the record."""
-        record = _read(change, self.tenant, self.path) or PlaceRecord(self.tenant, self.path)
-        asked = (one for one in record.waiting if one.digest in self.lines)
-        whose = sorted({name for one in asked for name in one.principals})
-        said = f"{len(self.lines)} lines; {', '.join(whose)}"[:_DETAIL_LEN_MAX]
-        change.note(self.action, record.path, self.by, said)
-        return _let_in(change, record, self.lines)
+        before = _read(change, self.tenant, self.path) or PlaceRecord(self.tenant, self.path)
+        after = _let_in(change, before, self.text)
+        came = (one for one in before.waiting if one not in after.waiting)
+        whose = sorted({name for one in came for name in one.principals})
+        said = f"{len({*after.lines} - {*before.lines})} lines; {', '.join(whose)}"
+        change.note("place.accept", before.path, self.by, said[:_DETAIL_LEN_MAX])
+        return after
 
 
 class AdmittedWrites(Follower):
@@ -153,33 +160,23 @@ class AdmittedWrites(Follower):
             return
         record = _read(change, candidate.tenant, call.place)
         if record is not None or candidate.memory_class is MemoryClass.L2:
-            texts = [line for piece in call.pieces[: call.came] for line in piece.split("\n")]
-            line = change.names.place_line
-            lines = tuple(line(candidate.tenant, kept_key(call.place), one) for one in texts)
-            _let_in(change, record or PlaceRecord(candidate.tenant, call.place), lines)
-
-
-class WaitingText(msgspec.Struct, frozen=True, kw_only=True):
-    """A line that waits for a person; `principals` are those whose requests had it."""
-
-    digest: str
-    text: str
-    since_ms: int
-    principals: tuple[PrincipalId, ...]
+            text = "\n".join(call.pieces[: call.came])
+            _let_in(change, record or PlaceRecord(candidate.tenant, call.place), text)
 
 
 class KeptPlace(msgspec.Struct, frozen=True, kw_only=True):
     """A file that a host puts into model requests.
 
     `lines` is the number of lines that were let in, `gone` of those that the file had no more when
-    a session began. `unread`: the newest request had the file between no known marks.
+    a session began. `unread`: the newest request had the file between no known marks. `waiting`
+    maps the text of each line that waits to the principals whose requests had the line.
     """
 
     path: str
     lines: int
     gone: int
     unread: bool
-    waiting: tuple[WaitingText, ...]
+    waiting: dict[str, tuple[PrincipalId, ...]]
 
 
 class KeptPlaces(Feature):
@@ -199,12 +196,11 @@ class KeptPlaces(Feature):
         """The records of a tenant's files and roots, by `kept_key`."""
         now = self.generation
         if now != self._read_at:
+            records: dict[Tenant, dict[str, PlaceRecord]] = defaultdict(dict)
             with self._store.reading() as view:
-                records = [one for _, one in view.records(PLACES)]
-            self._records = {one.tenant: {} for one in records}
-            for one in records:
-                self._records[one.tenant][kept_key(one.path)] = one
-            self._read_at = now
+                for _, one in view.records(PLACES):
+                    records[one.tenant][kept_key(one.path)] = one
+            self._read_at, self._records = now, records
         return self._records.get(tenant, {})
 
     def files(self, tenant: Tenant) -> tuple[KeptPlace, ...]:
@@ -218,30 +214,19 @@ class KeptPlaces(Feature):
 
     def shown(self, record: PlaceRecord) -> KeptPlace:
         """A file, with the texts of the lines that wait."""
-        waiting = tuple(
-            WaitingText(
-                digest=one.digest.hex(),
-                text=self._text(one),
-                since_ms=one.since_ms,
-                principals=one.principals,
-            )
-            for one in record.waiting
-        )
         return KeptPlace(
             path=record.path,
             lines=len(record.lines),
             gone=record.gone,
             unread=record.unread,
-            waiting=waiting,
+            waiting={self._text(one): one.principals for one in record.waiting},
         )
 
     def _text(self, line: WaitingLine) -> str:
-        cipher = AESGCM(self._names.seal(_PURPOSE))
-        nonce, sealed = line.sealed[:_NONCE_LEN], line.sealed[_NONCE_LEN:]
-        try:
-            return cipher.decrypt(nonce, sealed, line.digest).decode()
-        except InvalidTag:
-            raise StoreCorrupt("a line that waits does not open") from None
+        found = unseal(self._names.seal(_PURPOSE), line.digest, line.sealed)
+        if found is None:
+            raise StoreCorrupt("a line that waits does not open")
+        return found.decode()
 
     def unread(self) -> tuple[str, ...]:
         """The files that newest requests had between no known marks, of all tenants."""
@@ -253,11 +238,9 @@ class KeptPlaces(Feature):
         """The keyed digest of a line of a file; equal for lines that differ in blanks alone."""
         return self._names.place_line(tenant, kept_key(path), line)
 
-    async def let_in(
-        self, tenant: Tenant, path: str, lines: Iterable[bytes], by: PrincipalId, action: str
-    ) -> KeptPlace:
-        """Let lines of a file in, with a leaf `action`; return the file."""
-        order = LetLinesIn(tenant=tenant, path=path, lines=tuple(lines), by=by, action=action)
+    async def let_in(self, tenant: Tenant, path: str, text: str, by: PrincipalId) -> KeptPlace:
+        """Let the lines of a text into a file, with a leaf; return the file."""
+        order = LetLinesIn(tenant=tenant, path=path, text=text, by=by)
         return self.shown(await self.order(order))
 
 
@@ -270,26 +253,18 @@ def _read(change: Change, tenant: Tenant, path: str) -> PlaceRecord | None:
     return change.draft.read(PLACES, change.names.place(tenant, kept_key(path)))
 
 
-def _write(change: Change, record: PlaceRecord) -> bool:
-    """Write a record; return False if the tenant has no room for a further one."""
+def _write(change: Change, record: PlaceRecord) -> None:
     name = change.names.place(record.tenant, kept_key(record.path))
-    others = change.draft.under(PLACES, change.names.places(record.tenant))
-    has_room = change.draft.has(PLACES, name) or sum(1 for _ in others) < PLACES_MAX
-    if has_room:
-        kept = replace(record, lines=record.lines[-LINES_MAX:])
-        change.draft.write(PLACES, name, kept)
-        change.moved.add(PLACES)
-    return has_room
+    change.draft.write(PLACES, name, replace(record, lines=record.lines[-LINES_MAX:]))
+    change.moved.add(PLACES)
 
 
-def _let_in(change: Change, record: PlaceRecord, lines: tuple[bytes, ...]) -> PlaceRecord:
+def _let_in(change: Change, record: PlaceRecord, text: str) -> PlaceRecord:
+    """Let the lines of a text into a file; return the record as it is then."""
+    line = partial(change.names.place_line, record.tenant, kept_key(record.path))
+    lines = dict.fromkeys(map(line, filter(str.strip, text.split("\n"))))
     waiting = tuple(one for one in record.waiting if one.digest not in lines)
     kept = tuple(dict.fromkeys((*record.lines, *lines)))
     after = replace(record, lines=kept, waiting=waiting)
     _write(change, after)
     return after
-
-
-def _sealed(change: Change, digest: bytes, text: str) -> bytes:
-    nonce, said = random_bytes(_NONCE_LEN), text[:TEXT_LEN_MAX].encode("utf-8", "replace")
-    return nonce + AESGCM(change.names.seal(_PURPOSE)).encrypt(nonce, said, digest)

@@ -374,7 +374,7 @@ async def test_what_places_have_of_a_principal_or_below_a_path_goes(tmp_path: Pa
 
         def whose() -> dict[str, list[tuple[str, ...]]]:
             found = store.places.files(tenant)
-            return {one.path: [tuple(sorted(w.principals)) for w in one.waiting] for one in found}
+            return {one.path: [*one.waiting.values()] for one in found}
 
         assert whose()["/home/ana/CLAUDE.md"] == [(ANA, BOB)] * 2
         dry = await sidecar.operate("POST", "/erasures", {"principal": ANA, "dry_run": True})

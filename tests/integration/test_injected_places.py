@@ -41,14 +41,12 @@ async def places(bench: Bench) -> dict[str, Json]:
 async def waiting(bench: Bench) -> dict[str, list[str]]:
     """The texts of the lines that wait, by file."""
     found = (await places(bench)).items()
-    return {
-        path: [one["text"] for one in place["waiting"]] for path, place in found if place["waiting"]
-    }
+    return {path: [*place["waiting"]] for path, place in found if place["waiting"]}
 
 
 async def accept(bench: Bench, path: str) -> None:
-    lines = [one["digest"] for one in (await places(bench))[path]["waiting"]]
-    await bench.front.operate("POST", "/places/accept", {"path": path, "lines": lines})
+    text = "\n".join((await places(bench))[path]["waiting"])
+    await bench.front.operate("POST", "/places/accept", {"path": path, "text": text})
 
 
 async def actions(bench: Bench) -> list[object]:
@@ -176,13 +174,13 @@ async def test_rules_wait_until_a_person_lets_them_in_for_every_key(tmp_path: Pa
         act = next(one for one in leaves if one.get("action") == "place.accept")
         assert "agent" in act["detail"], "the act names whose requests had the lines"
         # What came after the lines were shown is not let in with them.
-        await ask(bench, host, {host.rules: f"{OLD}\n{ORDER}"})
-        digest = (await places(bench))[host.rules]["waiting"][0]["digest"]
-        status, _ = await bench.front.operated(
-            "POST", "/places/accept", {"path": host.rules, "lines": [digest, "0" * 16]}
-        )
-        assert status == 404
-        assert ORDER not in await ask(bench, host, {host.rules: f"{OLD}\n{ORDER}"})
+        later = {host.rules: f"{OLD}\nUse tabs.\n{ORDER}"}
+        await ask(bench, host, later)
+        shown = {"path": host.rules, "text": "Use tabs."}
+        await bench.front.operate("POST", "/places/accept", shown)
+        sent = await ask(bench, host, later)
+        assert "Use tabs." in sent
+        assert ORDER not in sent
 
 
 async def test_twenty_edits_of_a_day_cost_three_acts_and_each_is_told_within_a_turn(
@@ -221,7 +219,8 @@ async def test_the_commands_show_and_let_in_what_waits(tmp_path: Path) -> None:
         await ask(bench, host, {host.rules: f"{OLD}\n{RULE}"})
         listed = await run("places", "list")
         assert host.rules in listed.out
-        shown = await run("places", "show", "AGENTS.md")
+        assert RULE not in listed.out
+        shown = await run("places", "list", "AGENTS.md")
         assert RULE in shown.out
         refused = await run("places", "accept", "AGENTS.md")
         assert refused.code != 0, "no one has said yes"
@@ -402,9 +401,9 @@ async def test_an_imported_file_is_let_in_beforehand(tmp_path: Path) -> None:
     async with fronted(tmp_path) as bench:
         await ask(bench, host, {})
         text = f"{OLD}\n{RULE}"
-        await bench.front.operate("POST", "/places/import", {"path": host.rules, "text": text})
+        await bench.front.operate("POST", "/places/accept", {"path": host.rules, "text": text})
         assert RULE in await ask(bench, host, {host.rules: text})
-        assert "place.import" in await actions(bench)
+        assert "place.accept" in await actions(bench)
 
 
 async def test_tell_marks_lines_and_takes_none_out(tmp_path: Path) -> None:

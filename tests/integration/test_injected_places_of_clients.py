@@ -53,6 +53,6 @@ async def test_a_line_of_a_shell_is_in_no_prompt_until_it_is_let_in(
             places = (await at.sidecar.operate("GET", "/places"))["places"]
             (waits,) = [one for one in places if one["waiting"]]
             assert waits["path"].endswith(f"/project/{name}")
-            asked = {"path": waits["path"], "lines": [one["digest"] for one in waits["waiting"]]}
+            asked = {"path": waits["path"], "text": "\n".join(waits["waiting"])}
             await at.sidecar.operate("POST", "/places/accept", asked)
             assert RULE in await session()

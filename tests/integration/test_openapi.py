@@ -162,10 +162,8 @@ async def _read_everything(operator: Conversation, memory_id: str) -> None:
 
 
 async def _let_lines_in(operator: Conversation) -> None:
-    file = {"path": "/home/ada/AGENTS.md"}
-    await operator.ask("POST", f"{API}/places/import", {**file, "text": "Test each change."})
-    waits = {**file, "lines": ["0" * 16]}
-    assert (await operator.ask("POST", f"{API}/places/accept", waits))["status"] == 404
+    lines = {"path": "/home/ada/AGENTS.md", "text": "Test each change."}
+    assert (await operator.ask("POST", f"{API}/places/accept", lines))["lines"] == 1
 
 
 async def _change_something(operator: Conversation, memory_id: str) -> None:

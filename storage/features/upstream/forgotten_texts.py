@@ -14,15 +14,13 @@ from collections.abc import Iterator
 from typing import Final
 
 import msgspec
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from policy.labels.forwarded_call import MCP, call_of
 from policy.model import ChangeKind, Tenant
 from policy.withheld.pieces import EVER, Piece, hidden_pieces
 from storage.audit import candidate_of
 from storage.ground.errors import StoreCorrupt
-from storage.ground.randomness import random_bytes
+from storage.staging.undecided import seal, unseal
 from storage.tables.change import Change
 from storage.tables.codec import encode, ordinal_key
 from storage.tables.keys import KeyedNames
@@ -30,7 +28,6 @@ from storage.tables.lmdb_store import View
 from storage.values import EndedText, Row
 
 FORGOTTEN: Final = b"forgotten"
-_NONCE_LEN: Final = 12
 
 
 class _Record(msgspec.Struct, frozen=True, array_like=True):
@@ -56,8 +53,8 @@ def forget_text(change: Change, step: int, ordinal: int, row: Row, *, hidden: bo
         return
     pieces = hidden_pieces(call.said, call.key, ordinal if hidden else EVER)
     record = encode(_Record(row.tenant, candidate.target, pieces))
-    key, nonce = ordinal_key(step) + ordinal_key(ordinal), random_bytes(_NONCE_LEN)
-    sealed = nonce + AESGCM(change.names.seal("forgotten")).encrypt(nonce, record, key)
+    key = ordinal_key(step) + ordinal_key(ordinal)
+    sealed = seal(change.names.seal("forgotten"), key, record)
     change.draft.put(FORGOTTEN, key, sealed)
     change.charges[row.tenant] += len(sealed)
 
@@ -68,11 +65,11 @@ def forgotten_texts(view: View, names: KeyedNames, step: int | None = None) -> I
     Raises:
         StoreCorrupt: A record cannot be decrypted.
     """
-    cipher = AESGCM(names.seal("forgotten"))
+    secret = names.seal("forgotten")
     prefix = b"" if step is None else ordinal_key(step)
     for key, sealed in view.under(FORGOTTEN, prefix):
-        try:
-            found = _DECODE(cipher.decrypt(sealed[:_NONCE_LEN], sealed[_NONCE_LEN:], key))
-        except (InvalidTag, msgspec.MsgspecError):
-            raise StoreCorrupt("a record of a forgotten text does not open") from None
+        record = unseal(secret, key, sealed)
+        if record is None:
+            raise StoreCorrupt("a record of a forgotten text does not open")
+        found = _DECODE(record)
         yield EndedText(tenant=found.tenant, target=found.target, pieces=found.pieces)
