@@ -43,9 +43,13 @@ async def _refused(context: Context, host: str) -> str | None:
         socket = settings_of(context).state / SOCKET
         async with asyncio.timeout(ANSWER_S), GuardClient(socket, answer_s=ANSWER_S) as client:
             return await client.hooked(call)
-    except (MalformedRequest, CommandFailed, StorageError, TimeoutError) as error:
-        why = str(error) or f"no answer within {ANSWER_S:.0f} seconds"
-        return f"{observation_of_call(Reason.GATE_UNAVAILABLE)} ({why})"
+    except TimeoutError:
+        why = f"no answer within {ANSWER_S:.0f} seconds"
+    except (MalformedRequest, CommandFailed, StorageError) as error:
+        why = str(error)
+    except Exception as error:  # noqa: BLE001 - a crash would let the host make the call
+        why = type(error).__name__
+    return f"{observation_of_call(Reason.GATE_UNAVAILABLE)} ({why})"
 
 
 COMMANDS = (

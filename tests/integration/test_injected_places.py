@@ -71,6 +71,7 @@ def _go_on(host: InjectingHost, body: Json) -> None:
 
 def _read_page(host: InjectingHost, body: Json, page: str) -> None:
     """A call and its result, in which a page is."""
+    said: list[dict[str, Any]]
     if host.api == "responses":
         said = [
             {"type": "function_call", "call_id": "c1", "name": "read", "arguments": "{}"},
@@ -124,6 +125,7 @@ async def test_a_line_that_came_later_waits(
         base.mkdir()
         async with fronted(base, flags=flags) as bench:
             await ask(bench, host, before)
+            sent = ""
             for said in (ORDER, RULE):
                 sent = await ask(bench, host, {host.rules: f"{OLD}\n{said}"})
                 assert (said in sent) is (flags == OFF), "control: it is read with no wall"

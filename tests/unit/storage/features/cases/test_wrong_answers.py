@@ -270,8 +270,8 @@ def test_what_is_outdated_expires_without_moving_trust(bench: Bench) -> None:
 
 def test_what_its_writer_let_expire_is_ended_too(bench: Bench) -> None:
     store = bench.open()
-    fields = {"expires_at": "2000-01-01T00:00:00Z"}
-    past = submission_of(candidate_of("the office is in Porto", **fields), provenance=FETCHED)
+    over = candidate_of("the office is in Porto", expires_at="2000-01-01T00:00:00Z")
+    past = submission_of(over, provenance=FETCHED)
     rot = id_of(write(store, past)[0])
     lenient = store.reader.at(Reads.ALL, expired=True)
     assert store.reader.get(TENANT, rot) is None
