@@ -7,8 +7,7 @@ again has lines, each decided by itself; anything else is decided as a whole.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 import msgspec
@@ -79,12 +78,18 @@ def _reading(text: str) -> Reading:
     return read_text(text, None)
 
 
-def is_attack(line: str, before: str = "", after: str = "") -> bool:
+def is_attack(line: str, before: str = "", after: str = "", *, orders: bool = False) -> bool:
     """Whether a line attacks its reader, or names an address beside something at stake.
 
-    The line is read alone and with the lines before and after it.
+    The line is read alone and with the lines before and after it. `orders`: any order counts too.
     """
-    return _any_beside(_attacks, line, before, after)
+    found = partial(_attacks, orders=orders)
+    # A neighbour that is found alone explains what is found in both lines together.
+    return (
+        found(line)
+        or (before != "" and found(f"{before}\n{line}") and not found(before))
+        or (after != "" and found(f"{line}\n{after}") and not found(after))
+    )
 
 
 def is_order(line: str, before: str = "", after: str = "", *, as_rules: bool = False) -> bool:
@@ -92,25 +97,11 @@ def is_order(line: str, before: str = "", after: str = "", *, as_rules: bool = F
 
     `as_rules`: the lines around it are rules too, so that a plain rule is no order.
     """
-    bare = _COMMENT.sub("", line)
-    if as_rules and is_plain_rule(bare) and not any(map(_orders, _COMMENT.findall(line))):
-        return is_attack(line, before, after)
-    return _any_beside(_orders, line, before, after)
+    is_rule = as_rules and is_plain_rule(_COMMENT.sub("", line))
+    hides_order = any(_attacks(one, orders=True) for one in _COMMENT.findall(line))
+    return is_attack(line, before, after, orders=not is_rule or hides_order)
 
 
-def _attacks(text: str) -> bool:
+def _attacks(text: str, *, orders: bool) -> bool:
     reading = _reading(text)
-    return reading.injection or reading.at_stake
-
-
-def _orders(text: str) -> bool:
-    return _attacks(text) or _reading(text).directive
-
-
-def _any_beside(found: Callable[[str], bool], line: str, before: str, after: str) -> bool:
-    # A neighbour that is found alone explains what is found in both lines together.
-    return (
-        found(line)
-        or (before != "" and found(f"{before}\n{line}") and not found(before))
-        or (after != "" and found(f"{line}\n{after}") and not found(after))
-    )
+    return reading.injection or reading.at_stake or (orders and reading.directive)

@@ -75,6 +75,7 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return _line(self.end, r"[^\n]*" if path is None else re.escape(path))
 
 
+@lru_cache(maxsize=1_024)
 def _line(template: str, path: str, rest: str = "") -> re.Pattern[str]:
     spelled = re.escape(template).replace(r"\{path\}", path).replace(r"\{\*\}", r"[^\n()]*")
     spelled = spelled.replace(r"\{date\}", r"\d{4}-\d\d-\d\d")
@@ -132,8 +133,9 @@ class Places:
         self.roots = tuple(host.root for host in known if host.root is not None)
         self.marks = (*self.markers, *self.roots)
         self._as_rules = [PathPattern(one) for host in known for one in host.as_rules]
-        own_lines = (one for host in known for one in host.own_lines)
-        self.own_lines = tuple(_line(one, "", _LINE_END) for one in own_lines)
+        self.own_lines = tuple(
+            _line(one, "", _LINE_END) for host in known for one in host.own_lines
+        )
         """The patterns of lines that a host writes after the last file, before the end mark."""
         self.imports = frozenset(name for host in known for name in host.imports)
         """Names of the files in which a host replaces `@path` by that file's text."""

@@ -204,11 +204,12 @@ class LedgerCoupling:
         """The request without lines of files that wait, and where it has text of files."""
         file_maps = asked.maps.files
         places = file_maps[0].all_places if file_maps else places_with()
-        walled = await self._wall.without_waiting(asked.principal, asked.body, request, places)
-        if walled.body is not asked.body:
-            asked = msgspec.structs.replace(asked, body=walled.body)
-            request = asked.api.read_request(asked.body, asked.readings)
-        return asked, request, walled.spans
+        came = asked.body
+        body, spans = await self._wall.without_waiting(asked.principal, came, request, places)
+        if body is not came:
+            asked = msgspec.structs.replace(asked, body=body)
+            request = asked.api.read_request(body, asked.readings)
+        return asked, request, spans
 
     def _conversation(
         self, principal_id: PrincipalId, entered: RequestFindings, heard: RequestWords

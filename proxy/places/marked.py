@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from policy.places import Marker, Places
 from policy.text.paths import folded_path
-from proxy.dialects.model.transcript import ContextText, ModelRequest, Turn, Voice, Where
+from proxy.dialects.model.transcript import ContextText, ModelRequest, Voice
 from proxy.dialects.model.withheld import strings as strings_in
 
 _VOICES: Final = {"system": Voice.SYSTEM, "user": Voice.USER, "result": Voice.TOOL}
@@ -41,50 +42,47 @@ class MarkedText(NamedTuple):
     `marks` are the file's own mark, and marks inside its text that are no start of another file.
     """
 
-    where: Where
-    string: str
+    said: ContextText
     end: int
     marks: tuple[Mark, ...]
 
 
 class PlaceLine(NamedTuple):
-    """A line of a marked text. `mark`: the last mark before it; `is_mark`: it has a mark itself."""
+    """A line of a marked text. `mark`: the last mark before it; `is_mark`: it has a mark itself.
+
+    `digest` and `waits` are known once the line was judged.
+    """
 
     start: int
     end: int
     text: str
     mark: Mark
     is_mark: bool
+    digest: bytes = b""
+    waits: bool = False
 
 
 class HostTexts(NamedTuple):
-    """The strings of turns in which a host may have put files, each with its turn's index.
+    """The strings of turns in which a host may have put files; `where` is a place in the body.
 
     `begins`: no model or tool has said anything in these turns.
     """
 
     begins: bool = True
-    strings: tuple[tuple[int, ContextText], ...] = ()
+    strings: tuple[ContextText, ...] = ()
 
-    def of(self, request: ModelRequest) -> list[tuple[Where, ContextText]]:
-        """These strings and those above the turns, each with its place in the body."""
-        found = [(said.where, said) for said in request.system]
-        for at, said in self.strings:
-            where = (*request.prefix, at, *said.where) if request.prefix else said.where
-            found.append((where, said))
-        return found
-
-    def and_more(self, turns: Iterable[Turn], at: int, places: Places) -> HostTexts:
-        """These strings and those of further turns, of which the first one has the index `at`."""
+    def and_more(self, request: ModelRequest, turns: range, places: Places) -> HostTexts:
+        """These strings and those of further turns of a request, by the indexes of the turns."""
         strings, begins = [*self.strings], self.begins
-        for number, turn in enumerate(turns, at):
-            begins = begins and not turn.calls
-            for said in turn.said:
+        for at in turns:
+            begins = begins and not request.turns[at].calls
+            for said in request.turns[at].said:
                 begins = begins and said.voice not in {Voice.MODEL, Voice.TOOL}
                 # A host's string is kept without any mark too: its wording may have changed.
                 may_have = _counts if said.voice is Voice.TOOL else _is_part
                 if said.voice is Voice.SYSTEM or any(may_have(one, said) for one in places.marks):
-                    strings.append((number, said))
+                    above = (*request.prefix, at) if request.prefix else ()
+                    strings.append(replace(said, where=(*above, *said.where)))
         return HostTexts(begins, tuple(strings))
 
 
@@ -95,7 +93,7 @@ def root_of(strings: Iterable[tuple[ContextText, list[Mark]]], places: Places) -
     """
     for said, marks in strings:
         for root in places.roots:
-            found = _starts(root).search(said.text) if _counts(root, said) else None
+            found = root.starts.search(said.text) if _counts(root, said) else None
             if found is not None and not any(mark.start < found.start() for mark in marks[:1]):
                 return _kept(found["path"])
     return ""
@@ -105,7 +103,7 @@ def marks_in(request: ModelRequest, said: ContextText, places: Places) -> list[M
     """The marks of files in a string of a request, in order."""
     found: dict[int, Mark] = {}
     for marker in places.markers:
-        for match in _starts(marker).finditer(said.text) if _counts(marker, said) else ():
+        for match in marker.starts.finditer(said.text) if _counts(marker, said) else ():
             path = _kept(marker.file.replace("{path}", match.groupdict().get("path", "")))
             if said.voice is not Voice.TOOL or _names(request, said.call_id, path):
                 mark = Mark(match.start(), match.end(), path, folded_path(path), marker)
@@ -128,11 +126,6 @@ def _kept(path: str) -> str:
     return kept.rstrip("/ \t\r") or "/"
 
 
-@lru_cache(maxsize=256)
-def _starts(marker: Marker) -> re.Pattern[str]:
-    return marker.starts
-
-
 def _names(request: ModelRequest, call_id: str | None, path: str) -> bool:
     """Whether the call of a result names a file in the folder of a path."""
     folder = folded_path(path).rpartition("/")[0] + "/"
@@ -150,7 +143,7 @@ def _may_begin_in(path: str, folder: str) -> bool:
 
 
 def texts_in(
-    where: Where, text: str, marks: list[Mark], is_start: Callable[[str], bool]
+    said: ContextText, marks: list[Mark], is_start: Callable[[str], bool]
 ) -> list[MarkedText]:
     """The files in a string. `is_start`: whether the file with a folded path may start anywhere."""
     found: list[MarkedText] = []
@@ -159,8 +152,8 @@ def texts_in(
             found[-1] = found[-1]._replace(marks=(*found[-1].marks, mark))
         else:
             later = (one.start for one in marks[at + 1 :] if is_start(one.key))
-            end = _end(text, mark, next(later, len(text)))
-            found.append(MarkedText(where, text, end, (mark,)))
+            end = _end(said.text, mark, next(later, len(said.text)))
+            found.append(MarkedText(said, end, (mark,)))
     return found
 
 
@@ -179,7 +172,7 @@ def lines_of(marked: MarkedText, places: Places) -> Iterator[PlaceLine]:
     mark, *inside = marked.marks
     ends = mark.marker.ends() if mark.marker is not None and mark.marker.end else None
     at = mark.end
-    for text in marked.string[at : marked.end].split("\n"):
+    for text in marked.said.text[at : marked.end].split("\n"):
         start, at = at, at + len(text) + 1
         if inside and inside[0].start < at:
             mark = inside.pop(0)

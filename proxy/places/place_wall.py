@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
-from functools import partial
-from typing import Final, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
 
 from policy.bounded import Bounded
 from policy.model import Principal
@@ -16,7 +15,7 @@ from proxy.dialects.model.reading import object_of
 from proxy.dialects.model.transcript import ModelRequest, Turn, Where
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.places.marked import HostTexts, MarkedText, PlaceLine
-from proxy.places.place_reader import PlaceReader, PlacesRead
+from proxy.places.place_reader import PlaceReader, Waiting
 from proxy.seams.by_identity import ByPast, past_of
 from proxy.seams.slices import RunsAside
 from storage.features.kept_places import KeptPlaces, SeePlaces
@@ -25,13 +24,6 @@ PlacesMode = Literal["hold", "tell", "off"]
 Spans = Mapping[Where, tuple[tuple[int, int], ...]]
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 _RECORDED_MAX: Final = 4_096
-
-
-class Walled(NamedTuple):
-    """A request's body without lines that wait, and where its strings have text of files."""
-
-    body: dict[str, Json]
-    spans: Spans
 
 
 class PlaceWall:
@@ -48,36 +40,29 @@ class PlaceWall:
 
     async def without_waiting(
         self, principal: Principal, body: dict[str, Json], request: ModelRequest, places: Places
-    ) -> Walled:
-        """The body without lines that wait for a person; new lines are durable on return.
+    ) -> tuple[dict[str, Json], Spans]:
+        """The body without lines that wait for a person, and where its strings have text of files.
+
+        New lines are durable on return.
 
         Raises:
             StorageError: What is new could not be recorded.
         """
         if self._mode == "off":
-            return Walled(body, {})
-        read = await self._read(principal, request, places)
-        order = SeePlaces(
-            tenant=principal.tenant,
-            by=principal.principal_id,
-            roots=read.roots,
-            begins=read.begins,
-            seen=read.seen,
-        )
+            return body, {}
+        order, files = await self._read(principal, request, places)
         name = hash(order)
-        if (read.seen or read.roots) and self._recorded.get(name) != self._kept.generation:
+        if (order.seen or order.roots) and self._recorded.get(name) != self._kept.generation:
             await self._kept.order(order)
             self._recorded[name] = self._kept.generation
-            read = await self._read(principal, request, places)
-        return self._without(body, read)
+            _, files = await self._read(principal, request, places)
+        return self._without(body, files)
 
     async def _read(
         self, principal: Principal, request: ModelRequest, places: Places
-    ) -> PlacesRead:
-        tenant = principal.tenant
-        reader = PlaceReader(places, self._kept.of(tenant), partial(self._kept.digest, tenant))
-        texts = self._texts(request, places)
-        size = sum(len(said.text) for _, said in texts.of(request))
+    ) -> tuple[SeePlaces, Waiting]:
+        reader, texts = PlaceReader(principal, places, self._kept), self._texts(request, places)
+        size = sum(len(said.text) for said in (*request.system, *texts.strings))
         return await self._pace.aside(principal.principal_id, size, reader.read, request, texts)
 
     def _texts(self, request: ModelRequest, places: Places) -> HostTexts:
@@ -85,39 +70,36 @@ class PlaceWall:
         turns, past = request.turns, past_of(request.turns)
         heard, found = self._pasts.longest(turns, HostTexts())
         if past is not None and heard < len(past.values):
-            found = found.and_more(turns[heard : len(past.values)], heard, places)
+            found = found.and_more(request, range(heard, len(past.values)), places)
             self._pasts[past] = found
             heard = len(past.values)
-        return found.and_more(turns[heard:], heard, places)
+        return found.and_more(request, range(heard, len(turns)), places)
 
-    def _without(self, body: dict[str, Json], read: PlacesRead) -> Walled:
+    def _without(self, body: dict[str, Json], files: Waiting) -> tuple[dict[str, Json], Spans]:
         texts: dict[Where, str] = {}
         spans: dict[Where, tuple[tuple[int, int], ...]] = {}
         # From the last file of a string to the first, so that the places of earlier ones stay.
-        for file, lines in sorted(read.files, key=lambda one: -one[0].end):
-            text = texts.get(file.where, file.string)
-            begins, left = file.marks[0].end, self._left(file, lines)
+        for file, lines in sorted(files, key=lambda one: -one[0].end):
+            where, begins, left = file.said.where, file.marks[0].end, self._left(file, lines)
             moved = len(left) - (file.end - begins)
-            later = tuple((one + moved, end + moved) for one, end in spans.get(file.where, ()))
-            spans[file.where] = ((begins, begins + len(left)), *later)
-            texts[file.where] = text[:begins] + left + text[file.end :]
+            later = tuple((one + moved, end + moved) for one, end in spans.get(where, ()))
+            spans[where] = ((begins, begins + len(left)), *later)
+            text = texts.get(where, file.said.text)
+            texts[where] = text[:begins] + left + text[file.end :]
             if lines:
-                body = object_of(_edited(body, file.where, texts[file.where]))
-        return Walled(body, spans)
+                body = object_of(_edited(body, where, texts[where]))
+        return body, spans
 
-    def _left(self, file: MarkedText, lines: list[PlaceLine]) -> str:
+    def _left(self, file: MarkedText, lines: Sequence[PlaceLine]) -> str:
         """The text of a file that the model reads."""
         counts = Counter(line.mark.path for line in lines)
         at, text = file.marks[0].end, ""
         for line in lines:
-            text += file.string[at : line.start]
-            at = line.start if self._mode == "tell" else line.end
+            text += file.said.text[at : line.start]
             if line.mark.path in counts:
-                said = _notice(line.mark.path, counts.pop(line.mark.path))
-                text += f"{said}\n" if self._mode == "tell" else said
-            elif self._mode == "hold":
-                text = text.removesuffix("\n")
-        return text + file.string[at : file.end]
+                text += f"{_notice(line.mark.path, counts.pop(line.mark.path))}\n"
+            at = line.start if self._mode == "tell" else min(line.end + 1, file.end)
+        return text + file.said.text[at : file.end]
 
 
 def _edited(value: Json, where: Where, text: str) -> Json:
@@ -136,8 +118,6 @@ def _edited(value: Json, where: Where, text: str) -> Json:
 def _notice(path: str, count: int) -> str:
     """The text that the model reads in place of new lines of a file."""
     name = path.rpartition("/")[2]
-    is_plain = _NAME.fullmatch(name) is not None
-    lines = "1 new line" if count == 1 else f"{count} new lines"
-    wait = "waits" if count == 1 else "wait"
-    way = f"accept {name}" if is_plain else "list"
-    return f"{lines} of {name if is_plain else 'a file'} {wait}. Tell her: `mnemogate places {way}`"
+    file, way = (name, f"accept {name}") if _NAME.fullmatch(name) else ("a file", "list")
+    what = f"1 new line of {file} waits" if count == 1 else f"{count} new lines of {file} wait"
+    return f"{what}. Tell her: `mnemogate places {way}`"

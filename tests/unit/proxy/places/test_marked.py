@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.dialects.files.shipped_places import places_with
-from proxy.dialects.model.transcript import ContextText, ModelCall, ModelRequest, Turn, Voice, Where
+from proxy.dialects.model.transcript import ContextText, ModelCall, ModelRequest, Turn, Voice
 from proxy.places.marked import HostTexts, Mark, lines_of, marks_in, root_of, texts_in
 
 PLACES = places_with()
@@ -19,16 +19,16 @@ def user(text: str) -> ContextText:
     return ContextText(where=("content",), text=text, voice=Voice.USER)
 
 
-def strings(one: ModelRequest) -> list[tuple[Where, ContextText]]:
-    return HostTexts().and_more(one.turns, 0, PLACES).of(one)
+def strings(one: ModelRequest) -> list[ContextText]:
+    return [*HostTexts().and_more(one, range(len(one.turns)), PLACES).strings]
 
 
 def lines(one: ModelRequest, *known: str) -> list[tuple[str, str, bool]]:
     """Path and text of each line in files, and whether the line has a mark itself."""
     return [
         (line.mark.path, line.text, line.is_mark)
-        for where, said in strings(one)
-        for marked in texts_in(where, said.text, marks_in(one, said, PLACES), known.__contains__)
+        for said in strings(one)
+        for marked in texts_in(said, marks_in(one, said, PLACES), known.__contains__)
         for line in lines_of(marked, PLACES)
     ]
 
