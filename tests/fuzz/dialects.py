@@ -82,6 +82,7 @@ def _check_proposal(proposal: Proposal) -> None:
     assert (fields.pop("guarded_key"), fields.pop("guarded_blob")) == (None, b"")
     assert fields.pop("culprits") == ()
     assert (fields.pop("text_after"), fields.pop("approved_by")) == (None, None)
+    assert fields.pop("approved_version") == 0
     assert fields.pop("extracted") is False
     # Nor names the call of a model, or says which of its words are labels.
     assert (fields.pop("join"), fields.pop("labels")) == (None, ())

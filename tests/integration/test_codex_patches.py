@@ -148,7 +148,7 @@ def sections(dice: random.Random) -> Iterator[str]:
         if dice.random() < 0.2:
             yield f"{dice.choice(MARGINS)}*** Move to: moved.md"
         for _ in range(dice.choice([0, 1, 1, 1, 2])):
-            yield from chunks(BEFORE.split("\n")[:-1], dice)
+            yield from chunks([*BEFORE.split("\n")[:-1]], dice)
 
 
 async def test_whatever_codex_applies_is_read_the_same(program: Path, tmp_path: Path) -> None:

@@ -50,6 +50,9 @@ async def test_codex_asks_once(tmp_path: Path, why: str) -> None:
 async def test_control_codex_asks_on_where_the_status_is_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(front, "status_of_turn", lambda *_: 403)
+    def forbidden(*_: object) -> int:
+        return 403
+
+    monkeypatch.setattr(front, "status_of_turn", forbidden)
     statuses, _ = await askings(tmp_path, REFUSED["a body above the limit"])
     assert statuses == [403] * 6

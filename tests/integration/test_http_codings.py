@@ -152,7 +152,7 @@ async def test_what_cannot_be_opened_is_refused_in_the_shape_of_the_api_and_chan
     async with everything(tmp_path) as live:
         status, wanted, _ = await live.sent(front, b" " * 40_000_000, {})
         # Codex asks again after each other status: the Responses API refuses for good with 400.
-        for_good = {400} if name == "responses" else set()
+        for_good: set[int] = {400} if name == "responses" else set()
         assert {status} == (for_good or {413})
         version = live.front.version()
         for coding, pack in PACKED.items():

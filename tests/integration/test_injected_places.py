@@ -93,7 +93,7 @@ def _read_page(host: InjectingHost, body: Json, page: str) -> None:
             {"role": "user", "parts": [{"functionResponse": answer}]},
         ]
     else:
-        use = {"type": "tool_use", "id": "c1", "name": "read", "input": {}}
+        use: Json = {"type": "tool_use", "id": "c1", "name": "read", "input": {}}
         result = {"type": "tool_result", "tool_use_id": "c1", "content": page}
         said = [
             {"role": "assistant", "content": [use]},

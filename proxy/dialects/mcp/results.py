@@ -91,7 +91,8 @@ def greeting(found: JsonValue, name: str) -> JsonValue:
         while True:
             asked = plan.send((True,) * len(asked))
     except StopIteration as end:
-        kept = end.value if isinstance(end.value, dict) else {}
+        left: JsonValue = end.value
+        kept = left if isinstance(left, dict) else {}
         told = {one: kept[one] for one in ("protocolVersion", "capabilities") if one in kept}
         return {**told, "serverInfo": {"name": name, "version": "-"}}
 

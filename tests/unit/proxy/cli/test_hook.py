@@ -22,7 +22,11 @@ def test_a_fault_of_its_own_is_a_denial(
         raise ZeroDivisionError("a word of the call")
 
     monkeypatch.setattr(hook, "settings_of", fails)
-    event = {"hook_event_name": EVENTS[host], "tool_name": "write", "tool_input": {}}
+    event: dict[str, object] = {
+        "hook_event_name": EVENTS[host],
+        "tool_name": "write",
+        "tool_input": {},
+    }
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(event).encode())))
     assert main(["hook", host]) == 0, "hosts take another exit code as no objection"
     printed = capsys.readouterr().out
