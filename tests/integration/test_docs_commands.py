@@ -283,7 +283,7 @@ def _wrong(desk: Desk, some: list[Step]) -> list[tuple[str, str, int, str]]:
     return found
 
 
-@pytest.mark.heavy
+@pytest.mark.whole
 @pytest.mark.timeout(1_200)
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not on this machine")
 def test_every_command_of_the_documents_does_what_it_is_printed_for(desk: Desk) -> None:

@@ -261,6 +261,7 @@ async def test_what_claude_code_calls_is_denied(tmp_path: Path, way: str) -> Non
     assert all(one.is_error for one in model.results()[:2]), model.results()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("way", ["denied", "no hook", "no gate"])
 async def test_what_gemini_cli_calls_is_denied(tmp_path: Path, way: str) -> None:
     program = node_environment("@google/gemini-cli", GEMINI_CLI) / "node_modules/.bin/gemini"
@@ -294,6 +295,7 @@ async def test_what_gemini_cli_calls_is_denied(tmp_path: Path, way: str) -> None
     assert (FACT in text_of(host.project / "MEMORY.md")) == (way == "denied")
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("way", ["denied", "no hook", "no gate"])
 async def test_what_openclaw_calls_is_denied(tmp_path: Path, way: str) -> None:
     packages = node_environment("openclaw", OPENCLAW) / "node_modules"
