@@ -41,7 +41,6 @@ from proxy.intercept.interceptor import Submits
 from proxy.mcp.relay import RelayLimits
 from proxy.model.memory_seam import Coupling
 from proxy.model.model_replays import ModelReplays
-from proxy.places.place_wall import PlacesMode
 from proxy.seams.environment import Embedder, Environment, RandomPool
 from proxy.seams.operation import Dialect
 from proxy.settings.table import Settings
@@ -208,9 +207,9 @@ async def _foundation(
     memory, convictions = None, convictions_of(store)
     if settings.model:
         replays = ModelReplays(settings.model, settings.after.replay, surroundings.now_ms)
-        memory = await ModelMemory.opened(
-            store, surroundings, replays, convictions, _places_mode(settings)
-        )
+        # Observe mode takes no line out.
+        places = "tell" if settings.observe and settings.places == "hold" else settings.places
+        memory = await ModelMemory.opened(store, surroundings, replays, convictions, places)
         stack.push_async_callback(memory.close)
     return Foundation(
         settings=settings,
@@ -222,11 +221,6 @@ async def _foundation(
         memory=memory,
         convictions=convictions,
     )
-
-
-def _places_mode(settings: Settings) -> PlacesMode:
-    """What becomes of lines that wait; observe mode takes none out."""
-    return "tell" if settings.observe and settings.places == "hold" else settings.places
 
 
 def _readers() -> ThreadPoolExecutor:
@@ -328,7 +322,7 @@ def _health(settings: Settings, clock: SteadyClock, services: Services, scrape: 
         lambda: _told(store, clock),
         scrape,
         unmapped_tools=services.unmapped_tools,
-        unread_places=services.unread_places,
+        unread_places=store.places.unread,
         unbound_uids=services.unbound_uids,
         people_with_agents=lambda: len(services.ledger.people_with_agents),
         wider=lambda: (*beyond, *wider_rules(store.ruleset)),

@@ -460,10 +460,6 @@ class Services:
         """The names of some tools that seem to be about memory, but that no tool map describes."""
         return tuple(one.tool for one in self.ledger.unmapped.all())[:_NAMED_MAX]
 
-    def unread_places(self) -> tuple[str, ...]:
-        """The files that newest requests had between no known marks, some of them."""
-        return self._foundation.store.places.unread()[:_NAMED_MAX]
-
     def unbound_uids(self) -> tuple[int, ...]:
         """The uids of relays that are bound to no principal; () without a model front.
 

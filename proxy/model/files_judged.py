@@ -157,7 +157,7 @@ class ConversationFiles:
                     known.was_written(tool.server, read)
             elif not done and missing:
                 known.is_missing(tool.server, read)
-            elif done and not set(rule.cut) & _given(tool):
+            elif done and all(tool.arguments.get(one) is None for one in rule.cut):
                 known.was_read(tool.server, read, answer)
 
     def _ran(self, known: KnownFiles, call: ModelCall) -> None:
@@ -171,8 +171,9 @@ class ConversationFiles:
 
     def _is_harmless(self, call: ModelCall) -> bool:
         """Whether a call can write no file but the ones that its tool map names."""
-        if file_tool(self._maps, call) is not None:
-            return self._file_calls(call) is not None or not self._has_file(call)
+        tool = file_tool(self._maps, call)
+        if tool is not None:
+            return tool.rule.file is None or self._file_calls(call) is not None
         found = self._catalogue.find(call)
         if found is None or found.tool_map is None or found.tool is None:
             return False
@@ -181,10 +182,6 @@ class ConversationFiles:
         except MalformedRequest:
             return False
         return read.kind is ToolKind.READ
-
-    def _has_file(self, call: ModelCall) -> bool:
-        tool = file_tool(self._maps, call)
-        return tool is not None and tool.rule.file is not None
 
     def _file_calls(self, call: ModelCall) -> tuple[FileTool, tuple[FileCall, ...]] | None:
         tool = file_tool(self._maps, call)
@@ -197,10 +194,6 @@ class ConversationFiles:
             return tool, tuple(one.located(stated)[0] for one in calls)
         except MalformedRequest:
             return None
-
-
-def _given(tool: FileTool) -> set[str]:
-    return {name for name, value in tool.arguments.items() if value is not None}
 
 
 def _at(body: Json, place: Where) -> Json:

@@ -24,7 +24,7 @@ from proxy.model.call_judge import ReplyJudge
 from proxy.model.memory_seam import Filter, PreparedRequest, PrincipalRequest
 from proxy.model.model_replays import ModelReplays
 from proxy.model.reply_notes import ReplyNotes
-from proxy.places.place_wall import PlaceWall, Spans
+from proxy.places.place_wall import PlaceWall
 from proxy.seams.by_identity import ByIdentity
 from proxy.seams.cases import ChecksReplies
 from proxy.withhold.first_speakers import RequestWords
@@ -174,8 +174,10 @@ class LedgerCoupling:
         # queued its own, so that both are written to disk together.
         came = asked
         asked, went, files = await self._walled(came, request)
+        # The text of a file is never the host's own, also where the host is the first to show it.
+        if files:
+            await self._withholding.speakers.saw(principal_id, files)
         heard, noted = await self._withholding.entered(principal_id, went)
-        heard.apart(files)
         entered = await self._sessions.entered(
             principal, request, reads_foreign=asked.reads_foreign
         )
@@ -200,16 +202,16 @@ class LedgerCoupling:
 
     async def _walled(
         self, asked: PrincipalRequest, request: ModelRequest
-    ) -> tuple[PrincipalRequest, ModelRequest, Spans]:
-        """The request without lines of files that wait, and where it has text of files."""
+    ) -> tuple[PrincipalRequest, ModelRequest, list[str]]:
+        """The request without lines of files that wait, and the texts of its files."""
         file_maps = asked.maps.files
         places = file_maps[0].all_places if file_maps else places_with()
         came = asked.body
-        body, spans = await self._wall.without_waiting(asked.principal, came, request, places)
+        body, files = await self._wall.without_waiting(asked.principal, came, request, places)
         if body is not came:
             asked = msgspec.structs.replace(asked, body=body)
             request = asked.api.read_request(body, asked.readings)
-        return asked, request, spans
+        return asked, request, files
 
     def _conversation(
         self, principal_id: PrincipalId, entered: RequestFindings, heard: RequestWords

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, Literal
 
 from policy.bounded import Bounded
@@ -21,7 +21,6 @@ from proxy.seams.slices import RunsAside
 from storage.features.kept_places import KeptPlaces, SeePlaces
 
 PlacesMode = Literal["hold", "tell", "off"]
-Spans = Mapping[Where, tuple[tuple[int, int], ...]]
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 _RECORDED_MAX: Final = 4_096
 
@@ -40,8 +39,8 @@ class PlaceWall:
 
     async def without_waiting(
         self, principal: Principal, body: dict[str, Json], request: ModelRequest, places: Places
-    ) -> tuple[dict[str, Json], Spans]:
-        """The body without lines that wait for a person, and where its strings have text of files.
+    ) -> tuple[dict[str, Json], list[str]]:
+        """The body without lines that wait for a person, and what is left of the files.
 
         New lines are durable on return.
 
@@ -49,7 +48,7 @@ class PlaceWall:
             StorageError: What is new could not be recorded.
         """
         if self._mode == "off":
-            return body, {}
+            return body, []
         order, files = await self._read(principal, request, places)
         name = hash(order)
         if (order.seen or order.roots) and self._recorded.get(name) != self._kept.generation:
@@ -75,20 +74,18 @@ class PlaceWall:
             heard = len(past.values)
         return found.and_more(request, range(heard, len(turns)), places)
 
-    def _without(self, body: dict[str, Json], files: Waiting) -> tuple[dict[str, Json], Spans]:
+    def _without(self, body: dict[str, Json], files: Waiting) -> tuple[dict[str, Json], list[str]]:
         texts: dict[Where, str] = {}
-        spans: dict[Where, tuple[tuple[int, int], ...]] = {}
+        found: list[str] = []
         # From the last file of a string to the first, so that the places of earlier ones stay.
         for file, lines in sorted(files, key=lambda one: -one[0].end):
-            where, begins, left = file.said.where, file.marks[0].end, self._left(file, lines)
-            moved = len(left) - (file.end - begins)
-            later = tuple((one + moved, end + moved) for one, end in spans.get(where, ()))
-            spans[where] = ((begins, begins + len(left)), *later)
+            where, left = file.said.where, self._left(file, lines)
             text = texts.get(where, file.said.text)
-            texts[where] = text[:begins] + left + text[file.end :]
+            texts[where] = text[: file.marks[0].end] + left + text[file.end :]
+            found.append(left)
             if lines:
                 body = object_of(_edited(body, where, texts[where]))
-        return body, spans
+        return body, found
 
     def _left(self, file: MarkedText, lines: Sequence[PlaceLine]) -> str:
         """The text of a file that the model reads."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from policy.bounded import Bounded
@@ -28,8 +28,6 @@ from proxy.seams.slices import RunsAside
 from proxy.withhold.state import STUCK_MAX, FirstSpeakerRecord
 from proxy.withhold.voices import HostSentence, SentencePrinter, TurnWords, UserString
 
-Spans: TypeAlias = tuple[tuple[int, int], ...]
-"""The start and end of stretches of a string."""
 Refused = Callable[[Sequence[str]], frozenset[int]]
 
 
@@ -241,19 +239,13 @@ class FirstSpeakers:
         """Whether a string of a user turn is a summary in place of earlier turns."""
         return self._marks.get(user.name) == MODEL
 
-    def own(
-        self, parts: tuple[HostSentence, ...], files: Spans = ()
-    ) -> tuple[list[tuple[int, int]], bool]:
-        """The stretches of a text that the host said first, and whether they are the whole text.
-
-        The text of `files` in it is never the host's own.
-        """
+    def own(self, parts: tuple[HostSentence, ...]) -> tuple[list[tuple[int, int]], bool]:
+        """The stretches of a text that the host said first, and whether they are the whole text."""
         found: list[tuple[int, int]] = []
         whole = True
         goes_on = False
         for part in parts:
-            in_file = any(begins < part.end and part.start < ends for begins, ends in files)
-            if not in_file and all(self._marks.get(one) == OWN for one in part.prints):
+            if all(self._marks.get(one) == OWN for one in part.prints):
                 start = found.pop()[0] if goes_on else part.start
                 found.append((start, part.end))
                 goes_on = True
@@ -382,24 +374,13 @@ class RequestWords:
         self._request = request
         self._above = above
         self._turns = turns
-        self._files: Mapping[Where, Spans] = {}
-
-    def apart(self, files: Mapping[Where, Spans]) -> None:
-        """Note where strings have text of files, which is never the host's own."""
-        self._files = files
-
-    def _own(
-        self, where: Where, parts: tuple[HostSentence, ...]
-    ) -> tuple[list[tuple[int, int]], bool]:
-        """The stretches of a string that the host said first, and whether they are all of it."""
-        return self._speakers.own(parts, self._files.get(where, ()))
 
     def hosts(self) -> Iterator[str]:
         """The stretches above and between the turns that the host was the first to say."""
         for said, (stretches, _) in self._own_above():
             yield from (said.text[start:end] for start, end in stretches)
-        for _, place, said, _, host in self._strings():
-            stretches, _ = self._own(place, host)
+        for _, _, said, _, host in self._strings():
+            stretches, _ = self._speakers.own(host)
             yield from (said.text[start:end] for start, end in stretches)
 
     def leave(self, clean: frozenset[int] = frozenset()) -> LeftUnchanged:
@@ -417,8 +398,8 @@ class RequestWords:
             hers = () if user is None or self._speakers.sums_up(user) else user.hers
             spans = [*hers]
             for parts in (host, *(() if user is None else user.reminders)):
-                spans += self._own(place, parts)[0]
-            if said.voice is Voice.SYSTEM and self._own(place, host)[1]:
+                spans += self._speakers.own(parts)[0]
+            if said.voice is Voice.SYSTEM and self._speakers.own(host)[1]:
                 trusted.append(place)
             elif spans:
                 typed[place] = tuple(spans)
@@ -433,7 +414,7 @@ class RequestWords:
 
     def _own_above(self) -> Iterator[tuple[ContextText, tuple[list[tuple[int, int]], bool]]]:
         for said, parts in zip(_beside(self._request), self._above, strict=True):
-            yield said, self._own(said.where, parts)
+            yield said, self._speakers.own(parts)
 
     def _strings(
         self,

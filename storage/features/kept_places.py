@@ -29,6 +29,7 @@ LINES_MAX: Final = 16_384
 WAITING_MAX: Final = 512
 PLACES_MAX: Final = 1_024
 """The most places and roots of one tenant that requests add; in a further one all lines wait."""
+UNREAD_MAX: Final = 8
 TEXT_LEN_MAX: Final = 4_096
 """How much of a line that waits is kept."""
 LET_IN_LEN_MAX: Final = WAITING_MAX * TEXT_LEN_MAX
@@ -229,10 +230,10 @@ class KeptPlaces(Feature):
         return found.decode()
 
     def unread(self) -> tuple[str, ...]:
-        """The files that newest requests had between no known marks, of all tenants."""
+        """Files that newest requests had between no known marks, of all tenants: some of them."""
         self.of(Tenant(""))
         known = (one for records in self._records.values() for one in records.values())
-        return tuple(one.path for one in known if one.unread)
+        return tuple(one.path for one in known if one.unread)[:UNREAD_MAX]
 
     def digest(self, tenant: Tenant, path: str, line: str) -> bytes:
         """The keyed digest of a line of a file; equal for lines that differ in blanks alone."""
