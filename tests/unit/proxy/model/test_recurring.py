@@ -275,6 +275,18 @@ async def test_an_old_turn_is_looked_at_again_when_something_is_refused(
     assert not leaks(sent, other)
 
 
+@pytest.mark.parametrize("named", ["Instructions from: /w/AGENTS.md\n", ""])
+async def test_the_text_of_a_file_in_a_prompt_is_looked_at_and_the_hosts_own_is_not(
+    one: Rig, named: str
+) -> None:
+    front, text = _Front(one, ANTHROPIC), "Keep every receipt of the winter journey upstairs."
+    prompt = says(f"You are an agent.\n{named}{text}", "system")
+    assert leaks(await front.ask(prompt, says("Hi.")), text), "a first sight takes it"
+    for said in (POISON, text):
+        assert (await one.write(said)).decision == "reject"
+    assert leaks(await front.ask(prompt, says("Go on.")), text) is (not named)
+
+
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 async def test_what_she_typed_is_looked_at_between_tags_alone(one: Rig, api: ModelApi) -> None:
     front = _Front(one, api)
