@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from policy.model import Tenant
 from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.wire.injected_places import ACCEPT_LINES, PLACES, AcceptRequest, PlaceList
 from proxy.admin.wire.route import TenantQuery
 from proxy.seams.faults import MalformedRequest
-from storage.features.kept_places import TEXT_LEN_MAX, KeptPlace, KeptPlaces
+from storage.features.kept_places import TEXT_LEN_MAX, KeptPlace, KeptPlaces, LetLinesIn
 
 
-class PlaceActs:
+class PlaceActs(msgspec.Struct, frozen=True):
     """Answers operators' calls about files in model requests. Event loop only."""
 
-    def __init__(self, kept: KeptPlaces) -> None:
-        self._kept = kept
+    kept: KeptPlaces
 
     @route(PLACES)
     async def places(self, call: OperatorCall[TenantQuery]) -> PlaceList:
         """The files of a tenant, with their lines that wait."""
-        return PlaceList(places=self._kept.files(Tenant(call.asked.tenant)))
+        return PlaceList(places=self.kept.files(Tenant(call.asked.tenant)))
 
     @route(ACCEPT_LINES)
     async def accept(self, call: OperatorCall[AcceptRequest]) -> KeptPlace:
@@ -35,4 +36,6 @@ class PlaceActs:
                 f"text: a line of {TEXT_LEN_MAX} or more characters is not shown whole; break the "
                 "line, or import the file"
             )
-        return await self._kept.let_in(Tenant(asked.tenant), asked.path, asked.text, call.operator)
+        tenant = Tenant(asked.tenant)
+        order = LetLinesIn(tenant=tenant, path=asked.path, text=asked.text, by=call.operator)
+        return self.kept.shown(await self.kept.order(order))

@@ -256,10 +256,8 @@ def _modes(aim: DoctorTarget) -> Iterator[Finding]:
         yield maps.warned(f"see `mnemogate mcp map` for {', '.join(ready.unmapped_tools)}")
     else:
         yield maps.ok("none was seen")
-    if ready.unread_places:
-        yield files.fail(f"between no known marks: {', '.join(ready.unread_places)}")
-    else:
-        yield files.ok("none")
+    lost = ", ".join(ready.unread_places)
+    yield files.fail(f"between no known marks: {lost}") if lost else files.ok("none")
     yield _relays(relays, ready.unbound_uids)
     if ready.people_with_agents:
         # It is only a warning: the gate sees that a model calls tools with a person's key, but not

@@ -9,7 +9,7 @@ from proxy.dialects.model.transcript import ContextText, ModelCall, ModelRequest
 from proxy.ledger.fingerprinter import strings_in
 from proxy.ledger.state import Book, Session
 from proxy.ledger.turn_reader import TurnReader
-from proxy.seams.by_identity import ByIdentity, ByPast, past_of
+from proxy.seams.by_identity import ByIdentity, ByPast
 
 _SPOKEN_LOOKED_AT: Final = 64
 
@@ -66,11 +66,12 @@ class TurnHashes:
 
     def history(self, request: ModelRequest) -> TurnHistory:
         """The hashes of a request's turns."""
-        at, begun = self._pasts.longest(request.turns, TurnHistory())
-        past = past_of(request.turns)
-        if past is not None and at < len(past.values):
-            begun = self._pasts[past] = self._more(begun, past.values[at:])
-        return self._more(begun, request.turns[len(begun.digests) :])
+        turns = request.turns
+        return self._pasts.grown(
+            turns,
+            TurnHistory(),
+            lambda begun, more: self._more(begun, turns[more.start : more.stop]),
+        )
 
     def _more(self, begun: TurnHistory, turns: tuple[Turn, ...]) -> TurnHistory:
         """The history `begun`, extended by these turns."""

@@ -16,7 +16,7 @@ from proxy.dialects.model.transcript import ModelRequest, Turn, Where
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.places.marked import HostTexts, MarkedText, PlaceLine
 from proxy.places.place_reader import PlaceReader, Waiting
-from proxy.seams.by_identity import ByPast, past_of
+from proxy.seams.by_identity import ByPast
 from proxy.seams.slices import RunsAside
 from storage.features.kept_places import KeptPlaces, SeePlaces
 
@@ -60,19 +60,15 @@ class PlaceWall:
     async def _read(
         self, principal: Principal, request: ModelRequest, places: Places
     ) -> tuple[SeePlaces, Waiting]:
-        reader, texts = PlaceReader(principal, places, self._kept), self._texts(request, places)
+        reader = PlaceReader(principal, places, self._kept)
+        # A conversation's past is read once.
+        texts = self._pasts.grown(
+            request.turns,
+            HostTexts(),
+            lambda found, turns: found.and_more(request, turns, places),
+        )
         size = sum(len(said.text) for said in (*request.system, *texts.strings))
         return await self._pace.aside(principal.principal_id, size, reader.read, request, texts)
-
-    def _texts(self, request: ModelRequest, places: Places) -> HostTexts:
-        """The strings in which a host may put files; a conversation's past is read once."""
-        turns, past = request.turns, past_of(request.turns)
-        heard, found = self._pasts.longest(turns, HostTexts())
-        if past is not None and heard < len(past.values):
-            found = found.and_more(request, range(heard, len(past.values)), places)
-            self._pasts[past] = found
-            heard = len(past.values)
-        return found.and_more(request, range(heard, len(turns)), places)
 
     def _without(self, body: dict[str, Json], files: Waiting) -> tuple[dict[str, Json], list[str]]:
         texts: dict[Where, str] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 _K = TypeVar("_K")
@@ -77,3 +77,16 @@ class ByPast(ByIdentity[Past[_K], _V]):
             if known is not None:
                 return len(values), known
         return 0, nothing
+
+    def grown(self, values: tuple[_K, ...], nothing: _V, more: Callable[[_V, range], _V]) -> _V:
+        """The value of a list: that of its longest known past, or `nothing`, grown to all values.
+
+        `more` returns a value grown by the values with these indexes. The value of the list's past
+        is stored for later lists.
+        """
+        known, found = self.longest(values, nothing)
+        past = past_of(values)
+        if past is not None and known < len(past.values):
+            found = self[past] = more(found, range(known, len(past.values)))
+            known = len(past.values)
+        return more(found, range(known, len(values)))

@@ -239,11 +239,6 @@ class KeptPlaces(Feature):
         """The keyed digest of a line of a file; equal for lines that differ in blanks alone."""
         return self._names.place_line(tenant, kept_key(path), line)
 
-    async def let_in(self, tenant: Tenant, path: str, text: str, by: PrincipalId) -> KeptPlace:
-        """Let the lines of a text into a file, with a leaf; return the file."""
-        order = LetLinesIn(tenant=tenant, path=path, text=text, by=by)
-        return self.shown(await self.order(order))
-
 
 def kept_key(path: str) -> str:
     """The key of a path: a file's folded path, or a root's, which keeps its last slash."""
