@@ -37,6 +37,7 @@ def kept_request(
     texts: tuple[str, ...],
     key: str,
     change: ChangeKind = ChangeKind.CREATE,
+    user: str | None = None,
 ) -> Item:
     """The item that stores a request whose body is for one memory.
 
@@ -62,7 +63,7 @@ def kept_request(
     if len(pieces) > PIECES_MAX or sum(map(len, pieces)) + len(pieces) > TEXT_LEN_MAX:
         raise MalformedRequest("body: too much text for one memory", status=413)
     arguments = canonical_json({"method": method, "path": literal(path), "body": filed})
-    return Item(change=change, arguments=arguments, pieces=tuple(pieces), key=key)
+    return Item(change=change, arguments=arguments, pieces=tuple(pieces), key=key, scope_user=user)
 
 
 def deletion(method: str, path: str, body: JsonValue, key: str) -> SentMemory:

@@ -11,7 +11,6 @@ from typing import Final
 
 import msgspec
 
-from proxy.admin.wire.erasures import RECEIPT
 from proxy.admin.wire.provenance import (
     CHECKPOINT,
     LEAVES,
@@ -20,6 +19,7 @@ from proxy.admin.wire.provenance import (
     Proof,
 )
 from proxy.admin.wire.route import IDS_SHOWN, IdList
+from proxy.admin.wire.upkeep import RECEIPT
 from proxy.cli.api_commands import lines, plain, show
 from proxy.cli.client import Operator, check_beginning, only_id
 from proxy.cli.command import Command, Context, option, read_file
@@ -49,6 +49,7 @@ from storage.ground.trusted_files import Trust, reason
 from storage.opening import offline_store
 
 _NOTE_LEN_MAX: Final = 65_536
+_RECEIPT_LEN_MAX: Final = 1 << 24
 _PAGE_LEN: Final = 1000
 _INDEX_DIGITS_MAX: Final = 18
 
@@ -155,12 +156,10 @@ def _verify_receipt(context: Context, path: Path, pinned: VerifierKey | None) ->
     if pinned is None:
         raise CommandFailed(Exit.USAGE, "--receipt needs the log's own key: give it with --vkey")
     try:
-        said = open_note(read_file(path, "the receipt", _NOTE_LEN_MAX), pinned)
+        note = read_file(path, "the receipt", _RECEIPT_LEN_MAX)
+        head, _, told = open_note(note, pinned).removesuffix("\n").partition("\n")
     except BadCheckpoint as error:
-        raise CommandFailed(
-            Exit.FAILED, f"{path} is no receipt of this log: {error}", then="`erase` makes one"
-        ) from error
-    head, _, told = said.removesuffix("\n").partition("\n")
+        raise CommandFailed(Exit.FAILED, f"{path} is no receipt of this log: {error}") from error
     if head != RECEIPT:
         raise CommandFailed(Exit.FAILED, f"{path} is signed, and is no receipt of an erasure")
     context.terminal.say(inert(told))

@@ -21,7 +21,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "memory": ("memory",),
     "memory export": ("memory_export",),
     "check": ("memory",),
-    "erase": ("erase",),
+    "erase": ("retention",),
     "isolate": ("isolate",),
     "rewind": ("isolate",),
     "blame": ("incident",),

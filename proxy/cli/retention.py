@@ -1,17 +1,27 @@
-"""`mnemogate retention run`: erases memories beyond the ruleset's limits, or lists them."""
+"""`mnemogate retention run` and `erase`: erase what is beyond limits, or one person's traces."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from proxy.admin.wire.upkeep import RETENTION, RetentionRequest, RetentionView
-from proxy.cli.api_commands import show, table
-from proxy.cli.command import Command, Context, option
+from proxy.admin.wire.upkeep import (
+    ERASE,
+    NOT_REACHED,
+    RETENTION,
+    EraseRequest,
+    ErasureView,
+    RetentionRequest,
+    RetentionView,
+)
+from proxy.cli.api_commands import OF_TENANT, given, lines, show, table
+from proxy.cli.command import Command, Context, Options, option
 from proxy.cli.connect import operator
-from proxy.cli.exits import Exit
-from proxy.cli.terminal import counted, working
+from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.terminal import counted, inert, working
 
 
 async def _run(context: Context) -> Exit:
@@ -51,6 +61,59 @@ _DUE: Final = table(
         "why": "why",
     },
 )
+_ERASE_OPTIONS: Final[Options] = (
+    option("--tenant", OF_TENANT),
+    option("--user-id", "the user under whose id memories are filed", metavar="ID"),
+    option("--principal", "the principal that wrote, with all its sessions", metavar="P"),
+    option("--under", "what is stored in this target, or below it: mcp/SERVER", metavar="PATH"),
+    option("--dry-run", "count what there is, and erase nothing"),
+    option("--receipt", "store the signed receipt here", metavar="FILE"),
+)
+
+
+class _Erase(EraseRequest, frozen=True, kw_only=True):
+    receipt: str | None = None
+
+
+async def _erase(context: Context) -> Exit:
+    asked = given(context, _ERASE_OPTIONS)
+    target = asked.pop("receipt", None)
+    path = None if target is None else Path(str(target))
+    _require_free(path)
+    async with operator(context) as api, working(context.terminal, "erasing"):
+        done = await api.ask(ERASE, **asked)
+    show(context, done, lines(_erased))
+    if path is not None and done.receipt:
+        _store(path, done.receipt)
+    return Exit.UNREACHABLE if done.waiting else Exit.OK
+
+
+def _require_free(path: Path | None) -> None:
+    if path is not None and path.exists():
+        raise CommandFailed(Exit.USAGE, f"{path} is there already", then="name another file")
+
+
+def _store(path: Path, receipt: str) -> None:
+    try:
+        path.write_text(receipt, encoding="utf-8")
+    except OSError as error:
+        raise CommandFailed(
+            Exit.UNREACHABLE,
+            f"all is erased, and the receipt cannot be stored: {error.strerror}",
+            then="the same command gives it once more: name another file",
+        ) from error
+
+
+def _erased(done: ErasureView) -> Iterator[str]:
+    yield "found: " + ", ".join(f"{count} {name}" for name, count in done.found.items())
+    if done.erasure_id:
+        state = "is done" if done.receipt else "is open; the sidecar continues it"
+        yield f"erasure {inert(done.erasure_id)} {state}"
+    for target, count in done.waiting.items():
+        yield f"  waiting in {inert(target)}: {count}; the same command asks again"
+    yield "not reached: " + "; ".join(NOT_REACHED)
+
+
 COMMANDS = (
     Command(
         words=("retention", "run"),
@@ -58,5 +121,12 @@ COMMANDS = (
         act=_run,
         options=(option("--dry-run", "list up to 1000 that are due, and erase nothing"),),
         form=RetentionRequest,
+    ),
+    Command(
+        words=("erase",),
+        summary="erase the traces of one user, principal or target, here and on servers",
+        act=_erase,
+        options=_ERASE_OPTIONS,
+        form=_Erase,
     ),
 )

@@ -265,7 +265,7 @@ def _backends(
     halted: asyncio.Event,
 ) -> BackendServing:
     servers = settings.backend if composition.listen else ()
-    serving = BackendServing(
+    return BackendServing(
         servers,
         adapters_of(servers, settings.model),
         guard=services.guards.http,
@@ -273,9 +273,8 @@ def _backends(
         authenticator=services.authenticator,
         surroundings=surroundings,
         halt=halted.set,
+        erases=services.erasing.upstream,
     )
-    services.erasing.behind = serving.erase
-    return serving
 
 
 def _routes(dialects: tuple[Dialect, ...]) -> frozenset[str]:

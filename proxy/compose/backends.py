@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
-from policy.model import Principal
 from proxy.backends.chroma.chroma import Chroma
 from proxy.backends.http_backend import HttpBackend
 from proxy.backends.langgraph.langgraph import LangGraph
@@ -19,7 +18,7 @@ from proxy.fronts.backend_writes import TEND_S
 from proxy.guard.key_owners import KeyOwners
 from proxy.guard.local_guard import LocalGuard
 from proxy.seams.environment import Environment
-from proxy.seams.guard import UnsettledItem
+from proxy.seams.guard import DeletesUpstream
 from proxy.settings.backend import BackendServer, Collections
 from proxy.settings.model import ModelUpstream
 from proxy.settings.table import SettingsError
@@ -89,13 +88,16 @@ class BackendServing:
         authenticator: Authenticator,
         surroundings: Environment,
         halt: Callable[[], None],
+        erases: dict[str, DeletesUpstream | None],
     ) -> None:
+        """`erases` gets each server's deletions, once they are connected."""
         self._servers = tuple(zip(servers, adapters, strict=True))
         self._guard = guard
         self._keys = keys
         self._authenticator = authenticator
         self._surroundings = surroundings
         self._halt = halt
+        self._erases = erases
         self._tasks: asyncio.TaskGroup | None = None
         self._jobs = set[asyncio.Task[None]]()
         self._upstreams = list[Upstream]()
@@ -121,17 +123,8 @@ class BackendServing:
             spawn=self._spawn,
             halt=self._halt,
         )
+        self._erases.update(self._front.erases)
         return self._front
-
-    async def erase(
-        self,
-        server: str,
-        principal: Principal,
-        kept: UnsettledItem,
-        unchanged: Callable[[], Awaitable[bool]],
-    ) -> bool:
-        """Delete a memory on a server (`BackendFront.erase`)."""
-        return await self._front.erase(server, principal, kept, unchanged)
 
     def _now_s(self) -> float:
         return self._surroundings.clock_ns() / 1e9

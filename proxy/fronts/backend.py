@@ -7,10 +7,11 @@ server, is refused. The driver decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Final
 
 from policy.bounded import Bounded
+from policy.labels.forwarded_call import HTTP
 from policy.model import Principal, Reads
 from proxy.fronts.backend_hiding import BackendHiding
 from proxy.fronts.backend_reads import BackendReads
@@ -20,7 +21,7 @@ from proxy.guard.key_owners import KeyOwners
 from proxy.guard.local_guard import LocalGuard
 from proxy.seams.access import at_least
 from proxy.seams.faults import MalformedRequest, NotFound, UnknownWrite
-from proxy.seams.guard import UnsettledItem
+from proxy.seams.guard import DeletesUpstream
 from proxy.seams.http_backend import Does, RoutedRequest, ShownMemory
 from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.transport.auth import Authenticator
@@ -66,6 +67,9 @@ class BackendFront:
         }
         # The first segments of paths that belong to a configured server.
         self.names = frozenset(self._by_segment)
+        self.erases: Mapping[str, DeletesUpstream] = {
+            HTTP + one.behind.settings.name: one.writes.erase for one in servers
+        }
         self._servers = servers
         self._keys = keys
         self._authenticator = authenticator
@@ -96,17 +100,6 @@ class BackendFront:
             tenants = self._keys.tenants_waiting(server.behind.settings.name)
             await server.writes.tend(tenants)
             await server.hiding.round()
-
-    async def erase(
-        self,
-        server: str,
-        principal: Principal,
-        kept: UnsettledItem,
-        unchanged: Callable[[], Awaitable[bool]],
-    ) -> bool:
-        """Delete a memory on a server (`BackendWrites.erase`); False if it is not connected."""
-        found = [one for one in self._servers if one.behind.settings.name == server]
-        return bool(found) and await found[0].writes.erase(principal, kept, unchanged)
 
     async def _serve(
         self, server: _Server, incoming: RequestHead, progress: _BackendProgress

@@ -156,10 +156,8 @@ class BackendWrites:
             asked = msgspec.structs.replace(
                 kept, change=gone.change, arguments=gone.arguments, pieces=gone.pieces, key=gone.key
             )
-            question = adapter.question(asked)
-            told = None if question is None else await self._behind.ask(question)
-            shown = None if told is None else adapter.told(asked, told)
-        return shown is not None and shown.state is ForwardStatus.DONE
+            settling = HttpSettling(self._behind, self._guard, self.places, self._keys, principal)
+            return await settling.look_up(asked) is ForwardStatus.DONE
 
     async def _unseen(
         self, principal: Principal, request: HttpRequest, found: tuple[SentMemory, ...]

@@ -423,25 +423,16 @@ class Core:
 
     # ---- erasing what the ledger has of a person -----------------------------------------------
 
-    def of_person(self, principal: str | None, candidates: Collection[str]) -> list[Session]:
-        """The sessions of a principal, and those that wrote one of the candidates."""
-        return [
-            one
-            for one in self.state.sessions.values()
-            if one.principal == principal
-            or any(wrote.candidate_id in candidates for wrote in one.writes)
-        ]
-
     def forget(
         self,
         principal: str | None,
-        candidates: Collection[str],
+        sessions: Mapping[str, str],
         memory_ids: Collection[str],
         now_ms: int,
     ) -> None:
         """Drop a person's sessions, all else of the principal, and prints of served memories."""
-        for session in self.of_person(principal, candidates):
-            self.do(DropRecord(session.principal, session.session, now_ms))
+        for session, whose in sessions.items():
+            self.do(DropRecord(whose, session, now_ms))
         if principal is not None:
             self.do(DropRecord(principal, "", now_ms))
             self._rings.pop(principal, None)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Protocol, TypeVar
 
 from policy.labels.derive import Seen
@@ -208,38 +208,16 @@ class Sessions:
         """What is wrong with the log's file; None if it is sound."""
         return None if self._log is None else await self._log.check()
 
-    async def compact(self) -> bool:
-        """Replace a long log by a snapshot; return whether that was done.
+    async def compact(self, *, always: bool = False) -> bool:
+        """Replace a long log, or any (`always`), by a snapshot; return whether that was done.
 
         Raises:
             StoreUnavailable: The log is unchanged.
         """
         log = self._log
-        if log is None or log.length < max(GROWN_BYTES, GROWN_TIMES * self._snapshot_bytes):
+        grown = 0 if always else max(GROWN_BYTES, GROWN_TIMES * self._snapshot_bytes)
+        if log is None or log.length < grown:
             return False
-        await self._rewrite(log)
-        return True
-
-    def of_person(self, principal: str | None, candidates: Collection[str]) -> dict[str, str]:
-        """The sessions of a principal, or that wrote a candidate, each with its principal."""
-        return {one.session: one.principal for one in self._core.of_person(principal, candidates)}
-
-    async def erase(
-        self,
-        principal: str | None,
-        candidates: Collection[str],
-        memory_ids: Collection[str],
-    ) -> None:
-        """Drop a person's sessions, and rewrite the log without what was dropped from memory.
-
-        Raises:
-            StoreUnavailable: The log is unchanged.
-        """
-        self._core.forget(principal, candidates, memory_ids, self.surroundings.now_ms())
-        if self._log is not None:
-            await self._rewrite(self._log)
-
-    async def _rewrite(self, log: SessionLog) -> None:
         # The snapshot is of one moment; records that are made later are written after it.
         self._core.take()
         snapshot = [encode(record) for record in self._core.state.snapshot()]
@@ -249,6 +227,30 @@ class Sessions:
             snapshot += self._unshared
         await log.rewrite(snapshot)
         self._snapshot_bytes = log.length
+        return True
+
+    def of_person(self, principal: str | None, candidates: Collection[str]) -> dict[str, str]:
+        """The sessions of a principal, or that wrote a candidate, each with its principal."""
+        return {
+            one.session: one.principal
+            for one in self._core.state.sessions.values()
+            if one.principal == principal
+            or any(wrote.candidate_id in candidates for wrote in one.writes)
+        }
+
+    async def erase(
+        self,
+        principal: str | None,
+        sessions: Mapping[str, str],
+        memory_ids: Collection[str],
+    ) -> None:
+        """Drop these sessions and all else of a principal, and rewrite the log without them.
+
+        Raises:
+            StoreUnavailable: The log is unchanged.
+        """
+        self._core.forget(principal, sessions, memory_ids, self.surroundings.now_ms())
+        await self.compact(always=True)
 
     async def close(self) -> None:
         """Write queued records and close the file.

@@ -7,7 +7,8 @@ of this module crosses that socket, so each is a bounded struct.
 
 from __future__ import annotations
 
-from typing import Annotated, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -196,6 +197,12 @@ class UnsettledItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     sent: bool
     # The item's blob, for a released item that has one.
     blob: bytes = b""
+
+
+# Deletes a memory on a server, if it is unchanged; see `BackendWrites.erase`.
+DeletesUpstream: TypeAlias = Callable[
+    [Principal, UnsettledItem, Callable[[], Awaitable[bool]]], Awaitable[bool]
+]
 
 
 class Guard(Protocol):

@@ -63,10 +63,8 @@ class UndecidedRecord(msgspec.Struct, frozen=True, array_like=True):
     user: bytes = b""  # the keyed hash of the user in the candidate's scope; b"" if it has none
 
 
-def user_print(key: bytes, tenant: str, user_id: str | None) -> bytes:
-    """The keyed hash of a tenant's user; b"" without one."""
-    if user_id is None:
-        return b""
+def user_print(key: bytes, tenant: str, user_id: str) -> bytes:
+    """The keyed hash of a tenant's user."""
     said = f"{tenant}\0{user_id}".encode("utf-8", "surrogatepass")
     return blake2b(said, digest_size=16, key=key, person=b"user").digest()
 
@@ -307,11 +305,6 @@ class WithheldTexts:
     def refused(self) -> tuple[str, ...]:
         """The candidates whose texts are withheld because they were refused."""
         return tuple(self._refused)
-
-    def known(self) -> Iterator[UndecidedRecord]:
-        """The candidates whose texts are withheld, or may be once they are decided."""
-        yield from (*self.pending.values(), *self.waiting.values())
-        yield from (one.begun for one in self._refused.values())
 
     def same_text(self, candidate_id: str) -> tuple[str, ...]:
         """The refused candidates with no other texts than the given one, which is included."""

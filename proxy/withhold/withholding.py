@@ -198,7 +198,7 @@ class Withholding:
 
     async def _begun(self, submission: Submission) -> UndecidedRecord | None:
         candidate = submission.candidate
-        principal = str(candidate.principal_id)
+        principal, user = str(candidate.principal_id), candidate.scope.user_id
         found = texts_of(candidate)
         size, texts = found.size, (found.texts, found.names, found.strings)
         flagged = submission.reading.flagged
@@ -217,19 +217,37 @@ class Withholding:
             submission.provenance.session or "",
             orders,
             str(candidate.tenant),
-            user_print(self._key, candidate.tenant, candidate.scope.user_id),
+            b"" if user is None else user_print(self._key, candidate.tenant, user),
         )
 
     def of_person(
-        self, tenant: Tenant, user_id: str | None, candidates: Collection[str]
+        self,
+        tenant: Tenant,
+        principal: str | None,
+        user_id: str | None,
+        candidates: Collection[str],
     ) -> list[UndecidedRecord]:
         """The candidates of a person whose texts are withheld, or may be later."""
-        user = user_print(self._key, tenant, user_id) or None
-        known = (one for kept in self._kept.values() for one in kept.known())
-        return [one for one in known if one.candidate_id in candidates or one.user == user]
+        user = None if user_id is None else user_print(self._key, tenant, user_id)
+        records = chain.from_iterable(kept.records() for kept in self._kept.values())
+        return [
+            one
+            for one in records
+            if isinstance(one, UndecidedRecord)
+            and (
+                (one.tenant, one.principal) == (tenant, principal)
+                or one.user == user
+                or one.candidate_id in candidates
+            )
+        ]
 
-    def erase(self, found: Iterable[UndecidedRecord]) -> None:
-        """End the withholding of these candidates' texts; the next snapshot lacks them."""
+    def erase(self, found: Iterable[UndecidedRecord], principals: Iterable[str] = ()) -> None:
+        """End the withholding of these candidates' texts, and forget what principals said first.
+
+        The next snapshot lacks both.
+        """
+        for principal in principals:
+            self.speakers.forget(principal)
         for one in found:
             self._decide(self._of(one.principal), ClearedRecord(one.principal, one.candidate_id))
 

@@ -505,7 +505,7 @@ class EmbeddedReader(WordReads):
     def denied(self) -> frozenset[CandidateId]:
         """The candidates of which a person denied a line, unless it was forgiven. Any thread."""
         with self._store.reading() as view:
-            return frozenset(denied_lines(view).values())
+            return frozenset(one.candidate_id for one in denied_lines(view).values())
 
     def usage(self) -> tuple[TenantUsage, ...]:
         """The bytes of the store that each tenant uses, the largest number first."""

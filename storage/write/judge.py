@@ -492,7 +492,14 @@ class Judge:
         contents = None if denial is None else self._staging.read_held(candidate_id)
         if denial is not None and contents is not None:
             candidate = decode_canonical(contents.canonical)
-            said = LineRecord(by, candidate_id, change.now_ms, change.header.restores)
+            said = LineRecord(
+                by,
+                candidate_id,
+                change.now_ms,
+                change.header.restores,
+                tenant=candidate.tenant,
+                principal_id=candidate.principal_id,
+            )
             self.lines.deny(change, candidate, said, denial)
         trust = self.intake.trust(change.draft, row.principal_id)
         leaf_index = change.log(

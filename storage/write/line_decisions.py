@@ -13,7 +13,7 @@ import msgspec
 
 from policy.labels.forwarded_call import place_of
 from policy.lines import ACTS_OF_DENIAL_MAX, lines_of
-from policy.model import Candidate, CandidateId, PrincipalId
+from policy.model import Candidate, CandidateId, PrincipalId, Tenant
 from storage.tables.change import Change
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import RecordTable, View
@@ -37,6 +37,9 @@ class LineRecord(msgspec.Struct, frozen=True, array_like=True):
     restores: int  # how often the store had been restored
     # For a release: the version that the person was shown of the memory to change; 0 if none.
     target_version: int = 0
+    # For a denial: whose candidate it was.
+    tenant: Tenant = Tenant("")
+    principal_id: PrincipalId = PrincipalId("")
 
 
 class DeniedRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -164,11 +167,11 @@ class LineDecisions:
         return found or DeniedRecord(0, 0, "")
 
 
-def denied_lines(view: View, candidate_id: CandidateId | None = None) -> dict[bytes, CandidateId]:
-    """Map the key of each denied line to its candidate, for one candidate or (None) for all."""
+def denied_lines(view: View, candidate_id: CandidateId | None = None) -> dict[bytes, LineRecord]:
+    """Map the key of each denied line to its record, of one candidate or (None) of all."""
     found = {
-        key: LINES.decoded(payload).candidate_id
+        key: LINES.decoded(payload)
         for key, payload in view.scan(LINES)
         if key[GROUP_LEN : GROUP_LEN + 1] == _DENIED
     }
-    return {key: one for key, one in found.items() if candidate_id in {None, one}}
+    return {key: one for key, one in found.items() if candidate_id in {None, one.candidate_id}}

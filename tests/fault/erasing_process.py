@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 from proxy.admin.erasure_runner import ErasureRunner
-from proxy.admin.wire.erasures import ErasureView
+from proxy.admin.wire.upkeep import ErasureView
 from proxy.compose.app import Composition
-from storage.features.erasures import Erasure, ErasureReach
+from storage.features.erasures import Erasure
 from tests.integration.running import running
 
 # A second of the test is so many seconds of the sidecar, which waits for what may arrive late.
@@ -47,9 +47,9 @@ async def main() -> None:
     killer = Killer(int(number))
     continued = ErasureRunner._continued  # pyright: ignore[reportPrivateUsage]
 
-    async def armed(self: ErasureRunner, begun: Erasure, reach: ErasureReach) -> ErasureView:
+    async def armed(self: ErasureRunner, begun: Erasure) -> ErasureView:
         killer.armed = True
-        return await continued(self, begun, reach)
+        return await continued(self, begun)
 
     ErasureRunner._continued = armed  # type: ignore[method-assign]
     composition = Composition(

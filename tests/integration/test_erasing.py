@@ -16,7 +16,7 @@ from policy.model import PrincipalId, Tenant
 from proxy.admin.erasure_runner import ERASING_S
 from proxy.compose.app import Composition
 from storage.audit import BadCheckpoint, VerifierKey, open_note
-from storage.features.erasures import BeginErasure, ErasureReach
+from storage.features.erasures import Erasure, ErasureReach, StoreErasure
 from storage.features.kept_places import SeenPlace, SeePlaces
 from tests.conformance.canary import new_canary, traces
 from tests.integration.memory_servers.chroma_behind import records
@@ -343,7 +343,15 @@ async def test_a_memory_that_is_changed_while_it_is_erased_stays_whole(tmp_path:
         await home.fill(ANA)
         store = home.sidecar.sidecar.store
         reach = ErasureReach(tenant=Tenant("default"), principal_id=PrincipalId(ANA))
-        begun = await store.erasures.order(BeginErasure(reach, BY, {"memories": 4}, {}, []))
+        known = Erasure(
+            erasure_id="5d" * 8,
+            by=BY,
+            digest=reach.digest("5d" * 8),
+            found={"memories": 4},
+            servers={},
+            reach=reach,
+        )
+        begun = await store.erasures.order(StoreErasure(known))
         mine = await home.sidecar.operate("GET", f"/memories?user_id={home.user(ANA)}")
         own = next(one for one in mine["memories"] if one["target"] == "memories")
         path = f"/v1/memories/{own['memory_id']}"

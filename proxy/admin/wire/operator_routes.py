@@ -6,7 +6,6 @@ from typing import Final, TypeGuard
 
 from proxy.admin.wire import (
     dry_run,
-    erasures,
     incidents,
     injected_places,
     provenance,
@@ -23,7 +22,6 @@ API: Final = "/api/v1"
 _MODULES: Final = (
     *(store, upkeep, provenance, route, review_queue, incidents, registered, said, dry_run),
     injected_places,
-    erasures,
 )
 
 

@@ -350,9 +350,9 @@ class Mem0Server(Mem0Reads, HttpBackend):
 def _added(body: AddBody) -> Iterator[SentMemory]:
     for one in _stored(body):
         kept = _kept_body(body, one)
-        item = kept_request("POST", MEMORIES, kept, texts=_KEPT_TEXTS, key="")
         user = body.given().get("user_id")
-        yield SentMemory(item=msgspec.structs.replace(item, scope_user=user))
+        item = kept_request("POST", MEMORIES, kept, texts=_KEPT_TEXTS, key="", user=user)
+        yield SentMemory(item=item)
 
 
 def _stored(body: AddBody) -> list[AddedMessage]:
@@ -528,11 +528,10 @@ def _listed(value: JsonValue) -> ListedMemory:
         body[MARK] = stands[MARK]
     if not isinstance(text, str) or not isinstance(known, str) or not is_known_id(known):
         return ListedMemory(key=key, item=None)
+    given = scope["user_id"]
+    user = given if isinstance(given, str) and 0 < len(given) <= NAME_LEN_MAX else None
     try:
-        item = kept_request("POST", MEMORIES, body, texts=_KEPT_TEXTS, key=key)
-        user = scope["user_id"]
-        if isinstance(user, str) and 0 < len(user) <= NAME_LEN_MAX:
-            item = msgspec.structs.replace(item, scope_user=user)
+        item = kept_request("POST", MEMORIES, body, texts=_KEPT_TEXTS, key=key, user=user)
         return ListedMemory(key=key, item=item)
     except MalformedRequest:
         return ListedMemory(key=key, item=None)

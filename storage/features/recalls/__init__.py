@@ -220,15 +220,14 @@ class Recalls(Protocol):
         tenant: Tenant,
         person: PrincipalId | None,
         sessions: Collection[str],
-        ordinals: frozenset[int],
         until_ms: int,
         *,
         dry_run: bool = False,
     ) -> int:
         """Erase the records of a person's reads and replies up to a time; return how many.
 
-        These are records of the principal `person`, of the sessions, and those that show no other
-        rows than `ordinals`. With `dry_run` they are only counted. Blocks.
+        These are records of the principal `person` and of the sessions; with `dry_run` they are
+        only counted. The query of another's read is sealed by the rows that it showed. Blocks.
 
         Raises:
             OSError: The disk refused; some records may still be there.

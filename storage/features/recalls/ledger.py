@@ -38,7 +38,6 @@ from storage.features.recalls.packed import (
     decode_recall,
     decode_reply,
     encode,
-    is_of,
     pack_ordinals,
     pack_scores,
     pack_vector,
@@ -236,7 +235,6 @@ class RecallLedger:
         tenant: Tenant,
         person: PrincipalId | None,
         sessions: Collection[str],
-        ordinals: frozenset[int],
         until_ms: int,
         *,
         dry_run: bool = False,
@@ -247,7 +245,7 @@ class RecallLedger:
         def drops(frame: Frame, plain: bytes) -> bool:
             packed = decode_recall(plain) if frame.kind == _RECALL else decode_reply(plain)
             of_person = packed.principal_id == person or packed.session in sessions
-            return frame.at_ms <= until_ms and is_of(packed, tenant, ordinals, or_if=of_person)
+            return of_person and packed.tenant == tenant and frame.at_ms <= until_ms
 
         with self._writing:
             return self._segments.drop(drops, dry_run=dry_run)

@@ -103,15 +103,3 @@ def pack_vector(vector: bytes) -> bytes:
     A cosine that is computed with the result is off by less than 0.001.
     """
     return np.frombuffer(vector, dtype="<f4").astype("<f2").tobytes()
-
-
-def is_of(
-    packed: PackedRecall | PackedReply, tenant: Tenant, ordinals: frozenset[int], *, or_if: bool
-) -> bool:
-    """Whether a record is a tenant's, and about rows, none but these; or `or_if`."""
-    if isinstance(packed, PackedRecall):
-        rows = unpack_ordinals(packed.ordinals)
-    else:
-        rows = tuple(one.ordinal for one in packed.memories)
-    own = or_if or (bool(rows) and ordinals.issuperset(rows))
-    return own and packed.tenant == tenant
