@@ -62,20 +62,11 @@ NO_KEYS: Final[Mapping[CandidateId, str]] = MappingProxyType({})
 Tools = tuple[tuple[str, str], ...]
 
 
-class Submission(msgspec.Struct, frozen=True, kw_only=True):
-    """One intercepted candidate with the evidence gathered before the writer decides.
+class GatheredEvidence(msgspec.Struct, frozen=True, kw_only=True):
+    """The evidence that is gathered about a candidate before the writer decides."""
 
-    `canonical` are the canonical bytes of `candidate`; only `canonical` is staged, judged and
-    stored. `candidate` is the same in decoded form, so that the bytes need not be decoded again.
-    """
-
-    candidate_id: CandidateId
-    candidate: Candidate
-    canonical: bytes
-    digest: Digest
     provenance: Provenance
     intercepted_at_ms: int
-    reading: Reading
     token: TokenState
     # The hash of the promotion token, under which its use is recorded on admission; or None.
     token_key: bytes | None
@@ -93,6 +84,20 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     # Guard mode: bytes that are sent with the memory, whose digest is in the candidate's metadata.
     # They are stored until a person has decided and the upstream server has the memory.
     guarded_blob: bytes = b""
+
+
+class Submission(GatheredEvidence, frozen=True, kw_only=True):
+    """One intercepted candidate with the evidence gathered before the writer decides.
+
+    `canonical` are the canonical bytes of `candidate`; only `canonical` is staged, judged and
+    stored. `candidate` is the same in decoded form, so that the bytes need not be decoded again.
+    """
+
+    candidate_id: CandidateId
+    candidate: Candidate
+    canonical: bytes
+    digest: Digest
+    reading: Reading
     # Guard mode: the text after the change, if it is known; `reading` then covers it.
     text_after: str | None = None
     # Whether the candidate repeats a sentence of a hidden memory.

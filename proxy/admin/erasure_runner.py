@@ -71,7 +71,7 @@ class ErasureRunner:
 
     @route(ERASE)
     async def erase(self, call: OperatorCall[EraseRequest]) -> ErasureView:
-        """Erase all traces of one person, or continue to; with `dry_run` only count them.
+        """Erase the traces of one person, or continue to; with `dry_run` only count them.
 
         Raises:
             MalformedRequest: The request does not name exactly one of user, principal and target.
@@ -175,7 +175,9 @@ class ErasureRunner:
                 decided = await self._store.writer.deny_many(held, THE_STORE, denial)
                 held = [one for one in held if one not in decided]
             if self._withholding is not None:
-                self._withholding.erase(withheld, filter(None, {*sessions.values(), person}))
+                self._withholding.erase(withheld)
+                for principal in filter(None, {*sessions.values(), person}):
+                    self._withholding.speakers.forget(principal)
             memory_ids = {row.memory_id for rows in due.memories.values() for row in rows}
             await self._ledger.erase(person, sessions, memory_ids)
         return found

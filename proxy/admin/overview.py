@@ -55,7 +55,7 @@ from storage.features.cases.wrong_answers import Cases
 from storage.features.incidents.batches import Incidents
 from storage.features.kept_places import KeptPlaces
 from storage.features.quarantine.quarantined_memories import QuarantinedMemories
-from storage.features.recalls import Recalls
+from storage.features.recalls.ledger import RecallLedger
 from storage.features.upstream.intents import Forwards
 from storage.interfaces import AuditReader, MemoryReader, MemoryWriter
 from storage.values import AuditHead, Embed
@@ -180,7 +180,7 @@ class IdSearch(msgspec.Struct, frozen=True, kw_only=True):
     under_quarantine: QuarantinedMemories
     incidents: Incidents
     cases: Cases
-    recalls: Recalls
+    recalls: RecallLedger
     forwards: Forwards
     ledger: Sessions
     # None if no model front is configured: then no text is withheld from model requests.

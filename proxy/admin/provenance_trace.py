@@ -28,7 +28,8 @@ from proxy.ledger.sessions import Sessions
 from proxy.ledger.wire import OriginView, SegmentView
 from proxy.seams.faults import NotFound
 from storage.audit import InterceptedLeaf, VerdictLeaf, decode_leaf
-from storage.features.recalls import Recall, Recalls, SeenMemory
+from storage.features.recalls import Recall, SeenMemory
+from storage.features.recalls.ledger import RecallLedger
 from storage.ground.errors import StoreCorrupt
 from storage.interfaces import Store
 from storage.values import AuditProof
@@ -157,7 +158,7 @@ class RecalledReads:
     Event loop only; the ledger's files are read in a thread.
     """
 
-    def __init__(self, ledger: Recalls) -> None:
+    def __init__(self, ledger: RecallLedger) -> None:
         self._ledger = ledger
 
     @route(RECALLS)

@@ -14,7 +14,8 @@ from policy.query import EVERYTHING
 from proxy.aftermath.rule_signals import RuleSignals, judged_memory
 from proxy.seams.cases import CanaryOutcome
 from proxy.seams.environment import Embedder, Environment
-from storage.features.recalls import Recall, RecalledMemory, Recalls
+from storage.features.recalls import Recall, RecalledMemory
+from storage.features.recalls.ledger import RecallLedger
 from storage.interfaces import MemoryReader
 from storage.questions import Question
 from storage.values import (
@@ -46,7 +47,7 @@ class Canaries:
         *,
         reader: MemoryReader,
         embedder: Embedder,
-        recalls: Recalls,
+        recalls: RecallLedger,
         signals: RuleSignals,
         surroundings: Environment,
     ) -> None:

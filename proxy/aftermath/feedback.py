@@ -17,7 +17,7 @@ from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, NotFound, RateLimited
 from proxy.seams.operation import FeedbackResult, GiveFeedback
 from storage.features.failures import Failure, Failures, JoinCase
-from storage.features.recalls import Recalls
+from storage.features.recalls.ledger import RecallLedger
 from storage.interfaces import MemoryReader
 
 PER_DAY_MAX: Final = 20
@@ -39,7 +39,7 @@ class FeedbackIntake:
         *,
         failures: Failures,
         reader: MemoryReader,
-        recalls: Recalls,
+        recalls: RecallLedger,
         cases: OpensCases,
         surroundings: Environment,
     ) -> None:

@@ -32,7 +32,8 @@ from storage.features.parole import (
     Paroles,
     RefuseParole,
 )
-from storage.features.recalls import Recall, Recalls
+from storage.features.recalls import Recall
+from storage.features.recalls.ledger import RecallLedger
 from storage.interfaces import MemoryReader
 from storage.questions import Question, WeighedText
 from storage.values import (
@@ -255,7 +256,7 @@ class Probations:
     """Finds the memories on probation. Not on the event loop, as each call may read files."""
 
     def __init__(
-        self, paroles: Paroles, replays: Replays, recalls: Recalls, now_ms: Callable[[], int]
+        self, paroles: Paroles, replays: Replays, recalls: RecallLedger, now_ms: Callable[[], int]
     ) -> None:
         self._paroles = paroles
         self._replays = replays

@@ -17,7 +17,8 @@ from policy.after.rule_judge import RuleJudge
 from policy.model import Hit, Memory, MemoryId, SourceKind, Tenant
 from proxy.aftermath.rule_signals import judged_memory
 from proxy.seams.cases import Signal
-from storage.features.recalls import Recall, RecalledMemory, Recalls
+from storage.features.recalls import Recall, RecalledMemory
+from storage.features.recalls.ledger import RecallLedger
 from storage.interfaces import MemoryReader
 
 _LISTED_MAX: Final = 50
@@ -48,7 +49,7 @@ class Replays:
     Not on the event loop, because each call may read files.
     """
 
-    def __init__(self, recalls: Recalls, reader: MemoryReader) -> None:
+    def __init__(self, recalls: RecallLedger, reader: MemoryReader) -> None:
         self._recalls = recalls
         self._reader = reader
 

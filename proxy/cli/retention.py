@@ -63,7 +63,11 @@ _DUE: Final = table(
 )
 _ERASE_OPTIONS: Final[Options] = (
     option("--tenant", OF_TENANT),
-    option("--user-id", "the user under whose id memories are filed", metavar="ID"),
+    option(
+        "--user-id",
+        "the user under whose id memories are filed; some servers know none",
+        metavar="ID",
+    ),
     option("--principal", "the principal that wrote, with all its sessions", metavar="P"),
     option("--under", "what is stored in this target, or below it: mcp/SERVER", metavar="PATH"),
     option("--dry-run", "count what there is, and erase nothing"),

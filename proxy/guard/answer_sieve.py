@@ -10,7 +10,8 @@ from typing import Final
 from policy.model import MemoryId, Principal, Tenant
 from proxy.guard.live_texts import LiveTexts
 from proxy.guard.sieve import Sieve
-from storage.features.recalls import LaterHits, Recall, RecalledMemory, Recalls
+from storage.features.recalls import LaterHits, Recall, RecalledMemory
+from storage.features.recalls.ledger import RecallLedger
 
 _OPERATION: Final = "execute_tool"
 """OpenTelemetry's `gen_ai.operation.name` of a read that an upstream server answers."""
@@ -24,7 +25,7 @@ class ShowingNotes:
     """
 
     def __init__(
-        self, ledger: Recalls, version: Callable[[], int], now_ms: Callable[[], int]
+        self, ledger: RecallLedger, version: Callable[[], int], now_ms: Callable[[], int]
     ) -> None:
         """`version` gives the store's version."""
         self._ledger = ledger

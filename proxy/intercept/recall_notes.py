@@ -11,7 +11,8 @@ from policy.model import Channel, Memory, Principal, Tenant
 from proxy.seams.cases import RULES
 from proxy.seams.operation import HistoryResult, ListResult, Search, SearchResult, memories_of
 from proxy.seams.recalls import EntersContexts, ReadAnswer, Shown
-from storage.features.recalls import Recall, RecalledMemory, Recalls
+from storage.features.recalls import Recall, RecalledMemory
+from storage.features.recalls.ledger import RecallLedger
 
 _LEFT_OUT: Final = "left out"
 
@@ -24,7 +25,7 @@ class RecallNotes:
 
     def __init__(
         self,
-        ledger: Recalls,
+        ledger: RecallLedger,
         contexts: EntersContexts | None,
         version: Callable[[], int],
         now_ms: Callable[[], int],

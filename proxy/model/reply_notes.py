@@ -11,7 +11,8 @@ from proxy.dialects.model.transcript import ContextText, ModelReply, ModelReques
 from proxy.ledger.core import RequestFindings
 from proxy.ledger.turn_reader import RecalledSpan
 from proxy.model.memory_seam import PreparedRequest
-from storage.features.recalls import ContextSpan, InContext, Recalls, ReplyRecord, Where
+from storage.features.recalls import ContextSpan, InContext, ReplyRecord, Where
+from storage.features.recalls.ledger import RecallLedger
 
 SERVED_MAX: Final = 65_536
 """The number of memories, over all principals, whose last recall is remembered."""
@@ -22,7 +23,7 @@ MEMORIES_MAX: Final = 1_000
 class ReplyNotes:
     """Notes the memories that each reply was based on. Event loop only; no method waits."""
 
-    def __init__(self, ledger: Recalls, now_ms: Callable[[], int]) -> None:
+    def __init__(self, ledger: RecallLedger, now_ms: Callable[[], int]) -> None:
         self._ledger = ledger
         self._now_ms = now_ms
         # For each memory that was served: the ordinal of its version in the store, and the id of

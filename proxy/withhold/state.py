@@ -62,6 +62,10 @@ class UndecidedRecord(msgspec.Struct, frozen=True, array_like=True):
     tenant: str
     user: bytes = b""  # the keyed hash of the user in the candidate's scope; b"" if it has none
 
+    def is_of(self, tenant: str, principal: str | None, user: bytes | None) -> bool:
+        """Whether a tenant's principal, or the user with this keyed hash, wrote the candidate."""
+        return self.tenant == tenant and (self.principal == principal or self.user == user)
+
 
 def user_print(key: bytes, tenant: str, user_id: str) -> bytes:
     """The keyed hash of a tenant's user."""

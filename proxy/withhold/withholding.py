@@ -221,33 +221,17 @@ class Withholding:
         )
 
     def of_person(
-        self,
-        tenant: Tenant,
-        principal: str | None,
-        user_id: str | None,
-        candidates: Collection[str],
+        self, tenant: Tenant, principal: str | None, user_id: str | None, among: Collection[str]
     ) -> list[UndecidedRecord]:
         """The candidates of a person whose texts are withheld, or may be later."""
         user = None if user_id is None else user_print(self._key, tenant, user_id)
         records = chain.from_iterable(kept.records() for kept in self._kept.values())
-        return [
-            one
-            for one in records
-            if isinstance(one, UndecidedRecord)
-            and (
-                (one.tenant, one.principal) == (tenant, principal)
-                or one.user == user
-                or one.candidate_id in candidates
-            )
-        ]
+        undecided = (one for one in records if isinstance(one, UndecidedRecord))
+        whose = (tenant, principal, user)
+        return [one for one in undecided if one.candidate_id in among or one.is_of(*whose)]
 
-    def erase(self, found: Iterable[UndecidedRecord], principals: Iterable[str] = ()) -> None:
-        """End the withholding of these candidates' texts, and forget what principals said first.
-
-        The next snapshot lacks both.
-        """
-        for principal in principals:
-            self.speakers.forget(principal)
+    def erase(self, found: Iterable[UndecidedRecord]) -> None:
+        """End the withholding of these texts; the next snapshot lacks them."""
         for one in found:
             self._decide(self._of(one.principal), ClearedRecord(one.principal, one.candidate_id))
 
@@ -280,8 +264,7 @@ class Withholding:
             ruling = _ruling_of(result)
             self._decide(kept, _record_of(begun, ruling.told, ruling.version))
         elif isinstance(result, OutcomeUnknown):
-            # The candidate may have been refused, so its text is withheld until the outcome is
-            # known.
+            # The candidate may have been refused: its text is withheld until the outcome is known.
             self._decide(kept, self._record_of(begun, _undecided(candidate.memory_class)))
         else:
             # The candidate never reached the gate, and nothing was written.
@@ -317,8 +300,7 @@ class Withholding:
         return memory.text, *strings
 
     def _show_released(self, kept: WithheldTexts, begun: UndecidedRecord) -> None:
-        # A person released the candidate, so the store has its text, and here the hashes of the
-        # text's words are enough.
+        # A person released the candidate; the store has its text, and here hashes are enough.
         stored = StoredText("", self._verdicts.version(), proven=True)
         kept.withheld.show(stored, *[unpacked(numbers) for numbers, _ in begun.prints])
 

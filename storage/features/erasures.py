@@ -9,7 +9,6 @@ has a salted digest in place of the name.
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Iterator
 from typing import Final
 
@@ -75,6 +74,7 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
         return PrincipalId(f"mnemogate:erase-{self.erasure_id}")
 
 
+_NO_END: Final = 2**63
 ERASURES: Final = RecordTable(b"erasures", Erasure)
 
 
@@ -147,7 +147,7 @@ class Erasures(Feature):
 
     def due(self, reach: ErasureReach, begun: Erasure | None = None) -> DueTraces:
         """What is left of an erasure, or what a new one would find. Reads every row."""
-        until, mine = (sys.maxsize, "") if begun is None else (begun.until, begun.principal_id)
+        until, mine = (_NO_END, "") if begun is None else (begun.until, begun.principal_id)
         due, found = DueTraces(), dict[bytes, GuardedRow]()
         with self._store.reading() as view:
             for key, row in view.records(ROWS):

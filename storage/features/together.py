@@ -15,7 +15,7 @@ from storage.features.parole import Paroles, Probations
 from storage.features.pinned_tools import Pins
 from storage.features.quarantine.hiding import ForgetsHands
 from storage.features.quarantine.quarantined_memories import QuarantinedMemories
-from storage.features.recalls import Recalls
+from storage.features.recalls.ledger import RecallLedger
 from storage.features.upstream.intents import EndsOvertaken, Forwards
 from storage.features.upstream.upstream_filing import UpstreamFiling
 from storage.features.upstream.upstream_hiding import UpstreamHiding
@@ -41,7 +41,7 @@ class Features:
         self,
         access: StoreAccess,
         near: Callable[[Tenant, bytes], Sequence[Hit]],
-        recalls: Recalls,
+        recalls: RecallLedger,
         batch_len: int = BATCH_LEN,
     ) -> None:
         """`near` returns a tenant's nearest memories to a vector, by an exact search (`Cases`)."""

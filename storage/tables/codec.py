@@ -15,16 +15,13 @@ from typing import Final
 
 import msgspec
 
-from policy.facts import AnchorProbe, BudgetState, TokenState
 from policy.model import (
     Basis,
-    CandidateId,
     ChangeKind,
     Digest,
     MemoryClass,
     MemoryStatus,
     PrincipalId,
-    Provenance,
     Reading,
     Scope,
     SourceKind,
@@ -32,7 +29,7 @@ from policy.model import (
 )
 from policy.verdict import Reason
 from storage.ground.errors import StoreCorrupt, UnknownFormat
-from storage.values import Decision
+from storage.values import GatheredEvidence, OutcomeSummary
 
 FORMAT: Final = b"\x02"
 STORE_FORMAT: Final = 7
@@ -179,20 +176,13 @@ class IdRecord(msgspec.Struct, frozen=True, array_like=True):
     status: MemoryStatus
 
 
-class FirstOutcome(msgspec.Struct, frozen=True, array_like=True):
+class FirstOutcome(OutcomeSummary, frozen=True, kw_only=True, array_like=True):
     """The first verdict for a nonce, without content, which is the answer to a repeated request."""
 
-    candidate_id: CandidateId
-    decision: Decision
-    reason: Reason | None
-    step: int | None
-    memory_class: MemoryClass
     source: SourceKind
     basis: Basis
     passed: tuple[int, ...]
     structural: bool
-    version: int
-    leaf_index: int
     ordinal: int  # the ordinal of the memory's row, or NO_ORDINAL
 
 
@@ -238,22 +228,11 @@ class SealedIntercept(msgspec.Struct, frozen=True, array_like=True):
     salt: bytes
 
 
-class HeldEvidence(msgspec.Struct, frozen=True, array_like=True):
+class HeldEvidence(GatheredEvidence, frozen=True, kw_only=True, array_like=True):
     """The evidence about a candidate at the time when it was held; encrypted in staging."""
 
-    provenance: Provenance
-    intercepted_at_ms: int
-    token: TokenState
-    token_key: bytes | None
-    shadow: tuple[AnchorProbe, ...] | None
-    budget: BudgetState | None
-    vector: bytes
-    embedder_id: str
-    trace_id: str
     # The version of the memory to change; 0 if there is none.
     target_version: int = 0
-    guarded_key: str | None = None
-    guarded_blob: bytes = b""
 
 
 class StagedEvidence(msgspec.Struct, frozen=True, array_like=True):

@@ -394,7 +394,7 @@ NOT_REACHED: Final = (
 
 
 class EraseRequest(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Erase all traces of one user, one principal or one target; exactly one must be given."""
+    """Erase the traces of one user, one principal or one target; exactly one must be given."""
 
     user_id: Wide | None = None
     principal: Wide | None = None
@@ -418,6 +418,6 @@ ERASE: Final = post(
     "/erasures",
     EraseRequest,
     ErasureView,
-    "Erase all traces of one person, or go on with it; `dry_run` only counts them.",
+    "Erase the traces of one person, or continue to; `dry_run` only counts them.",
     slow=True,
 )

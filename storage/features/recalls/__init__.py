@@ -12,7 +12,8 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from policy.model import PRINCIPAL, Memory, MemoryId, PrincipalId, Tenant
+from policy.model import PRINCIPAL, MemoryId, PrincipalId, Tenant
+from policy.model import Memory as Memory
 from policy.query import Filter
 
 NEAREST_MAX: Final = 50
@@ -146,90 +147,3 @@ class RecallOptions(msgspec.Struct, frozen=True, kw_only=True):
     keep_days: int = 30
     count_max: int = 1_000_000
     keep_queries: bool = False
-
-
-class Recalls(Protocol):
-    """The recall ledger. Reads run on any thread but the event loop's: each may read files.
-
-    A read waits at most a second for the records that were noted before it.
-    """
-
-    def note(self, record: Recall | ReplyRecord, later: LaterHits | None = None) -> str:
-        """Queue a record to be written and return its id; never waits or raises. Event loop only.
-
-        `later` finds the hits of a recall that has none yet. The id field of a recall is ignored.
-        "" is returned if the record is dropped, because the queue is full or the ledger is off.
-        """
-        ...
-
-    @property
-    def kept_since_ms(self) -> int:
-        """The time of the oldest stored record; the present time if there is none."""
-        ...
-
-    @property
-    def dropped_count(self) -> int:
-        """How many records were dropped since the start, because the queue or the disk was full."""
-        ...
-
-    def recall(self, recall_id: str) -> Recall | None:
-        """One recall by its id; None if it is not stored."""
-        ...
-
-    def reply(self, tenant: Tenant, reply_id: str) -> ReplyRecord | None:
-        """One reply of the tenant, by the id that the model API gave it.
-
-        None if it is not stored.
-        """
-        ...
-
-    def recalls(
-        self,
-        tenant: Tenant,
-        *,
-        session: str | None = None,
-        memory_id: MemoryId | None = None,
-        since_ms: int = 0,
-        limit: int = 100,
-    ) -> tuple[Recall, ...]:
-        """Recalls of a tenant, newest first: of a session, or with a memory among the hits."""
-        ...
-
-    def replies(
-        self,
-        tenant: Tenant,
-        *,
-        session: str | None = None,
-        memory_id: MemoryId | None = None,
-        since_ms: int = 0,
-        limit: int = 100,
-    ) -> tuple[ReplyRecord, ...]:
-        """Replies of a tenant, newest first: of a session, or with a memory in their context."""
-        ...
-
-    def memories(self, tenant: Tenant, ordinals: Sequence[int]) -> dict[int, Memory]:
-        """Map each ordinal to the memory in the version of that row, to replay what a reader saw.
-
-        Quarantined and deleted memories are included, so only an operator may see the result.
-        Purged rows and rows of other tenants are left out.
-        """
-        ...
-
-    def erase(
-        self,
-        tenant: Tenant,
-        person: PrincipalId | None,
-        sessions: Collection[str],
-        until_ms: int,
-        *,
-        dry_run: bool = False,
-    ) -> int:
-        """Erase the records of a person's reads and replies up to a time; return how many.
-
-        These are records of the principal `person` and of the sessions; with `dry_run` they are
-        only counted. The query of another's read is sealed by the rows that it showed. Blocks.
-
-        Raises:
-            OSError: The disk refused; some records may still be there.
-        """
-        ...

@@ -114,7 +114,7 @@ _Waiting = tuple[int, bytes, Noted, "LaterHits | None"]
 
 
 class RecallLedger:
-    """Writes records on a thread of its own, and reads them back (`Recalls`).
+    """Writes records on a thread of its own, and reads them back.
 
     The thread starts with the first record; call `stop` after the last one.
     """
@@ -167,11 +167,15 @@ class RecallLedger:
 
     @property
     def dropped_count(self) -> int:
-        """How many records were dropped since the start."""
+        """How many records were dropped since the start, because the queue or the disk was full."""
         return self._dropped
 
     def note(self, record: Noted, later: LaterHits | None = None) -> str:
-        """Queue a record to be written (`Recalls.note`)."""
+        """Queue a record to be written and return its id; never waits or raises. Event loop only.
+
+        `later` finds the hits of a recall that has none yet. The id field of a recall is ignored.
+        "" is returned if the record is dropped, because the queue is full or the ledger is off.
+        """
         if not self._options.count_max:
             return ""
         length = 0 if later is None else later.char_count
@@ -239,7 +243,14 @@ class RecallLedger:
         *,
         dry_run: bool = False,
     ) -> int:
-        """Erase the records of a person's reads and replies (`Recalls.erase`)."""
+        """Erase the records of a person's reads and replies up to a time; return how many.
+
+        These are records of the principal `person` and of the sessions; with `dry_run` they are
+        only counted. The query of another's read is sealed by the rows that it showed. Blocks.
+
+        Raises:
+            OSError: The disk refused; some records may still be there.
+        """
         self._caught_up()
 
         def drops(frame: Frame, plain: bytes) -> bool:
@@ -357,19 +368,22 @@ class RecallLedger:
 
     @property
     def kept_since_ms(self) -> int:
-        """The time of the oldest stored record; the present time if none is stored."""
+        """The time of the oldest stored record; the present time if there is none."""
         self._caught_up()
         now_ms = self._clock()
         oldest = self._segments.oldest_ms()
         return now_ms if oldest is None else max(oldest, self._cutoff_ms())
 
     def recall(self, recall_id: str) -> Recall | None:
-        """One recall by its id (`Recalls.recall`)."""
+        """One recall by its id; None if it is not stored."""
         self._caught_up()
         return next(iter(self._by_id({recall_id})), None)
 
     def reply(self, tenant: Tenant, reply_id: str) -> ReplyRecord | None:
-        """One reply by the API's id (`Recalls.reply`)."""
+        """One reply of the tenant, by the id that the model API gave it.
+
+        None if it is not stored.
+        """
         self._caught_up()
         tag = self._tag(tenant, reply_id)
         for frame in self._segments.tagged(tag, self._cutoff_ms()):
@@ -388,7 +402,7 @@ class RecallLedger:
         since_ms: int = 0,
         limit: int = 100,
     ) -> tuple[Recall, ...]:
-        """Recalls of a tenant, newest first (`Recalls.recalls`)."""
+        """Recalls of a tenant, newest first: of a session, or with a memory among the hits."""
         self._caught_up()
         ordinals = self._rows_of(tenant, memory_id)
         found: list[Recall] = []
@@ -418,7 +432,7 @@ class RecallLedger:
         since_ms: int = 0,
         limit: int = 100,
     ) -> tuple[ReplyRecord, ...]:
-        """Replies of a tenant, newest first (`Recalls.replies`)."""
+        """Replies of a tenant, newest first: of a session, or with a memory in their context."""
         self._caught_up()
         ordinals = self._rows_of(tenant, memory_id)
         found: list[ReplyRecord] = []
@@ -433,7 +447,11 @@ class RecallLedger:
         return tuple(map(self._complete, found))
 
     def memories(self, tenant: Tenant, ordinals: Sequence[int]) -> dict[int, Memory]:
-        """Map each ordinal to the memory in the version of that row (`Recalls.memories`)."""
+        """Map each ordinal to the memory in the version of that row, to replay what a reader saw.
+
+        Quarantined and deleted memories are included, so only an operator may see the result.
+        Purged rows and rows of other tenants are left out.
+        """
         found: dict[int, Memory] = {}
         with self._store.reading() as view:
             for ordinal in ordinals:
