@@ -7,8 +7,8 @@ read has the id of a memory only while the memory's row still has content.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 import msgspec
 
