@@ -78,8 +78,7 @@ class GatheredEvidence(msgspec.Struct, frozen=True, kw_only=True):
     embedder_id: str
     # The W3C trace id of the request, which the store copies into the interception leaf.
     trace_id: str
-    # Guard mode: the key under which the upstream server files the memory; None for a memory of
-    # this store.
+    # Guard mode: the key under which the upstream server files the memory; else None.
     guarded_key: str | None = None
     # Guard mode: bytes that are sent with the memory, whose digest is in the candidate's metadata.
     # They are stored until a person has decided and the upstream server has the memory.

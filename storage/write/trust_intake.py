@@ -26,7 +26,6 @@ from policy.trust.score import (
     STANDS_AFTER_MS,
     OutcomeKind,
     Reported,
-    TrustLevel,
     TrustState,
     after_outcome,
     after_violation,
@@ -50,21 +49,10 @@ TRUST_OUTCOME: Final = "trust.outcome"
 """The action in the leaf of an outcome; its detail ends with any change of the latch."""
 
 
-class TrustRecord(msgspec.Struct, frozen=True, array_like=True):
-    """The stored trust of one principal or origin; the fields are those of `TrustState`."""
+class TrustRecord(TrustState, frozen=True, kw_only=True, array_like=True):
+    """The stored trust of one principal or origin."""
 
     principal_id: PrincipalId
-    level: TrustLevel
-    violations_count: int
-    good: float
-    bad: float
-    cusum: float = 0.0
-    latched_at_ms: int | None = None
-    probation_left: int = 0
-    probation_since_ms: int | None = None
-    good_day: int = 0
-    good_today: int = 0
-    restores_count: int = 0
 
 
 class OriginRecord(msgspec.Struct, frozen=True, array_like=True):

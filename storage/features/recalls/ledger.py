@@ -171,10 +171,9 @@ class RecallLedger:
         return self._dropped
 
     def note(self, record: Noted, later: LaterHits | None = None) -> str:
-        """Queue a record to be written and return its id; never waits or raises. Event loop only.
+        """Queue a record; return its id, or "" if it is dropped. Never waits. Event loop only.
 
         `later` finds the hits of a recall that has none yet. The id field of a recall is ignored.
-        "" is returned if the record is dropped, because the queue is full or the ledger is off.
         """
         if not self._options.count_max:
             return ""
@@ -245,11 +244,7 @@ class RecallLedger:
     ) -> int:
         """Erase the records of a person's reads and replies up to a time; return how many.
 
-        These are records of the principal `person` and of the sessions; with `dry_run` they are
-        only counted. The query of another's read is sealed by the rows that it showed. Blocks.
-
-        Raises:
-            OSError: The disk refused; some records may still be there.
+        With `dry_run` they are only counted. Blocks; OSError is raised if the disk refuses.
         """
         self._caught_up()
 
@@ -290,8 +285,7 @@ class RecallLedger:
         try:
             self._segments.forget(now_ms - self._options.keep_days * _DAY_MS, self._next)
         except OSError:
-            # Segments that could not be removed are tried again with the next batch; reads leave
-            # out records that are too old.
+            # The next batch tries again; reads leave out records that are too old.
             return
         self._forgotten_ms = now_ms
 
@@ -299,13 +293,8 @@ class RecallLedger:
         self, rows: _NewestRows, key: FileKey, number: int, name: bytes, record: Noted
     ) -> Record:
         if isinstance(record, Recall):
-            return Record(
-                _RECALL,
-                number,
-                record.at_ms,
-                _NO_TAG,
-                self._recall(rows, key, number, name, record),
-            )
+            sealed = self._recall(rows, key, number, name, record)
+            return Record(_RECALL, number, record.at_ms, _NO_TAG, sealed)
         tag = self._tag(record.tenant, record.reply_id)
         return Record(_REPLY, number, record.at_ms, tag, self._reply(rows, record))
 
@@ -380,10 +369,7 @@ class RecallLedger:
         return next(iter(self._by_id({recall_id})), None)
 
     def reply(self, tenant: Tenant, reply_id: str) -> ReplyRecord | None:
-        """One reply of the tenant, by the id that the model API gave it.
-
-        None if it is not stored.
-        """
+        """One reply of the tenant, by the API's own id; None if it is not stored."""
         self._caught_up()
         tag = self._tag(tenant, reply_id)
         for frame in self._segments.tagged(tag, self._cutoff_ms()):
@@ -447,11 +433,7 @@ class RecallLedger:
         return tuple(map(self._complete, found))
 
     def memories(self, tenant: Tenant, ordinals: Sequence[int]) -> dict[int, Memory]:
-        """Map each ordinal to the memory in the version of that row, to replay what a reader saw.
-
-        Quarantined and deleted memories are included, so only an operator may see the result.
-        Purged rows and rows of other tenants are left out.
-        """
+        """Map each ordinal to its row's memory, also a hidden or deleted one: for operators alone."""
         found: dict[int, Memory] = {}
         with self._store.reading() as view:
             for ordinal in ordinals:
