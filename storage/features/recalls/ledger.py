@@ -433,7 +433,7 @@ class RecallLedger:
         return tuple(map(self._complete, found))
 
     def memories(self, tenant: Tenant, ordinals: Sequence[int]) -> dict[int, Memory]:
-        """Map each ordinal to its row's memory, also a hidden or deleted one: for operators alone."""
+        """Map each ordinal to its row's memory, also a hidden or deleted one; for operators."""
         found: dict[int, Memory] = {}
         with self._store.reading() as view:
             for ordinal in ordinals:
