@@ -17,7 +17,7 @@ from proxy.seams.tenants import DEFAULT_TENANT
 from storage.features.kept_places import LET_IN_LEN_MAX
 
 
-class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+class _PlaceAsked(msgspec.Struct, frozen=True, kw_only=True):
     path: str = ""
     files: tuple[str, ...] = ()
     tenant: str = DEFAULT_TENANT
@@ -26,7 +26,7 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 def _named(context: Context, found: PlaceList) -> PlaceList:
     """The files whose path is the one that was typed, or ends so; all if none was typed."""
-    path = context.arguments(_Asked).path.lstrip("/").lower()
+    path = context.arguments(_PlaceAsked).path.lstrip("/").lower()
     end = path and f"/{path}"
     return PlaceList(
         places=tuple(one for one in found.places if f"/{one.path}".lower().endswith(end))
@@ -43,7 +43,7 @@ def _lines(context: Context, found: PlaceList) -> None:
 
 
 async def _accept(context: Context) -> Exit:
-    asked = context.arguments(_Asked)
+    asked = context.arguments(_PlaceAsked)
     async with operator(context) as api:
         named = _named(context, await api.ask(PLACES, tenant=asked.tenant))
         waiting = tuple(one for one in named.places if one.waiting)
@@ -70,7 +70,7 @@ def _read(name: str) -> tuple[str, str]:
 
 
 async def _import(context: Context) -> Exit:
-    asked = context.arguments(_Asked)
+    asked = context.arguments(_PlaceAsked)
     texts = [_read(one) for one in asked.files]
     async with operator(context) as api:
         done = [
@@ -101,20 +101,20 @@ COMMANDS = (
         PLACES,
         _lines,
         options=(_PATH, _TENANT),
-        form=_Asked,
+        form=_PlaceAsked,
     ),
     Command(
         words=("places", "accept"),
         summary="let the lines of a file in that wait, for all principals",
         act=_accept,
         options=(_PATH, _TENANT, option("--yes", "let the lines in without a question")),
-        form=_Asked,
+        form=_PlaceAsked,
     ),
     Command(
         words=("places", "import"),
         summary="let all lines of files in, before a request has them",
         act=_import,
         options=(option("files", "the files", metavar="FILE"), _TENANT),
-        form=_Asked,
+        form=_PlaceAsked,
     ),
 )

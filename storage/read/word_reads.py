@@ -42,7 +42,8 @@ class WordReads(RegisteredReads):
         words = [0.0 if asked is None else asked.of_text(hashed(one.text)) for one in texts]
         ranks = np.array([one.source.trust for one in texts], dtype=np.int8)
         rows = np.stack([np.frombuffer(one.vector, "<f4") for one in texts])
-        cosines = exact_products(rows, np.frombuffer(question.vector, "<f4").astype(np.float64))
+        wide = np.frombuffer(question.vector, "<f4").astype(np.float64)
+        cosines = exact_products(rows, wide).clip(-1.0, 1.0)
         scores: list[float] = score(cosines, np.array(words), ranks, TRUSTS[ranks]).tolist()
         return scores
 

@@ -105,8 +105,8 @@ OTHERS: Final = {
         },
     ),
     "model": Outline(
-        {"admit": 9, "class_floor": 6, "source_class_forbidden": 1},
-        upstream=51,
+        {"admit": 11, "class_floor": 8, "source_class_forbidden": 1},
+        upstream=65,
         told={
             "model.chat.page.withheld": ("200", "I read: This result was withheld: it repeats a"),
             "model.file.withheld": ("403", "Mnemogate: withheld: the body of this request carries"),

@@ -20,7 +20,7 @@ MODEL: Final = (
         name="the request goes upstream as it came",
         invariant="no later model request carries what was refused",
         where="proxy.model.ledger_coupling:LedgerCoupling.prepare",
-        fault=replaced("await self._withheld(asked, request, heard, conversation)", "asked.body"),
+        fault=replaced("await self._withheld(asked, went, heard, conversation)", "asked.body"),
         tests=one_test(
             _MODEL_COUPLING, "test_what_was_refused_is_in_no_later_request_and_in_no_reply"
         ),
@@ -166,7 +166,7 @@ MODEL: Final = (
         name="hosted memory is any other route",
         invariant="a write on the provider's side is an unknown write",
         where="proxy.model.routes:purpose_of",
-        fault=replaced("any((part in _HOSTED for part in parts))", "not parts"),
+        fault=replaced("not _HOSTED.isdisjoint(names)", "not parts"),
         tests=one_test(_MODEL_FRONT, "test_other_routes_pass_untouched_and_hosted_memory_does_not"),
     ),
     Mutant(

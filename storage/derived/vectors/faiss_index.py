@@ -242,7 +242,7 @@ class VectorIndex:
             at[at == len(names)] = 0
             here = names[at] == ordinals if len(names) else np.zeros(len(at), dtype=np.bool_)
             found[here] = exact_products(vectors[at[here]], wide)
-        return found
+        return found.clip(-1.0, 1.0)
 
     def row_words(self) -> list[RowWords]:
         """The words of all rows of one moment, in parts, in ascending order. Any thread."""

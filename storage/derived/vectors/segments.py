@@ -185,9 +185,12 @@ def gathered(parts: Sequence[SearchedPart], dimension: int) -> SearchedPart:
 
 
 def exact_products(vectors: Floats, query: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The cosines of a query and each row, which do not depend on a row's place in memory."""
+    """The products of a query and each row, which do not depend on a row's place in memory.
+
+    Of two rows nearer than a rounding error to the query, both products may be above 1.
+    """
     products: NDArray[np.float64] = np.vecdot(vectors.astype(np.float64), query)
-    return products.clip(-1.0, 1.0)
+    return products
 
 
 class Answer:
@@ -257,7 +260,7 @@ class Answer:
                 scores.append(exact_products(part.vectors[block], wide))
         names, exact = np.concatenate(ordinals), np.concatenate(scores)
         order = np.lexsort((names, -exact))[: self._limit]
-        return names[order], exact[order]
+        return names[order], exact[order].clip(-1.0, 1.0)
 
     def _products(self, vectors: Floats) -> Floats:
         """The inner products of the query with every row.
