@@ -215,6 +215,7 @@ _NO_OPERATORS_FILES = {
     "proxy/settings/wider.py",  # the packaged ruleset
     "proxy/doctor/examine.py",  # /proc
     "proxy/doctor/locate.py",
+    "proxy/doctor/hosts.py",  # the settings of agents' hosts, of which nothing is believed
     "proxy/embed/weights.py",  # an installed package's
     "proxy/dialects/files/shipped_places.py",  # the shipped places
     "proxy/cli/review.py",  # the file that its caller names, as its caller
