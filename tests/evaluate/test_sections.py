@@ -191,7 +191,7 @@ async def test_real_groups_of_lies_are_found_in_a_real_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tests.evaluate.blame.RUNS", 20)
-    monkeypatch.setattr("tests.evaluate.blame_groups.GROUPS", 6)
+    monkeypatch.setattr("tests.evaluate.blame_groups.GROUPS", 12)
     monkeypatch.setattr("tests.evaluate.blame_anchors.ANCHORS", 10)
     monkeypatch.setattr("tests.evaluate.blame_groups.TEXTS", 100)
     found = book()
@@ -199,7 +199,7 @@ async def test_real_groups_of_lies_are_found_in_a_real_store(
     assert found.broken == ()
     cells = found.tables.blame
     assert cells is not None
-    assert (cells["real_groups_exact"].value, cells["real_groups_exact"].n) == (100.0, 18)
+    assert (cells["real_groups_exact"].value, cells["real_groups_exact"].n) == (100.0, 36)
     assert cells["real_notes_convicted"].value == 0.0
     assert cells["beside_anchors_convicted"].value == 0.0
     assert cells["beside_anchors_convicted"].n > 90, "nearly every text was in some answer"
