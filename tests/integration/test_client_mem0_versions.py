@@ -82,7 +82,8 @@ def wrote_and_read(seen: Seen) -> None:
     assert seen["page"]["next"] is not None
     best = items(seen["search"])
     assert [item["memory"] for item in best] == ["I live in Lisbon and I cycle to work."]
-    assert best[0]["score"] == pytest.approx(1.0, abs=1e-3)
+    # The same words, unproven: (1 + 1.5 x 0.5) x 0.92 / 2.9.
+    assert best[0]["score"] == pytest.approx(0.555, abs=1e-3)
     assert best[0]["metadata"] == {"src": "chat"}
     assert seen["get"]["memory"] == best[0]["memory"]
     if "search_v1" in seen:

@@ -106,6 +106,8 @@ class Desk:
             "RECALL_ID": self._recall,
             "INCIDENT": self._incident,
             "NAME": self._principal,
+            "ID": self._user,
+            "KEY": lambda _: self._key_of_log(),
             "1042": lambda _: "1",
             "4711": lambda _: "0",
             "2030-01-31T12:00:00Z": lambda _: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -187,6 +189,9 @@ class Desk:
         assert done.code == 0, done.err
         return done.data
 
+    def _key_of_log(self) -> str:
+        return self.place.command("audit", "checkpoint", "--vkey-only").out.strip()
+
     def _memory(self, command: str) -> str:
         text = f"Desk number {self._next()} is in Porto."
         assert self.sidecar.write(self._writer(), text=text)[0] == 201
@@ -194,6 +199,13 @@ class Desk:
         if " parole " in command:
             self._json("memory", "quarantine", found)
         return str(found)
+
+    def _user(self, _: str) -> str:
+        """A user of whom a memory is."""
+        user = f"user{self._next()}"
+        said = {"text": "Tea is served at four.", "user_id": user}
+        assert self.sidecar.write(self._writer(), **said)[0] == 201
+        return user
 
     def _writer(self) -> str:
         """The key of a new agent: what becomes of one agent's texts counts against no other."""

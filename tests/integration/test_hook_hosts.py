@@ -127,9 +127,10 @@ class Codex(Host):
         await self.run(codex_program(), *words, SCRIPTED_KEY=AGENT_KEY)
 
 
+ADDED: Final = "*** Begin Patch\n*** Add File: AGENTS.override.md\n+{}\n*** End Patch\n"
 NESTED: Final = (
     patch(ORDER),
-    ("/exec_command", {"cmd": f"printf '{ORDER}' > AGENTS.override.md"}),
+    ("/exec_command", {"cmd": f"apply_patch <<'EOF'\n{ADDED.format(ORDER)}EOF\n"}),
     patch(FACT, "MEMORY.md"),
 )
 

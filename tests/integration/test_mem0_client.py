@@ -75,7 +75,8 @@ def wrote(seen: Seen) -> None:
 def read(seen: Seen) -> None:
     best = seen["search"]["results"][0]
     assert best["memory"] == "I live in Lisbon and I cycle to work."
-    assert best["score"] == pytest.approx(1.0, abs=1e-3)
+    # The same words, unproven: (1 + 1.5 x 0.5) x 0.92 / 2.9.
+    assert best["score"] == pytest.approx(0.555, abs=1e-3)
     assert best["metadata"] == {"src": "chat"}
     assert (best["user_id"], best["run_id"], best["memory_class"]) == ("alice", None, "L3")
     assert [item["memory"] for item in seen["search_options"]["results"]] == [
