@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 from collections.abc import Iterable, Sequence
-from typing import Final, NoReturn, Protocol
+from typing import Final, NoReturn, Protocol, cast
 
 from proxy.cli.command import Command
 from proxy.cli.exits import CommandFailed, Exit
@@ -134,7 +134,7 @@ def build_parser(*words: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"mnemogate {version()}")
     common = _common()
-    firsts: _Words = parser.add_subparsers(metavar="COMMAND", required=True)
+    firsts = cast("_Words", parser.add_subparsers(metavar="COMMAND", required=True))
     groups: dict[str, _Words] = {}
     for command in commands(*words):
         *group, name = command.words

@@ -32,7 +32,7 @@ HOSTS: Final = [
         (CLAUDE_CODE, ()),
         (CODEX, ()),
         (OPEN_CODE, ()),
-        *((one, pytest.mark.whole) for one in OPENCLAW_OVER),
+        *((one, (pytest.mark.whole,)) for one in OPENCLAW_OVER),
     )
 ]
 

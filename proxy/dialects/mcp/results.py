@@ -93,7 +93,9 @@ def greeting(found: JsonValue, name: str) -> JsonValue:
     except StopIteration as end:
         left: JsonValue = end.value
         kept = left if isinstance(left, dict) else {}
-        told = {one: kept[one] for one in ("protocolVersion", "capabilities") if one in kept}
+        told: dict[str, JsonValue] = {
+            one: kept[one] for one in ("protocolVersion", "capabilities") if one in kept
+        }
         return {**told, "serverInfo": {"name": name, "version": "-"}}
 
 
