@@ -32,7 +32,7 @@ async def life(root: Path, number: int) -> tuple[int, str]:
     return process.returncode or 0, out.decode()
 
 
-@pytest.mark.heavy
+@pytest.mark.whole
 @pytest.mark.timeout(1_800)
 async def test_an_erasure_that_is_killed_after_each_of_its_commits_is_ended(tmp_path: Path) -> None:
     async with servers() as behind:

@@ -234,6 +234,7 @@ async def test_hook_and_relay_of_codex_have_one_candidate(tmp_path: Path, text: 
     assert (text in text_of(store)) == (text == FACT)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("way", ["denied", "no hook", "no gate"])
 async def test_what_claude_code_calls_is_denied(tmp_path: Path, way: str) -> None:
     host, model = Host(tmp_path), MessagesModel()

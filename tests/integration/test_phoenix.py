@@ -101,7 +101,7 @@ def phoenix(working: Path) -> Generator[str]:
             process.wait(30)
 
 
-@pytest.mark.heavy
+@pytest.mark.whole
 @pytest.mark.timeout(1_200)
 def test_a_reject_is_readable_in_phoenix_with_its_steps_below_it(tmp_path: Path) -> None:
     with phoenix(tmp_path) as url:
@@ -163,7 +163,7 @@ def _shell_lines() -> tuple[str, ...]:
     return tuple(line.removeprefix("$ ") for line in lines)
 
 
-@pytest.mark.heavy
+@pytest.mark.whole
 @pytest.mark.timeout(1_200)
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not on this machine")
 def test_the_commands_of_the_page_lead_to_a_verdict_seen_in_phoenix(tmp_path: Path) -> None:
