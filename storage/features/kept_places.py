@@ -110,12 +110,14 @@ class SeePlaces(msgspec.Struct, frozen=True, kw_only=True):
                 self._note(change, before, after)
 
     def _note(self, change: Change, before: PlaceRecord, after: PlaceRecord) -> None:
+        # A path may be words that a file's text made up, and the log is for good.
+        subject = change.names.place(after.tenant, kept_key(after.path)).hex()
         if len(after.lines) > len(before.lines):
-            change.note("place.first", after.path, self.by, f"{len(after.lines)} lines")
+            change.note("place.first", subject, self.by, f"{len(after.lines)} lines")
         if {line.digest for line in after.waiting} - {line.digest for line in before.waiting}:
-            change.note("place.held", after.path, self.by, f"{len(after.waiting)} lines wait")
+            change.note("place.held", subject, self.by, f"{len(after.waiting)} lines wait")
         if after.unread > before.unread:
-            change.note("place.unread", after.path, self.by, "between no known marks")
+            change.note("place.unread", subject, self.by, "between no known marks")
 
     def _waiting(
         self, change: Change, record: PlaceRecord, seen: SeenPlace
@@ -147,7 +149,8 @@ class LetLinesIn(msgspec.Struct, frozen=True, kw_only=True):
         came = (one for one in before.waiting if one not in after.waiting)
         whose = sorted({name for one in came for name in one.principals})
         said = f"{len({*after.lines} - {*before.lines})} lines; {', '.join(whose)}"
-        change.note("place.accept", before.path, self.by, said[:_DETAIL_LEN_MAX])
+        subject = change.names.place(before.tenant, kept_key(before.path)).hex()
+        change.note("place.accept", subject, self.by, said[:_DETAIL_LEN_MAX])
         return after
 
 

@@ -175,6 +175,10 @@ async def test_rules_wait_until_a_person_lets_them_in_for_every_key(tmp_path: Pa
         leaves = [one["fields"] for one in page["leaves"]]
         act = next(one for one in leaves if one.get("action") == "place.accept")
         assert "agent" in act["detail"], "the act names whose requests had the lines"
+        # A path may be words that a file's text made up: no leaf has one, the table has (control).
+        assert host.rules not in json.dumps(leaves)
+        listed = await bench.front.operate("GET", "/places")
+        assert host.rules in {one["path"] for one in listed["places"]}
         # What came after the lines were shown is not let in with them.
         later = {host.rules: f"{OLD}\nUse tabs.\n{ORDER}"}
         await ask(bench, host, later)
