@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,10 @@ def test_each_attack_of_the_threat_model_has_an_address_of_its_own() -> None:
     addresses = re.findall(r'^\| <a id="([a-z0-9-]+)"></a>', tables, re.MULTILINE)
     assert len(attacks) == len(addresses) == len(set(addresses)) > 100
     assert text.index("## The five that matter") < text.index("## Writes")
+    tests = tomllib.loads(_text("tests/threats.toml"))
+    assert [*tests] == addresses
+    assert [one for row in tests.values() for one in row if not (ROOT / one).is_file()] == []
+    assert sum(not row for row in tests.values()) < 10
 
 
 MORE_TERMS = (
