@@ -12,6 +12,7 @@ from policy.after.matchers import Grade, Matcher, SignalKind, check_matcher
 from policy.model import PrincipalId, Tenant
 from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.wire.incidents import (
+    ACCEPT,
     BLAME,
     CAUGHT_NAMED_MAX,
     CLOSE,
@@ -42,7 +43,7 @@ from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.operation import GiveFeedback
 from storage.features.cases import Case
-from storage.features.cases.case_records import MoveCase
+from storage.features.cases.case_records import AcceptCase, MoveCase
 from storage.features.cases.wrong_answers import Cases
 from storage.features.failures import Failure, Failures
 from storage.features.incidents import IncidentReach, IsolationReport, PastState, RewindReport
@@ -72,6 +73,11 @@ class WrongAnswers(msgspec.Struct, frozen=True, kw_only=True):
     async def close(self, call: OperatorCall[Empty]) -> Case:
         """Mark an incident as dealt with by a person; the memories that it hid stay hidden."""
         return await self.cases.order(MoveCase(call.argument, CaseStep.CLOSED, call.operator))
+
+    @route(ACCEPT)
+    async def accept(self, call: OperatorCall[Empty]) -> Case:
+        """Hide the memories that an incident names and left to a person, and close the incident."""
+        return await self.cases.order(AcceptCase(call.argument, call.operator))
 
     @route(BLAME)
     async def blame(self, call: OperatorCall[BlameRequest]) -> BlameView:

@@ -12,10 +12,14 @@ from policy.model import ChangeKind, HistoryEntry, Memory, MemoryId, SourceKind,
 from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.views import extended, proof_view
 from proxy.admin.wire.provenance import (
+    LINEAGE,
+    LINEAGE_SHOWN,
     PROVENANCE,
     RECALL,
     RECALLS,
     REPLY,
+    LineageQuery,
+    LineageView,
     ProvenanceNode,
     ProvenanceStep,
     ProvenanceView,
@@ -28,6 +32,7 @@ from proxy.ledger.sessions import Sessions
 from proxy.ledger.wire import OriginView, SegmentView
 from proxy.seams.faults import NotFound
 from storage.audit import InterceptedLeaf, VerdictLeaf, decode_leaf
+from storage.features.lineage import Lineage
 from storage.features.recalls import Recall, SeenMemory
 from storage.features.recalls.ledger import RecallLedger
 from storage.ground.errors import StoreCorrupt
@@ -52,6 +57,23 @@ class ProvenanceTrace(msgspec.Struct, frozen=True, kw_only=True):
 
     store: Store
     ledger: Sessions
+    lineage: Lineage
+
+    @route(LINEAGE)
+    async def related(self, call: OperatorCall[LineageQuery]) -> LineageView:
+        """A slice of a memory's lineage: `LINEAGE_SHOWN` memories at most.
+
+        Raises:
+            NotFound: The tenant never had a memory with this id.
+        """
+        tenant, offset = Tenant(call.asked.tenant), call.asked.offset
+        found = await asyncio.to_thread(
+            self.lineage.nodes, tenant, call.memory_id, offset, LINEAGE_SHOWN + 1
+        )
+        if not found and not offset:
+            raise NotFound("there never was such a memory in this tenant")
+        following = offset + LINEAGE_SHOWN if len(found) > LINEAGE_SHOWN else None
+        return LineageView(memories=found[:LINEAGE_SHOWN], next=following)
 
     @route(PROVENANCE)
     async def trace(self, call: OperatorCall[TenantQuery]) -> ProvenanceView:

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from proxy.admin.wire.incidents import (
+    ACCEPT,
     BLAME,
     CLOSE,
     INCIDENT,
@@ -240,6 +241,14 @@ COMMANDS = (
         "incident show",
         "show one incident: who is to blame, and by how many asks",
         INCIDENT,
+        _one,
+        options=(_ID,),
+        names=_OF_INCIDENT,
+    ),
+    asking(
+        "incident accept",
+        "hide the memories that an incident left to a person, and close it",
+        ACCEPT,
         _one,
         options=(_ID,),
         names=_OF_INCIDENT,

@@ -6,13 +6,15 @@ import json
 from collections.abc import Iterator
 
 from proxy.admin.wire.provenance import (
+    LINEAGE,
     PROVENANCE,
+    LineageView,
     ProvenanceNode,
     ProvenanceStep,
     ProvenanceView,
 )
 from proxy.admin.wire.route import IdKind, TenantQuery
-from proxy.cli.api_commands import asking
+from proxy.cli.api_commands import OF_TENANT, asking, table
 from proxy.cli.command import Context, option
 from proxy.cli.terminal import inert, iso
 from proxy.ledger.wire import OriginView
@@ -97,7 +99,40 @@ def _quoted(text: str) -> str:
     return json.dumps(text)
 
 
+def _lineage(context: Context, view: LineageView) -> None:
+    _LINEAGE(context, view)
+    if view.next is not None:
+        context.terminal.say(f"there is more: --offset {view.next}")
+
+
+_LINEAGE = table(
+    "memories",
+    {
+        "memory": "memory",
+        "is": "kinship",
+        "through": "through",
+        "status": "status",
+        "class": "memory_class",
+        "source": "source",
+        "by": "principal",
+        "when": "at_ms",
+        "leaf": "leaf_index",
+        "text seen in": "origin",
+    },
+)
 COMMANDS = (
+    asking(
+        "provenance lineage",
+        "list what a memory was derived from, and what was derived from it",
+        LINEAGE,
+        _lineage,
+        options=(
+            option("memory_id", "or the beginning of it", metavar="ID"),
+            option("--tenant", OF_TENANT),
+            option("--offset", "how many of the list to skip (default: 0)", metavar="N"),
+        ),
+        names={"memory_id": IdKind.MEMORY},
+    ),
     asking(
         "provenance show",
         "show where a memory came from: steps, leaves, sessions, and what those recalled",

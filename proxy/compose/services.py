@@ -80,6 +80,7 @@ from proxy.settings.table import Settings
 from proxy.settings.values import Address
 from proxy.transport.auth import Authenticator
 from proxy.withhold.convictions import Convictions
+from storage.features.lineage import Lineage
 from storage.features.objections import Objections
 from storage.features.retention_candidates import RetentionCandidates
 from storage.features.upstream.upstream_memories import UpstreamMemories
@@ -448,7 +449,7 @@ class Services:
             RecalledReads(store.recalls),
             Repairs(incidents=store.incidents, cases=store.cases),
             foundation.wrong_answers(self.blaming, self.feedback),
-            ProvenanceTrace(store=store, ledger=ledger),
+            ProvenanceTrace(store=store, ledger=ledger, lineage=store.of(Lineage)),
         )
 
     @property

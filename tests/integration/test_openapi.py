@@ -148,6 +148,8 @@ async def _read_everything(operator: Conversation, memory_id: str) -> None:
     await get("/memories/{memory_id}/history", memory_id)
     recalls = await get("/recalls", query=f"tenant=default&memory_id={memory_id}&limit=5")
     await get("/recalls/{recall_id}", recalls["recalls"][0]["recall_id"])
+    related = await get("/memories/{memory_id}/lineage", memory_id, "tenant=default&offset=0")
+    assert [one["kinship"] for one in related["memories"]] == ["itself"]
     traced = await get("/memories/{memory_id}/provenance", memory_id, "tenant=default")
     assert [one["status"] for one in traced["memories"]] == ["live"]
     await get("/audit/leaves", query="offset=0&limit=3")
@@ -200,11 +202,12 @@ async def _change_something(operator: Conversation, memory_id: str) -> None:
     blamed = await post("/blame", {"memory_id": memory_id, "forbid": ["Madrid"]})
     answer_id = blamed["incident"]["incident_id"]
     await operator.ask("GET", API + "/incidents/{incident_id}", name=answer_id)
-    await post("/incidents/{incident_id}/close", {}, answer_id)
+    for act in ("accept", "close"):
+        await post(f"/incidents/{{incident_id}}/{act}", {}, answer_id)
     assert (await post("/isolate", {"principal": "agent", "dry_run": True}))["caught_count"] == 3
     incident = (await post("/isolate", {"principal": "agent", "origin": "web/fetch"}))["incident"]
-    await post("/incidents/{incident_id}/resume", {}, incident["incident_id"])
-    await post("/incidents/{incident_id}/undo", {}, incident["incident_id"])
+    for act in ("resume", "undo"):
+        await post(f"/incidents/{{incident_id}}/{act}", {}, incident["incident_id"])
     assert (await post("/rewind", {"to_version": 1, "dry_run": True}))["incident"] is None
     await post("/rewind", {"to_version": 1})
     await post("/memories/{memory_id}/purge", {}, memory_id)

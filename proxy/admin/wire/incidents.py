@@ -151,3 +151,9 @@ CLOSE: Final = post(
     Case,
     "Say that a person has dealt with a wrong answer.",
 )
+ACCEPT: Final = post(
+    "/incidents/{incident_id}/accept",
+    Empty,
+    Case,
+    "Hide the memories that an incident left to a person, and close it.",
+)

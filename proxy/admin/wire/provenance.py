@@ -23,6 +23,7 @@ from proxy.admin.wire.route import (
     get,
 )
 from proxy.ledger.wire import OriginView, SessionList, SessionView
+from storage.features.lineage import LineageNode
 from storage.features.recalls import ReadSummary, ReplySummary, SeenMemory
 from storage.values import AuditHead
 
@@ -130,6 +131,33 @@ PROVENANCE: Final = get(
 )
 
 
+LINEAGE_SHOWN: Final = 500
+"""How many memories of a lineage one answer contains."""
+
+
+class LineageQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which part of a lineage to list."""
+
+    offset: Annotated[int, Meta(ge=0, le=100_000)] = 0
+
+
+class LineageView(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory, the memories that it was derived from, and those derived from it, nearest first.
+
+    `next`: the `offset` of the request for what follows; None where nothing does.
+    """
+
+    memories: tuple[LineageNode, ...]
+    next: int | None
+
+
+LINEAGE: Final = get(
+    "/memories/{memory_id}/lineage",
+    LineageQuery,
+    LineageView,
+    "What a memory was derived from, and what was derived from it: labels and leaves.",
+    slow=True,
+)
 SESSIONS: Final = get(
     "/sessions", SessionsQuery, SessionList, "Sessions of agents, most recently active first."
 )

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from policy.after.closure import BLAST_MAX, Act, CaseStep, ForPerson, Relation
-from policy.model import MemoryStatus, PrincipalId
+from policy.model import MemoryId, MemoryStatus, PrincipalId
 from storage.audit import IncidentLeaf
 from storage.features.cases import (
     CASES,
@@ -23,7 +23,7 @@ from storage.features.cases import (
 )
 from storage.features.cases.case_facts import CaseFacts, ClosureActs, named
 from storage.features.parole import end_probation, parole_record
-from storage.features.quarantine.hiding import OPERATOR, hidden_by, log_standing, place
+from storage.features.quarantine.hiding import OPERATOR, Quarantine, hidden_by, log_standing, place
 from storage.ground.errors import UnknownIncident
 from storage.ground.randomness import random_bytes
 from storage.tables.change import Change
@@ -160,6 +160,35 @@ class Convict(msgspec.Struct, frozen=True):
         case = _grown(case, step, progress)
         case = msgspec.structs.replace(case, culprits=(*case.culprits, *said)[:NAMED_MAX])
         return _stepped(change, case, self.by)
+
+
+class AcceptCase(msgspec.Struct, frozen=True):
+    """An order to the writer: hide what a case left to a person, as the person's act; close it."""
+
+    case_id: str
+    by: PrincipalId
+
+    def carry_out(self, change: Change) -> Case:
+        """Hide the memories of the case that are not hidden, a leaf for each; return the case.
+
+        A memory that was deleted since is left out.
+
+        Raises:
+            UnknownIncident: No case has that id, or it leaves nothing to a person.
+            UnknownMemory: The case does not know the id of a memory, because a client chose it.
+        """
+        case = read_case(change.draft, self.case_id)
+        left = [one for one in case.culprits if one.act is Act.NOTHING]
+        if case.step is not CaseStep.NEEDS_PERSON or not left:
+            raise UnknownIncident("the incident leaves nothing to a person")
+        for one in left:
+            memory_id = MemoryId(one.memory)
+            known = read_id(change.draft, change.names.memory(case.tenant, memory_id))
+            if known is not None and known.status is MemoryStatus.DELETED:
+                continue
+            detail = f"incident {case.case_id}"
+            Quarantine(memory_id, case.tenant, self.by, detail).carry_out(change)
+        return MoveCase(case.case_id, CaseStep.CLOSED, self.by).carry_out(change)
 
 
 class NameRelated(msgspec.Struct, frozen=True):

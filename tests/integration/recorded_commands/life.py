@@ -141,6 +141,8 @@ async def _memories(life: Life) -> None:
     await desk.both("provenance", "show", derived)
     await desk.run("provenance", "show", derived, "--format", "dot")
     await desk.run("provenance", "show", NOBODY)
+    await desk.both("provenance", "lineage", derived)
+    await desk.run("provenance", "lineage", NOBODY)
     await desk.both("memory", "usage")
     for words in (
         ("memory", "show", NOBODY), ("memory", "show", "abc"), ("memory", "show", "zzzzzz"),
@@ -332,6 +334,7 @@ async def _wrong_answers(life: Life) -> None:
     cases = (await desk.both("incident", "list"))["incidents"]
     await desk.both("incident", "list", "--open")
     await desk.both("incident", "show", cases[0]["incident_id"])
+    await desk.run("incident", "accept", "0" * 16)
     await desk.both("incident", "close", cases[0]["incident_id"])
     await desk.run("incident", "show", cases[0]["incident_id"][:8])
     await desk.run("incident", "show", "0" * 16)

@@ -26,7 +26,7 @@ from policy.query import EVERYTHING
 from storage.audit import IncidentLeaf, OperatorLeaf, decode_leaf
 from storage.embedded import EmbeddedStore
 from storage.features.cases import Case, ConvictedMemory, Opening, Progress
-from storage.features.cases.case_records import Convict, MoveCase, NameRelated, OpenCase
+from storage.features.cases.case_records import AcceptCase, Convict, MoveCase, NameRelated, OpenCase
 from storage.features.quarantine.hiding import Quarantine
 from storage.features.registered import PutAnchor
 from storage.ground.errors import UnknownIncident
@@ -370,3 +370,43 @@ def test_an_operator_hides_a_memory_with_all_that_was_derived_from_it(bench: Ben
     # Those that the operator named count, and what was derived from them does not.
     assert [one.kind for one in told] == ["quarantined_by_hand"] * 2
     store.close()
+
+
+def test_a_proposal_changes_nothing_until_a_person_accepts_it_and_then_once(bench: Bench) -> None:
+    store = bench.open(options=SMALL)
+    lie, gone, bystander = (id_of(say(store, text)) for text in ("a lie", "gone", "another"))
+    child = derived(store, "made of the lie", lie)
+    case = opened(store)
+    order = Convict(case.case_id, accused(store, lie, gone), BY, ASKED, proposes=True)
+    case = asyncio.run(store.cases.order(order))
+    assert case.step is CaseStep.NEEDS_PERSON
+    assert set(shown(store)) == {lie, gone, bystander, child}
+    deletion = candidate_of(None, OPERATOR, change=ChangeKind.DELETE, memory_id=gone, scope=Scope())
+    write(store, submission_of(deletion, OPERATOR))
+    before = store.audit.head().size
+    person = PrincipalId("a person")
+    done = asyncio.run(store.cases.order(AcceptCase(case.case_id, person)))
+    assert done.step is CaseStep.CLOSED
+    assert set(shown(store)) == {bystander}
+    leaves = [decode_leaf(data) for data in store.audit.leaves(before, 100)]
+    acts = [one for one in leaves if isinstance(one, OperatorLeaf) and one.by == person]
+    hidden = [one for one in acts if one.action == "memory.quarantine"]
+    assert {one.subject for one in hidden} == {lie, child}
+    assert all(case.case_id in (one.detail or "") for one in hidden)
+    size = store.audit.head().size
+    with pytest.raises(UnknownIncident):
+        asyncio.run(store.cases.order(AcceptCase(case.case_id, person)))
+    assert store.audit.head().size == size
+
+
+def test_a_refused_proposal_hides_nothing_and_cannot_be_accepted_later(bench: Bench) -> None:
+    store = bench.open(options=SMALL)
+    lie = id_of(say(store, "a lie"))
+    case = opened(store)
+    order = Convict(case.case_id, accused(store, lie), BY, ASKED, proposes=True)
+    asyncio.run(store.cases.order(order))
+    done = asyncio.run(store.cases.order(MoveCase(case.case_id, CaseStep.CLOSED, BY)))
+    assert done.step is CaseStep.CLOSED
+    with pytest.raises(UnknownIncident):
+        asyncio.run(store.cases.order(AcceptCase(case.case_id, BY)))
+    assert set(shown(store)) == {lie}
