@@ -320,12 +320,15 @@ def _health(settings: Settings, clock: SteadyClock, services: Services, scrape: 
     return Health(
         lambda: _told(store, clock),
         scrape,
-        unmapped_tools=services.unmapped_tools,
-        unread_places=store.places.unread,
-        unbound_uids=services.unbound_uids,
-        people_with_agents=lambda: len(services.ledger.people_with_agents),
-        wider=lambda: (*beyond, *wider_rules(store.ruleset)),
-        receivers_behind=scrape.told.behind,
+        around=lambda ready: msgspec.structs.replace(
+            ready,
+            unmapped_tools=services.unmapped_tools(),
+            unread_places=len(store.places.unread()),
+            unbound_uids=services.unbound_uids(),
+            people_with_agents=len(services.ledger.people_with_agents),
+            wider=(*beyond, *wider_rules(store.ruleset)),
+            receivers_behind=scrape.told.behind(),
+        ),
     )
 
 

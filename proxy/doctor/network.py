@@ -28,6 +28,7 @@ from proxy.doctor.finding import (
     ProbeResult,
     forbidden,
 )
+from proxy.seams.readiness import Readiness
 from storage.values import STAGED_IN_MEMORY
 
 _ANSWER_LEN_MAX: Final = 65_536
@@ -141,16 +142,6 @@ class _Whoami(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: str = ""
 
 
-class _Readiness(msgspec.Struct, frozen=True, kw_only=True):
-    mode: str
-    unmapped_tools: tuple[str, ...] = ()
-    unbound_uids: tuple[int, ...] = ()
-    people_with_agents: int = 0
-    wider: tuple[str, ...] = ()
-    unread_places: tuple[str, ...] = ()
-    staging: str = STAGED_IN_MEMORY
-
-
 class _Problem(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
 
@@ -240,7 +231,7 @@ def _modes(aim: DoctorTarget) -> Iterator[Finding]:
     )
     try:
         answer = _exchange(connection(aim.admin_url), "GET", "/readyz", None, b"")
-        ready = msgspec.json.decode(answer.body, type=_Readiness)
+        ready = msgspec.json.decode(answer.body, type=Readiness)
     except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:
         why = f"cannot be asked ({type(error).__name__})"
         yield from (one.skipped(why) for one in (mode, maps, files, relays, people, wide, staging))
@@ -256,8 +247,8 @@ def _modes(aim: DoctorTarget) -> Iterator[Finding]:
         yield maps.warned(f"see `mnemogate mcp map` for {', '.join(ready.unmapped_tools)}")
     else:
         yield maps.ok("none was seen")
-    lost = ", ".join(ready.unread_places)
-    yield files.fail(f"between no known marks: {lost}") if lost else files.ok("none")
+    lost = f"{ready.unread_places} between no known marks: see `mnemogate places list`"
+    yield files.fail(lost) if ready.unread_places else files.ok("none")
     yield _relays(relays, ready.unbound_uids)
     if ready.people_with_agents:
         # It is only a warning: the gate sees that a model calls tools with a person's key, but not

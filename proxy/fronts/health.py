@@ -12,10 +12,11 @@ import msgspec
 from proxy.dialects.problem import problem
 from proxy.seams.faults import MalformedRequest, NotFound, UnknownWrite
 from proxy.seams.operation import HttpReply, HttpRequest
+from proxy.seams.readiness import Readiness
 from proxy.transport.exchange import REFUSED_ROUTE, AnsweredReply, RequestHead
 from proxy.transport.head import HostRules
 from proxy.transport.responses import AnswerFailure, attempt
-from storage.values import STAGED_IN_MEMORY, StoreStatus
+from storage.values import StoreStatus
 
 HEALTH_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 UNKNOWN_ROUTE: Final = "unknown"
@@ -27,36 +28,6 @@ _ADDRESS: Final = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([0-9.]+))(?::[0-9]{1,5})
 _ENCODER: Final = msgspec.json.Encoder()
 
 
-class _Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Body of `/readyz`. Reads work while the process lives; writes only while "ready"."""
-
-    status: str  # One of "ready" and "degraded".
-    reason: str | None
-    mode: str  # One of "enforce" and "observe".
-    # The names of tools that seem to be about memory, but are in no tool map.
-    unmapped_tools: tuple[str, ...] = ()
-    # The files that newest model requests had between no known marks, so that only orders in them
-    # wait.
-    unread_places: tuple[str, ...] = ()
-    # Uids of relays that are bound to no principal, so that calls which a model front admitted are
-    # judged a second time at the relay.
-    unbound_uids: tuple[int, ...] = ()
-    # The number of principals that stand for people and whose keys agents use.
-    people_with_agents: int = 0
-    # The names of incident receivers for which too many steps wait to be sent.
-    receivers_behind: tuple[str, ...] = ()
-    # The settings and rules that admit more than the shipped ones.
-    wider: tuple[str, ...] = ()
-    # The number of candidates that wait for a person, and since when the oldest one waits. Neither
-    # makes the sidecar degraded.
-    held: int = 0
-    held_since_ms: int | None = None
-    # The kind of storage in which undecided candidates are staged.
-    staging: str = STAGED_IN_MEMORY
-    # The number of stored values that were changed without the gate; no answer has them.
-    mismatched: int = 0
-
-
 class Health:
     """Answers health and metrics requests, without asking for a principal. Event loop only."""
 
@@ -65,19 +36,10 @@ class Health:
         status: Callable[[], StoreStatus],
         render_metrics: Callable[[], bytes],
         *,
-        unmapped_tools: Callable[[], tuple[str, ...]] = tuple,
-        unread_places: Callable[[], tuple[str, ...]] = tuple,
-        unbound_uids: Callable[[], tuple[int, ...]] = tuple,
-        people_with_agents: Callable[[], int] = int,
-        wider: Callable[[], tuple[str, ...]] = tuple,
-        receivers_behind: Callable[[], tuple[str, ...]] = tuple,
+        around: Callable[[Readiness], Readiness] = lambda one: one,
     ) -> None:
-        self._receivers_behind = receivers_behind
-        self._wider = wider
-        self._unbound_uids = unbound_uids
-        self._people_with_agents = people_with_agents
-        self._unmapped_tools = unmapped_tools
-        self._unread_places = unread_places
+        """`around` adds to the body of `/readyz` what the store does not know."""
+        self._around = around
         self._status = status
         self._render_metrics = render_metrics
 
@@ -111,23 +73,17 @@ class Health:
             # else than the client asks for.
             raise MalformedRequest("query: only strict=true is known here", status=400)
         status = self._status()
-        body = _Readiness(
+        body = Readiness(
             status="ready" if status.writable else "degraded",
             reason=status.reason,
             mode="observe" if status.observing else "enforce",
-            unmapped_tools=self._unmapped_tools(),
-            unread_places=self._unread_places(),
-            unbound_uids=self._unbound_uids(),
-            people_with_agents=self._people_with_agents(),
-            receivers_behind=self._receivers_behind(),
-            wider=self._wider(),
             held=status.held_count,
             held_since_ms=status.held_since_ms,
             staging=status.staged_in,
             mismatched=status.mismatched,
         )
         code = 200 if status.writable or not query else 503
-        return HttpReply(status=code, body=_ENCODER.encode(body))
+        return HttpReply(status=code, body=_ENCODER.encode(self._around(body)))
 
 
 class HealthHosts(HostRules, frozen=True, kw_only=True):

@@ -39,6 +39,7 @@ class PlaceReader:
         self._principal = principal
         self._places = places
         self._known = kept.of(principal.tenant)
+        self._path = kept.path
         self._digest = partial(kept.digest, principal.tenant)
 
     def read(self, request: ModelRequest, texts: HostTexts) -> tuple[SeePlaces, Waiting]:
@@ -84,7 +85,7 @@ class PlaceReader:
         read = {mark.key for one in files for mark in one.marks}
         base = f"{folded_path(root)}/"
         lost = [
-            Mark(0, 0, one.path, key, None)
+            Mark(0, 0, self._path(one), key, None)
             for key, one in self._known.items()
             # A file of which no line was let in may be one that only a file's text names.
             if one.lines and key not in read and _are_related(f"{_folder(key)}/", base)

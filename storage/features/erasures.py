@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from policy.model import Candidate, ChangeKind, MemoryStatus, PrincipalId
 from storage.features.incidents import IncidentReach
 from storage.features.incidents.reached_memories import fits
-from storage.features.kept_places import PLACES, PlaceRecord
+from storage.features.kept_places import PLACES, PlaceRecord, path_of
 from storage.features.upstream.closed_keys import place_of
 from storage.tables.change import Change
 from storage.tables.lmdb_store import ROWS, RecordTable, View
@@ -129,7 +129,7 @@ class StoreErasure(msgspec.Struct, frozen=True):
         for key in self.denials:
             change.draft.delete(LINES, key)
         for key, place in list(change.draft.records(PLACES)):
-            left = _without(place, reach)
+            left = _without(place, path_of(change.names, place), reach)
             change.draft.delete(PLACES, key)
             if left is not None:
                 change.draft.write(PLACES, key, left)
@@ -170,7 +170,9 @@ class Erasures(Feature):
             denied = denied_lines(view).items()
             due.denials += [k for k, one in denied if (one.tenant, one.principal_id) == whose]
             places = (one for _, one in view.records(PLACES))
-            due.place_count = sum(_without(one, reach) != one for one in places)
+            due.place_count = sum(
+                _without(one, path_of(self._names, one), reach) != one for one in places
+            )
         due.memories = {keyed: due.memories[keyed] for keyed in due.memories.keys() - due.later}
         for rows in due.memories.values():
             # Deletions go first: a deletion is found again only by what else has its key.
@@ -194,12 +196,12 @@ class Erasures(Feature):
             )
 
 
-def _without(place: PlaceRecord, reach: ErasureReach) -> PlaceRecord | None:
+def _without(place: PlaceRecord, path: str, reach: ErasureReach) -> PlaceRecord | None:
     """The record of a file without the lines that wait for the person alone; None if it goes."""
     if place.tenant != reach.tenant:
         return place
     if reach.under is not None:
-        return None if f"{place.path}/".startswith(f"{reach.under.rstrip('/')}/") else place
+        return None if f"{path}/".startswith(f"{reach.under.rstrip('/')}/") else place
     left = [
         replace(
             one, principals=tuple(name for name in one.principals if name != reach.principal_id)

@@ -1,7 +1,8 @@
 """The files that hosts put into model requests: the lines that were let in, and those that wait.
 
-A line that was let in is kept as a keyed digest that ignores blanks. The text of a line that waits
-is sealed under a key made of the store's secret, because no verdict has admitted the text.
+A line that was let in is kept as a keyed digest that ignores blanks. The path of a file and the
+text of a line that waits are sealed under a key made of the store's secret, because no verdict has
+admitted either: a path may be words that another file's text made up.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from policy.text.paths import folded_path
 from storage.ground.errors import StoreCorrupt
 from storage.staging.undecided import seal, unseal
 from storage.tables.change import Change
+from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import RecordTable
 from storage.write.seam import AdmittedCandidate, Feature, Follower, LandedRow, StoreAccess
 
@@ -29,7 +31,6 @@ LINES_MAX: Final = 16_384
 WAITING_MAX: Final = 512
 PLACES_MAX: Final = 1_024
 """The most places and roots of one tenant that requests add; in a further one all lines wait."""
-UNREAD_MAX: Final = 8
 TEXT_LEN_MAX: Final = 4_096
 """How much of a line that waits is kept."""
 LET_IN_LEN_MAX: Final = WAITING_MAX * TEXT_LEN_MAX
@@ -49,7 +50,7 @@ class PlaceRecord(msgspec.Struct, frozen=True, array_like=True):
     """A file of a tenant, or a root (its path ends with a slash) in which the agent has worked."""
 
     tenant: Tenant
-    path: str
+    path: bytes  # sealed
     lines: tuple[bytes, ...] = ()
     waiting: tuple[WaitingLine, ...] = ()
     gone: int = 0  # how many lines that were let in the file had no more, when a session began
@@ -89,13 +90,13 @@ class SeePlaces(msgspec.Struct, frozen=True, kw_only=True):
         fresh = [one for one in self.roots if _read(change, self.tenant, one) is None][:room]
         room -= len(fresh)
         for root in fresh:
-            _write(change, PlaceRecord(self.tenant, root))
+            _write(change, root, _new(change, self.tenant, root))
         for one in self.seen:
             found = _read(change, self.tenant, one.path)
             room -= found is None
             if found is None and room < 0:
                 continue
-            before = found or PlaceRecord(self.tenant, one.path)
+            before = found or _new(change, self.tenant, one.path)
             # Another session may have been the first one while this request was read.
             let_in = one.lines if one.first and fresh and found is None else ()
             after = replace(
@@ -106,12 +107,10 @@ class SeePlaces(msgspec.Struct, frozen=True, kw_only=True):
                 unread=one.unread,
             )
             if after != before:
-                _write(change, after)
-                self._note(change, before, after)
+                _write(change, one.path, after)
+                self._note(change, _name(change, self.tenant, one.path).hex(), before, after)
 
-    def _note(self, change: Change, before: PlaceRecord, after: PlaceRecord) -> None:
-        # A path may be words that a file's text made up, and the log is for good.
-        subject = change.names.place(after.tenant, kept_key(after.path)).hex()
+    def _note(self, change: Change, subject: str, before: PlaceRecord, after: PlaceRecord) -> None:
         if len(after.lines) > len(before.lines):
             change.note("place.first", subject, self.by, f"{len(after.lines)} lines")
         if {line.digest for line in after.waiting} - {line.digest for line in before.waiting}:
@@ -144,12 +143,12 @@ class LetLinesIn(msgspec.Struct, frozen=True, kw_only=True):
 
     def carry_out(self, change: Change) -> PlaceRecord:
         """Let the lines in, with a leaf that names whose requests had them; return the record."""
-        before = _read(change, self.tenant, self.path) or PlaceRecord(self.tenant, self.path)
-        after = _let_in(change, before, self.text)
+        before = _read(change, self.tenant, self.path) or _new(change, self.tenant, self.path)
+        after = _let_in(change, self.path, before, self.text)
         came = (one for one in before.waiting if one not in after.waiting)
         whose = sorted({name for one in came for name in one.principals})
         said = f"{len({*after.lines} - {*before.lines})} lines; {', '.join(whose)}"
-        subject = change.names.place(before.tenant, kept_key(before.path)).hex()
+        subject = _name(change, self.tenant, self.path).hex()
         change.note("place.accept", subject, self.by, said[:_DETAIL_LEN_MAX])
         return after
 
@@ -165,7 +164,8 @@ class AdmittedWrites(Follower):
         record = _read(change, candidate.tenant, call.place)
         if record is not None or candidate.memory_class is MemoryClass.L2:
             text = "\n".join(call.pieces[: call.came])
-            _let_in(change, record or PlaceRecord(candidate.tenant, call.place), text)
+            before = record or _new(change, candidate.tenant, call.place)
+            _let_in(change, call.place, before, text)
 
 
 class KeptPlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,6 +190,7 @@ class KeptPlaces(Feature):
         super().__init__(access)
         self._read_at = -1
         self._records: dict[Tenant, dict[str, PlaceRecord]] = {}
+        self._paths: dict[bytes, str] = {}
 
     @property
     def generation(self) -> int:
@@ -202,10 +203,16 @@ class KeptPlaces(Feature):
         if now != self._read_at:
             records: dict[Tenant, dict[str, PlaceRecord]] = defaultdict(dict)
             with self._store.reading() as view:
-                for _, one in view.records(PLACES):
-                    records[one.tenant][kept_key(one.path)] = one
+                found = [one for _, one in view.records(PLACES)]
+            self._paths = {one.path: self.path(one) for one in found}
+            for one in found:
+                records[one.tenant][kept_key(self.path(one))] = one
             self._read_at, self._records = now, records
         return self._records.get(tenant, {})
+
+    def path(self, record: PlaceRecord) -> str:
+        """The path of a file or root."""
+        return self._paths.get(record.path) or path_of(self._names, record)
 
     def files(self, tenant: Tenant) -> tuple[KeptPlace, ...]:
         """A tenant's files by path, with the texts of the lines that wait.
@@ -219,24 +226,21 @@ class KeptPlaces(Feature):
     def shown(self, record: PlaceRecord) -> KeptPlace:
         """A file, with the texts of the lines that wait."""
         return KeptPlace(
-            path=record.path,
+            path=self.path(record),
             lines=len(record.lines),
             gone=record.gone,
             unread=record.unread,
-            waiting={self._text(one): one.principals for one in record.waiting},
+            waiting={
+                _opened(self._names, one.digest, one.sealed): one.principals
+                for one in record.waiting
+            },
         )
 
-    def _text(self, line: WaitingLine) -> str:
-        found = unseal(self._names.seal(_PURPOSE), line.digest, line.sealed)
-        if found is None:
-            raise StoreCorrupt("a line that waits does not open")
-        return found.decode()
-
     def unread(self) -> tuple[str, ...]:
-        """Files that newest requests had between no known marks, of all tenants: some of them."""
+        """The files that newest requests had between no known marks, of all tenants."""
         self.of(Tenant(""))
         known = (one for records in self._records.values() for one in records.values())
-        return tuple(one.path for one in known if one.unread)[:UNREAD_MAX]
+        return tuple(self.path(one) for one in known if one.unread)
 
     def digest(self, tenant: Tenant, path: str, line: str) -> bytes:
         """The keyed digest of a line of a file; equal for lines that differ in blanks alone."""
@@ -248,22 +252,47 @@ def kept_key(path: str) -> str:
     return folded_path(path) + ("/" if path.endswith("/") else "")
 
 
+def path_of(names: KeyedNames, record: PlaceRecord) -> str:
+    """The path of a file or root.
+
+    Raises:
+        StoreCorrupt: The path cannot be decrypted.
+    """
+    return _opened(names, record.tenant.encode(), record.path)
+
+
+def _opened(names: KeyedNames, name: bytes, sealed: bytes) -> str:
+    found = unseal(names.seal(_PURPOSE), name, sealed)
+    if found is None:
+        raise StoreCorrupt("the path or a line of a file does not open")
+    return found.decode()
+
+
+def _name(change: Change, tenant: Tenant, path: str) -> bytes:
+    return change.names.place(tenant, kept_key(path))
+
+
+def _new(change: Change, tenant: Tenant, path: str) -> PlaceRecord:
+    key = change.names.seal(_PURPOSE)
+    return PlaceRecord(tenant, seal(key, tenant.encode(), path.encode("utf-8", "replace")))
+
+
 def _read(change: Change, tenant: Tenant, path: str) -> PlaceRecord | None:
-    return change.draft.read(PLACES, change.names.place(tenant, kept_key(path)))
+    return change.draft.read(PLACES, _name(change, tenant, path))
 
 
-def _write(change: Change, record: PlaceRecord) -> None:
-    name = change.names.place(record.tenant, kept_key(record.path))
+def _write(change: Change, path: str, record: PlaceRecord) -> None:
+    name = _name(change, record.tenant, path)
     change.draft.write(PLACES, name, replace(record, lines=record.lines[-LINES_MAX:]))
     change.moved.add(PLACES)
 
 
-def _let_in(change: Change, record: PlaceRecord, text: str) -> PlaceRecord:
+def _let_in(change: Change, path: str, record: PlaceRecord, text: str) -> PlaceRecord:
     """Let the lines of a text into a file; return the record as it is then."""
-    line = partial(change.names.place_line, record.tenant, kept_key(record.path))
+    line = partial(change.names.place_line, record.tenant, kept_key(path))
     lines = dict.fromkeys(map(line, filter(str.strip, text.split("\n"))))
     waiting = tuple(one for one in record.waiting if one.digest not in lines)
     kept = tuple(dict.fromkeys((*record.lines, *lines)))
     after = replace(record, lines=kept, waiting=waiting)
-    _write(change, after)
+    _write(change, path, after)
     return after

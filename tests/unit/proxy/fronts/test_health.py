@@ -72,7 +72,11 @@ def test_store_that_takes_writes_is_ready_in_both_senses() -> None:
 
 
 def test_a_memory_tool_that_no_map_takes_keeps_nothing_from_being_ready() -> None:
-    health = Health(lambda: WELL, lambda: b"metrics", unmapped_tools=lambda: ("save_memory",))
+    health = Health(
+        lambda: WELL,
+        lambda: b"metrics",
+        around=lambda one: msgspec.structs.replace(one, unmapped_tools=("save_memory",)),
+    )
     reply = health.answer(HttpRequest(method="GET", path="/readyz", query=(), headers={}))
     assert reply is not None
     assert msgspec.json.decode(reply.body)["unmapped_tools"] == ["save_memory"]
