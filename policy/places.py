@@ -85,17 +85,15 @@ def _line(template: str, path: str, rest: str = "") -> re.Pattern[str]:
 class Host(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The places of one host. `version` is the release, or the page, that documents the places.
 
-    A pattern `block:NAME` is a block of memory, any other a path (`policy.text.paths`). `imports`
-    are the names of files in which the host replaces `@path` by that file's text. `markers` are the
-    lines around places in model requests, and `root` the line with the folder in which the agent
-    works. `own_lines`: lines that the host itself writes between a file and its end mark.
+    A pattern `block:NAME` is a block of memory, any other a path (`policy.text.paths`). `markers`
+    are the lines around places in model requests, and `root` the line with the folder in which the
+    agent works. `own_lines`: lines that the host itself writes between a file and its end mark.
     """
 
     name: str
     version: str
     instructions: Patterns = ()
     facts: Patterns = ()
-    imports: Patterns = ()
     # The facts places that the host asks for in the form of rules.
     as_rules: Patterns = ()
     markers: tuple[Marker, ...] = ()
@@ -137,8 +135,6 @@ class Places:
             _line(one, "", _LINE_END) for host in known for one in host.own_lines
         )
         """The patterns of lines that a host writes after the last file, before the end mark."""
-        self.imports = frozenset(name for host in known for name in host.imports)
-        """Names of the files in which a host replaces `@path` by that file's text."""
         found = [
             (PathPattern(pattern.removeprefix(_BLOCK)), Place(kind, host.name, pattern))
             for host in known

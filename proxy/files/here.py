@@ -1,8 +1,8 @@
 """Finds the place that a tool call changes, with the files on this machine.
 
-Links are followed, and instructions files in folders above a file are searched for imports of it.
-If host and sidecar share no file system, only the file's name decides: a link with another name to
-a place is not recognised, nor an import: a model front judges its lines where they are read.
+Links are followed. If host and sidecar share no file system, only the file's name decides: a link
+with another name to a place is not recognised. What an instructions file imports is no place: a
+model front judges its lines where they are read.
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ from typing import Final
 
 from policy.places import Place, Places, is_instructions
 from proxy.dialects.files.edits import FileCall
-from proxy.dialects.files.imports import imports_of, may_be_one
 from proxy.seams.faults import MalformedRequest
 
 _LINK: Final = "a link, or below one: write to the file itself"
-_IMPORTERS_MAX: Final = 64
 _TEXT_BYTES_MAX: Final = 262_144
 
 
@@ -43,8 +41,6 @@ async def place_of(call: FileCall, places: Places) -> Place | None:
         stricter = is_instructions(meant) and not is_instructions(named)
         if stricter or (meant is not None if named is None else is_link):
             raise MalformedRequest(f"arguments: {call.rule.path or call.rule.patch}: {_LINK}")
-        if not is_instructions(named):
-            named = await asyncio.to_thread(_importer_here, path, places) or named
         found += () if named is None else (named,)
     return max(found, key=is_instructions, default=None)
 
@@ -58,23 +54,6 @@ def _resolved(path: str) -> tuple[bool, str | None]:
         return file.is_symlink(), os.path.realpath(file)
     except (OSError, ValueError):
         return False, None
-
-
-def _importer_here(path: str, places: Places) -> Place | None:
-    """The place of an instructions file, in a folder above a file, that imports the file."""
-    above = Path(path).parents if path.startswith("/") else ()
-    names = (f"{folder}/{name}" for folder in above for name in places.imports)
-    found = {name: places.of_path(name) for name in names if os.path.isfile(name)}  # noqa: PTH113
-    files = [*found]
-    for importer in files:
-        for name in imports_of(importer, _text_of(importer)):
-            if may_be_one(name, path) or os.path.realpath(name) == os.path.realpath(path):
-                return found[importer]
-            # An imported file may have imports too.
-            if name not in found and len(files) < _IMPORTERS_MAX:
-                found[name] = found[importer]
-                files.append(name)
-    return None
 
 
 def text_here(path: str) -> str | None:
@@ -92,14 +71,3 @@ def text_here(path: str) -> str | None:
         return ""
     except (OSError, ValueError):
         return None
-
-
-def _text_of(file: str) -> str:
-    try:
-        # A device might never end, and a pipe might wait for a writer.
-        if not Path(file).is_file():
-            return ""
-        with Path(file).open("rb") as opened:
-            return opened.read(_TEXT_BYTES_MAX).decode("utf-8", "replace")
-    except (OSError, ValueError):
-        return ""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from policy.places import PlaceKind
 from proxy.dialects.files.edits import FileCall
 from proxy.dialects.files.shipped_places import places_with
 from proxy.dialects.mcp.file_rules import FileRule
@@ -47,45 +45,3 @@ async def test_a_move_onto_or_off_a_place_is_a_change_of_it(tmp_path: Path) -> N
     assert await place_of(_call(plain, str(tmp_path / ".claude")), PATHS)
     assert await place_of(_call(str(tmp_path / "memories"), plain), PATHS)
     assert await place_of(_call("CLAUDE.md\0"), PATHS), "no file here can have that name"
-
-
-@pytest.mark.parametrize(
-    ("importing", "line"),
-    [
-        ("CLAUDE.md", "Read @docs/style.md first."),
-        ("CLAUDE.md", "@./docs/style.md"),
-        ("CLAUDE.md", "(@docs/../docs/style.md)"),
-        ("docs/CLAUDE.md", "@style.md"),
-        (".claude/CLAUDE.md", "@../docs/style.md"),
-        ("GEMINI.md", "@docs/more.md"),
-        ("CLAUDE.local.md", "@docs/link.md"),
-        ("CLAUDE.md", "@~/docs/style.md"),
-    ],
-)
-async def test_a_file_that_an_instructions_file_imports_is_one(
-    tmp_path: Path, importing: str, line: str
-) -> None:
-    shop = tmp_path / "shop"
-    for folder in ("docs", ".claude"):
-        (shop / folder).mkdir(parents=True)
-    (shop / "docs" / "more.md").write_text("@style.md")
-    (shop / "docs" / "link.md").symlink_to("style.md")
-    (shop / importing).write_text(f"# Rules\n\n{line}\n")
-    (shop / "README.md").write_text("@docs/tea.md, and mail ada@docs/tea.md")
-    found = await place_of(_call(str(shop / "docs" / "style.md")), PATHS)
-    assert found is not None
-    assert found.kind is PlaceKind.INSTRUCTIONS
-    # Control: what no instructions file imports is none, and a note that one imports is no note.
-    assert await place_of(_call(str(shop / "docs" / "tea.md")), PATHS) is None
-    (shop / "CLAUDE.md").write_text("@memories/tea.md")
-    note = await place_of(_call(str(shop / "memories" / "tea.md")), PATHS)
-    assert note is not None
-    assert note.kind is PlaceKind.INSTRUCTIONS
-
-
-async def test_imports_in_a_circle_or_from_what_is_no_file_come_to_an_end(tmp_path: Path) -> None:
-    (tmp_path / "CLAUDE.md").write_text("@a.md @pipe @/dev/zero @.")
-    (tmp_path / "a.md").write_text("@CLAUDE.md @a.md")
-    os.mkfifo(tmp_path / "pipe")
-    assert await place_of(_call(str(tmp_path / "b.md")), PATHS) is None
-    assert await place_of(_call(str(tmp_path / "a.md")), PATHS) is not None

@@ -240,20 +240,6 @@ async def test_of_one_file_a_session_that_had_read_removes_its_own_lines_alone(
         assert is_held(await second.edits(f"- {touched}\n", "", NOTES), "removal_after_reading")
 
 
-IMPORTING: Final = f"{RULES}\nSee @docs/style.md and @~/own.md.\n"
-
-
-async def test_what_an_instructions_file_on_this_machine_imports_is_one(tmp_path: Path) -> None:
-    shop = tmp_path / "shop"
-    (shop / "docs").mkdir(parents=True)
-    style = str(shop / "docs" / "style.md")
-    async with editor(tmp_path / "store") as at:
-        assert await at.writes("tea\n", style) is None, "control"
-        (shop / "CLAUDE.md").write_text(IMPORTING)
-        assert is_held(await at.writes(f"tea\n- {NOTE}\n", style), "instruction_place")
-        assert await at.writes(f"- {NOTE}\n", str(shop / "docs" / "tea.md")) is None
-
-
 @pytest.mark.parametrize(
     ("between", "arguments"),
     [
