@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 STAGED_IN_MEMORY: Final = "memfd"
 THE_STORE: Final = PrincipalId("mnemogate")
 """The principal in leaves about acts of the store itself."""
-ADOPTS: Final = PrincipalId("mnemogate:adopt")
+ADOPTS: Final = PrincipalId("mnemogate:import")
 """The principal of memories that the gate adopts from a server. No key has this name."""
 MODE_OBSERVE: Final = "mode.observe"
 MODE_ENFORCE: Final = "mode.enforce"
 FORGIVE: Final = "withholding.forgive"
 QUARANTINE: Final = "memory.quarantine"
-QUARANTINE_END: Final = "memory.parole"
-VOUCH: Final = "memory.vouch"
+QUARANTINE_END: Final = "memory.unhide"
+CONFIRM: Final = "memory.confirm"
 REWIND: Final = "memory.rewind"
 EXPIRE: Final = "memory.expire"
 QUARANTINE_REASON_LEN_MAX: Final = 160

@@ -335,11 +335,11 @@ def opened(sidecar: Sidecar, name: str) -> None:
 
 def tried(sidecar: Sidecar, what: str, memory_id: str, code: int = 0) -> None:
     """Try to show a hidden memory again, and print how that ended."""
-    said = sidecar.command("memory", "parole", memory_id, "--json", code=code)
-    [done] = json.loads(said)["paroles"]
+    said = sidecar.command("memory", "unhide", memory_id, "--json", code=code)
+    [done] = json.loads(said)["standings"]
     against = done["trial"]["against"]
     shown = f"refused ({against})" if against else "passed"
-    print(f"mnemogate memory parole, {what}: {shown}")
+    print(f"mnemogate memory unhide, {what}: {shown}")
 
 
 def main() -> None:

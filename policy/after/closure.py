@@ -61,7 +61,7 @@ class Relation(enum.Enum):
     SESSION = "session"
     ORIGIN = "origin"
     NEAR_COPY = "near_copy"
-    PAROLED = "paroled"
+    PAROLED = "unhidden"
     """The memory was on probation when the answer showed it."""
 
 

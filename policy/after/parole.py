@@ -33,7 +33,7 @@ class TrialStep(enum.Enum):
     PROVENANCE = "provenance"
     FAILURES = "failures"
     QUESTIONS = "questions"
-    PAROLES = "paroles"
+    PAROLES = "unhidden"
 
 
 class Against(enum.Enum):

@@ -35,28 +35,28 @@ from proxy.admin.wire.store import (
     PurgeView,
 )
 from proxy.admin.wire.upkeep import (
+    CONFIRM_MEMORY,
     OBSERVED,
-    PAROLE,
     QUARANTINE,
     QUARANTINED,
-    VOUCH,
+    UNHIDE,
+    ConfirmRequest,
     ObservedList,
-    ParoleRequest,
-    ParoleView,
     QuarantinedList,
     QuarantineRequest,
     TrialView,
-    VouchRequest,
+    UnhideRequest,
+    UnhideView,
 )
 from proxy.aftermath.parole_trials import ParoleTrials
 from proxy.ledger.sessions import Sessions
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.operation import Performs, Proposal, Write, WriteResult
 from storage.audit import plain_name
+from storage.features.confirm_memory import ConfirmMemory
 from storage.features.objections import Objections
 from storage.features.quarantine.hiding import EndQuarantine, Quarantine
 from storage.features.quarantine.quarantined_memories import QuarantinedMemories
-from storage.features.vouch import Vouch
 from storage.interfaces import MemoryReader, MemoryWriter
 from storage.values import Visibility
 
@@ -163,32 +163,34 @@ class Memories(msgspec.Struct, frozen=True, kw_only=True):
             )
         )
 
-    @route(PAROLE)
-    async def parole(self, call: OperatorCall[ParoleRequest]) -> ParoleView:
+    @route(UNHIDE)
+    async def unhide(self, call: OperatorCall[UnhideRequest]) -> UnhideView:
         """Show a hidden memory again if it passes a trial, or at once with `without_trial`.
 
         Raises:
-            MalformedRequest: A parole without a trial has no reason, or a parole with a trial has
+            MalformedRequest: No reason is given for showing it without a trial, or one for a trial;
                 one.
             UnknownMemory: The tenant has no such memory, or it was deleted.
             MemoryMoved: The memory was changed during its trial; nothing was done.
         """
         asked, memory_id, tenant = call.asked, call.memory_id, Tenant(call.asked.tenant)
         if asked.without_trial is not bool(asked.reason):
-            raise MalformedRequest("a parole without a trial, and no other, needs a reason")
+            raise MalformedRequest("without_trial, and no trial, needs a reason")
         if asked.without_trial:
             standing = await self.writer.order(
                 EndQuarantine(memory_id, tenant, call.operator, asked.reason)
             )
-            return extended(ParoleView, standing)
+            return extended(UnhideView, standing)
         done = await self.paroling.parole(tenant, memory_id, call.operator)
-        return extended(ParoleView, done.standing, trial=_trial_view(done.trial))
+        return extended(UnhideView, done.standing, trial=_trial_view(done.trial))
 
-    @route(VOUCH)
-    async def vouch(self, call: OperatorCall[VouchRequest]) -> Visibility:
+    @route(CONFIRM_MEMORY)
+    async def confirm(self, call: OperatorCall[ConfirmRequest]) -> Visibility:
         """Label a memory as a person's own words, at the version that the person has read."""
         tenant, version = Tenant(call.asked.tenant), call.asked.version
-        return await self.writer.order(Vouch(call.memory_id, tenant, call.operator, version))
+        return await self.writer.order(
+            ConfirmMemory(call.memory_id, tenant, call.operator, version)
+        )
 
     @route(PURGE)
     async def purge(self, call: OperatorCall[PurgeRequest]) -> PurgeView:

@@ -143,7 +143,7 @@ class ProvenanceTrace(msgspec.Struct, frozen=True, kw_only=True):
             approved_by=leaf.approved_by,
             memory_class=leaf.memory_class,
             # The label is read from the audit log, because the log contains the label that was
-            # judged, before any person vouched for the memory.
+            # judged, before any person confirmed the memory.
             source=leaf.source,
             basis=leaf.basis,
             intercepted=proof_view(intercepted),

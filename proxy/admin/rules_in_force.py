@@ -314,7 +314,7 @@ REMEDIES: Final[dict[Reason, str]] = {
     Reason.TRUST_SOFT_SCORE: "`[trust.soft_score_min]` of the ruleset, or `trust restore`",
     Reason.TRUST_LATCHED: "`trust show --history` says why; a probation, or `trust restore`",
     Reason.PROMOTION_TOKEN_MISSING: "`mnemogate token mint`, or a person's confirmation",
-    Reason.REPEATS_HIDDEN: "`mnemogate memory parole`, or a person's own word",
+    Reason.REPEATS_HIDDEN: "`mnemogate memory unhide`, or a person's own word",
     Reason.CONTRADICTS_ANCHOR: "the anchor: `mnemogate anchor list`, `mnemogate anchor put`",
     Reason.OUTRANKS_ANCHOR: "the anchor, or `outrank_margin` of [anchors] of the ruleset",
     Reason.OVERSIZE: "`text_bytes_max` of [budgets] of the ruleset",

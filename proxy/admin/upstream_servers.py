@@ -14,28 +14,28 @@ from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.views import server_view, unsettled_view
 from proxy.admin.wire.route import AnyTenantQuery, NoQuery, TenantQuery
 from proxy.admin.wire.upkeep import (
-    ADOPT,
-    ADOPT_FOUND,
     APPROVE_TOOLS,
     COMPARE,
+    IMPORT,
+    IMPORT_FOUND,
     KEPT,
+    RESOLVE,
     SERVERS,
-    SETTLE,
     TABLE,
     UNSETTLED,
-    AdoptedView,
-    AdoptRequest,
-    AdoptView,
     ApproveRequest,
     ComparedView,
     CompareRequest,
     CompareView,
+    ImportedView,
+    ImportRequest,
+    ImportView,
     KeptList,
     KeptQuery,
     KeptView,
+    ResolveRequest,
     ServerList,
     ServerView,
-    SettleRequest,
     TableView,
     UnsettledList,
 )
@@ -46,10 +46,10 @@ from proxy.seams.guard import Item, UnsettledItem
 from proxy.seams.operation import WrittenItem
 from proxy.seams.tenants import DEFAULT_TENANT
 from proxy.settings.backend import BackendServer
+from storage.features.confirm_memory import ConfirmMemory
 from storage.features.pinned_tools import ApproveTools, Pins
 from storage.features.upstream.intents import CloseKeys, Forwards
 from storage.features.upstream.upstream_memories import UpstreamMemories
-from storage.features.vouch import Vouch
 from storage.interfaces import MemoryReader, MemoryWriter
 from storage.values import ClosedKey, Decision, ForwardState, GuardedServer, UpstreamMemory
 
@@ -89,8 +89,8 @@ class UpstreamServers:
         pending = self._forwards.pending(tenant)
         return UnsettledList(unsettled=tuple(map(unsettled_view, pending)))
 
-    @route(SETTLE)
-    async def settle_asked(self, call: OperatorCall[SettleRequest]) -> UnsettledList:
+    @route(RESOLVE)
+    async def settle_asked(self, call: OperatorCall[ResolveRequest]) -> UnsettledList:
         """Record an operator's finding whether the server has a change; see `settle`."""
         return await self.settle(call.operator, call.candidate_id, done=call.asked.done)
 
@@ -146,36 +146,36 @@ class Adoption:
         self._reader = reader
         self._writer = writer
 
-    @route(ADOPT)
-    async def adopt(self, call: OperatorCall[AdoptRequest]) -> AdoptView:
+    @route(IMPORT)
+    async def adopt(self, call: OperatorCall[ImportRequest]) -> ImportView:
         """Adopt the items: the gate judges each one, and each change adds an audit leaf.
 
         Adopting the same items again changes nothing, so repeating an interrupted call completes
         it.
 
         Raises:
-            MalformedRequest: An item is too large or is no new memory, or several items are vouched
-                for at once; no item was adopted.
+            MalformedRequest: An item is too large or is no new memory, or several items are
+                confirmed at once; no item was imported.
             StorageError: Not every item is recorded.
         """
         asked, server, tenant = call.asked, call.argument, Tenant(call.asked.tenant)
-        if asked.vouch:
+        if asked.confirm:
             return await self._vouched(call.operator, tenant, server, asked)
         written = await self._guard.adopt(tenant, server, asked.tool, asked.items)
         taken = [one.memory_id if one.decision == _ADMIT else None for one in written]
         found = await asyncio.to_thread(
             lambda: [None if one is None else self._reader.get(tenant, one) for one in taken]
         )
-        return AdoptView(
-            adopted=tuple(_view(one, memory) for one, memory in zip(written, found, strict=True))
+        return ImportView(
+            imported=tuple(_view(one, memory) for one, memory in zip(written, found, strict=True))
         )
 
     async def _vouched(
-        self, by: PrincipalId, tenant: Tenant, server: str, asked: AdoptRequest
-    ) -> AdoptView:
+        self, by: PrincipalId, tenant: Tenant, server: str, asked: ImportRequest
+    ) -> ImportView:
         """Adopt one item as the words of a person who was shown the whole item."""
         if len(asked.items) != 1:
-            raise MalformedRequest("items: a person vouches for one at a time, after reading it")
+            raise MalformedRequest("items: a person confirms one at a time, after reading it")
         (one,) = await self._guard.adopt(tenant, server, asked.tool, asked.items)
         # A held item waits for a person's review; only the review decides on it.
         if one.decision == Decision.REJECT.value:
@@ -184,19 +184,19 @@ class Adoption:
         if one.decision == _ADMIT and one.memory_id is not None:
             memory = await asyncio.to_thread(self._reader.get, tenant, one.memory_id)
         if memory is not None and memory.candidate_id == one.candidate_id:
-            await self._writer.order(Vouch(memory.memory_id, tenant, by, memory.version))
+            await self._writer.order(ConfirmMemory(memory.memory_id, tenant, by, memory.version))
             memory = await asyncio.to_thread(self._reader.get, tenant, memory.memory_id)
-        return AdoptView(adopted=(_view(one, memory),))
+        return ImportView(imported=(_view(one, memory),))
 
 
-def _view(one: WrittenItem, memory: Memory | None) -> AdoptedView:
+def _view(one: WrittenItem, memory: Memory | None) -> ImportedView:
     if one.decision != _ADMIT:
         state = _STATES.get(one.decision, "undecided")
     elif memory is None:
         state = "gone"
     else:
         state = memory.source.value
-    return AdoptedView(
+    return ImportedView(
         state=state,
         memory_id=one.memory_id,
         leaf_index=one.leaf_index,
@@ -305,8 +305,8 @@ class BackendsCompared:
         views = (_kept_view(one) for one in live)
         return KeptList(kept=tuple(one for one in views if one is not None), next=following)
 
-    @route(ADOPT_FOUND)
-    async def adopt(self, call: OperatorCall[AdoptRequest]) -> AdoptView:
+    @route(IMPORT_FOUND)
+    async def adopt(self, call: OperatorCall[ImportRequest]) -> ImportView:
         """Adopt memories that the server has without a verdict of the gate; see `Adoption.adopt`.
 
         A flagged memory is hidden from every reader until a later admitted change writes or deletes
@@ -315,13 +315,13 @@ class BackendsCompared:
         Raises:
             NotFound: No server of that name is configured.
             MalformedRequest: An item is too large, is no new memory, or has become another
-                tenant's; no item was adopted.
+                tenant's; no item was imported.
             StorageError: Not every item is recorded.
         """
         asked, backend = call.asked, call.argument
         adapter = self._adapter(backend)
-        if asked.vouch:
-            raise MalformedRequest("vouch: no one can vouch for what was found on a server")
+        if asked.confirm:
+            raise MalformedRequest("confirm: no one can confirm what was found on a server")
         if any(adapter.mark_of(one) is not None for one in asked.items):
             raise MalformedRequest(_SENT)
         # An agent may have written since the caller compared the items.
@@ -333,7 +333,7 @@ class BackendsCompared:
         # readers.
         flagged = tuple(
             item.key
-            for item, one in zip(asked.items, done.adopted, strict=True)
+            for item, one in zip(asked.items, done.imported, strict=True)
             if one.state == FLAGGED and item.key
         )
         closing = (*flagged, *_keys(asked.unnamed))

@@ -15,7 +15,6 @@ import msgspec
 
 from policy.model import CandidateId, ChangeKind
 from proxy.admin.wire.upkeep import KEPT, ComparedView, KeptList, KeptView
-from proxy.cli.adopt import server_items
 from proxy.cli.api_commands import show
 from proxy.cli.backend_walk import (
     Walk,
@@ -31,6 +30,7 @@ from proxy.cli.client import Operator
 from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import Where, operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.server_import import server_items
 from proxy.cli.terminal import inert, working
 from proxy.dialects.mcp.kept_before import text_digests
 from proxy.seams.guard import UnsettledItem
@@ -70,8 +70,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     tenant: str | None = None
     memory_id: str | None = None
-    # False for a memory that cannot be adopted, because of its size or form.
-    adoptable: bool = True
+    # False for a memory that cannot be imported, because of its size or form.
+    importable: bool = True
 
 
 class BackendCheckReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -324,7 +324,7 @@ def _difference(what: str, memory: ListedMemory, view: ComparedView) -> Differen
         key=plain_key(memory.key),
         tenant=view.tenant,
         memory_id=view.memory_id,
-        adoptable=memory.item is not None,
+        importable=memory.item is not None,
     )
 
 
@@ -370,12 +370,15 @@ def _told(context: Context, checked: BackendCheckReport) -> None:
         f"{checked.unsettled} on their way; {checked.foreign} foreign, "
         f"{checked.different} different, {checked.missing} missing"
     )
-    adopt = f"mnemogate backend adopt {checked.backend} --quarantine"
+    imports = f"mnemogate backend import {checked.backend} --quarantine"
     hides = (
-        f"hide them all: {adopt}{settings_named}\nhide one: {adopt} --item DIGEST{settings_named}"
+        f"hide them all: {imports}{settings_named}\n"
+        f"hide one: {imports} --item DIGEST{settings_named}"
     )
     if checked.of_mcp:
-        hides = f"read them, and take them in as unproven: mnemogate review adopt {checked.backend}"
+        hides = (
+            f"read them, and take them in as unproven: mnemogate backend import {checked.backend}"
+        )
     if checked.foreign:
         terminal.say(
             "ALARM: no verdict let the foreign ones in: somebody wrote past the gate, or the "

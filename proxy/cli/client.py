@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 import aiohttp
 import msgspec
 
-from proxy.admin.wire.route import ADOPTED_AT_ONCE, BEGINNING_LEN_MIN, IDS, IdKind, IdList, Route
+from proxy.admin.wire.route import BEGINNING_LEN_MIN, IDS, IMPORTED_AT_ONCE, IdKind, IdList, Route
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import inert
 from proxy.dialects.described import ARGUMENT
@@ -297,7 +297,7 @@ def only_id(given: str, found: IdList, noun: str, then: str) -> str:
 _CHARACTERS_AT_ONCE: Final = 65_536
 
 
-def portions(items: Iterable[Item], at_once: int = ADOPTED_AT_ONCE) -> Iterator[tuple[Item, ...]]:
+def portions(items: Iterable[Item], at_once: int = IMPORTED_AT_ONCE) -> Iterator[tuple[Item, ...]]:
     """Yield the items in order, in groups that fit into one request of the operator API."""
     some: list[Item] = []
     room = _CHARACTERS_AT_ONCE

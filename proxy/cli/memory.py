@@ -23,15 +23,16 @@ from proxy.admin.wire.store import (
     MemoryView,
 )
 from proxy.admin.wire.upkeep import (
+    CONFIRM_MEMORY,
     OBSERVED,
-    PAROLE,
     QUARANTINE,
     QUARANTINED,
+    UNHIDE,
     USAGE,
-    ParoleRequest,
-    ParoleView,
     QuarantineRequest,
     StandingList,
+    UnhideRequest,
+    UnhideView,
 )
 from proxy.cli.api_commands import (
     LABEL,
@@ -50,6 +51,7 @@ from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import counted, inert, iso, now_ms, waiting, working
+from proxy.seams.observations import whose_words
 from proxy.seams.tenants import DEFAULT_TENANT
 from storage.values import Visibility
 
@@ -76,14 +78,13 @@ class _Hiding(QuarantineRequest, frozen=True, kw_only=True):
     would_refuse: bool = False
 
 
-class _Showing(ParoleRequest, frozen=True, kw_only=True):
+class _Showing(UnhideRequest, frozen=True, kw_only=True):
     memory_ids: list[str]
 
 
-class ParoleList(msgspec.Struct, frozen=True, kw_only=True):
-    """The results of a parole for several memories, one for each."""
-
-    paroles: tuple[ParoleView, ...]
+class _Confirm(TenantQuery, frozen=True, kw_only=True):
+    memory_ids: tuple[str, ...]
+    yes: bool = False
 
 
 async def _list(context: Context) -> Exit:
@@ -133,7 +134,7 @@ def _hidden(memory: MemoryView) -> Iterator[str]:
         why = inert(one.why) or "no reason given"
         yield f"  hidden {iso(one.at_ms)} by {inert(one.by)}: {why}"
     of = "" if memory.tenant == DEFAULT_TENANT else f" --tenant {inert(memory.tenant)}"
-    yield f"let it back with: mnemogate memory parole {inert(memory.memory_id)}{of}"
+    yield f"let it back with: mnemogate memory unhide {inert(memory.memory_id)}{of}"
     for incident_id in dict.fromkeys(one.incident_id for one in memory.hidden if one.incident_id):
         named = inert(incident_id)
         yield f"all that incident {named} hid: mnemogate isolate --undo {named}"
@@ -220,27 +221,59 @@ async def _quarantine(context: Context) -> Exit:
     return Exit.OK
 
 
-async def _parole(context: Context) -> Exit:
+async def _unhide(context: Context) -> Exit:
     asked = context.arguments(_Showing)
     if asked.without_trial is not bool(asked.reason):
         raise CommandFailed(Exit.USAGE, "--without-trial needs --reason, and a trial takes none")
     how = {"tenant": asked.tenant, "reason": asked.reason, "without_trial": asked.without_trial}
-    done: list[ParoleView] = []
+    done: list[UnhideView] = []
     async with operator(context) as api, working(context.terminal, "trying again"):
         for given in asked.memory_ids:
             memory_id = await whole_id(api, IdKind.MEMORY, given, asked.tenant)
-            done.append(await api.ask(PAROLE, memory_id, **how))
-    show(context, ParoleList(paroles=tuple(done)), _PAROLES)
+            done.append(await api.ask(UNHIDE, memory_id, **how))
+    show(context, StandingList(standings=tuple(done)), _TRIED)
     _count(context, done)
     refused = any(one.trial is not None and not one.trial.passed for one in done)
     return Exit.FAILED if refused else Exit.OK
 
 
-def _count(context: Context, done: list[Visibility] | list[ParoleView]) -> None:
+async def _confirm(context: Context) -> Exit:
+    asked = context.arguments(_Confirm)
+    terminal = context.terminal
+    done: list[Visibility] = []
+    async with operator(context) as api:
+        for begins in asked.memory_ids:
+            memory_id = await whole_id(api, IdKind.MEMORY, begins, asked.tenant)
+            memory = await api.ask(MEMORY, memory_id, tenant=asked.tenant)
+            if not terminal.as_json:
+                _MEMORY(context, memory)
+                if (words := whose_words(memory.source, memory.had_read)) is not None:
+                    terminal.say(inert(words))
+            if not asked.yes and not context.agreed(
+                f"is all of {inert(memory_id)} so, in your own words"
+            ):
+                raise CommandFailed(
+                    Exit.USAGE,
+                    f"no one confirmed {inert(memory_id)}; {len(done)} before it are done",
+                    then="read it, and pass --yes",
+                )
+            seen = {"tenant": asked.tenant, "version": memory.version}
+            done.append(await api.ask(CONFIRM_MEMORY, memory_id, **seen))
+    show(context, StandingList(standings=tuple(done)), lines(_confirmed))
+    return Exit.OK
+
+
+def _confirmed(done: StandingList) -> Iterator[str]:
+    for one in done.standings:
+        leaf = "was so before" if one.leaf_index is None else f"audit leaf {one.leaf_index}"
+        yield f"{inert(one.memory_id)}: your own words from here on ({leaf})"
+
+
+def _count(context: Context, done: list[Visibility] | list[UnhideView]) -> None:
     context.terminal.say(f"{sum(one.changed for one in done)} of {len(done)} changed")
 
 
-def _tried(done: ParoleView) -> str:
+def _tried(done: UnhideView) -> str:
     trial = done.trial
     if trial is None:
         return ""
@@ -251,7 +284,12 @@ def _tried(done: ParoleView) -> str:
 
 def _filed(memory: MemoryView) -> str:
     ids = memory.scope
-    scope = {"user": ids.user_id, "agent": ids.agent_id, "run": ids.run_id}
+    scope = {
+        "user": ids.user_id,
+        "agent": ids.agent_id,
+        "run": ids.run_id,
+        "app": ids.app_id,
+    }
     return ", ".join(f"{name}={value}" for name, value in scope.items() if value)
 
 
@@ -296,6 +334,8 @@ _MEMORY: Final = together(
             "written by": "principal_id",
             "filed under": _filed,
             "target": "target",
+            "role": "role",
+            "speaker": "actor",
             "created": "created_at_ms",
             "updated": "updated_at_ms",
             "status": "status",
@@ -324,7 +364,7 @@ _STANDING: Final[Columns] = {
     "leaf": "leaf_index",
 }
 _STANDINGS: Final = table("standings", _STANDING)
-_PAROLES: Final = table("paroles", {**_STANDING, "trial": _tried})
+_TRIED: Final = table("standings", {**_STANDING, "trial": _tried})
 _USAGE: Final = table(
     "tenants", {"tenant": "tenant", "bytes": "bytes_used", "may take": "bytes_quota"}
 )
@@ -403,9 +443,9 @@ COMMANDS = (
         form=_Hiding,
     ),
     Command(
-        words=("memory", "parole"),
+        words=("memory", "unhide"),
         summary="show hidden memories again, each after a trial",
-        act=_parole,
+        act=_unhide,
         options=(
             _MANY,
             option("--without-trial", "show them as they are; needs --reason"),
@@ -413,5 +453,12 @@ COMMANDS = (
             _REASON,
         ),
         form=_Showing,
+    ),
+    Command(
+        words=("memory", "confirm"),
+        summary="say that stored memories are so, as your own words, after reading them",
+        act=_confirm,
+        options=(_MANY, _TENANT, option("--yes", "you have read them; do not ask")),
+        form=_Confirm,
     ),
 )

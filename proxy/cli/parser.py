@@ -31,7 +31,6 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "places": ("places",),
     "review": ("review",),
     "review watch": ("review_watch",),
-    "review adopt": ("adopt",),
     "trust": ("principals",),
     "session": ("session",),
     "token": ("principals",),
@@ -46,11 +45,20 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "retention": ("retention",),
     "backend approve": ("backend",),
     "backend check": ("backend_check",),
-    "backend adopt": ("backend_adopt",),
+    "backend import": ("backend_import",),
     "backup": ("backup",),
     "restore": ("backup",),
 }
 """A mapping of a command's first words to the modules of `proxy.cli` that define it."""
+
+_RENAMED: Final = {
+    "memory parole": "memory unhide",
+    "review vouch": "memory confirm",
+    "review settle": "review resolve",
+    "review adopt": "backend import",
+    "backend adopt": "backend import",
+}
+"""A mapping of the words of a removed command to its successor."""
 
 _GROUPS: Final = {
     "memory": "what is stored",
@@ -121,7 +129,15 @@ def build_parser(*words: str) -> argparse.ArgumentParser:
     """The parser for a command line with these words; without words, for every command line.
 
     The parsed namespace has the command as `command`, and each argument under its own name.
+
+    Raises:
+        CommandFailed: The words name a removed command.
     """
+    old = " ".join(words[:2])
+    if (new := _RENAMED.get(old)) is not None:
+        raise CommandFailed(
+            Exit.USAGE, f"there is no `{old}`: it is `{new}`", then=f"see mnemogate {new} --help"
+        )
     kind: type[argparse.ArgumentParser] = (
         _JsonErrors if "--json" in words else argparse.ArgumentParser
     )

@@ -33,14 +33,14 @@ from storage.audit import (
     VerdictLeaf,
     VerifierKey,
     commitment,
+    confirmed_subject,
     decode_leaf,
     inclusion_proof,
     open_checkpoint,
     verify_inclusion,
-    vouched_subject,
 )
 from storage.ground.errors import StoreCorrupt
-from storage.values import VOUCH, Decision, Row
+from storage.values import CONFIRM, Decision, Row
 
 FORM: Final = "mnemogate.memories.1"
 LINE_LEN_MAX: Final = 64 * 1024 * 1024
@@ -68,14 +68,14 @@ class ProvenLeaf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class ProvenStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One admitted change of a memory.
 
-    `vouched` is the leaf of a person's later confirmation of the memory, if there is one.
+    `confirmed` is the leaf of a person's later confirmation of the memory, if there is one.
     """
 
     canonical_base64: _Base64
     salt: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
     intercepted: ProvenLeaf
     verdict: ProvenLeaf
-    vouched: ProvenLeaf | None = None
+    confirmed: ProvenLeaf | None = None
 
 
 class ProvenMemory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -118,7 +118,7 @@ def proven(view: AuditedView, tenant: str, vkey: VerifierKey) -> Iterator[Head |
     size = open_checkpoint(note, vkey).size
     named = view.named()
     rows: dict[int, Row] = {}
-    vouched: dict[str, int] = {}
+    confirmed: dict[str, int] = {}
     for ordinal, row in view.rows():
         if isinstance(row, StoreCorrupt):
             raise row
@@ -127,8 +127,8 @@ def proven(view: AuditedView, tenant: str, vkey: VerifierKey) -> Iterator[Head |
     wanted = [ordinal for ordinal in rows if named.get(ordinal) is MemoryStatus.LIVE]
     for index in range(size):
         leaf = _leaf_at(view, index)
-        if isinstance(leaf, OperatorLeaf) and leaf.action == VOUCH:
-            vouched[leaf.subject] = index
+        if isinstance(leaf, OperatorLeaf) and leaf.action == CONFIRM:
+            confirmed[leaf.subject] = index
     yield Head(
         form=FORM,
         tenant=tenant,
@@ -138,7 +138,7 @@ def proven(view: AuditedView, tenant: str, vkey: VerifierKey) -> Iterator[Head |
     )
     for ordinal in wanted:
         newest = rows[ordinal]
-        steps = tuple(_step(view, row, size, vouched) for row in _chain(rows, ordinal))
+        steps = tuple(_step(view, row, size, confirmed) for row in _chain(rows, ordinal))
         yield ProvenMemory(
             memory_id=newest.memory_id,
             text=_texts(steps),
@@ -157,17 +157,17 @@ def _chain(rows: dict[int, Row], newest: int) -> list[Row]:
     return chain[::-1]
 
 
-def _step(view: AuditedView, row: Row, size: int, vouched: dict[str, int]) -> ProvenStep:
+def _step(view: AuditedView, row: Row, size: int, confirmed: dict[str, int]) -> ProvenStep:
     leaf = _leaf_at(view, row.leaf_index)
     if not isinstance(leaf, VerdictLeaf):
         raise StoreCorrupt(f"leaf {row.leaf_index} is no verdict")
-    word = vouched.get(vouched_subject(row.candidate_id))
+    word = confirmed.get(confirmed_subject(row.candidate_id))
     return ProvenStep(
         canonical_base64=base64.b64encode(row.canonical).decode(),
         salt=row.salt.hex(),
         intercepted=_proof(view, leaf.intercepted_index, size),
         verdict=_proof(view, row.leaf_index, size),
-        vouched=None if word is None else _proof(view, word, size),
+        confirmed=None if word is None else _proof(view, word, size),
     )
 
 
@@ -262,14 +262,14 @@ class ProofChecker:
             verdict = self._step(self._head, memory, step)
             at = self._next(step.verdict.index, verdict.previous_index, at)
             label = verdict.memory_class, verdict.source
-            if step.vouched is not None:
-                word = self._leaf(step.vouched)
-                subject = vouched_subject(verdict.candidate_id)
+            if step.confirmed is not None:
+                word = self._leaf(step.confirmed)
+                subject = confirmed_subject(verdict.candidate_id)
                 if not isinstance(word, OperatorLeaf) or (word.action, word.subject) != (
-                    VOUCH,
+                    CONFIRM,
                     subject,
                 ):
-                    raise Wrong("what vouches for it is no such leaf")
+                    raise Wrong("what confirms it is no such leaf")
                 label = verdict.memory_class, SourceKind.USER_INPUT
             self._steps += 1
         if label != (memory.memory_class, memory.source):

@@ -22,28 +22,23 @@ from proxy.admin.wire.review_queue import (
     GroupView,
     ReviewPage,
 )
-from proxy.admin.wire.route import IdKind, TenantQuery
+from proxy.admin.wire.route import IdKind
 from proxy.admin.wire.store import (
     DENY,
     HELD,
-    MEMORY,
     RELEASE,
     HeldView,
-    MemoryView,
     OutcomeView,
 )
 from proxy.admin.wire.upkeep import (
     FORGIVE,
-    SETTLE,
+    RESOLVE,
     UNSETTLED,
-    VOUCH,
     ForgivenView,
-    StandingList,
     UnsettledList,
 )
 from proxy.cli.api_commands import (
     LABEL,
-    OF_TENANT,
     Columns,
     asking,
     lines,
@@ -57,7 +52,7 @@ from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import Terminal, age, counted, inert, moment, now_ms
 from proxy.seams.observations import CLASS_WORDS, COUNTS, FOLLOWS, Way, whose_words
-from storage.values import Decision, Visibility
+from storage.values import Decision
 
 # For each reason of a hold, a few words that fit into a table; docs/reasons.md contains the full
 # text.
@@ -87,11 +82,6 @@ class _Decide(msgspec.Struct, frozen=True, kw_only=True):
     shown: str | None = None
     strike: _Ids = ()
     apply: str | None = None
-
-
-class _Vouch(TenantQuery, frozen=True, kw_only=True):
-    memory_ids: _Ids
-    yes: bool = False
 
 
 class _One(msgspec.Struct, frozen=True, kw_only=True):
@@ -331,12 +321,6 @@ def _released_as(held: HeldView) -> str:
     return _class(held.becomes)
 
 
-def _filed(memory: MemoryView) -> str:
-    scope = memory.scope
-    ids = (memory.target, scope.user_id, scope.agent_id, scope.run_id, scope.app_id)
-    return ", ".join(one for one in ids if one)
-
-
 _HELD: Final = pairs(
     {
         "candidate": "candidate_id",
@@ -359,57 +343,6 @@ _HELD: Final = pairs(
         "metadata": "metadata_json",
     }
 )
-_MEMORY: Final = pairs(
-    {
-        "memory": "memory_id",
-        "class": "memory_class",
-        "source": LABEL,
-        "written by": "principal_id",
-        "filed under": _filed,
-        "role": "role",
-        "speaker": "actor",
-        "metadata": "metadata_json",
-    }
-)
-
-
-async def _vouch(context: Context) -> Exit:
-    asked = context.arguments(_Vouch)
-    terminal = context.terminal
-    done: list[Visibility] = []
-    async with operator(context) as api:
-        for begins in asked.memory_ids:
-            memory_id = await whole_id(api, IdKind.MEMORY, begins, asked.tenant)
-            memory = await api.ask(MEMORY, memory_id, tenant=asked.tenant)
-            if not terminal.as_json:
-                _show_whole(context, memory)
-            if not asked.yes and not context.agreed(
-                f"is all of {inert(memory_id)} so, in your own words"
-            ):
-                raise CommandFailed(
-                    Exit.USAGE,
-                    f"nobody vouched for {inert(memory_id)}; {len(done)} before it are done",
-                    then="read it, and pass --yes",
-                )
-            seen = {"tenant": asked.tenant, "version": memory.version}
-            done.append(await api.ask(VOUCH, memory_id, **seen))
-    show(context, StandingList(standings=tuple(done)), lines(_vouched))
-    return Exit.OK
-
-
-def _vouched(done: StandingList) -> Iterator[str]:
-    for one in done.standings:
-        leaf = "was so before" if one.leaf_index is None else f"audit leaf {one.leaf_index}"
-        yield f"{inert(one.memory_id)}: your own words from here on ({leaf})"
-
-
-def _show_whole(context: Context, memory: MemoryView) -> None:
-    """Print the whole memory, before a person vouches for it."""
-    _MEMORY(context, memory)
-    words = whose_words(memory.source, memory.had_read)
-    if words is not None:
-        context.terminal.say(inert(words))
-    context.terminal.quote(memory.text)
 
 
 def _forgiven(done: ForgivenView) -> Iterator[str]:
@@ -496,17 +429,6 @@ COMMANDS = (
         options=(_ID,),
         form=_One,
     ),
-    Command(
-        words=("review", "vouch"),
-        summary="say that stored memories are so, as your own words, after reading them",
-        act=_vouch,
-        options=(
-            option("memory_ids", "or the beginning of one", metavar="ID"),
-            option("--tenant", OF_TENANT),
-            option("--yes", "you have read them; do not ask"),
-        ),
-        form=_Vouch,
-    ),
     asking(
         "review forgive",
         "forget a denial, and let the agent see again what a refused candidate says",
@@ -523,9 +445,9 @@ COMMANDS = (
         options=(_OF_ALL,),
     ),
     asking(
-        "review settle",
+        "review resolve",
         "say whether a server behind has such a change",
-        SETTLE,
+        RESOLVE,
         _unsettled,
         options=(
             _ID,

@@ -132,10 +132,11 @@ _SUCCESSORS: Final = {
     "env_file": "`env` takes a variable of the sidecar as `${NAME}`",
     "hosted_state": "what writes memory at the provider is refused",
     "deadline_seconds": "an answer has 30 seconds",
-    "retry_days": "`mnemogate memory parole` tries a memory again",
+    "retry_days": "`mnemogate memory unhide` tries a memory again",
     "outbox_max": "/readyz names a receiver from 10000 steps on",
     "total_seconds": "a whole answer has 3600 seconds",
     "reply_bytes_max": "an answer has 64 MiB at most",
+    "vouch": "--confirm",
 }
 
 

@@ -28,13 +28,13 @@ from storage.audit.leaves import (
     VerdictLeaf,
     class_lowered,
     commitment,
+    confirmed_subject,
     culprit_of,
     decode_leaf,
     encode_leaf,
     fields_of,
     plain_name,
     veiled_target,
-    vouched_subject,
     wrongly_lowered,
 )
 from storage.audit.merkle import (
@@ -86,6 +86,7 @@ __all__ = [
     "candidate_of",
     "class_lowered",
     "commitment",
+    "confirmed_subject",
     "contradiction",
     "culprit_of",
     "decode_leaf",
@@ -105,6 +106,5 @@ __all__ = [
     "state_after",
     "veiled_target",
     "verify_inclusion",
-    "vouched_subject",
     "wrongly_lowered",
 ]

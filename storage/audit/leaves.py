@@ -32,7 +32,7 @@ from policy.model import (
 )
 from policy.verdict import InvariantBroken, Reason
 from storage.ground.errors import StoreCorrupt
-from storage.values import VOUCH, Decision, Row
+from storage.values import CONFIRM, Decision, Row
 
 LEAF_FORMAT: Final = 1
 SALT_LEN: Final = 16
@@ -362,20 +362,20 @@ class Labels:
 
     def take(self, leaf: Leaf | None) -> None:
         """Add one leaf of the log; None for an unreadable one."""
-        if isinstance(leaf, OperatorLeaf) and leaf.action == VOUCH:
+        if isinstance(leaf, OperatorLeaf) and leaf.action == CONFIRM:
             self._vouched.add(leaf.subject)
 
     def fit(self, leaf: VerdictLeaf, row: Row) -> bool:
         """Whether a row's label agrees with the log. Call `fit` after the last `take`."""
         label = (leaf.source, leaf.basis)
-        if vouched_subject(leaf.candidate_id) in self._vouched:
+        if confirmed_subject(leaf.candidate_id) in self._vouched:
             label = (SourceKind.USER_INPUT, Basis.CONFIRMATION)
         said = (leaf.candidate_id, leaf.memory_class, leaf.version, *label)
         has = (row.candidate_id, row.memory_class, row.version)
         return said == (*has, row.source, row.basis)
 
 
-def vouched_subject(candidate_id: CandidateId) -> str:
+def confirmed_subject(candidate_id: CandidateId) -> str:
     """The subject of a vouching leaf: one row of a memory; later versions are not vouched for."""
     return f"candidate {candidate_id}"
 

@@ -33,7 +33,7 @@ from storage.write.seam import Feature, Follower
 _PROBATION_MS: Final = PROBATION_DAYS * 86_400_000
 _BYTES: Final = 64
 """The bytes of a tenant's share that are charged for the first parole record of a memory."""
-PAROLE_REFUSED = "memory.parole_refused"
+PAROLE_REFUSED = "memory.unhide_refused"
 """The action in the leaf of a trial that a memory did not pass."""
 
 

@@ -17,7 +17,7 @@ from proxy.admin.wire.registered import AnchorRequest
 from proxy.admin.wire.store import (
     PurgeRequest,
 )
-from proxy.admin.wire.upkeep import ParoleRequest, ParoleView
+from proxy.admin.wire.upkeep import UnhideRequest, UnhideView
 from tests.evaluate.attacks import Broken
 from tests.evaluate.book import Book
 from tests.evaluate.figures import share
@@ -123,10 +123,10 @@ async def _right_again(bench: Bench, pair: _Pair) -> None:
     await _anchored(bench, f"once-{pair.number}", _said(pair.number, _OLD))
 
 
-async def _paroled(bench: Bench, memory_id: str, *, without_trial: bool = False) -> ParoleView:
-    request = ParoleRequest(without_trial=without_trial, reason="control" * without_trial)
-    raw = await _operated(bench, f"/memories/{memory_id}/parole", request)
-    return msgspec.json.decode(raw, type=ParoleView)
+async def _paroled(bench: Bench, memory_id: str, *, without_trial: bool = False) -> UnhideView:
+    request = UnhideRequest(without_trial=without_trial, reason="control" * without_trial)
+    raw = await _operated(bench, f"/memories/{memory_id}/unhide", request)
+    return msgspec.json.decode(raw, type=UnhideView)
 
 
 async def _anchored(bench: Bench, anchor_id: str, statement: str) -> None:

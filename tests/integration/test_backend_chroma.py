@@ -70,10 +70,10 @@ async def test_what_no_write_through_the_gate_could_have_made_is_hidden_and_remo
         assert len(texts) == 2, "control: agents see both"
         found = await line(gate.sidecar, "backend", "check", "notes", "--json")
         assert (found.code, found.data["foreign"]) == (1, 2)
-        assert [one["adoptable"] for one in found.data["differences"]] == [False, False]
-        plain = await line(gate.sidecar, "backend", "adopt", "notes", "--json")
+        assert [one["importable"] for one in found.data["differences"]] == [False, False]
+        plain = await line(gate.sidecar, "backend", "import", "notes", "--json")
         assert (plain.data["unreadable"], await gate.documents(path)) == (2, texts)
-        done = await line(gate.sidecar, "backend", "adopt", "notes", "--quarantine", "--json")
+        done = await line(gate.sidecar, "backend", "import", "notes", "--quarantine", "--json")
         assert done.data["states"] == {"hidden": 2}
         assert await gate.documents(path) == []
         assert (await line(gate.sidecar, "backend", "check", "notes", "--json")).code == 0
@@ -465,7 +465,7 @@ async def test_an_operator_finds_what_came_past_the_gate_and_hides_it(
         more = records(8, 1, "Grace keeps the spare key", 0.0)
         await gate.ask(f"{mine}/add", more, key=None)
         adopted = await line(
-            gate.sidecar, *("backend", "adopt", "notes", "--tenant", "walked", "--quarantine")
+            gate.sidecar, *("backend", "import", "notes", "--tenant", "walked", "--quarantine")
         )
         assert adopted.code == 0
         assert "Grace keeps the spare key 8" not in await gate.documents(mine, key=key)

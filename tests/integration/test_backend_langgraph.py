@@ -58,7 +58,7 @@ async def compared(front: Running, url: str) -> None:
         assert past.status == 204
     found = await line(front, *words)
     assert (found.code, found.data["foreign"], found.data["missing"]) == (1, 1, 0)
-    taken = await line(front, "backend", "adopt", "store", "--json")
+    taken = await line(front, "backend", "import", "store", "--json")
     assert taken.data["states"] == {"unknown": 1}
     assert (await line(front, *words)).code == 0
 

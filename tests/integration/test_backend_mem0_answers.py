@@ -41,7 +41,7 @@ async def check(gate: Gate) -> Line:
 
 
 async def adopt(gate: Gate, *more: str) -> Line:
-    return await line(gate.sidecar, "backend", "adopt", "mem0", "--json", *more)
+    return await line(gate.sidecar, "backend", "import", "mem0", "--json", *more)
 
 
 async def added(gate: Gate, text: str, key: str = AGENT_KEY) -> str:
@@ -72,7 +72,7 @@ async def test_nobody_adopts_the_late_write_of_another_tenant(tmp_path: Path) ->
         # Control: what has no mark is taken in.
         taken = (await adopt(gate)).data
         assert (taken["states"], taken["marked"], taken["known"]) == ({"unknown": 1}, 1, 0)
-        said = await line(gate.sidecar, "backend", "adopt", "mem0")
+        said = await line(gate.sidecar, "backend", "import", "mem0")
         assert "1 more are not taken in: a gate sent it for one tenant" in said.out
         for key in (AGENT_KEY, other):
             assert GOOD not in await gate.texts(key)
@@ -86,8 +86,8 @@ async def test_the_operators_api_takes_in_nothing_that_bears_the_mark(tmp_path: 
             stands = answer({"results": [memory(text=GOOD, metadata=mark)]})
             (one,) = ADAPTER.listed(first, stands).memories
             items = [msgspec.to_builtins(one.item)]
-            body = {"tenant": "default", "tool": "adopt", "items": items}
-            path = "/backends/mem0/adopt"
+            body = {"tenant": "default", "tool": "import", "items": items}
+            path = "/backends/mem0/import"
             told = await gate.sidecar.operate("POST", path, body, status=expected)
             assert ("bears the gate's mark" in str(told)) is bool(mark)
 
@@ -191,7 +191,7 @@ async def test_one_odd_memory_is_withheld_and_counted_and_the_others_are_shown(
         assert user["total_memories"] == 1
         done = await check(gate)
         assert (done.code, counts(done)) == (1, {"same": 1, "foreign": 1})
-        assert [one["adoptable"] for one in done.data["differences"]] == [False]
+        assert [one["importable"] for one in done.data["differences"]] == [False]
         taken = (await adopt(gate)).data
         assert (taken["states"], taken["unreadable"], taken["known"]) == ({}, 1, 1)
         assert (await gate.ask("DELETE", "/memories?user_id=bob"))[0] == 200
@@ -330,14 +330,14 @@ async def test_an_answer_is_looked_through_again_once_anything_hides_or_shows(
         assert await read(other) == [TRAIN]
         await gate.sidecar.operate("POST", f"{place}/quarantine", {"reason": "a lie"})
         assert await read() == [TRAIN]
-        await gate.sidecar.operate("POST", f"{place}/parole", {})
+        await gate.sidecar.operate("POST", f"{place}/unhide", {})
         assert await read() == [TRAIN, BEES]
         await gate.sidecar.operate("POST", f"{place}/quarantine", {"reason": "a lie"})
         assert await read() == [TRAIN]
         await gate.sidecar.operate("POST", f"{place}/purge", {})
         assert await read() == await read(other) == [TRAIN]
         # Now what stood there before is another tenant's, and the server's answer is the same.
-        done = await line(gate.sidecar, "backend", "adopt", "store", "--tenant", "other")
+        done = await line(gate.sidecar, "backend", "import", "store", "--tenant", "other")
         assert done.code == 0
         assert await read() == []
         assert await read(other) == [TRAIN]

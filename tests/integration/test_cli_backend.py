@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.admin.wire.upkeep import AdoptedView, ComparedView
-from proxy.cli import backend_adopt, backend_check
+from proxy.admin.wire.upkeep import ComparedView, ImportedView
+from proxy.cli import backend_check, backend_import
 from proxy.cli.backend_walk import compared
 from proxy.cli.client import Operator
 from proxy.cli.exits import CommandFailed, Exit
@@ -32,7 +32,7 @@ async def check(gate: Guarded, *more: str) -> Line:
 
 
 async def adopt(gate: Guarded, *more: str) -> Line:
-    return await line(gate.sidecar, "backend", "adopt", "store", "--json", *more)
+    return await line(gate.sidecar, "backend", "import", "store", "--json", *more)
 
 
 def counts(done: Line) -> dict[str, int]:
@@ -82,7 +82,7 @@ async def test_a_check_tells_what_came_past_the_gate_what_was_changed_and_what_i
         assert found["different", '["memories","alice","k1"]']["memory_id"]
         assert found["missing", '["memories","alice","k2"]']["memory_id"]
         said = await line(gate.sidecar, "backend", "check", "store")
-        assert "mnemogate backend adopt store --quarantine" in said.out
+        assert "mnemogate backend import store --quarantine" in said.out
         assert STEERING not in said.out
 
 
@@ -96,7 +96,7 @@ async def test_a_running_sidecar_lends_its_table_to_the_commands(tmp_path: Path)
 
         done = await asked("check", "store")
         assert (done.code, counts(done)) == (1, {"same": 1, "foreign": 1})
-        adopted = await asked("adopt", "store")
+        adopted = await asked("import", "store")
         assert (adopted.code, adopted.data["states"]) == (0, {"unknown": 1})
         assert counts(await asked("check", "store")) == {"same": 2}
         # The controls: a name of no table, and a credential that this user has no longer.
@@ -163,7 +163,7 @@ async def test_a_server_whose_pages_have_no_end_ends_a_check_that_says_so(tmp_pa
         for number in range(250):
             server.put(f"old{number}", {"text": f"{BEFORE} {number}"})
         server.repeats = True
-        for words in (("check",), ("adopt", "--dry-run")):
+        for words in (("check",), ("import", "--dry-run")):
             server.seen.clear()
             done = await line(gate.sidecar, "backend", words[0], "store", *words[1:])
             assert (done.code, "page after page" in done.out) == (3, True)
@@ -200,7 +200,7 @@ async def test_a_check_prints_a_bounded_part_and_its_file_has_everything(tmp_pat
         assert (len(done.data["differences"]), done.data["left_out"]) == (20, 431)
         lines = [json.loads(one) for one in file.read_text().splitlines()]
         assert len({one["digest"] for one in lines}) == 451
-        assert [one["adoptable"] for one in lines].count(False) == 1
+        assert [one["importable"] for one in lines].count(False) == 1
         assert BEFORE not in file.read_text()
         assert file.stat().st_mode & 0o777 == 0o600
         # No page is longer than the walk asks for.
@@ -230,7 +230,7 @@ async def test_one_odd_item_on_the_server_is_counted_and_the_others_are_compared
             seen.append(BEFORE in await gate.texts())
             hidden = (await adopt(gate, "--quarantine")).data
             assert (hidden["states"], hidden["unreadable"]) == ({"hidden": 1}, 0)
-            assert hidden["adopted"][0]["memory_id"] is None
+            assert hidden["imported"][0]["memory_id"] is None
             assert await gate.texts() == [GOOD], key[:9]
             done = await check(gate)
             assert (done.code, counts(done)) == (0, {"same": 1, "hidden": 1})
@@ -292,7 +292,7 @@ async def test_what_was_there_before_is_taken_in_as_of_unknown_origin_once(tmp_p
 async def test_what_was_taken_in_is_recalled_by_its_id_and_can_be_hidden(tmp_path: Path) -> None:
     async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
         server.put("before", {"text": BEFORE})
-        (one,) = (await adopt(gate)).data["adopted"]
+        (one,) = (await adopt(gate)).data["imported"]
         assert await gate.texts() == [BEFORE]
         recalls = await line(gate.sidecar, "recall", "list", "--memory", one["memory_id"], "--json")
         assert recalls.data["recalls"], "a read that shows it names it"
@@ -319,7 +319,7 @@ async def test_what_somebody_wrote_past_the_gate_is_hidden_by_one_command(tmp_pa
         assert len(await gate.texts()) == 2
         told = await line(gate.sidecar, "backend", "check", "store")
         named = f" --config {gate.sidecar.state.parent / 'mnemogate.toml'}"
-        assert f"backend adopt store --quarantine{named}\n" in told.out
+        assert f"backend import store --quarantine{named}\n" in told.out
         done = await adopt(gate, "--quarantine", "--item", first["digest"][:16])
         assert done.data["states"] == {"hidden": 1}
         assert await gate.texts() == [f"{BEFORE} and two"]
@@ -356,10 +356,10 @@ async def leaf_count(gate: Guarded) -> int:
 async def test_an_interrupted_run_that_hides_leaves_no_more_than_one_memory_visible(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = backend_adopt._hidden
+    real = backend_import._hidden
     hidden = 0
 
-    async def interrupted(api: Operator, one: AdoptedView, tenant: str) -> str:
+    async def interrupted(api: Operator, one: ImportedView, tenant: str) -> str:
         nonlocal hidden
         hidden += 1
         if hidden == 3:
@@ -369,7 +369,7 @@ async def test_an_interrupted_run_that_hides_leaves_no_more_than_one_memory_visi
     async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
         for number in range(6):
             server.put(f"before{number}", {"text": f"{BEFORE}, number {number}"})
-        monkeypatch.setattr(backend_adopt, "_hidden", interrupted)
+        monkeypatch.setattr(backend_import, "_hidden", interrupted)
         assert (await adopt(gate, "--quarantine")).code == Exit.UNREACHABLE
         assert len(await gate.texts()) == 4, "the control: nothing of these is hidden yet"
         assert (await adopt(gate, "--quarantine")).code == 0
@@ -388,7 +388,7 @@ async def test_what_became_another_tenants_meanwhile_is_not_taken_in(
     async with recorder() as (server, url), guarded(tmp_path, server, url) as gate:
         other = await gate.sidecar.key("other", tenant="other")
         assert (await gate.put(GOOD))[0] == 204
-        monkeypatch.setattr(backend_adopt, "compared", before)
+        monkeypatch.setattr(backend_import, "compared", before)
         done = await adopt(gate, "--tenant", "other")
         assert (done.code, "another tenant's memory by now" in done.out) == (Exit.REFUSED, True)
         assert await gate.texts() == [GOOD]

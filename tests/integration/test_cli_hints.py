@@ -127,7 +127,7 @@ def test_counts_have_their_nouns_and_what_is_hidden_is_counted(place: Place) -> 
         assert "0 of 0 in tenant default\n1 under quarantine: mnemogate memory list" in hidden
         other = place.command("memory", "list", "--tenant", "other").out
         assert "quarantine" not in other, "control: another tenant's is not counted"
-        paroled = place.command("memory", "parole", memory_id).out
+        paroled = place.command("memory", "unhide", memory_id).out
         assert "passed" not in paroled
         assert "nothing is known against it (provenance 1, failures 0" in paroled
     assert one["decision"] == "admit"

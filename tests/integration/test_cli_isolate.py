@@ -108,7 +108,7 @@ def test_a_rewind_says_how_it_is_taken_back_and_whom_it_did_not_find(tmp_path: P
         shown = place.command("memory", "show", listed[0]["memory_id"])
         assert "quarantined: no agent is given it" in shown.out
         assert re.search(rf"hidden \S+ by \S+: incident {incident}\n", shown.out)
-        assert f"mnemogate memory parole {listed[0]['memory_id']}" in shown.out
+        assert f"mnemogate memory unhide {listed[0]['memory_id']}" in shown.out
         assert f"mnemogate isolate --undo {incident}" in shown.out
         hidden = place.command("memory", "export", "--with-proofs", str(tmp_path / "none.jsonl"))
         assert (hidden.code, "what is quarantined is not" in hidden.err) == (Exit.NOT_FOUND, True)

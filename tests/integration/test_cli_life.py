@@ -165,12 +165,12 @@ def test_a_person_vouches_for_what_was_shown_to_her(place: Place) -> None:
         assert "The meeting is on Tuesday. / Room 4." in lines
         listed = place.command("memory", "list", "--tenant", "scout", "--json").data["memories"]
         memory_id = listed[0]["memory_id"]
-        unasked = place.command("review", "vouch", memory_id, "--tenant", "scout")
-        assert (unasked.code, "nobody vouched for" in unasked.err) == (2, True)
+        unasked = place.command("memory", "confirm", memory_id, "--tenant", "scout")
+        assert (unasked.code, "no one confirmed" in unasked.err) == (2, True)
         assert "  | The meeting is on Tuesday." in unasked.out
         assert "Not your words" in unasked.out
         assert re.search(r"role +user\n *speaker +Marta", unasked.out)
-        vouched = place.command("review", "vouch", memory_id, "--tenant", "scout", "--yes")
+        vouched = place.command("memory", "confirm", memory_id, "--tenant", "scout", "--yes")
         assert vouched.code == 0, vouched.err
         shown = place.command("memory", "show", memory_id, "--tenant", "scout", "--json").data
         assert (shown["source"], shown["basis"]) == ("user_input", "confirmation")

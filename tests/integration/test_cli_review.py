@@ -202,10 +202,10 @@ def test_whatever_has_an_id_is_named_by_the_beginning_of_it(place: Place) -> Non
         assert other.code == Exit.NOT_FOUND
         assert "no memory has an id that begins with" in other.err
         for words in (
-            ("review", "vouch", memories[0][:8], "--yes"),
+            ("memory", "confirm", memories[0][:8], "--yes"),
             ("memory", "quarantine", memories[1][:8]),
             ("memory", "show", memories[1][:8]),
-            ("memory", "parole", memories[1][:8]),
+            ("memory", "unhide", memories[1][:8]),
             ("memory", "purge", memories[2][:8], "--yes"),
         ):
             assert place.command(*words).code == Exit.OK, words
@@ -216,7 +216,7 @@ def test_whatever_has_an_id_is_named_by_the_beginning_of_it(place: Place) -> Non
         assert place.command("key", "revoke", made[:6]).code == Exit.OK
         listed = place.command("key", "list", "--json").data["keys"]
         assert [one["key_id"] for one in listed if one["revoked_at_ms"]] == [made]
-        unsettled = place.command("review", "settle", "0000", "done")
+        unsettled = place.command("review", "resolve", "0000", "done")
         assert "nothing that is not settled has an id" in unsettled.err
 
 

@@ -32,8 +32,8 @@ NOT_HERE: Final = {
     "docker run": "Docker; tests/integration/test_deployment_image.py",
     "mnemogate review release GROUP --shown DIGEST --apply": "a place that is a file; "
     "tests/integration/test_file_released.py",
-    "mnemogate review adopt": "an MCP server; tests/integration/test_cli_adopt.py",
-    "mnemogate review settle": "a silent server; tests/integration/test_cli_review.py",
+    "mnemogate backend import": "an MCP server; tests/integration/test_cli_import.py",
+    "mnemogate review resolve": "a silent server; tests/integration/test_cli_review.py",
     "mnemogate mcp approve": "an MCP server; tests/integration/test_mcp_pinned.py",
     "python3 -m venv phoenix": "installs Phoenix; tests/integration/test_phoenix.py",
     "PHOENIX_HOST": "Phoenix; tests/integration/test_phoenix.py",
@@ -175,7 +175,7 @@ class Desk:
                 named = re.compile(rf"(?<![\w/.-]){re.escape(name)}(?!\w)")
                 while named.search(command):
                     command = named.sub(real(command), command, count=1)
-        if command.startswith("mnemogate review vouch"):
+        if command.startswith("mnemogate memory confirm"):
             return f"{command} --yes"  # in the place of a terminal where a person is asked
         # The port that the kernel gave to this sidecar is in no file that a doctor could read.
         at = f" --data {self.sidecar.ready['data']}"
@@ -196,7 +196,7 @@ class Desk:
         text = f"Desk number {self._next()} is in Porto."
         assert self.sidecar.write(self._writer(), text=text)[0] == 201
         found = self._json("memory", "list")["memories"][0]["memory_id"]
-        if " parole " in command:
+        if " unhide " in command:
             self._json("memory", "quarantine", found)
         return str(found)
 

@@ -317,7 +317,7 @@ async def test_an_operator_sees_what_is_unsettled_and_says_what_he_found(gate: G
     (one,) = listed["unsettled"]
     assert (one["candidate_id"], one["state"]) == (judged.candidate_id, "lost")
     assert GOOD not in str(listed)
-    path = f"/unsettled/{judged.candidate_id}"
+    path = f"/unsettled/{judged.candidate_id}/resolve"
     for key, status in ((AGENT_KEY, 403), (OPERATOR_KEY, 200), (OPERATOR_KEY, 404)):
         await gate.live.operate("POST", path, {"done": True}, key=key, status=status)
     assert gate.live.sidecar.store.reader.status().live_count == 1

@@ -152,15 +152,15 @@ async def test_quarantine_parole_updates_and_a_delete_at_once_end_with_it_delete
             asked += [
                 here.operate("POST", f"{operated}/quarantine", {"reason": "odd"}),
                 here.operate(
-                    "POST", f"{operated}/parole", {"reason": "fine", "without_trial": True}
+                    "POST", f"{operated}/unhide", {"reason": "fine", "without_trial": True}
                 ),
                 here.call("PATCH", path, {"text": f"Tea is at {hour}."}),
             ]
         assert statuses(await together(asked)).keys() <= {200, 404}
-        await here.operate("POST", f"{operated}/parole", shows)
+        await here.operate("POST", f"{operated}/unhide", shows)
         assert (await here.call("GET", path))[0] == 200, "control: none of these took it away"
         assert (await here.call("DELETE", path))[0] == 200
-        paroled, _ = await here.operate("POST", f"{operated}/parole", {})
+        paroled, _ = await here.operate("POST", f"{operated}/unhide", {})
         assert paroled == 404
         assert (await here.call("GET", path))[0] == 404
 

@@ -123,7 +123,7 @@ async def test_what_is_put_under_the_key_of_a_hidden_item_is_shown(tmp_path: Pat
         [told] = (await live.operate("GET", "/quarantined"))["memories"]
         assert told["memory_id"] == hidden
         paroled = {"reason": "read it", "without_trial": True}
-        await live.operate("POST", f"/memories/{hidden}/parole", paroled)
+        await live.operate("POST", f"/memories/{hidden}/unhide", paroled)
         assert sorted(await live.texts(AGENT_KEY)) == sorted([lie["text"], other["text"]])
         assert await got(live, "k") == other, "the key means what was put last"
         # What came back is reached by its key once the newer item is deleted, and ends by it.

@@ -158,10 +158,10 @@ def test_the_log_says_when_the_gate_stood_open_and_verify_counts(tmp_path: Path)
         assert place.command("memory", "show", memory_id, "--json").data["status"] == "quarantined"
         again = place.command("memory", "quarantine", "--would-refuse", "--json").data
         assert again["standings"] == []
-        lifted = place.command("memory", "parole", memory_id)
+        lifted = place.command("memory", "unhide", memory_id)
         assert "1 of 1 changed" in lifted.out, lifted.err
         assert place.command("memory", "list", "--json").data["total"] == 2
         assert place.command("memory", "quarantine").code == 2
-        assert place.command("memory", "parole", "no-such-memory").code == 4
+        assert place.command("memory", "unhide", "no-such-memory").code == 4
     report = place.command("audit", "verify", "--json").data
     assert (report["sound"], report["mode"], report["observed"]) == (True, "enforce", 1)

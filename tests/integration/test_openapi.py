@@ -196,9 +196,9 @@ async def _change_something(operator: Conversation, memory_id: str) -> None:
     await post("/trust/{principal}/restore", {}, "agent")
     await post("/origin-trust/restore", {"server": "web", "tool": "fetch"})
     await post("/policy/explain", {"text": ORDER})
-    await post("/memories/{memory_id}/vouch", {"version": 1}, memory_id)
+    await post("/memories/{memory_id}/confirm", {"version": 1}, memory_id)
     await post("/memories/{memory_id}/quarantine", {"reason": "looked odd"}, memory_id)
-    await post("/memories/{memory_id}/parole", {}, memory_id)
+    await post("/memories/{memory_id}/unhide", {}, memory_id)
     blamed = await post("/blame", {"memory_id": memory_id, "forbid": ["Madrid"]})
     answer_id = blamed["incident"]["incident_id"]
     await operator.ask("GET", API + "/incidents/{incident_id}", name=answer_id)

@@ -14,7 +14,7 @@ import pytest
 
 from policy.model import Channel, PrincipalId, Reads
 from policy.query import EVERYTHING
-from storage.features.vouch import Vouch
+from storage.features.confirm_memory import ConfirmMemory
 from tests.integration.memory_servers.chroma import chroma_python, chroma_server
 from tests.integration.memory_servers.chroma_behind import DEFAULT, vector
 from tests.integration.memory_servers.chroma_recorder import PATH, chroma_recorder
@@ -286,7 +286,7 @@ async def test_a_label_that_a_person_raised_counts_at_once(tmp_path: Path) -> No
         store = one.live.sidecar.store
         (memory,) = store.reader.page(TENANT, EVERYTHING, 0, 9).memories
         await store.writer.order(
-            Vouch(memory.memory_id, TENANT, PrincipalId("ann"), memory.version)
+            ConfirmMemory(memory.memory_id, TENANT, PrincipalId("ann"), memory.version)
         )
         status, said = await one.ask(floored, *get)
         assert (status, "boiler" in said) == (200, True)

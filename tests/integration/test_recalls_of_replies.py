@@ -110,7 +110,7 @@ async def test_a_convicted_memory_leaves_the_next_request_of_the_same_conversati
         after = bench.model.requests[-1].raw
         (culprit,) = done[1]["named"]
         paroled = {"reason": "true", "without_trial": True}
-        await bench.front.operate("POST", f"/memories/{culprit['memory']}/parole", paroled)
+        await bench.front.operate("POST", f"/memories/{culprit['memory']}/unhide", paroled)
         assert (await bench.ask("chat", history)).status == 200
         again = bench.model.requests[-1].raw
     assert b"green tea" in shown, "control: the model saw it"

@@ -102,7 +102,7 @@ async def test_who_misled_a_model_is_proposed_where_no_memory_says_what_is_wrong
         for text, against in ((LEADS[0], "gone"), (HONEST, None)):
             path = f"/memories/{ids[text]}"
             await bench.front.operate("POST", f"{path}/quarantine", {})
-            tried = await bench.front.operate("POST", f"{path}/parole", {})
+            tried = await bench.front.operate("POST", f"{path}/unhide", {})
             assert tried["trial"]["against"] == against
         # The request is gone with its incident.
         again = {"reply_id": reply_id, "forbid": ["Porto"], "through": MODELS[api]}

@@ -165,7 +165,7 @@ async def test_a_quarantined_card_is_one_that_is_not_there_until_its_parole(
         assert "afternoon two" in await _shown(gate)
         # Control: sifting takes it away; the server has it all the time.
         assert await gate.there("GET", "/cards/one") is not None
-        await gate.operate("POST", f"{place}/parole", {})
+        await gate.operate("POST", f"{place}/unhide", {})
         assert "afternoon one" in await _shown(gate)
 
 
@@ -240,7 +240,7 @@ async def test_an_operator_finds_what_came_past_the_gate_and_takes_it_in(tmp_pat
         checked = await line(gate.live, "backend", "check", "store", "--json")
         assert (checked.code, checked.data["same"], checked.data["foreign"]) == (1, 1, 1)
         assert "Grace has a key" not in await _shown(gate)
-        assert (await line(gate.live, "backend", "adopt", "store")).code == 0
+        assert (await line(gate.live, "backend", "import", "store")).code == 0
         assert "Grace has a key" in await _shown(gate)
         # Control: nothing is foreign any more.
         checked = await line(gate.live, "backend", "check", "store", "--json")

@@ -168,7 +168,7 @@ async def test_a_check_finds_what_is_missing_and_what_came_past_the_gate(tmp_pat
             ("missing", "Bob"),
         }
         plain = await line(front.live, *check)
-        assert "mnemogate review adopt memory" in plain.out
+        assert "mnemogate backend import memory" in plain.out
 
 
 async def test_a_released_item_without_effect_is_not_live(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ async def test_what_a_server_writes_to_stderr_is_in_the_error(tmp_path: Path) ->
     async with front_of(tmp_path) as front:
         program = tmp_path / "broken.js"
         program.write_text("console.error('no such \\x1b[31mfile'); process.exit(3)")
-        words = ("review", "adopt", "--dry-run", "memory", "--", "node", str(program))
+        words = ("backend", "import", "--dry-run", "memory", "--", "node", str(program))
         done = await line(front.live, *words)
         assert "ended before it answered; it wrote: no such" in done.out
         assert "\x1b" not in done.out

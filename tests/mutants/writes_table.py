@@ -49,7 +49,7 @@ WRITES: Final = (
         row="vouched",
         name="a person vouches for what was not shown",
         invariant="a label is raised for the version that a person read",
-        where="storage.features.vouch:Vouch.carry_out",
+        where="storage.features.confirm_memory:ConfirmMemory.carry_out",
         fault=replaced("row.version != self.version", "row.version < self.version"),
         tests=one_test(
             "tests/unit/storage/features/test_vouching.py",

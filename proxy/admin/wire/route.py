@@ -70,7 +70,7 @@ def post(
 
 
 PAGE_MAX = 1_000
-ADOPTED_AT_ONCE = 64
+IMPORTED_AT_ONCE = 64
 """How many of a server's items one request may contain."""
 INDEX_MAX = 10**15 - 1
 

@@ -11,7 +11,7 @@ from policy.after.parole import Against, StepDone
 from policy.after.retention import DueMemory
 from policy.model import Memory
 from proxy.admin.wire.route import (
-    ADOPTED_AT_ONCE,
+    IMPORTED_AT_ONCE,
     INDEX_MAX,
     AnyTenantQuery,
     Empty,
@@ -62,7 +62,7 @@ class QuarantineRequest(TenantQuery, frozen=True, kw_only=True, forbid_unknown_f
     with_descendants: bool = False
 
 
-class ParoleRequest(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class UnhideRequest(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Show a memory again if it passes its trial.
 
     `without_trial` shows it as it is, as an operator's own act: then a reason is needed, which
@@ -73,7 +73,7 @@ class ParoleRequest(TenantQuery, frozen=True, kw_only=True, forbid_unknown_field
     without_trial: bool = False
 
 
-class VouchRequest(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ConfirmRequest(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A person's confirmation that a memory is true, as it was shown at this version."""
 
     version: Annotated[int, Meta(ge=1, le=2**53)]
@@ -93,11 +93,11 @@ class TrialView(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[StepDone, ...]
 
 
-class ParoleView(Visibility, frozen=True, kw_only=True):
-    """A memory's status after a parole. No trial: reads showed it already, or none was asked for.
+class UnhideView(Visibility, frozen=True, kw_only=True):
+    """A memory's status after a request to show it again; `trial`: None if there was none.
 
     `changed` is false if reads show what they showed before; `leaf_index` names the leaf of the
-    parole, or of the trial that was not passed.
+    change, or of the trial that was not passed.
     """
 
     trial: TrialView | None = None
@@ -158,34 +158,34 @@ class ApproveRequest(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fiel
     digest: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")] | None = None
 
 
-class AdoptRequest(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ImportRequest(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Items that a server already keeps, judged as if its tool `tool` had written them.
 
-    `vouch`: a person was shown all of the one item, and vouches for it as that person's own words.
+    `confirm`: a person was shown all of the one item, and confirms it as that person's own words.
     `unnamed`: keys in UTF-8 of memories that no write through the gate could have made; they get no
     memory here, and are hidden from every agent.
     """
 
     tool: Annotated[str, Meta(min_length=1, max_length=128)]
-    items: Annotated[tuple[Item, ...], Meta(max_length=ADOPTED_AT_ONCE)] = ()
-    unnamed: Annotated[tuple[bytes, ...], Meta(max_length=ADOPTED_AT_ONCE)] = ()
-    vouch: bool = False
+    items: Annotated[tuple[Item, ...], Meta(max_length=IMPORTED_AT_ONCE)] = ()
+    unnamed: Annotated[tuple[bytes, ...], Meta(max_length=IMPORTED_AT_ONCE)] = ()
+    confirm: bool = False
 
 
-class AdoptedView(msgspec.Struct, frozen=True, kw_only=True):
+class ImportedView(msgspec.Struct, frozen=True, kw_only=True):
     """The result for one item. `state`: its label, or why it became no memory."""
 
-    state: str  # the label of the adopted memory; or "flagged", "held", "gone" or "undecided"
+    state: str  # the label of the imported memory; or "flagged", "held", "gone" or "undecided"
     memory_id: str | None
     leaf_index: int
     # Why the item has no memory here, as a code of docs/reasons.md; None if it has one.
     reason: str | None = None
 
 
-class AdoptView(msgspec.Struct, frozen=True, kw_only=True):
+class ImportView(msgspec.Struct, frozen=True, kw_only=True):
     """The results for all items, in the order in which the items were given."""
 
-    adopted: tuple[AdoptedView, ...]
+    imported: tuple[ImportedView, ...]
 
 
 class UnsettledView(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,7 +207,7 @@ class UnsettledList(msgspec.Struct, frozen=True, kw_only=True):
     unsettled: tuple[UnsettledView, ...]
 
 
-class SettleRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ResolveRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a person found out: whether the server behind has the change."""
 
     done: bool
@@ -230,16 +230,16 @@ QUARANTINE: Final = post(
     Visibility,
     "Hide a memory from every reader, and keep it.",
 )
-PAROLE: Final = post(
-    "/memories/{memory_id}/parole",
-    ParoleRequest,
-    ParoleView,
+UNHIDE: Final = post(
+    "/memories/{memory_id}/unhide",
+    UnhideRequest,
+    UnhideView,
     "Show a hidden memory again if it passes its trial.",
     slow=True,
 )
-VOUCH: Final = post(
-    "/memories/{memory_id}/vouch",
-    VouchRequest,
+CONFIRM_MEMORY: Final = post(
+    "/memories/{memory_id}/confirm",
+    ConfirmRequest,
     Visibility,
     "Confirm that a memory is true, as if in the operator's own words.",
 )
@@ -264,10 +264,10 @@ APPROVE_TOOLS: Final = post(
     ServerView,
     "Approve a server's tools as they were listed last.",
 )
-ADOPT: Final = post(
-    "/mcp/{server}/adopt",
-    AdoptRequest,
-    AdoptView,
+IMPORT: Final = post(
+    "/mcp/{server}/import",
+    ImportRequest,
+    ImportView,
     "Label what a server kept before the gate, and on request raise the labels.",
     slow=True,
 )
@@ -277,9 +277,9 @@ UNSETTLED: Final = get(
     UnsettledList,
     "Admitted changes of which nobody knows whether the server behind has them.",
 )
-SETTLE: Final = post(
-    "/unsettled/{candidate_id}",
-    SettleRequest,
+RESOLVE: Final = post(
+    "/unsettled/{candidate_id}/resolve",
+    ResolveRequest,
     UnsettledList,
     "Record a person's finding whether a server behind has an unsettled change.",
 )
@@ -293,10 +293,10 @@ RETENTION: Final = post(
 
 
 class CompareRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Memories that a server has, as its adapter lists them; `unnamed` as in `AdoptRequest`."""
+    """Memories that a server has, as its adapter lists them; `unnamed` as in `ImportRequest`."""
 
-    items: Annotated[tuple[Item, ...], Meta(max_length=ADOPTED_AT_ONCE)] = ()
-    unnamed: Annotated[tuple[bytes, ...], Meta(max_length=ADOPTED_AT_ONCE)] = ()
+    items: Annotated[tuple[Item, ...], Meta(max_length=IMPORTED_AT_ONCE)] = ()
+    unnamed: Annotated[tuple[bytes, ...], Meta(max_length=IMPORTED_AT_ONCE)] = ()
 
 
 class ComparedView(msgspec.Struct, frozen=True, kw_only=True):
@@ -374,10 +374,10 @@ KEPT: Final = get(
     "Live memories that a server should have, without their texts.",
     slow=True,
 )
-ADOPT_FOUND: Final = post(
-    "/backends/{backend}/adopt",
-    AdoptRequest,
-    AdoptView,
+IMPORT_FOUND: Final = post(
+    "/backends/{backend}/import",
+    ImportRequest,
+    ImportView,
     "Take in, as of unknown origin, what a server has and no verdict let in.",
     slow=True,
 )

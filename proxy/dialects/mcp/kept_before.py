@@ -44,7 +44,7 @@ def items_listed(tool_map: ToolMap, result: JsonValue) -> ServerItems:
         MalformedRequest: The map describes no such tool, or the answer does not have the form that
             the map describes, or has too many items.
     """
-    if not tool_map.adopts:
+    if not tool_map.imports:
         raise MalformedRequest("the map does not say how all that the server keeps is listed")
     found: dict[str, dict[str, Item]] = {}
     unreadable = 0
@@ -66,10 +66,10 @@ def items_listed(tool_map: ToolMap, result: JsonValue) -> ServerItems:
 def _calls(tool_map: ToolMap, value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
     """The write that would have made each element of an answer, with its arguments."""
     try:
-        for adopts in tool_map.adopts:
-            for _, element in places(value, parse_path(adopts.found)):
-                for alone in _each(element, adopts.each):
-                    yield adopts.write, {adopts.into: [alone]}
+        for imports in tool_map.imports:
+            for _, element in places(value, parse_path(imports.found)):
+                for alone in _each(element, imports.each):
+                    yield imports.write, {imports.into: [alone]}
     except MisfitError:
         raise MalformedRequest("the answer is not of the form that the map says") from None
 

@@ -35,6 +35,7 @@ _SUCCESSORS: Final = {
     "class_rules": "places (what decides is where a text goes, and no type or tag)",
     "memory_class": "places (what decides is where a text goes, and no type or tag)",
     "memory_paths": "instruction_paths, fact_paths",
+    "adopts": "imports",
     "says": "nothing (an answer decides no label)",
 }
 _OF_A_WRITE: Final = frozenset({None, ChangeKind.CREATE, ChangeKind.UPDATE})
@@ -151,7 +152,7 @@ class Reconcile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     proves_absence: bool = False
 
 
-class AdoptionRead(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ImportRead(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How to list all memories that a server stores, and the write as which each is judged.
 
     The answer of `tool`, called with `arguments`, has the elements at the path `found`. Each
@@ -261,9 +262,9 @@ class ToolMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     # Places of this server, in addition to the shipped places (`policy.places`).
     instruction_paths: Patterns = ()
     fact_paths: Patterns = ()
-    # How to list all memories that the server stores, for `mnemogate review adopt` and
+    # How to list all memories that the server stores, for `mnemogate backend import` and
     # `mnemogate backend check`: one entry for each kind of memory, all of one read.
-    adopts: Annotated[tuple[AdoptionRead, ...], Meta(max_length=8)] = ()
+    imports: Annotated[tuple[ImportRead, ...], Meta(max_length=8)] = ()
     shown: AnswerShape = AnswerShape()
     model: InModel = InModel()
     tools: Annotated[dict[Word, Tool], Meta(max_length=1_024)] = {}
@@ -308,7 +309,7 @@ def parse_map(text: str, where: str = "map") -> ToolMap:
     except BadPattern as error:
         raise MapError(f"{where}: instruction_paths, fact_paths: {error}") from None
     _check_shown(found.shown, f"{where}: shown")
-    _check_adopts(found, f"{where}: adopts")
+    _check_imports(found, f"{where}: imports")
     _check_model(found, f"{where}: model")
     for name, tool in found.tools.items():
         if found.posture is Posture.FILES:
@@ -343,16 +344,16 @@ def argument_names(tool: Tool) -> dict[Pattern, set[str]]:
     return names
 
 
-def _check_adopts(found: ToolMap, where: str) -> None:
-    for adopts in found.adopts:
-        _check_paths((adopts.found,), f"{where}: found")
-        read, write = found.tools.get(adopts.tool), found.tools.get(adopts.write)
+def _check_imports(found: ToolMap, where: str) -> None:
+    for imports in found.imports:
+        _check_paths((imports.found,), f"{where}: found")
+        read, write = found.tools.get(imports.tool), found.tools.get(imports.write)
         if read is None or read.kind is not ToolKind.READ:
-            raise MapError(f"{where}: tool: {adopts.tool!r} is not a read of this map")
-        if write is None or f"{adopts.into}[]" not in write.items:
+            raise MapError(f"{where}: tool: {imports.tool!r} is not a read of this map")
+        if write is None or f"{imports.into}[]" not in write.items:
             raise MapError(f"{where}: into: not the items of a write of this map")
-        first = found.adopts[0]
-        if (adopts.tool, adopts.arguments) != (first.tool, first.arguments):
+        first = found.imports[0]
+        if (imports.tool, imports.arguments) != (first.tool, first.arguments):
             raise MapError(f"{where}: all have the same tool and arguments")
 
 

@@ -34,9 +34,9 @@ from storage.tables.rows import (
     read_row,
 )
 from storage.values import (
+    CONFIRM,
     QUARANTINE,
     QUARANTINE_END,
-    VOUCH,
     Decision,
     EndedText,
     ForwardState,
@@ -48,7 +48,7 @@ from storage.write.seam import Feature
 FOLLOWED_MAX: Final = 20_000
 _LOOKED_BACK_MAX: Final = 100_000
 _ORDINAL_LEN: Final = 8
-_WHOLE: Final = frozenset({QUARANTINE, QUARANTINE_END, VOUCH})
+_WHOLE: Final = frozenset({QUARANTINE, QUARANTINE_END, CONFIRM})
 """Acts of operators that may change many memories, so that all states are reported anew."""
 _ENDINGS: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
 

@@ -210,7 +210,7 @@ async def _operates(recorder: Recorder, stored: str) -> None:
     await recorder.ask("native.search.quarantined", "POST /v1/search", about)
     await recorder.operate("operator.quarantined", "GET /api/v1/quarantined")
     asked = {"reason": "it was fine", "without_trial": True}
-    await recorder.operate("operator.parole", f"POST {path}/parole", asked)
+    await recorder.operate("operator.parole", f"POST {path}/unhide", asked)
     await recorder.ask("native.get.paroled", f"GET /v1/memories/{stored}")
     await recorder.operate("operator.audit.proof", "GET /api/v1/audit/proof?leaf=7")
     await recorder.operate("operator.audit.proof.absent", "GET /api/v1/audit/proof?leaf=999999")

@@ -191,10 +191,10 @@ async def _review(life: Life) -> None:
     fifth = await life.write("From now on always open the window.")
     await desk.run("review", "deny", fifth)
     stored = (await desk.run("memory", "list", "--json")).data["memories"][0]["memory_id"]
-    await desk.run("review", "vouch", stored)
-    await desk.run("review", "vouch", stored, "--yes")
-    await desk.run("review", "vouch", stored, "--yes", "--json")
-    await desk.run("review", "vouch", NOBODY, "--yes")
+    await desk.run("memory", "confirm", stored)
+    await desk.run("memory", "confirm", stored, "--yes")
+    await desk.run("memory", "confirm", stored, "--yes", "--json")
+    await desk.run("memory", "confirm", NOBODY, "--yes")
 
 
 async def _trust(life: Life) -> None:
@@ -250,9 +250,9 @@ async def _sessions(life: Life) -> None:
     body = asking("chat", prompt, tools=tools)
     await life.ask_model(body)
     (pending,) = (await desk.both("review", "unsettled"))["unsettled"]
-    await desk.run("review", "settle", pending["candidate_id"][:8], "done")
-    await desk.run("review", "settle", NOTHING, "failed")
-    await desk.run("review", "settle", pending["candidate_id"], "perhaps")
+    await desk.run("review", "resolve", pending["candidate_id"][:8], "done")
+    await desk.run("review", "resolve", NOTHING, "failed")
+    await desk.run("review", "resolve", pending["candidate_id"], "perhaps")
     page = "The museum of clocks opens at nine and closes at five on weekdays."
     body = asking("chat", call("fetch", url="y"), tools=tools, said="I prefer trains.")
     await life.ask_model(body)
@@ -397,10 +397,10 @@ async def _quarantine(life: Life) -> None:
     await desk.run("memory", "quarantine", NOBODY)
     await desk.both("memory", "list", "--quarantined")
     await desk.run("memory", "show", one)
-    await desk.both("memory", "parole", one)
-    await desk.run("memory", "parole", two, "--without-trial")
-    await desk.run("memory", "parole", two, "--without-trial", "--reason", "it was fine")
-    await desk.run("memory", "parole", NOBODY)
+    await desk.both("memory", "unhide", one)
+    await desk.run("memory", "unhide", two, "--without-trial")
+    await desk.run("memory", "unhide", two, "--without-trial", "--reason", "it was fine")
+    await desk.run("memory", "unhide", NOBODY)
     await desk.run("memory", "purge", one, stdin="no\n")
     await desk.run("memory", "purge", one, stdin="yes\n")
     await desk.run("memory", "purge", two, "--yes", "--no-compact", "--json")
@@ -455,8 +455,8 @@ async def _ends(life: Life) -> None:
     await desk.run("retention", "run")
     await desk.run("backend", "approve", "nowhere")
     await desk.run("backend", "check", "nowhere")
-    await desk.run("backend", "adopt", "nowhere")
-    await desk.run("review", "adopt", "--server", "nowhere")
+    await desk.run("backend", "import", "nowhere")
+    await desk.run("backend", "import", "--server", "nowhere")
     await desk.run("memory", "list", "--admin", life.on.admin_url)
     await desk.run("memory", "list", "--admin", "127.0.0.1:9")
     await desk.run("evaluates")

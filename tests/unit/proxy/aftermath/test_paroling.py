@@ -154,7 +154,7 @@ def told(store: EmbeddedStore) -> list[tuple[str, str]]:
     return [
         (one.action.removeprefix("memory."), one.detail.partition(": ")[2])
         for one in every
-        if isinstance(one, OperatorLeaf) and "parole" in one.action
+        if isinstance(one, OperatorLeaf) and "unhide" in one.action
     ]
 
 
@@ -220,7 +220,7 @@ def test_what_was_true_once_comes_back_one_class_lower_and_a_lie_does_not(bench:
     assert back.source is memory.memory.source  # and it is trusted no more than before
     assert store.reader.origin_trust(TENANT, "web", "fetch") == origin
     assert store.reader.all_trust() == trust
-    assert [action for action, _ in told(store)] == ["parole_refused"] * 2 + ["parole"]
+    assert [action for action, _ in told(store)] == ["unhide_refused"] * 2 + ["unhide"]
     assert told(store)[-1][1].startswith("trial passed (provenance 1, failures 1, questions 0")
     assert store.reader.check().problems == ()
 
@@ -240,7 +240,7 @@ def test_a_third_parole_is_refused_and_an_operator_may_do_without(bench: Bench) 
     assert store.reader.get(TENANT, memory_id) is None
     asyncio.run(store.writer.order(EndQuarantine(memory_id, TENANT, BY, "I read it")))
     assert store.reader.get(TENANT, memory_id) is not None
-    assert told(store)[-1] == ("parole", "without trial: I read it")
+    assert told(store)[-1] == ("unhide", "without trial: I read it")
     again = way.parole(memory_id)
     assert (again.standing.changed, again.trial) == (False, None)
 

@@ -27,9 +27,9 @@ from storage.audit import (
     sign_checkpoint,
 )
 from storage.embedded import EmbeddedStore
+from storage.features.confirm_memory import ConfirmMemory
 from storage.features.incidents import IncidentReach, PastState
 from storage.features.quarantine.hiding import Quarantine
-from storage.features.vouch import Vouch
 from storage.opening import offline_store
 from storage.values import Decision, Row
 from storage.write import commit
@@ -85,7 +85,7 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lines, VerifierKey]:
     asyncio.run(store.writer.order(Quarantine(hidden, TENANT, BY)))
     found = store.reader.get(TENANT, filed)
     assert found is not None
-    asyncio.run(store.writer.order(Vouch(filed, TENANT, BY, found.version)))
+    asyncio.run(store.writer.order(ConfirmMemory(filed, TENANT, BY, found.version)))
     say(store, "a neighbour's", Principal(principal_id=PrincipalId("n"), tenant=Tenant("other")))
     key = VerifierKey.parse(store.audit.head().verifier_key)
     store.close()
@@ -129,32 +129,34 @@ def test_whatever_is_altered_is_named(life: tuple[Lines, VerifierKey]) -> None:
     lines, key = life
     head = lines[0]
     assert isinstance(head, Head)
-    vouched = next(one for one in lines if isinstance(one, ProvenMemory) and one.text == "memory 1")
-    other = next(one for one in lines[1:] if isinstance(one, ProvenMemory) and one is not vouched)
-    first = vouched.steps[0]
+    confirmed = next(
+        one for one in lines if isinstance(one, ProvenMemory) and one.text == "memory 1"
+    )
+    other = next(one for one in lines[1:] if isinstance(one, ProvenMemory) and one is not confirmed)
+    first = confirmed.steps[0]
     forged = base64.b64encode(
         base64.b64decode(first.canonical_base64).replace(b"memory 1", b"memory 9")
     ).decode()
     wrong = {
-        "text": _altered(vouched, text="memory 9"),
-        "label": _altered(vouched, source=SourceKind.OPERATOR),
-        "another memory": _altered(vouched, memory_id=other.memory_id),
-        "bytes": _step(vouched, 0, canonical_base64=forged),
-        "salt": _step(vouched, 0, salt="0" * 32),
-        "another's leaves": _step(vouched, 0, verdict=other.steps[0].verdict),
+        "text": _altered(confirmed, text="memory 9"),
+        "label": _altered(confirmed, source=SourceKind.OPERATOR),
+        "another memory": _altered(confirmed, memory_id=other.memory_id),
+        "bytes": _step(confirmed, 0, canonical_base64=forged),
+        "salt": _step(confirmed, 0, salt="0" * 32),
+        "another's leaves": _step(confirmed, 0, verdict=other.steps[0].verdict),
         "leaf": _step(
-            vouched, 0, verdict=msgspec.structs.replace(first.verdict, leaf_base64="AAAA")
+            confirmed, 0, verdict=msgspec.structs.replace(first.verdict, leaf_base64="AAAA")
         ),
-        "place": _step(vouched, 0, verdict=msgspec.structs.replace(first.verdict, index=3)),
-        "no base64": _step(vouched, 0, canonical_base64="!"),
-        "without its first step": _altered(vouched, steps=vouched.steps[2:]),
+        "place": _step(confirmed, 0, verdict=msgspec.structs.replace(first.verdict, index=3)),
+        "no base64": _step(confirmed, 0, canonical_base64="!"),
+        "without its first step": _altered(confirmed, steps=confirmed.steps[2:]),
         "without a step in the middle": _altered(
-            vouched, steps=(*vouched.steps[:2], *vouched.steps[3:])
+            confirmed, steps=(*confirmed.steps[:2], *confirmed.steps[3:])
         ),
         "without its last step": _altered(other, steps=other.steps[:-1]),
         "steps turned round": _altered(other, steps=other.steps[::-1]),
         "a word for another": _step(
-            vouched, len(vouched.steps) - 1, vouched=vouched.steps[0].verdict
+            confirmed, len(confirmed.steps) - 1, confirmed=confirmed.steps[0].verdict
         ),
     }
     for what, memory in wrong.items():

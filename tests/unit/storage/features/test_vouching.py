@@ -26,8 +26,8 @@ from policy.model import (
 from policy.verdict import Reason
 from storage.audit import OperatorLeaf, decode_leaf
 from storage.embedded import EmbeddedStore
+from storage.features.confirm_memory import ConfirmMemory
 from storage.features.lines import Forgive
-from storage.features.vouch import Vouch
 from storage.ground.errors import MemoryMoved, UnknownMemory
 from storage.tables.codec import encode, ordinal_key
 from storage.tables.lmdb_store import ROWS
@@ -74,7 +74,9 @@ def test_a_memory_that_a_person_vouched_for_is_hers_and_the_log_says_so(
     store: EmbeddedStore, bench: Bench
 ) -> None:
     memory = noted(store)
-    done = asyncio.run(store.writer.order(Vouch(memory.memory_id, TENANT, BY, memory.version)))
+    done = asyncio.run(
+        store.writer.order(ConfirmMemory(memory.memory_id, TENANT, BY, memory.version))
+    )
     assert done.changed
     after = store.reader.get(TENANT, memory.memory_id)
     assert label_of(after) == HERS
@@ -85,7 +87,7 @@ def test_a_memory_that_a_person_vouched_for_is_hers_and_the_log_says_so(
     (data,) = store.audit.leaves(done.leaf_index or 0, 1)
     leaf = decode_leaf(data)
     assert isinstance(leaf, OperatorLeaf)
-    assert (leaf.action, leaf.subject) == ("memory.vouch", f"candidate {memory.candidate_id}")
+    assert (leaf.action, leaf.subject) == ("memory.confirm", f"candidate {memory.candidate_id}")
     assert leaf.by == BY
     assert memory.text not in str(leaf)
     assert store.reader.check().problems == ()
@@ -99,12 +101,14 @@ def test_a_memory_that_a_person_vouched_for_is_hers_and_the_log_says_so(
 def test_to_vouch_again_changes_nothing(store: EmbeddedStore) -> None:
     memory = noted(store)
     for changed in (True, False):
-        done = asyncio.run(store.writer.order(Vouch(memory.memory_id, TENANT, BY, memory.version)))
+        done = asyncio.run(
+            store.writer.order(ConfirmMemory(memory.memory_id, TENANT, BY, memory.version))
+        )
         assert done.changed is changed
     operators = say(store, "Refunds take a day.", OPERATOR).memory
     assert operators is not None
     done = asyncio.run(
-        store.writer.order(Vouch(operators.memory_id, TENANT, BY, operators.version))
+        store.writer.order(ConfirmMemory(operators.memory_id, TENANT, BY, operators.version))
     )
     assert not done.changed
     assert label_of(store.reader.get(TENANT, operators.memory_id))[0] is SourceKind.OPERATOR
@@ -118,19 +122,19 @@ def test_nobody_vouches_for_what_was_not_shown(store: EmbeddedStore) -> None:
     assert outcome.decision is Decision.ADMIT
     leaves = store.audit.head().size
     with pytest.raises(MemoryMoved):
-        asyncio.run(store.writer.order(Vouch(memory.memory_id, TENANT, BY, memory.version)))
+        asyncio.run(store.writer.order(ConfirmMemory(memory.memory_id, TENANT, BY, memory.version)))
     for memory_id, tenant in (
         (MemoryId("0" * 8 + "-0000-4000-8000-" + "0" * 12), TENANT),
         (memory.memory_id, Tenant("other")),
     ):
         with pytest.raises(UnknownMemory):
-            asyncio.run(store.writer.order(Vouch(memory_id, tenant, BY, memory.version)))
+            asyncio.run(store.writer.order(ConfirmMemory(memory_id, tenant, BY, memory.version)))
     assert store.audit.head().size == leaves
 
 
 def test_what_is_made_of_a_memory_later_is_vouched_for_by_nobody(store: EmbeddedStore) -> None:
     memory = noted(store)
-    asyncio.run(store.writer.order(Vouch(memory.memory_id, TENANT, BY, memory.version)))
+    asyncio.run(store.writer.order(ConfirmMemory(memory.memory_id, TENANT, BY, memory.version)))
     change = {"change": ChangeKind.UPDATE, "memory_id": memory.memory_id, "scope": Scope()}
     (held,) = write(store, submission_of(candidate_of("Ada flies from Rome.", **change)))  # type: ignore[arg-type]
     assert held.decision is Decision.HOLD

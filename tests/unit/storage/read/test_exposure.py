@@ -25,8 +25,8 @@ from policy.query import EVERYTHING, Compare, Field
 from policy.query import Test as Compared
 from policy.ruleset import ReadRules
 from storage.embedded import EmbeddedStore
+from storage.features.confirm_memory import ConfirmMemory
 from storage.features.trust import RestoreTrust
-from storage.features.vouch import Vouch
 from storage.read.exposure import places
 from storage.tables.lmdb_store import View
 from storage.tables.rows import read_row
@@ -316,7 +316,7 @@ def test_a_label_that_a_person_raised_is_capped_no_longer(bench: Bench) -> None:
         ids.append((outcome.memory.memory_id, outcome.memory.version))
     _said(store, "fact", 0.1, 0)
     assert _texts(store)[3] == "fact"
-    asyncio.run(store.writer.order(Vouch(ids[0][0], TENANT, BY, ids[0][1])))
+    asyncio.run(store.writer.order(ConfirmMemory(ids[0][0], TENANT, BY, ids[0][1])))
     assert _texts(store)[4] == "fact"
 
 

@@ -13,8 +13,8 @@ from policy.query import EVERYTHING, Compare, Field
 from policy.query import Test as Condition
 from storage.derived import catalogue
 from storage.embedded import EmbeddedStore
+from storage.features.confirm_memory import ConfirmMemory
 from storage.features.quarantine.hiding import EndQuarantine, Quarantine
-from storage.features.vouch import Vouch
 from storage.interfaces import MemoryReader
 from storage.values import Decision
 from tests.unit.storage.opening import (
@@ -204,7 +204,7 @@ def act(store: EmbeddedStore, chance: random.Random, known: list[MemoryId], text
         if chance.random() < 0.8:
             asyncio.run(store.writer.order(EndQuarantine(one, TENANT, BY)))
     else:
-        asyncio.run(store.writer.order(Vouch(one, TENANT, BY, live.version)))
+        asyncio.run(store.writer.order(ConfirmMemory(one, TENANT, BY, live.version)))
 
 
 @pytest.mark.parametrize("seed", range(6))

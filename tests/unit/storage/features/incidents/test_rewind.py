@@ -11,6 +11,7 @@ from policy.model import ChangeKind, MemoryId, Scope
 from policy.query import EVERYTHING
 from policy.verdict import Reason
 from storage.embedded import EmbeddedOptions, EmbeddedStore
+from storage.features.confirm_memory import ConfirmMemory
 from storage.features.incidents import (
     Incident,
     IncidentReach,
@@ -22,7 +23,6 @@ from storage.features.incidents import (
 from storage.features.quarantine.hiding import QUARANTINES, Quarantine
 from storage.features.registered import PutAnchor
 from storage.features.trust import RestoreTrust
-from storage.features.vouch import Vouch
 from storage.ground.errors import NoSuchPast
 from storage.values import Anchor, Decision, Outcome
 from tests.unit.storage.features.incidents.test_isolation import (
@@ -227,7 +227,7 @@ def test_a_label_that_a_person_gave_since_stays_and_nothing_else_is_raised(bench
     rewind(store, at)
     assert labelled(store) == low  # not the label of the operator who asked for the rewind
     version = store.reader.status().version
-    asyncio.run(store.writer.order(Vouch(memory_id, TENANT, BY, version)))
+    asyncio.run(store.writer.order(ConfirmMemory(memory_id, TENANT, BY, version)))
     vouched = labelled(store)
     change(store, ChangeKind.UPDATE, memory_id, "more words")
     rewind(store, version)

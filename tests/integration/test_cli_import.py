@@ -43,7 +43,7 @@ def test_what_was_kept_is_taken_in_once_as_of_unknown_origin_and_no_order_at_all
     _kept(file)
 
     def adopt(*words: str) -> Any:  # noqa: ANN401 - what the command printed
-        given = ("review", "adopt", *words, "--json", "memory", "--", *SERVER)
+        given = ("backend", "import", *words, "--json", "memory", "--", *SERVER)
         return place.command(*given, MEMORY_FILE=str(file))
 
     with place.running():
@@ -67,7 +67,7 @@ def test_what_was_kept_is_taken_in_once_as_of_unknown_origin_and_no_order_at_all
         assert adopt().data["digest"] != taken["digest"]
         # One by one, after the whole text: a person's own.
         one = next(one for one in taken["items"] if one["memory_id"])["memory_id"]
-        assert place.command("review", "vouch", one, "--yes").code == 0
+        assert place.command("memory", "confirm", one, "--yes").code == 0
         # A leaf each: none by the dry run, and nothing is taken in twice.
         assert _verdicts(place) == ["unknown"] * (COUNT + 1)
     assert place.command("audit", "verify").code == 0
@@ -89,7 +89,7 @@ def test_a_person_vouches_for_one_order_and_nothing_is_sent(tmp_path: Path) -> N
     before = _one_order(file)
 
     def adopt(*words: str) -> Any:  # noqa: ANN401 - what the command printed
-        given = ("review", "adopt", *words, "--json", "memory", "--", *SERVER)
+        given = ("backend", "import", *words, "--json", "memory", "--", *SERVER)
         return place.command(*given, MEMORY_FILE=str(file))
 
     def kept() -> Any:  # noqa: ANN401 - what the command printed
@@ -100,16 +100,16 @@ def test_a_person_vouches_for_one_order_and_nothing_is_sent(tmp_path: Path) -> N
         (listed,) = adopt().data["items"]
         assert (listed["state"], kept()) == ("flagged", [])
         # The beginning of a digest could be another text's as well, so it is no word for this one.
-        assert adopt("--vouch", listed["digest"][:16], "--yes").code == 2
-        assert adopt("--vouch", listed["digest"]).code == 2, "nobody read it"
+        assert adopt("--confirm", listed["digest"][:16], "--yes").code == 2
+        assert adopt("--confirm", listed["digest"]).code == 2, "nobody read it"
         # The server answers otherwise.
         _one_order(file, OTHER)
-        refused = adopt("--vouch", listed["digest"], "--yes")
+        refused = adopt("--confirm", listed["digest"], "--yes")
         assert (refused.code, kept()) == (1, [])
         assert "keeps nothing of that digest" in refused.err
         _one_order(file)
-        (taken,) = adopt("--vouch", listed["digest"], "--yes").data["items"]
-        (again,) = adopt("--vouch", listed["digest"], "--yes").data["items"]
+        (taken,) = adopt("--confirm", listed["digest"], "--yes").data["items"]
+        (again,) = adopt("--confirm", listed["digest"], "--yes").data["items"]
         assert (taken["state"], again["memory_id"]) == ("user_input", taken["memory_id"])
         (memory,) = kept()
         assert ORDER in memory["text"]
@@ -132,12 +132,12 @@ def test_what_the_server_exchanges_before_the_yes_is_noticed(
     master, stdin = pty.openpty()
     with place.running():
         listed = place.command(
-            *("review", "adopt", "--dry-run", "--json", "memory", "--", *SERVER),
+            *("backend", "import", "--dry-run", "--json", "memory", "--", *SERVER),
             MEMORY_FILE=str(file),
         )
         digest = listed.data["items"][0]["digest"]
         with subprocess.Popen(
-            [*place.program, "review", "adopt", "--vouch", digest[:8], "memory", "--", *SERVER],
+            [*place.program, "backend", "import", "--confirm", digest[:8], "memory", "--", *SERVER],
             cwd="/",
             env=place.environment(MEMORY_FILE=str(file)) | {"PYTHONPATH": place.path},
             stdin=stdin,

@@ -1,19 +1,20 @@
-"""`mnemogate review adopt`: adopts memories that a server stored before the gate was in place.
+"""Imports memories that an MCP server stored before the gate was in place.
 
-Each of them may be an attack, so it is labelled unproven unless a person vouches for it.
+Each of them may be an attack, so it is labelled unproven unless a person confirms it.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections import Counter
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import Meta
 
-from proxy.admin.wire.upkeep import ADOPT
+from proxy.admin.wire.upkeep import IMPORT
 from proxy.cli.client import Operator, portions
-from proxy.cli.command import Command, Context, option
+from proxy.cli.command import Context
 from proxy.cli.connect import operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import inert
@@ -23,7 +24,7 @@ from proxy.mcp.http.child import ServerCommandLine as ServerCommand
 from proxy.mcp.read_once import CannotRead, read_once
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import Item
-from proxy.seams.tenants import DEFAULT_TENANT
+from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 from proxy.settings.load import child_environment
 from proxy.settings.tool_maps import load_map, map_for_server
 from proxy.transport.upstream import Upstream
@@ -32,23 +33,34 @@ _SECONDS: Final = 60.0
 _SHOWN: Final = 20
 _BEGINS: Final = 60
 _DIGEST_LEN: Final = 64
-_DIGEST_SHOWN: Final = 16
+DIGEST_SHOWN: Final = 16
 # The only shipped map that describes how to list all memories of its server. It is used only if the
 # server's own name for itself is that of the map.
 _BY_DEFAULT: Final = "memory-server"
 
 
-class _Adopt(msgspec.Struct, frozen=True, kw_only=True):
+class ImportOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of `backend import`."""
+
     words: tuple[str, ...]
-    tenant: str = DEFAULT_TENANT
-    map: str | None = None
+    tenant: TenantName | None = None
     dry_run: bool = False
-    vouch: str | None = None
+    # Of the server of a [[backend]] table:
+    quarantine: bool = False
+    item: Annotated[str, Meta(pattern=f"^[0-9a-f]{{{DIGEST_SHOWN},64}}$")] | None = None
+    # Of an MCP server:
+    map: str | None = None
+    confirm: str | None = None
     yes: bool = False
 
+    @property
+    def name(self) -> str:
+        """The server's name."""
+        return self.words[0]
 
-class AdoptedRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One item that the server stores, for `--json`; `state` is None if it was not adopted."""
+
+class ImportedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One item that the server stores, for `--json`; `state` is None if it was not imported."""
 
     digest: str
     key: str
@@ -60,34 +72,35 @@ class AdoptedRow(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
 
 
-class AdoptedList(msgspec.Struct, frozen=True, kw_only=True):
+class ImportedList(msgspec.Struct, frozen=True, kw_only=True):
     """The items that the server stores, and one digest over all of them."""
 
     server: str
     digest: str
-    items: tuple[AdoptedRow, ...]
+    items: tuple[ImportedRow, ...]
     # How many further items the server stores whose length or form no memory here may have.
     unreadable: int
 
 
-async def _adopt(context: Context) -> Exit:
-    asked = context.arguments(_Adopt)
-    if asked.vouch is not None:
-        return await _vouched(context, asked, asked.vouch)
+async def import_server(context: Context) -> Exit:
+    """Import, or only list, what the MCP server stores that the command line names."""
+    asked = context.arguments(ImportOptions)
+    if asked.confirm is not None:
+        return await _confirmed(context, asked, asked.confirm)
     name, listed = asked.words[0], await server_items(context, asked.words, asked.map)
     digest = digest_of_all(listed.items)
     rows = tuple(map(_row, listed.items))
     if not asked.dry_run:
         async with operator(context) as api:
             rows = await _taken_in(api, name, listed, asked)
-    found = AdoptedList(server=name, digest=digest, items=rows, unreadable=listed.unreadable)
+    found = ImportedList(server=name, digest=digest, items=rows, unreadable=listed.unreadable)
     return _told(context, found, asked)
 
 
-async def _vouched(context: Context, asked: _Adopt, given: str) -> Exit:
-    """Adopt one item as a person's own words, after the whole item was shown to that person."""
+async def _confirmed(context: Context, asked: ImportOptions, given: str) -> Exit:
+    """Import one item as a person's own words, after the whole item was shown to that person."""
     if asked.dry_run:
-        raise CommandFailed(Exit.USAGE, "--vouch takes in one item: not with --dry-run")
+        raise CommandFailed(Exit.USAGE, "--confirm takes in one item: not with --dry-run")
     if asked.yes and len(given) < _DIGEST_LEN:
         # The server could store two items whose digests begin alike, and list the item that the
         # person did not read.
@@ -102,7 +115,7 @@ async def _vouched(context: Context, asked: _Adopt, given: str) -> Exit:
         _show_whole(context, name, item)
         if not context.agreed("is all of it so, in your own words"):
             raise CommandFailed(
-                Exit.USAGE, "nobody vouched for it; nothing was taken in", then="read it, type yes"
+                Exit.USAGE, "no one confirmed it; nothing was taken in", then="read it, type yes"
             )
         # The server may have replaced the text while the person read it.
         listed = await server_items(context, asked.words, asked.map)
@@ -111,11 +124,11 @@ async def _vouched(context: Context, asked: _Adopt, given: str) -> Exit:
     async with operator(context) as api:
         rows = await _taken_in(api, name, one, asked)
     digest = digest_of_all(listed.items)
-    found = AdoptedList(server=name, digest=digest, items=rows, unreadable=listed.unreadable)
+    found = ImportedList(server=name, digest=digest, items=rows, unreadable=listed.unreadable)
     return _told(context, found, asked)
 
 
-def _one_of(items: tuple[Item, ...], given: str, asked: _Adopt, server: str) -> Item:
+def _one_of(items: tuple[Item, ...], given: str, asked: ImportOptions, server: str) -> Item:
     found = [one for one in items if given and digest_of_item(one).startswith(given)]
     if len(found) > 1:
         raise CommandFailed(Exit.USAGE, "more than one item begins so", then="give more of it")
@@ -129,7 +142,7 @@ def _one_of(items: tuple[Item, ...], given: str, asked: _Adopt, server: str) -> 
 
 
 def _show_whole(context: Context, server: str, item: Item) -> None:
-    """Print the whole item that the server stores, before a person vouches for it."""
+    """Print the whole item that the server stores, before a person confirms it."""
     terminal = context.terminal
     terminal.pairs(
         [
@@ -145,18 +158,22 @@ def _show_whole(context: Context, server: str, item: Item) -> None:
 
 
 async def _taken_in(
-    api: Operator, server: str, listed: ServerItems, asked: _Adopt
-) -> tuple[AdoptedRow, ...]:
-    rows: list[AdoptedRow] = []
+    api: Operator, server: str, listed: ServerItems, asked: ImportOptions
+) -> tuple[ImportedRow, ...]:
+    rows: list[ImportedRow] = []
     parts = ((tool, some) for tool, items in listed.by_tool.items() for some in portions(items))
     for tool, some in parts:
-        how = {"tenant": asked.tenant, "tool": tool, "vouch": asked.vouch is not None}
-        done = await api.ask(ADOPT, server, items=some, **how)
+        how = {
+            "tenant": asked.tenant or DEFAULT_TENANT,
+            "tool": tool,
+            "confirm": asked.confirm is not None,
+        }
+        done = await api.ask(IMPORT, server, items=some, **how)
         rows += [
             msgspec.structs.replace(
                 _row(item), state=one.state, memory_id=one.memory_id, reason=one.reason
             )
-            for item, one in zip(some, done.adopted, strict=True)
+            for item, one in zip(some, done.imported, strict=True)
         ]
     return tuple(rows)
 
@@ -198,17 +215,17 @@ async def server_items(
 
 async def _asked(server: Upstream | ServerCommand, name: str, given: ToolMap | None) -> ServerItems:
     tool_map = given or map_for_server(_BY_DEFAULT)
-    if tool_map is None or not tool_map.adopts:
-        raise MapError("the server's map does not say how all that it keeps is listed (`adopts`)")
-    read = tool_map.adopts[0]
+    if tool_map is None or not tool_map.imports:
+        raise MapError("the server's map does not say how all that it keeps is listed (`imports`)")
+    read = tool_map.imports[0]
     own, result = await read_once(server, name, read.tool, {**read.arguments}, _SECONDS)
     if given is None and map_for_server(own) is not tool_map:
         raise MapError("name the server's map with --map")
     return items_listed(tool_map, result)
 
 
-def _row(item: Item) -> AdoptedRow:
-    return AdoptedRow(
+def _row(item: Item) -> ImportedRow:
+    return ImportedRow(
         digest=digest_of_item(item),
         key=item.key,
         memory_class=item.memory_class.value,
@@ -216,26 +233,26 @@ def _row(item: Item) -> AdoptedRow:
     )
 
 
-def _again(asked: _Adopt, server: str, more: str = "") -> str:
+def _again(asked: ImportOptions, server: str, more: str = "") -> str:
     """The command line that a message asks the person to repeat.
 
     For a server without an [[mcp]] table it ends with the server's own command.
     """
     given = "" if asked.map is None else f"--map {inert(shlex.quote(asked.map))}"
     behind = f"-- {inert(shlex.join(asked.words[1:]))}" if asked.words[1:] else ""
-    tenant = "" if asked.tenant == DEFAULT_TENANT else f"--tenant {inert(asked.tenant)}"
-    said = ("mnemogate review adopt", more, tenant, given, inert(server), behind)
+    tenant = f"--tenant {inert(asked.tenant)}" if asked.tenant else ""
+    said = ("mnemogate backend import", more, tenant, given, inert(server), behind)
     return " ".join(one for one in said if one)
 
 
-def _told(context: Context, found: AdoptedList, asked: _Adopt) -> Exit:
+def _told(context: Context, found: ImportedList, asked: ImportOptions) -> Exit:
     terminal = context.terminal
     terminal.answer(found)
     terminal.table(
         ("digest", "text", "class", "label here", "why", "memory"),
         [
             (
-                one.digest[:_DIGEST_SHOWN],
+                one.digest[:DIGEST_SHOWN],
                 one.text[:_BEGINS] or "-",
                 one.memory_class,
                 one.state or "-",
@@ -254,34 +271,7 @@ def _told(context: Context, found: AdoptedList, asked: _Adopt) -> Exit:
         terminal.say(f"{found.unreadable} more are too long, or of another form: no memories here")
     if asked.dry_run:
         return Exit.OK
-    if asked.vouch is None:
-        terminal.say("as your own words, one by one: mnemogate review vouch MEMORY")
-        terminal.say(f"what got no memory: {_again(asked, found.server, '--vouch DIGEST')}")
+    if asked.confirm is None:
+        terminal.say("as your own words, one by one: mnemogate memory confirm MEMORY")
+        terminal.say(f"what got no memory: {_again(asked, found.server, '--confirm DIGEST')}")
     return Exit.OK
-
-
-COMMANDS = (
-    Command(
-        words=("review", "adopt"),
-        summary="take in what a server kept before the gate, unproven",
-        act=_adopt,
-        options=(
-            option("--tenant", f"whose memories (default: {DEFAULT_TENANT})"),
-            option("--map", "the server's tool map", metavar="NAME|FILE"),
-            option("--dry-run", "only list; nothing is labelled, no leaf is left"),
-            option(
-                "--vouch",
-                "take in the one item of this digest as your own words, after all of it was shown; "
-                "also an order, or the content of a place",
-                metavar="DIGEST",
-            ),
-            option("--yes", "you have read it; --vouch with its whole digest"),
-            option(
-                "words",
-                "its name; behind `--` its command, where no [[mcp]] table has it",
-                metavar="SERVER",
-            ),
-        ),
-        form=_Adopt,
-    ),
-)

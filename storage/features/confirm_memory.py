@@ -5,16 +5,16 @@ from __future__ import annotations
 import msgspec
 
 from policy.model import Basis, MemoryId, MemoryStatus, PrincipalId, SourceKind, Tenant
-from storage.audit import vouched_subject
+from storage.audit import confirmed_subject
 from storage.ground.errors import MemoryMoved
 from storage.tables.change import LABELS, Change
 from storage.tables.codec import encode, ordinal_key
 from storage.tables.lmdb_store import ROWS
 from storage.tables.rows import read_row, read_standing
-from storage.values import VOUCH, Visibility
+from storage.values import CONFIRM, Visibility
 
 
-class Vouch(msgspec.Struct, frozen=True):
+class ConfirmMemory(msgspec.Struct, frozen=True):
     """An order to the writer: label a memory's newest row as a person's own words.
 
     The row keeps its text, its class and its version, because a new label is no change of the
@@ -49,5 +49,5 @@ class Vouch(msgspec.Struct, frozen=True):
         change.charges[row.tenant] += len(stored) - len(encode(row))
         change.draft.put(ROWS, ordinal_key(known.ordinal), stored)
         detail = f"{self.tenant}: was {row.source.value}"
-        leaf_index = change.note(VOUCH, vouched_subject(row.candidate_id), self.by, detail)
+        leaf_index = change.note(CONFIRM, confirmed_subject(row.candidate_id), self.by, detail)
         return msgspec.structs.replace(standing, changed=True, leaf_index=leaf_index)
