@@ -51,28 +51,8 @@ from proxy.cli.command import Command, Context, Options, option
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import Terminal, age, counted, inert, moment, now_ms
-from proxy.seams.observations import CLASS_WORDS, COUNTS, FOLLOWS, Way, whose_words
+from proxy.seams.observations import CLASS_WORDS, COUNTS, FOLLOWS, WHY, Way, whose_words
 from storage.values import Decision
-
-# For each reason of a hold, a few words that fit into a table; docs/reasons.md contains the full
-# text.
-_IN_WORDS: Final = {
-    "class_floor": "gives the agent orders",
-    "source_class_forbidden": "its source may not write this class",
-    "source_below_stored": "would change what somebody more trusted wrote",
-    "person_required": "may be the user's own",
-    "instruction_place": "a host reads it as instructions",
-    "address_at_stake": "names an address for money, credentials or contracts",
-    "removal_after_reading": "removes, after reading, what was written without",
-    "trust_soft_score": "its principal's recent outcomes were bad",
-    "trust_latched": "its principal or its tool is latched",
-    "promotion_token_missing": "needs a person's word",
-    "contradicts_anchor": "contradicts what you registered",
-    "outranks_anchor": "outranks what you registered",
-    "quota_exceeded": "much from one origin",
-    "rate_limited": "much in a short time",
-}
-
 
 _Ids = tuple[str, ...]
 
@@ -89,7 +69,7 @@ class _One(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _in_words(reason: Reason) -> str:
-    return f"{_IN_WORDS.get(reason.value, reason.value)} ({reason.value})"
+    return f"{WHY[reason]} ({reason.value})"
 
 
 def _listed(context: Context, page: ReviewPage) -> None:
@@ -374,7 +354,7 @@ _OF_ALL: Final = option("--tenant", "only this tenant's (default: all)")
 HELD_FILTER: Final[Options] = (
     _OF_ALL,
     option("--class"),
-    option("--reason", "only what waits for this reason", metavar="REASON", choices=_IN_WORDS),
+    option("--reason", "only what waits for this reason", metavar="REASON"),
     option("--principal", "only what this principal wrote"),
     option("--origin", "only what comes from there, as `from` shows it"),
     option(

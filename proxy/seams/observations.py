@@ -66,6 +66,50 @@ CLASS_WORDS: Final = {
 }
 """What each class is for, as a person who decides on a candidate is shown it."""
 
+WHY: Final[dict[Reason, str]] = {
+    Reason.GATE_UNAVAILABLE: "could not be judged",
+    Reason.SOURCE_CLASS_FORBIDDEN: "its source may not write this class",
+    Reason.CLASS_FLOOR: "reads as an order",
+    Reason.SOURCE_BELOW_STORED: "would change what somebody more trusted wrote",
+    Reason.TARGET_MISSING: "changes a memory that is not there",
+    Reason.PERSON_REQUIRED: "may be the user's own",
+    Reason.INSTRUCTION_PLACE: "a host reads it as instructions",
+    Reason.ADDRESS_AT_STAKE: "names an address for money, credentials or contracts",
+    Reason.REMOVAL_AFTER_READING: "removes, after reading, what was written without",
+    Reason.DIRECTIVE_LANGUAGE: "reads as an order",
+    Reason.INJECTION_LANGUAGE: "reads as an attack on an agent",
+    Reason.TRUST_INSUFFICIENT: "its principal is not trusted",
+    Reason.TRUST_SOFT_SCORE: "its principal's recent outcomes were bad",
+    Reason.TRUST_LATCHED: "its principal or its tool is latched",
+    Reason.DIGEST_MISMATCH: "was altered on its way",
+    Reason.NONCE_REPLAYED: "was sent before as another request",
+    Reason.NONCE_INCARNATION: "was sent for another life of the store",
+    Reason.PROMOTION_TOKEN_MISSING: "needs a person's word",
+    Reason.PROMOTION_TOKEN_INVALID: "its token is for something else",
+    Reason.PROMOTION_TOKEN_EXPIRED: "its token is too old",
+    Reason.PROMOTION_TOKEN_SPENT: "its token was used before",
+    Reason.NOT_INTERCEPTED: "did not come in through the gate",
+    Reason.AUDIT_MISMATCH: "differs from its audit record",
+    Reason.CONTRADICTS_ANCHOR: "contradicts what you registered",
+    Reason.OUTRANKS_ANCHOR: "outranks what you registered",
+    Reason.REPEATS_HIDDEN: "repeats a memory that was hidden",
+    Reason.OVERSIZE: "is too long",
+    Reason.RATE_LIMITED: "much in a short time",
+    Reason.QUOTA_EXCEEDED: "much from one origin",
+    Reason.DENIED_BY_PERSON: "a person denied it",
+    Reason.DENIED_TODAY: "a person denied such writes today",
+    Reason.HOLD_EXPIRED: "no one decided in time",
+    Reason.UNKNOWN_TOOL: "no map knows its tool",
+    Reason.ADMIN_TOOL: "its tool administers the server",
+    Reason.TOOLS_CHANGED: "the server's tools changed",
+    Reason.CALL_MALFORMED: "the call is of another form than its tool takes",
+    Reason.CHARACTER_REFUSED: "has a character that no text may have",
+}
+"""Why a text was held or refused, in the few words that a person reads in lines and on pages.
+
+docs/reasons.md has the whole of it.
+"""
+
 NEXT: Final[dict[Reason, str]] = {
     Reason.GATE_UNAVAILABLE: "The gate could not decide. Nothing was stored; try again later.",
     Reason.SOURCE_CLASS_FORBIDDEN: f"This source may not write this class. {_ORDINARY}",

@@ -7,13 +7,21 @@ import pytest
 from policy.model import ChangeKind, MemoryClass, SourceKind
 from policy.verdict import InvariantBroken, Reason
 from proxy.seams.environment import POOL_LEN, Environment, RandomPool
-from proxy.seams.observations import NEXT, observation_for, way_of, whose_words
+from proxy.seams.observations import NEXT, WHY, observation_for, way_of, whose_words
 from proxy.withhold.texts import own_texts
 
 
 def test_every_reason_has_one_text_and_no_two_share_it() -> None:
     assert set(NEXT) == set(Reason)
     assert len(set(NEXT.values())) == len(NEXT)
+
+
+def test_every_reason_has_few_words_for_a_person_and_none_of_its_code() -> None:
+    assert set(WHY) == set(Reason)
+    assert max(map(len, WHY.values())) <= 60
+    # Control: a code is not among the words that a person reads.
+    codes = {reason.value for reason in Reason}
+    assert not codes.intersection(" ".join(WHY.values()).split())
 
 
 @pytest.mark.parametrize("decision", ["hold", "reject", "missing", "error"])
