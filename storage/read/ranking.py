@@ -88,8 +88,10 @@ class Candidates(msgspec.Struct, frozen=True, kw_only=True):
         trusts = self.trusts(ordinals, ranks)
         scores = score(cosines, words, ranks, trusts)
         order = np.lexsort((ordinals, -cosines, -scores))
-        columns = [one[order].tolist() for one in (ordinals, scores, cosines, words, trusts)]
-        return Found(columns[0], map(RankedRow, *columns), complete)
+        columns = [one[order] for one in (ordinals, scores, cosines, words, trusts)]
+        # A search reads few of its candidates, so each one is made when it is read.
+        read = [map(one.item, range(len(order))) for one in columns]
+        return Found(columns[0].tolist(), map(RankedRow, *read), complete)
 
 
 def _others(by_row: Floats64, found: Ordinals, count: int) -> Ordinals:

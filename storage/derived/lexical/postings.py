@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -56,12 +58,8 @@ class Holding(NamedTuple):
     counts: Counts
 
 
-def _holding(found: Sequence[tuple[int, Rows, Counts]]) -> Holding:
-    if not found:
-        return Holding(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.uint8))
-    places, rows, counts = zip(*found, strict=True)
-    lengths = [len(one) for one in rows]
-    return Holding(np.repeat(places, lengths), np.concatenate(rows), np.concatenate(counts))
+def _holding(lengths: Sequence[int], rows: Rows, counts: Counts) -> Holding:
+    return Holding(np.repeat(np.arange(len(lengths)), lengths), rows, counts)
 
 
 class Postings(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,12 +76,14 @@ class Postings(msgspec.Struct, frozen=True, kw_only=True):
 
     def holding(self, asked: Hashes) -> Holding:
         """The rows that contain one of these words, by word, in the order of the question."""
-        if not len(self.words):
-            return _holding([])
-        at = np.minimum(self.words.searchsorted(asked), len(self.words) - 1)
-        known = np.flatnonzero(self.words[at] == asked)
-        spans = [(one, slice(*self.starts[at[one] : at[one] + 2].tolist())) for one in known]
-        return _holding([(int(one), self.rows[span], self.counts[span]) for one, span in spans])
+        at = self.words.searchsorted(asked)
+        after = at + (self.words.take(at, mode="clip") == asked) if len(self.words) else at
+        starts, ends = self.starts[at].tolist(), self.starts[after].tolist()
+        spans = [slice(*span) for span in zip(starts, ends, strict=True)]
+        rows = np.concatenate([self.rows[span] for span in spans])
+        counts = np.concatenate([self.counts[span] for span in spans])
+        lengths = [end - start for start, end in zip(starts, ends, strict=True)]
+        return _holding(lengths, rows, counts)
 
     def entries(self) -> Entries:
         """The same postings, with the word repeated in each entry."""
@@ -190,12 +190,13 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
 
     def holding(self, asked: Hashes) -> Holding:
         """The rows that contain one of these words, by word, in the order of the question."""
-        found: list[tuple[int, Rows, Counts]] = []
-        for place, word in enumerate(asked.tolist()):
-            entries = np.array(self.at.get(word, ()), dtype=np.int64)
-            entries = entries[: entries.searchsorted(self.entry_count)]
-            found.append((place, self.buffer.rows[entries], self.buffer.counts[entries]))
-        return _holding(found)
+        known = [self.at.get(word, []) for word in asked.tolist()]
+        # The writer appends to these lists meanwhile.
+        places = [one[: bisect_left(one, self.entry_count)] for one in known]
+        entries = np.fromiter(chain.from_iterable(places), dtype=np.int64)
+        return _holding(
+            [len(one) for one in places], self.buffer.rows[entries], self.buffer.counts[entries]
+        )
 
     def entries(self) -> Entries:
         """The entries of this moment, as views."""

@@ -106,11 +106,8 @@ class AskedWords:
 
     def of_rows(self, allowed: Mask) -> Floats64:
         """The words of the allowed rows, by ordinal; 0 for a row that has none of them."""
-        marks = self._ordinals < len(allowed)
-        marks[marks] = allowed[self._ordinals[marks]]
-        ordinals, shares = self._ordinals[marks], self._shares[marks]
-        words: Floats64 = np.bincount(ordinals, shares, minlength=len(allowed)).astype(np.float64)
-        return words
+        words = np.bincount(self._ordinals, self._shares, minlength=len(allowed))[: len(allowed)]
+        return np.multiply(words, allowed, dtype=np.float64)
 
     def of_text(self, hashes: Sequence[int]) -> float:
         """The words of a text that may be in no row."""
