@@ -20,7 +20,7 @@ from storage.derived.catalogue import Catalogue
 from storage.derived.lexical.analysis import WordHashes
 from storage.derived.recovery import derive, load_index
 from storage.derived.vectors.faiss_index import VectorIndex
-from storage.derived.vectors.segment_files import SegmentFiles
+from storage.derived.vectors.segment_files import UNFINISHED, SegmentFiles
 from storage.ground.errors import StorageError, StoreCorrupt, StoreUnavailable
 from storage.tables.change import IndexChanges
 from storage.tables.codec import StoreHeader
@@ -109,7 +109,14 @@ class DerivedState:
 
     def _read(self, view: View, header: StoreHeader) -> None:
         found = derive(view, header.embedder_id, self.catalogue, lambda: self._stopping)
-        load_index(view, self.files, found.searchable, self.index, self.words)
+        loaded = load_index(view, self.files, found.searchable, self.index, self.words)
+        # A file that a kill left half written is no segment, and the store lost nothing with it.
+        torn = [one.reason for one in loaded.rejected if one.reason != UNFINISHED]
+        if torn:
+            self.remarks["index"] = (
+                f"files of the index that did not fit the store: {len(torn)} "
+                f"({', '.join(sorted(set(torn)))}); they were made again from the store"
+            )
         if found.foreign:
             self.remarks["embedder"] = (
                 f"memories with vectors of another embedder ({', '.join(sorted(found.foreign))}) "

@@ -39,6 +39,8 @@ from storage.derived.vectors.faiss_index import (
 from storage.tables.codec import Digests
 
 SEGMENT_FORMAT: Final = 2
+UNFINISHED: Final = "unfinished"
+"""The reason for a file whose writing a kill interrupted."""
 _HEADER_LEN_MAX: Final = 4_096
 _PREFIX_LEN: Final = 5
 _FILE_LEN_MAX: Final = 1 << 30
@@ -210,7 +212,7 @@ class SegmentFiles:
     def _read(self, name: str, stored: Ordinals, end: int) -> Segment:
         """The segment in one file; each byte is under a checksum or compared with the store."""
         if not name.endswith(".seg"):
-            raise _Unfit("unfinished")
+            raise _Unfit(UNFINISHED)
         header, body = _split(self._read_bytes(name))
         self._check_identity(header)
         numbers = header.count, header.word_count, header.entry_count

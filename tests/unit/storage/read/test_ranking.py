@@ -24,6 +24,7 @@ from policy.model import (
     Tenant,
 )
 from policy.query import EVERYTHING
+from storage.derived.vectors import segment_files
 from storage.embedded import EmbeddedOptions, EmbeddedStore
 from storage.features.quarantine.hiding import Quarantine
 from storage.questions import AnsweredQuestion, Question, WeighedText
@@ -155,6 +156,30 @@ def test_a_store_answers_alike_after_a_restart_and_after_a_kill(bench: Bench) ->
     for file in (bench.state / "segments").iterdir():
         file.unlink()
     assert shown(find(bench.open(options=SHORT), "clover in Lyon")) == before
+
+
+@pytest.mark.parametrize("harm", ["torn", "another analysis"])
+def test_a_segment_that_does_not_fit_is_made_again_and_counted(
+    bench: Bench, harm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = bench.open(options=SHORT)
+    for number in range(11):
+        say(store, f"bees {number} in Lyon " + "clover " * (number % 4))
+    before = shown(find(store, "clover in Lyon"))
+    bench.close()
+    whole = bench.open(options=SHORT)
+    assert whole.reader.status().reason is None  # control: whole files fit
+    bench.close()
+    first, *others = sorted((bench.state / "segments").iterdir())
+    if harm == "torn":
+        first.write_bytes(first.read_bytes()[:-7])
+        found = "1 (length)"
+    else:
+        monkeypatch.setattr(segment_files, "ANALYSIS_ID", b"next")
+        found = f"{1 + len(others)} (analysis)"
+    again = bench.open(options=SHORT)
+    assert shown(find(again, "clover in Lyon")) == before
+    assert f"did not fit the store: {found}" in str(again.reader.status().reason)
 
 
 def test_a_purge_leaves_no_hash_in_a_file_and_no_word_in_plain(bench: Bench) -> None:
