@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object per line on stderr, with stable keys and no content.
+"""Logs without content on stderr: one JSON object per line, or the lines of a given `Wording`.
 
 A thread of its own writes the lines, because a reader of stderr that stops reading would otherwise
 stop the event loop, and with it every request. Texts of libraries' messages are left out: aiohttp
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from os import write
 from select import select
-from typing import IO, Final
+from typing import Final, Protocol, TextIO
 
 import msgspec
 
@@ -50,32 +50,41 @@ _ENCODER: Final = msgspec.json.Encoder()
 _events_logger = logging.getLogger(_EVENTS_NAME)
 
 
-class JsonLines(logging.Formatter):
-    """Formats a log record as one line of ASCII JSON, with every string escaped and bounded.
+class Wording(Protocol):
+    """Words log lines for a person. Each method returns one line without a newline; "" for none."""
 
-    Of an exception only its class and places in code are written: its text may quote its input.
+    def of_event(self, event: Event) -> str:
+        """The line about an event."""
+        ...
+
+    def of_record(self, at_s: float, fields: Mapping[str, Field]) -> str:
+        """The line about a log record with these fields, created at this Unix time."""
+        ...
+
+
+def _record_fields(record: logging.LogRecord) -> dict[str, Field]:
+    """The fields of a log record's line, every string bounded and printable.
+
+    Of an exception only its class and places in code are included: its text may quote its input.
     """
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The record as one line of JSON, without a newline."""
-        fields: dict[str, Field] = {
-            "time": _rfc3339(int(record.created * 1e9)),
-            "level": record.levelname.lower(),
-            "logger": vocabulary.name(record.name),
-        }
-        own = record.name == LOGGER_NAME or record.name.startswith(f"{LOGGER_NAME}.")
-        # The message's template, without its arguments, which may contain anything.
-        fields["event"] = vocabulary.printable(str(record.msg)) if own else "library"
-        extra: Mapping[str, Field] = getattr(record, "fields", {}) if own else {}
-        for key, value in extra.items():
-            fields[key] = vocabulary.printable(value) if isinstance(value, str) else value
-        error_type = getattr(record, "error_type", None)
-        if own and isinstance(error_type, str):
-            fields["error_type"] = vocabulary.name(error_type)
-        if record.exc_info and record.exc_info[0] is not None:
-            fields["error_type"] = vocabulary.name(record.exc_info[0].__name__)
-            fields["frames"] = _frames(record)
-        return json.dumps(fields, separators=(",", ":"))
+    fields: dict[str, Field] = {
+        "time": _rfc3339(int(record.created * 1e9)),
+        "level": record.levelname.lower(),
+        "logger": vocabulary.name(record.name),
+    }
+    own = record.name == LOGGER_NAME or record.name.startswith(f"{LOGGER_NAME}.")
+    # The message's template, without its arguments, which may contain anything.
+    fields["event"] = vocabulary.printable(str(record.msg)) if own else "library"
+    extra: Mapping[str, Field] = getattr(record, "fields", {}) if own else {}
+    for key, value in extra.items():
+        fields[key] = vocabulary.printable(value) if isinstance(value, str) else value
+    error_type = getattr(record, "error_type", None)
+    if own and isinstance(error_type, str):
+        fields["error_type"] = vocabulary.name(error_type)
+    if record.exc_info and record.exc_info[0] is not None:
+        fields["error_type"] = vocabulary.name(record.exc_info[0].__name__)
+        fields["frames"] = _frames(record)
+    return fields
 
 
 class LogLines(logging.Handler):
@@ -85,13 +94,20 @@ class LogLines(logging.Handler):
     begins with a line that reports the number of lost lines.
     """
 
-    def __init__(self, stream: IO[str] | None) -> None:
-        """If `stream` is None, lines are only counted."""
+    def __init__(self, stream: TextIO | None, wording: Wording | None = None) -> None:
+        """If `stream` is None, lines are only counted. Without `wording` a line is JSON."""
         super().__init__()
         self._stream = stream
+        self._wording = wording
         self._lost = 0
-        self.setFormatter(JsonLines())
         self.pipe: Pipe[Event | str] = Pipe("mnemogate-logs", self._deliver)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line, without a newline."""
+        fields = _record_fields(record)
+        if self._wording is None:
+            return json.dumps(fields, separators=(",", ":"))
+        return self._wording.of_record(record.created, fields)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Queue a record as a line; never blocks."""
@@ -109,7 +125,8 @@ class LogLines(logging.Handler):
     def _deliver(self, batch: list[Event | str]) -> int:
         if self._stream is None:
             return len(batch)
-        lines = [one if isinstance(one, str) else _line(one) for one in batch]
+        worded = _line if self._wording is None else self._wording.of_event
+        lines = [one if isinstance(one, str) else worded(one) for one in batch]
         lost = self.pipe.counts().dropped
         if lost > self._lost:
             told: dict[str, object] = {
@@ -120,7 +137,7 @@ class LogLines(logging.Handler):
             }
             lines.insert(0, self.format(logging.makeLogRecord(told)))
         try:
-            _write(self._stream, "\n".join(lines) + "\n")
+            _write(self._stream, "".join(f"{line}\n" for line in lines if line))
         except (OSError, ValueError):
             return 0
         self._lost = lost
@@ -159,7 +176,7 @@ class EventLog:
             self._lines.close()
 
 
-def _write(stream: IO[str], text: str) -> None:
+def _write(stream: TextIO, text: str) -> None:
     """Write to the stream's file descriptor, without the stream's own buffer.
 
     The buffer's lock would be held while the reader reads nothing, and Python's exit would wait for
@@ -170,7 +187,7 @@ def _write(stream: IO[str], text: str) -> None:
     except OSError:
         stream.write(text)
         return
-    left = memoryview(text.encode("ascii"))
+    left = memoryview(text.encode(stream.encoding or "utf-8", "backslashreplace"))
     while left:
         try:
             left = left[write(number, left) :]
@@ -197,14 +214,16 @@ def _line(event: Event) -> str:
     return _ENCODER.encode(fields).decode()
 
 
-def configure(stream: IO[str], level: str, *, events: bool = True) -> None:
-    """Make every logger of the process write JSON lines to `stream`, and nowhere else.
+def configure(
+    stream: TextIO, level: str, *, events: bool = True, wording: Wording | None = None
+) -> None:
+    """Make every logger of the process write lines to `stream`, and nowhere else.
 
     `level` is for the sidecar's own loggers; libraries' messages are logged from WARNING on. If
-    `events` is false, events get no lines. Call once, at start.
+    `events` is false, events get no lines. Without `wording` lines are JSON. Call once, at start.
     """
     root = logging.getLogger()
-    root.handlers[:] = [LogLines(stream)]
+    root.handlers[:] = [LogLines(stream, wording)]
     root.setLevel(logging.WARNING)
     logging.getLogger(LOGGER_NAME).setLevel(_LEVELS[level])
     _events_logger.setLevel(logging.NOTSET if events else logging.CRITICAL)

@@ -21,6 +21,7 @@ from proxy.cli.failures import opening
 from proxy.cli.neighbours import foreign
 from proxy.cli.pointing import first_write, for_the_agent, for_the_operator, mcp_entries, pointed
 from proxy.cli.terminal import Terminal, now_ms, waiting
+from proxy.cli.verdict_line import PersonLines
 from proxy.compose.hardening import Shielding, shield
 from proxy.compose.observe_mode import BANNER
 from proxy.seams.observations import CONFIRM
@@ -93,7 +94,8 @@ async def _run(context: Context) -> Exit:
     shielding = shield()
     settings = settings_of(context, _flags(context), check_places=True)
     sys.setswitchinterval(SWITCH_S)
-    configure(sys.stderr, settings.telemetry.log_level)
+    wording = _wording(settings, is_terminal=sys.stderr.isatty())
+    configure(sys.stderr, settings.telemetry.log_level, wording=wording)
     # The import is local, because it loads LMDB, FAISS and the embedder, which most commands do not
     # need.
     from proxy.compose.app import compose  # noqa: PLC0415
@@ -117,6 +119,9 @@ async def _run(context: Context) -> Exit:
             # A start that failed may have left an empty store, so a store whose first keys are made
             # now counts as new.
             new_store = new_store or bool(sidecar.shown_keys)
+            # The lines of the start come first, so that the keys do not scroll away above them.
+            for handler in logging.getLogger().handlers:
+                handler.flush()
             _announce(context.terminal, settings, sidecar, shielding, new_store=new_store)
         await first(asked_to_stop.wait(), sidecar.halted.wait())
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -133,6 +138,12 @@ async def _run(context: Context) -> Exit:
             then="the log says which; `mnemogate audit verify` checks the store",
         )
     return Exit.OK
+
+
+def _wording(settings: Settings, *, is_terminal: bool) -> PersonLines | None:
+    """The wording of log lines; None: JSON."""
+    text = settings.log == "text" or (settings.log == "auto" and is_terminal)
+    return PersonLines() if text else None
 
 
 def _flags(context: Context) -> dict[str, Raw]:
@@ -198,7 +209,6 @@ def _announce(
         terminal.say(f"look at this: {notice}")
     if told := waiting(ready.held, ready.held_since_ms, now_ms()):
         terminal.say(told)
-    _tell_keys(terminal, settings, sidecar, ready)
     data = ready.data or "-"
     terminal.say("point an agent at it:")
     terminal.say(f"  {first_write(data)}")
@@ -221,6 +231,7 @@ def _announce(
         "  An agent of this user or of root can allow its own writes and edit the files: run it\n"
         "  as another user, and `mnemogate doctor` there."
     )
+    _tell_keys(terminal, settings, sidecar, ready)
 
 
 def _tell_keys(terminal: Terminal, settings: Settings, sidecar: Sidecar, ready: _Ready) -> None:

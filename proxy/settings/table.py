@@ -304,6 +304,13 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "wrapper, whose stderr is its host's, writes lines per call at debug alone."
         ),
     ] = "info"
+    log: Annotated[
+        Literal["auto", "text", "json"],
+        Meta(
+            description="Form of log lines: text for a person, or json; auto: text where stderr "
+            "is a terminal."
+        ),
+    ] = "auto"
     access_log: Annotated[
         bool,
         Meta(description="Whether each request is a log line (route and status, never content)."),
