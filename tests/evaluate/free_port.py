@@ -16,13 +16,15 @@ async def on_free_port(
     *,
     handler_cancellation: bool = False,
     shutdown_timeout: float = _PATIENT_S,
+    auto_decompress: bool = True,
 ) -> AsyncGenerator[str]:
-    """The URL of the application, without a path; both options as aiohttp has them."""
+    """The URL of the application, without a path; the options as aiohttp has them."""
     runner = web.AppRunner(
         application,
         access_log=None,
         handler_cancellation=handler_cancellation,
         shutdown_timeout=shutdown_timeout,
+        auto_decompress=auto_decompress,
     )
     await runner.setup()
     try:

@@ -17,10 +17,10 @@ from aiohttp import web
 
 from proxy.seams.faults import MalformedRequest
 from proxy.transport import listener
-from proxy.transport.codings import codings_of
 from tests.integration.clients.process import run_client
 from tests.integration.hosts.fronted import PROVIDER_KEY, fronted
 from tests.integration.hosts.hosts import CODEX_OWN_MODEL, UNSAFE_SHELL, codex_program
+from tests.integration.hosts.http_tee import http_tee
 from tests.integration.hosts.responses_model import ResponsesModel
 from tests.integration.hosts.script import calling
 from tests.integration.running import AGENT_KEY
@@ -41,6 +41,7 @@ ACCOUNT: Final = {
     "chatgpt_user_id": "u",
     "chatgpt_account_id": "a",
 }
+ZSTD: Final = bytes.fromhex("28b52ffd")
 EXPIRES_S: Final = 4_102_444_800  # in the year 2100
 CLAIM: Final = "https://api.openai.com/auth"
 
@@ -89,33 +90,35 @@ def logged_in(home: Path, url: str, model: str) -> None:
 
 
 async def asked(tmp_path: Path, model: Watched, name: str = "gpt-5.5") -> tuple[int, str]:
-    """Exit code and output of one session of Codex, whose model runs a command."""
+    """Exit code and output of a session of Codex of two turns; its model runs a command."""
     home = tmp_path / "home"
-    async with fronted(tmp_path / "ours", model) as at:
-        await asyncio.to_thread(logged_in, home, at.sidecar.url, name)
-        command = calling(("/exec_command", {"cmd": "echo one"}))
-        words = ("exec", "--skip-git-repo-check", "--json", UNSAFE_SHELL, command)
-        code, out, _ = await run_client(codex_program(), *words, home=home)
+    flags = ("--skip-git-repo-check", "--json", UNSAFE_SHELL)
+    command = calling(("/exec_command", {"cmd": "echo one"}))
+    async with (
+        fronted(tmp_path / "ours", model) as at,
+        http_tee(at.sidecar.url, opens=False) as tee,
+    ):
+        await asyncio.to_thread(logged_in, home, tee.url, name)
+        code, out, _ = await run_client(codex_program(), "exec", *flags, command, home=home)
+        again = ("exec", "resume", "--last", *flags, "Thank you.")
+        if code == 0:
+            code, _, _ = await run_client(codex_program(), *again, home=home)
+    turns = [one for one in tee.exchanges if one.path.endswith("/responses") and one.status == 200]
+    assert all(one.asked.startswith(ZSTD) for one in turns), "control: Codex does compress them"
+    answers = [one.body for one in at.upstream.exchanges if one.method == "POST"]
+    assert [one.body for one in turns] == answers, "byte for byte"
     return code, out
 
 
 @pytest.mark.parametrize("name", ["gpt-5.5", CODEX_OWN_MODEL])
 async def test_codex_with_a_login_works_and_its_model_gets_plain_bodies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    tmp_path: Path, name: str
 ) -> None:
-    sent: list[str] = []
-
-    def noted(header: str) -> tuple[str, ...]:
-        sent.append(header)
-        return codings_of(header)
-
-    monkeypatch.setattr(listener, "codings_of", noted)
     model = Watched()
     code, out = await asked(tmp_path, model, name)
     assert code == 0, out
     assert "FINAL: 1 calls made." in out
-    assert len(model.requests) == 2
-    assert sent.count("zstd") == 2, "control: Codex does compress them"
+    assert len(model.requests) == 3
     for head, raw in zip(model.heads, model.raw, strict=True):
         assert "Content-Encoding" not in head
         assert head["Content-Length"] == str(len(raw))

@@ -14,6 +14,7 @@ from tests.integration.hosts.http_tee import HttpExchange
 from tests.integration.hosts.writers import (
     CLAUDE_CODE,
     CODEX,
+    CODEX_CODE,
     OPEN_CODE,
     OPENCLAW_OVER,
     Turn,
@@ -48,6 +49,24 @@ async def _said(host: Writer, at: Fronted, home: Path, said: str, *, first: bool
     return out
 
 
+def _check_bytes(at: Fronted) -> None:
+    """Check that the answers of two turns, one with a call, are those of the model."""
+    pairs = zip(_turns(at.agent.exchanges), _turns(at.upstream.exchanges), strict=True)
+    seen = [(ours.body, theirs.body) for ours, theirs in pairs]
+    assert len(seen) > 2
+    assert all(ours == theirs for ours, theirs in seen), "byte for byte"
+
+
+async def test_codex_gets_what_a_model_says_that_calls_tools_from_programs(tmp_path: Path) -> None:
+    host, home = CODEX_CODE, tmp_path / "home"
+    told = {PLAIN: (host.told("notes.txt", NOTE),)}
+    async with fronted(tmp_path / "ours", host.model(told)) as at:
+        await _said(host, at, home, PLAIN, first=True)
+        await _said(host, at, home, "Thank you.", first=False)
+        _check_bytes(at)
+    assert (home / "project" / "notes.txt").read_text().strip() == NOTE, "control: it does write"
+
+
 @pytest.mark.parametrize("host", HOSTS)
 async def test_a_host_gets_what_its_model_says_and_no_write_that_was_refused(
     host: Writer, tmp_path: Path
@@ -62,10 +81,8 @@ async def test_a_host_gets_what_its_model_says_and_no_write_that_was_refused(
     }
     async with fronted(tmp_path / "ours", host.model(told)) as at:
         await _said(host, at, home, PLAIN, first=True)
-        pairs = zip(_turns(at.agent.exchanges), _turns(at.upstream.exchanges), strict=True)
-        seen = [(ours.body, theirs.body) for ours, theirs in pairs]
-        assert len(seen) > 1
-        assert all(ours == theirs for ours, theirs in seen), "byte for byte"
+        await _said(host, at, home, "Thank you.", first=False)
+        _check_bytes(at)
         assert all("event-stream" in one.headers["content-type"] for one in at.agent.exchanges[:1])
         assert (project / "notes.txt").read_text().strip() == NOTE, "control: it does write"
         await _said(host, at, home, STEERED, first=False)

@@ -16,7 +16,7 @@ from proxy.compose.app import Composition
 from proxy.settings.values import Raw
 from tests.integration.hosts.guarded import Table, settings_text
 from tests.integration.hosts.http_tee import HttpExchange, HttpTee, http_tee
-from tests.integration.hosts.script import ANTHROPIC, OPENAI, ModelServer, serving
+from tests.integration.hosts.script import ANTHROPIC, GEMINI, OPENAI, ModelServer, serving
 from tests.integration.hosts.views import Value
 from tests.integration.running import AGENT_KEY, Running, running
 
@@ -25,6 +25,7 @@ PROVIDER_KEY: Final = "provider-key-0123456789"
 _CREDENTIAL: Final = {
     ANTHROPIC: f"x-api-key: {PROVIDER_KEY}\n",
     OPENAI: f"Authorization: Bearer {PROVIDER_KEY}\n",
+    GEMINI: f"x-goog-api-key: {PROVIDER_KEY}\n",
 }
 _NO_TEXT: Final = {"type", "role", "id"}
 

@@ -45,11 +45,12 @@ class HttpExchange(msgspec.Struct):
 class HttpTee:
     """The exchanges so far, in the order in which they began."""
 
-    def __init__(self, target: str, client: aiohttp.ClientSession) -> None:
+    def __init__(self, target: str, client: aiohttp.ClientSession, *, opens: bool) -> None:
         self.exchanges: list[HttpExchange] = []
         self.url = ""
         self._target = target
         self._client = client
+        self._dropped = _HOP if opens else _HOP - {"content-encoding"}
 
     def said(self) -> bytes:
         """Every byte that went to the client, headers included."""
@@ -60,7 +61,7 @@ class HttpTee:
 
     async def pass_on(self, request: web.Request) -> web.StreamResponse:
         asked = await request.read()
-        headers = {k: v for k, v in request.headers.items() if k.lower() not in _HOP}
+        headers = {k: v for k, v in request.headers.items() if k.lower() not in self._dropped}
         # Compressed text would hide what a search of these bytes looks for.
         headers["Accept-Encoding"] = "identity"
         exchange = HttpExchange(method=request.method, path=request.path, asked=asked, sent=headers)
@@ -81,14 +82,17 @@ class HttpTee:
 
 
 @asynccontextmanager
-async def http_tee(target: str) -> AsyncGenerator[HttpTee]:
-    """A recorder on a free port, before the server whose scheme, host and port are given."""
+async def http_tee(target: str, *, opens: bool = True) -> AsyncGenerator[HttpTee]:
+    """A recorder on a free port, before the server whose scheme, host and port are given.
+
+    `opens`: requests are forwarded without their content encoding.
+    """
     # No time limit: a stream for the server's own messages is open as long as its client likes.
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None)) as client:
-        tee = HttpTee(target, client)
+        tee = HttpTee(target, client, opens=opens)
         application = web.Application(client_max_size=1 << 26)
         application.router.add_route("*", "/{path:.*}", tee.pass_on)
         async with on_free_port(
-            application, handler_cancellation=True, shutdown_timeout=1
+            application, handler_cancellation=True, shutdown_timeout=1, auto_decompress=opens
         ) as tee.url:
             yield tee

@@ -27,6 +27,7 @@ _MEMO = re.compile(r"MEMO: ([^\n\"\\]+)")
 MEMO = "<<memo>>"
 ANTHROPIC = "anthropic"
 OPENAI = "openai"
+GEMINI = "gemini"
 
 
 class Directive(msgspec.Struct, frozen=True):
