@@ -79,6 +79,8 @@ _EMBEDDED_LEN: Final = 16
 # The most candidates judged together, so that a batch of thousands does not fill the writer's
 # queue.
 CHUNK_LEN = 256
+# Of a text as JSON: all that may stand for another character than white space or printable ASCII.
+_TO_BE_READ: Final = re.compile(rb"[^ -~]|\\[ubf]")
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -524,6 +526,12 @@ def _odd(proposal: Proposal) -> str:
     """Which character of a proposal may not be stored, and where it is; "" if all of them may."""
     if proposal.guarded_key is not None:
         return proposal.odd
+    try:
+        written = msgspec.json.encode(proposal)
+    except UnicodeEncodeError:
+        written = b"\\u"  # half of a surrogate pair
+    if not _TO_BE_READ.search(written):
+        return ""
     given = msgspec.structs.asdict(proposal) | msgspec.structs.asdict(proposal.scope)
     given |= {"metadata_json": None, "metadata": [*strings_inside(proposal.metadata_json or "")]}
     return odd_string(given, parses=False)

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -77,7 +77,11 @@ def bare(directory: Path) -> Generator[Server]:
 
 @contextmanager
 def sidecar(
-    base: Path, *flags: str, collector: str | None = None, root: Path = ROOT
+    base: Path,
+    *flags: str,
+    collector: str | None = None,
+    root: Path = ROOT,
+    runner: Sequence[str] = (sys.executable, "-P", "-m", "proxy"),
 ) -> Generator[Server]:
     """`mnemogate run` of the tree at `root`, whatever is installed; spans go to `collector`."""
     environment = {
@@ -89,7 +93,7 @@ def sidecar(
     }
     if collector is not None:
         environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = collector
-    command = [sys.executable, "-P", "-m", "proxy", "run"]
+    command = [*runner, "run"]
     command += ["--listen", f"127.0.0.1:{free_port()}", "--admin", "127.0.0.1:0"]
     command += ["--state", str(base / "state"), "--checkpoint", str(base / "checkpoint.txt")]
     with _running("mnemogate", [*command, *flags], environment) as server:
