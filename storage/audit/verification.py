@@ -4,8 +4,9 @@ What an attacker with the store's files could do, and (in parentheses) what dete
 leaf (the root no longer fits the signed head), change a row (its commitment no longer opens),
 change a value that an update inherited (the row before it differs), add a row (no verdict leaf
 admits it), drop a row (an admitting verdict has none), point an id at an older row (a later row
-follows it), cut or replace the log (the copy outside the store is ahead of it, or is no prefix),
-sign a new head with another key (the copy's signature, or a pinned verifier key).
+follows it), put back an earlier value of any table (where `store.key` is known, the total of all
+values), cut or replace the log (the copy outside the store is ahead of it, or is no prefix), sign a
+new head with another key (the copy's signature, or a pinned verifier key).
 """
 
 from __future__ import annotations
@@ -71,6 +72,10 @@ class AuditedView(Protocol):
         """The bytes of a row's vector; b"" if it has none."""
         ...
 
+    def problems(self) -> Iterator[str]:
+        """What is wrong with stored values, by their digests; nothing if these are not compared."""
+        ...
+
     def named(self) -> dict[int, MemoryStatus]:
         """The ordinals of the rows that ids name, with the status of each memory.
 
@@ -98,7 +103,7 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
     `position` is the number of the leaf or row, from 0; None if the contradiction is not about one.
     """
 
-    where: str  # "leaf" | "node" | "row" | "id" | "checkpoint" | "copy" | "header"
+    where: str  # "leaf" | "node" | "row" | "id" | "checkpoint" | "copy" | "header" | "value"
     position: int | None
     what: str
 
@@ -194,6 +199,8 @@ class Verifier:
         # present version.
         if said is not None and said[1] != self._rows:
             self._problem("header", None, f"says version {said[1]}, there are {self._rows} changes")
+        for what in self._view.problems():
+            self._problem("value", None, what)
         self._progress(self._total, self._total)
         if self._unknown is not None:
             if not self._problems:

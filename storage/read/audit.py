@@ -84,6 +84,7 @@ class EmbeddedView:
         self.checkpoint = view.checkpoint
         self.nodes: NodeStore = Nodes(view)
         self.compares_digests = view.digests.key is not None
+        self.problems = view.problems
 
     def head(self) -> tuple[int, int] | None:
         """The leaf count and the version in the header; None before the first commit."""

@@ -175,6 +175,7 @@ class Change:
             held_count=self.held_count,
             time_ms=max(self.header.time_ms, self.now_ms),
             counts=self.draft.counts(),
+            total=self.draft.total_after(self.header.total),
         )
         self.draft.put_header(header)
         if self.index.erased:

@@ -2,13 +2,15 @@
 
 LMDB has no page checksums, so a flipped bit is returned as another value. The digest is keyed under
 `store.key`, and covers the table, the key and the payload: whoever edits the file without that key,
-or moves a value to another key, is detected. A value that was stored earlier under its own key is
-not. Payloads are msgpack arrays; a new field is only ever appended, with a default.
+or moves a value to another key, is detected. A value that was stored earlier under its own key
+matches; the total of all values in the header then differs, which a walk over all of them finds.
+Payloads are msgpack arrays; a new field is only ever appended, with a default.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
@@ -29,13 +31,15 @@ from policy.model import (
 )
 from policy.verdict import Reason
 from storage.ground.errors import StoreCorrupt, UnknownFormat
+from storage.ground.randomness import random_bytes
 from storage.values import GatheredEvidence, OutcomeSummary
 
 FORMAT: Final = b"\x02"
-STORE_FORMAT: Final = 7
+STORE_FORMAT: Final = 8
 """The format of the store as a whole: of its tables, their keys and the meaning of values."""
 _DIGEST_LEN: Final = 16
 _PAYLOAD_AT: Final = 1 + _DIGEST_LEN
+TOTALS: Final = 1 << 8 * _DIGEST_LEN
 NO_ORDINAL: Final = -1
 _ORDINAL: Final = struct.Struct(">Q").pack
 _ORDINAL_LEN: Final = 8
@@ -91,6 +95,26 @@ class Digests:
         self.note(name)
         raise StoreCorrupt(f"the value of {name} does not match its digest")
 
+    def weight(self, digests: Iterable[bytes]) -> int:
+        """The sum of secret numbers, one for each digest of a stored value."""
+        keyed, total = _keyed(self.key or b"", b"weight"), 0
+        for one in digests:
+            weighed = keyed.copy()
+            weighed.update(one)
+            total += int.from_bytes(weighed.digest())
+        return total
+
+    def total(self, sealed: bytes) -> int:
+        """The sum that `sealed` contains; 0 for b""."""
+        nonce, masked = sealed[:_DIGEST_LEN], sealed[_DIGEST_LEN:]
+        return self.weight((b"total" + nonce,)) ^ int.from_bytes(masked) if sealed else 0
+
+    def sealed(self, total: int) -> bytes:
+        """A sum of weights to store. Two sums would show the weight of a value that changed."""
+        nonce = random_bytes(_DIGEST_LEN)
+        masked = self.weight((b"total" + nonce,)) ^ total % TOTALS
+        return nonce + masked.to_bytes(_DIGEST_LEN)
+
     def note(self, name: str) -> None:
         """Add the name of a mismatch, which operators are shown."""
         if len(self.mismatched) < _NAMED_MAX:
@@ -105,6 +129,11 @@ class Digests:
 @lru_cache(maxsize=256)
 def _keyed(secret: bytes, table: bytes) -> blake2b:
     return blake2b(digest_size=_DIGEST_LEN, key=secret, person=table)
+
+
+def digest_in(value: bytes) -> bytes:
+    """The digest in a stored value."""
+    return value[1:_PAYLOAD_AT]
 
 
 def ordinal_key(ordinal: int) -> bytes:
@@ -137,6 +166,9 @@ class StoreHeader(msgspec.Struct, frozen=True, array_like=True):
     # The number of values in each table of `COUNTED`, so that a start notices one that was taken
     # out or put in.
     counts: tuple[int, ...] = ()
+    # The weights of those values, added up and masked, so that a walk over all of them notices an
+    # earlier value under its own key.
+    total: bytes = b""
 
     @property
     def incarnation_name(self) -> str:

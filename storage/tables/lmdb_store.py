@@ -26,12 +26,14 @@ from storage.ground.errors import (
 )
 from storage.ground.state_directory import FILE_MODE, fsync_directory
 from storage.tables.codec import (
+    TOTALS,
     Digests,
     HeldRow,
     IdRecord,
     NonceRecord,
     StoreHeader,
     decode_header,
+    digest_in,
     encode,
 )
 from storage.tables.copying import copy_compactly, refuse_cut
@@ -148,6 +150,7 @@ COUNTED: Final = tuple(table for table in TABLES if table != META)
 _HEADER_KEY: Final = b"header"
 _CHECKPOINT_KEY: Final = b"checkpoint"
 _UNERASED_KEY: Final = b"unerased"
+_UNCOUNTED: Final = {_HEADER_KEY, _CHECKPOINT_KEY, _UNERASED_KEY}
 # The map size is address space and not disk. It includes what purges may use beyond the quota
 # (`storage.tables.usage`), and the pages that a batch copies.
 _MAP_PER_QUOTA: Final = 2.0
@@ -264,6 +267,26 @@ class View:
         stat, tables = self._txn.stat, self._tables
         return tuple([stat(tables[table])["entries"] for table in COUNTED])
 
+    def problems(self) -> Iterator[str]:
+        """Each value that does not match its digest; if none, whether one was put in, out or back.
+
+        Nothing if `store.key` is not known.
+        """
+        matching, there = self.digests.key is not None, 0
+        for table in TABLES if matching else ():
+            for key in self.keys(table):
+                value = bytes(self._txn.get(key, db=self._tables[table]) or b"")
+                try:
+                    self._unframe(table, key, value)
+                except StoreCorrupt as error:
+                    matching = False
+                    yield str(error)
+                if table != META or key not in _UNCOUNTED:
+                    there += self.digests.weight((digest_in(value),))
+        header = self.header() if matching else None
+        if header is not None and (self.digests.total(header.total) - there) % TOTALS:
+            yield "the values are not those of the last commit: one was put in, out or back"
+
     def checkpoint(self) -> bytes | None:
         """The signed checkpoint of the log, of the same generation; None before any commit."""
         return self.get(META, _CHECKPOINT_KEY)
@@ -285,11 +308,29 @@ class View:
 class Draft(View):
     """The one write transaction. Nothing is visible or durable before `commit` returns."""
 
-    __slots__ = ()
+    __slots__ = ("_came", "_went")
+
+    def __init__(
+        self, txn: lmdb.Transaction, tables: dict[bytes, lmdb._Database], digests: Digests
+    ) -> None:
+        super().__init__(txn, tables, digests)
+        # The digests of the counted values that this transaction adds, and of those it takes out.
+        self._came = list[bytes]()
+        self._went = list[bytes]()
 
     def put(self, table: bytes, key: bytes, payload: bytes) -> None:
         """Frame and store a payload in place of an earlier one."""
-        self._txn.put(key, self.digests.frame(table, key, payload), db=self._tables[table])
+        value = self.digests.frame(table, key, payload)
+        before = self._txn.replace(key, value, db=self._tables[table])
+        self._came.append(digest_in(value))
+        if before is not None:
+            self._went.append(digest_in(before))
+
+    def total_after(self, total: bytes) -> bytes:
+        """The sealed sum of weights after this transaction, of the one before it."""
+        digests = self.digests
+        added = digests.weight(self._came) - digests.weight(self._went)
+        return digests.sealed(digests.total(total) + added)
 
     def write(self, table: RecordTable[Record], key: bytes, record: Record) -> None:
         """Store a record in place of an earlier one."""
@@ -299,25 +340,32 @@ class Draft(View):
         """Like `put`, for a key that is above all others in its table; cheaper."""
         value = self.digests.frame(table, key, payload)
         self._txn.put(key, value, db=self._tables[table], append=True)
+        self._came.append(digest_in(value))
 
     def delete(self, table: bytes, key: bytes) -> bool:
         """Remove a key; return whether it was in the table."""
-        return self._txn.delete(key, db=self._tables[table])
+        before = self._txn.pop(key, db=self._tables[table])
+        if before is not None:
+            self._went.append(digest_in(before))
+        return before is not None
 
     def put_header(self, header: StoreHeader) -> None:
         """Replace the store's header."""
-        self.put(META, _HEADER_KEY, encode(header))
+        self._put_uncounted(_HEADER_KEY, encode(header))
 
     def put_checkpoint(self, note: bytes) -> None:
         """Replace the signed checkpoint."""
-        self.put(META, _CHECKPOINT_KEY, note)
+        self._put_uncounted(_CHECKPOINT_KEY, note)
 
     def mark_unerased(self, *, unerased: bool = True) -> None:
         """Record whether purged bytes stay in the file until it is rewritten."""
         if unerased:
-            self.put(META, _UNERASED_KEY, b"")
+            self._put_uncounted(_UNERASED_KEY, b"")
         else:
-            self.delete(META, _UNERASED_KEY)
+            self._txn.delete(_UNERASED_KEY, db=self._tables[META])
+
+    def _put_uncounted(self, key: bytes, payload: bytes) -> None:
+        self._txn.put(key, self.digests.frame(META, key, payload), db=self._tables[META])
 
     def number(self) -> int:
         """The number of this transaction in the environment, counted from the first one."""

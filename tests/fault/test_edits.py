@@ -28,15 +28,28 @@ from proxy.seams.operation import HttpRequest
 from storage.audit import VerdictLeaf, decode_leaf, encode_leaf
 from storage.embedded import EmbeddedStore
 from storage.features.quarantine.hiding import Quarantine
+from storage.features.registered import PutKey
+from storage.features.trust import RestoreTrust
 from storage.ground.errors import StoreCorrupt, StoreRolledBack
+from storage.read.check import check_store
 from storage.tables.codec import Digests, encode, ordinal_key
-from storage.tables.lmdb_store import IDS, LEAVES, NONCES, ROWS, TABLES, VECTORS
-from storage.values import Row
+from storage.tables.lmdb_store import (
+    IDS,
+    KEYS,
+    LEAVES,
+    META,
+    NONCES,
+    ROWS,
+    TABLES,
+    VECTORS,
+)
+from storage.values import Embed, KeyRecord, Row
 from storage.write.trust_intake import TRUST
 from tests.fault.crashing import OPTIONS
 from tests.fault.editing import PAYLOAD_AT, Editor
 from tests.unit.proxy.cli.test_verification import verify
 from tests.unit.storage.opening import (
+    AGENT,
     BY,
     OPERATOR,
     TENANT,
@@ -222,6 +235,14 @@ LEFT_OUT: dict[str, tuple[Edit, str, str]] = {
 }
 
 
+PUT_BACK = "the values are not those of the last commit: one was put in, out or back"
+
+
+def checked(store: EmbeddedStore, embed: Embed | None = None) -> tuple[str, ...]:
+    """What the check finds without the tests' comparison of tables."""
+    return check_store(store._engine, embed).problems
+
+
 def _readyz(store: EmbeddedStore) -> dict[str, object]:
     health = Health(store.reader.status, lambda: b"")
     reply = health.answer(HttpRequest(method="GET", path="/readyz", query=(), headers={}, body=b""))
@@ -241,7 +262,7 @@ def _left_out(life: Life, missing: str, named: str) -> None:
     store = life.opened()
     served, wrong, status = life.served(store), _wrong(store), store.reader.status()
     told = _readyz(store)
-    problems = store.reader.check().problems
+    problems = checked(store)
     store.close()
 
     assert wrong == set()
@@ -409,13 +430,57 @@ def test_an_old_value_put_back_under_its_own_key_is_found_by_check_alone(life: L
 
     store = life.opened()
     memory = store.reader.get(TENANT, memory_id)
-    status, problems = store.reader.status(), store.reader.check().problems
+    status, problems = store.reader.status(), checked(store)
     store.close()
 
     assert memory is not None
     assert (memory.text, status.mismatched) == (TEXTS[0], 0)
     assert "id 0: this row is not the newest of a memory" in problems
-    assert [str(one.where) for one in verify(life.bench).problems] == ["id", "row"]
+    assert f"value: {PUT_BACK}" in problems
+    assert [str(one.where) for one in verify(life.bench).problems] == ["id", "row", "value"]
+
+
+@pytest.mark.parametrize("table", [KEYS, TRUST, META])
+def test_an_old_value_of_any_table_is_found_by_check_and_audit_verify(
+    life: Life, table: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys, trust and shares are in no leaf that a value could be compared with."""
+    older = _changed(life, table, None)
+    newer = _changed(life, table, 1)
+    assert verify(life.bench).problems == (), "control"
+    key = next(key for key in older if len(key) == _HASHED_LEN and newer[key] != older[key])
+    with life.editing() as editor:
+        editor.put_raw(table, key, older[key])
+
+    assert [one.what for one in verify(life.bench).problems] == [PUT_BACK]
+    store = life.opened()
+    assert checked(store) == (f"value: {PUT_BACK}",)
+    assert store.reader.status().mismatched == 0, "its digest is right"
+    store.close()
+    monkeypatch.setattr(Digests, "weight", lambda _self, _digests: 0)
+    monkeypatch.setattr(Digests, "total", lambda _self, _sealed: 0)
+    assert verify(life.bench).sound, "control"
+
+
+_HASHED_LEN = 16  # header and checkpoint have shorter keys
+
+
+def _changed(life: Life, table: bytes, revoked_at_ms: int | None) -> dict[bytes, bytes]:
+    """The values of a table after a write, and after a key and an agent's trust were changed."""
+    store = life.opened()
+    record = KeyRecord(
+        key_id="k1",
+        key_sha256=bytes(32),
+        principal=AGENT,
+        created_at_ms=1,
+        revoked_at_ms=revoked_at_ms,
+    )
+    asyncio.run(store.writer.order(PutKey(record, BY)))
+    assert say(store, f"Noted {revoked_at_ms}.", AGENT).reason is None
+    asyncio.run(store.writer.order(RestoreTrust(AGENT.principal_id, BY)))
+    store.close()
+    with life.editing() as editor:
+        return {key: editor.raw(table, key) for key in editor.keys(table)}
 
 
 def test_a_hidden_memory_that_an_old_id_shows_again_is_counted_at_the_start(life: Life) -> None:
@@ -429,11 +494,11 @@ def test_a_hidden_memory_that_an_old_id_shows_again_is_counted_at_the_start(life
         editor.put_raw(IDS, key, old)
 
     store = life.opened()
-    status, problems = store.reader.status(), store.reader.check().problems
+    status, problems = store.reader.status(), checked(store)
     store.close()
 
     assert "8 live memories (7 counted)" in (status.reason or "")
-    assert any("is shown, and somebody hides it" in one for one in problems)
+    assert f"value: {PUT_BACK}" in problems
 
 
 def _nearest(store: EmbeddedStore) -> str:
@@ -456,12 +521,12 @@ def test_an_edited_vector_moves_no_memory_to_the_first_place(
     store = life.opened()
     nearest, status = _nearest(store), store.reader.status()
     listed = life.served(store)
-    problems = store.reader.check(_embed).problems
+    problems = checked(store, _embed)
     store.close()
 
     assert nearest != TEXTS[3]
     assert TEXTS[3] in listed, "the row is as it was committed"
-    assert any(one.startswith("the value of vectors 3 ") for one in problems)
+    assert any(one.startswith("value: the value of vectors 3 ") for one in problems)
     if not segments:
         assert "vectors 3" in (status.reason or "")
 
@@ -469,9 +534,9 @@ def test_an_edited_vector_moves_no_memory_to_the_first_place(
     _refile(life, segments=segments)
     store = life.opened()
     assert _nearest(store) == TEXTS[3], "control"
-    found = [one for one in store.reader.check(_embed).problems if "vector" in one]
+    found = [one for one in checked(store, _embed) if "vector" in one]
     assert found == ["the vector of row 3 is not that of its text"]
-    assert not [one for one in store.reader.check().problems if "vector" in one], "control"
+    assert not [one for one in checked(store) if "vector" in one], "control"
     store.close()
 
 

@@ -31,6 +31,9 @@ from storage.embedded import EmbeddedOptions, EmbeddedStore, open_embedded
 from storage.tables.codec import Digests
 from storage.tables.lmdb_store import META, TABLES
 from storage.values import Outcome, Submission
+from tests.fault.contradictions import compare_tables_too
+
+compare_tables_too()
 
 DIMENSION = 8
 EMBEDDER = "test-8d"
