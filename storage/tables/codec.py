@@ -120,9 +120,10 @@ class Digests:
         if len(self.mismatched) < _NAMED_MAX:
             self.mismatched.add(name)
 
-    def of(self, data: bytes | memoryview) -> str:
-        """The keyed digest, in hex, of the contents of a file beside the tables."""
-        return blake2b(data, digest_size=32, key=self.key or b"", person=b"file").hexdigest()
+    def of(self, name: bytes, data: bytes | memoryview) -> bytes:
+        """The keyed digest of a file beside the tables: of what it is of, and its contents."""
+        named = blake2b(name, digest_size=32, key=self.key or b"", person=b"file")
+        return blake2b(data, digest_size=32, key=named.digest(), person=b"file").digest()
 
 
 # The state after the key was hashed is copied, which is as fast as a digest without a key.
@@ -131,9 +132,9 @@ def _keyed(secret: bytes, table: bytes) -> blake2b:
     return blake2b(digest_size=_DIGEST_LEN, key=secret, person=table)
 
 
-def digest_in(value: bytes) -> bytes:
+def digest_in(value: bytes | memoryview) -> bytes:
     """The digest in a stored value."""
-    return value[1:_PAYLOAD_AT]
+    return bytes(value[1:_PAYLOAD_AT])
 
 
 def ordinal_key(ordinal: int) -> bytes:

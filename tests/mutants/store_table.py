@@ -118,9 +118,19 @@ STORE: Final = (
     ),
     Mutant(
         row="edited-store",
+        name="an earlier value counts as the last",
+        invariant="the header has the total of all values",
+        where="storage.tables.lmdb_store:View.problems",
+        fault=replaced("(self.digests.total(header.total) - there) % TOTALS", "False"),
+        tests=one_test(
+            _EDITS, "test_an_old_value_of_any_table_is_found_by_check_and_audit_verify"
+        ),
+    ),
+    Mutant(
+        row="edited-store",
         name="any vector is that of its text",
         invariant="check embeds each text again",
-        where="storage.read.check:_Walk._check_embeddings",
+        where="storage.read.check:_embeddings",
         fault=replaced("SAME_MIN", "-1.0"),
         tests=one_test(_EDITS, "test_an_edited_vector_moves_no_memory_to_the_first_place"),
     ),

@@ -1,11 +1,11 @@
 """Sealed segments on disk, so that a start need not read every vector from LMDB.
 
-A file is a format byte, the length of a JSON header, the header, the ordinals (int64), the
-vectors (float32) and the postings of the words, all little-endian but the length. The body is
-plain numbers and no serialised FAISS index, because FAISS loads damaged files without an error,
-its format changes with its version, and its parser is C++ that bytes from a disk should not reach.
-The length of plain rows follows from their count, each row is checked, and adding them to a new
-index takes less than a millisecond for a segment.
+A file is a digest, the numbers of rows, words and postings, the ordinals (int64), the vectors
+(float32) and the postings of the words, all little-endian. These are plain numbers and no
+serialised FAISS index, because FAISS loads damaged files without an error, its format changes with
+its version, and its parser is C++ that bytes from a disk should not reach. The digest is keyed
+under `store.key`, and covers what the file is of: its name, the store, the model and the versions.
+So a file that matches was written here, and its numbers are not checked once more.
 
 The files are a cache: a file that does not fit the store exactly is removed and rebuilt.
 """
@@ -15,21 +15,19 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import struct
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
 import numpy as np
-from msgspec import Meta
 
-from policy.verdict import InvariantBroken
 from storage.derived.lexical.analysis import ANALYSIS_ID
-from storage.derived.lexical.postings import entries_of, packed, packed_len, unpacked
+from storage.derived.lexical.postings import entries_of, packed, unpacked
 from storage.derived.vectors.faiss_index import (
     SEGMENT_LEN,
-    BadVector,
     Ordinals,
     Segment,
     VectorIndex,
@@ -38,13 +36,13 @@ from storage.derived.vectors.faiss_index import (
 )
 from storage.tables.codec import Digests
 
-SEGMENT_FORMAT: Final = 2
+SEGMENT_FORMAT: Final = 3
 UNFINISHED: Final = "unfinished"
 """The reason for a file whose writing a kill interrupted."""
-_HEADER_LEN_MAX: Final = 4_096
-_PREFIX_LEN: Final = 5
+_DIGEST_LEN: Final = 32
+_NUMBERS: Final = struct.Struct("<QQQ")
+_ROWS_AT: Final = _DIGEST_LEN + _NUMBERS.size
 _FILE_LEN_MAX: Final = 1 << 30
-_Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class IndexIdentity(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,25 +68,8 @@ class LoadedIndex(msgspec.Struct, frozen=True, kw_only=True):
     rebuilt: int  # the number of vectors that were in no file, and so were read from LMDB
 
 
-class _Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    incarnation: str
-    embedder_id: str
-    dimension: Annotated[int, Meta(ge=1, le=65_536)]
-    first: _Count
-    last: _Count
-    count: Annotated[int, Meta(ge=1, le=2**24)]
-    digest: str  # of the body, keyed under `store.key`
-    # The version of the analysis of the words; the numbers of words and of postings.
-    analysis: str
-    word_count: Annotated[int, Meta(ge=0, le=2**28)]
-    entry_count: Annotated[int, Meta(ge=0, le=2**28)]
-
-
 class _Unfit(Exception):  # noqa: N818 - a finding about one file, caught in this module
     """The error for a segment's file that cannot be loaded; its text is the reason."""
-
-
-_HEADER_DECODER: Final = msgspec.json.Decoder(_Header)
 
 
 def _no_words(_ordinal: int) -> Sequence[int]:
@@ -130,8 +111,8 @@ class SegmentFiles:
         """The index of all `stored` ordinals (ascending), from files if they fit the store.
 
         `into` is an empty index to fill; no other thread may use it meanwhile. A file fits if its
-        checksums are right and it has exactly the ordinals that the store has in its range. So a
-        file from before a purge, from another store or from a later state does not fit. All other
+        digest is right and it has exactly the ordinals that the store has in its range. So a file
+        from before a purge, from another store or from a later state does not fit. All other
         vectors are read with `fetch`, which returns the stored vector of an ordinal, or None to
         leave the ordinal out; `words` returns the hashes of the words of its text.
 
@@ -210,51 +191,34 @@ class SegmentFiles:
         return segments, rejected
 
     def _read(self, name: str, stored: Ordinals, end: int) -> Segment:
-        """The segment in one file; each byte is under a checksum or compared with the store."""
+        """The segment in one file; each byte is under the digest or compared with the store."""
         if not name.endswith(".seg"):
             raise _Unfit(UNFINISHED)
-        header, body = _split(self._read_bytes(name))
-        self._check_identity(header)
-        numbers = header.count, header.word_count, header.entry_count
-        rows_at, words_at = 8 * header.count, header.count * (8 + 4 * header.dimension)
-        if len(body) != words_at + packed_len(*numbers):
-            raise _Unfit("length")
-        if self._digests.of(body) != header.digest:
-            raise _Unfit("checksum")
-        names, rows = body[:rows_at], body[rows_at:words_at]
-        ordinals = np.frombuffer(names, dtype="<i8").astype(np.int64)
-        first, last = int(ordinals[0]), int(ordinals[-1])
-        if (first, last) != (header.first, header.last) or self._file_name(first, last) != name:
-            raise _Unfit("range")
-        if first <= end:
+        data = self._read_bytes(name)
+        if self._digest(name, data[_DIGEST_LEN:]) != data[:_DIGEST_LEN]:
+            raise _Unfit("digest")
+        numbers = _NUMBERS.unpack_from(data, _DIGEST_LEN)
+        vectors_at = _ROWS_AT + 8 * numbers[0]
+        words_at = vectors_at + 4 * numbers[0] * self._identity.dimension
+        ordinals = np.frombuffer(data[_ROWS_AT:vectors_at], dtype="<i8").astype(np.int64)
+        if int(ordinals[0]) <= end:
             raise _Unfit("overlap")
         _check_stored(ordinals, stored)
-        postings = unpacked(body[words_at:], *numbers)
-        if postings is None:
-            raise _Unfit("words")
-        try:
-            vectors = check_vectors(bytes(rows), header.count, header.dimension)
-            return seal(ordinals, vectors, postings.entries())
-        except BadVector as error:
-            raise _Unfit("vectors") from error
+        vectors = np.frombuffer(data[vectors_at:words_at], dtype="<f4")
+        entries = unpacked(data[words_at:], *numbers).entries()
+        return seal(ordinals, vectors.reshape(-1, self._identity.dimension), entries)
 
-    def _check_identity(self, header: _Header) -> None:
-        if header.incarnation != self._identity.incarnation:
-            raise _Unfit("incarnation")
-        if header.embedder_id != self._identity.embedder_id:
-            raise _Unfit("embedder")
-        if header.dimension != self._identity.dimension:
-            raise _Unfit("dimension")
-        if header.analysis != ANALYSIS_ID.hex():
-            raise _Unfit("analysis")
+    def _digest(self, name: str, said: bytes | memoryview) -> bytes:
+        identity = msgspec.json.encode((SEGMENT_FORMAT, ANALYSIS_ID.hex(), name, self._identity))
+        return self._digests.of(identity, said)
 
-    def _read_bytes(self, name: str) -> bytes:
+    def _read_bytes(self, name: str) -> memoryview:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             with open(os.open(self._directory / name, flags), "rb") as file:  # noqa: PTH123 - fd
                 if os.fstat(file.fileno()).st_size > _FILE_LEN_MAX:
                     raise _Unfit("length")
-                return file.read()
+                return memoryview(file.read())
         except OSError as error:
             raise _Unfit("unreadable") from error
 
@@ -268,30 +232,20 @@ class SegmentFiles:
 
     def _write(self, name: str, segment: Segment) -> None:
         """Write one file, as a whole or not at all: temporary name, fsync, rename."""
-        rows = segment.ordinals.astype("<i8").tobytes() + segment.vectors.astype("<f4").tobytes()
-        body = b"".join((rows, *packed(segment.postings)))
-        header = msgspec.json.encode(
-            _Header(
-                incarnation=self._identity.incarnation,
-                embedder_id=self._identity.embedder_id,
-                dimension=self._identity.dimension,
-                first=int(segment.ordinals[0]),
-                last=int(segment.ordinals[-1]),
-                count=len(segment.ordinals),
-                digest=self._digests.of(body),
-                analysis=ANALYSIS_ID.hex(),
-                word_count=len(segment.postings.words),
-                entry_count=len(segment.postings.rows),
+        postings = segment.postings
+        body = b"".join(
+            (
+                _NUMBERS.pack(len(segment.ordinals), len(postings.words), len(postings.rows)),
+                segment.ordinals.astype("<i8").tobytes(),
+                segment.vectors.astype("<f4").tobytes(),
+                *packed(postings),
             )
         )
-        if len(header) > _HEADER_LEN_MAX:
-            raise InvariantBroken("a segment's header is bounded")
         temporary = self._directory / f"{name}.tmp"
         temporary.unlink(missing_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(temporary, flags, 0o600), "wb") as file:  # noqa: PTH123 - fd
-            prefix = bytes((SEGMENT_FORMAT,)) + len(header).to_bytes(_PREFIX_LEN - 1, "big")
-            file.writelines((prefix, header, body))
+            file.writelines((self._digest(name, body), body))
             file.flush()
             os.fsync(file.fileno())
         temporary.rename(self._directory / name)
@@ -325,22 +279,6 @@ class SegmentFiles:
     def _file_name(self, first: int, last: int) -> str:
         embedder = hashlib.sha256(self._identity.embedder_id.encode()).hexdigest()[:12]
         return f"{embedder}-{first:020d}-{last:020d}.seg"
-
-
-def _split(data: bytes) -> tuple[_Header, memoryview]:
-    if len(data) < _PREFIX_LEN or data[0] != SEGMENT_FORMAT:
-        raise _Unfit("format")
-    length = int.from_bytes(data[1:_PREFIX_LEN], "big")
-    if length > _HEADER_LEN_MAX:
-        raise _Unfit("format")
-    encoded, body = data[_PREFIX_LEN : _PREFIX_LEN + length], memoryview(data)[_PREFIX_LEN:]
-    try:
-        header = _HEADER_DECODER.decode(encoded)
-    except (msgspec.MsgspecError, UnicodeError) as error:
-        raise _Unfit("header") from error
-    if msgspec.json.encode(header) != encoded:
-        raise _Unfit("header")
-    return header, body[length:]
 
 
 def _check_stored(ordinals: Ordinals, stored: Ordinals) -> None:

@@ -120,24 +120,24 @@ def test_a_zeroed_block_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / _names(tmp_path)[0]
     data = path.read_bytes()
     path.write_bytes(data[:-64] + bytes(64))
-    assert [finding.reason for finding in _load(tmp_path).rejected] == ["checksum"]
+    assert [finding.reason for finding in _load(tmp_path).rejected] == ["digest"]
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    "change",
     [
-        ({"incarnation": "0b"}, "incarnation"),
-        ({"embedder_id": "other-8"}, "embedder"),
-        ({"dimension": 16}, "dimension"),
+        {"incarnation": "0b"},
+        {"embedder_id": "other-8"},
+        {"dimension": 16},
     ],
 )
 def test_files_of_another_store_or_model_are_refused_and_removed(
-    tmp_path: Path, change: dict[str, str], reason: str
+    tmp_path: Path, change: dict[str, str]
 ) -> None:
     _files(tmp_path).save(_index())
     identity = msgspec.structs.replace(IDENTITY, **change)
     loaded = _files(tmp_path, identity).load(np.empty(0, dtype=np.int64), _fetch)
-    assert [finding.reason for finding in loaded.rejected] == [reason, reason]
+    assert [finding.reason for finding in loaded.rejected] == ["digest", "digest"]
     assert (_names(tmp_path), loaded.index.count) == ([], 0)
 
 
@@ -164,7 +164,7 @@ def test_a_file_under_another_range_s_name_is_refused(tmp_path: Path) -> None:
     _files(tmp_path).save(_index())
     first, second = (tmp_path / name for name in _names(tmp_path))
     second.write_bytes(first.read_bytes())
-    assert [finding.reason for finding in _load(tmp_path).rejected] == ["range"]
+    assert [finding.reason for finding in _load(tmp_path).rejected] == ["digest"]
 
 
 def test_unfinished_files_links_and_folders_are_not_followed(tmp_path: Path) -> None:
@@ -250,16 +250,22 @@ def test_a_bad_vector_in_the_store_itself_is_not_hidden(tmp_path: Path) -> None:
         _files(tmp_path).load(STORED, lambda _: bytes(4 * DIMENSION))
 
 
-def test_a_consistent_file_of_bad_vectors_is_refused(tmp_path: Path) -> None:
+def test_bad_vectors_under_a_digest_that_needs_no_key_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _files(tmp_path).save(_index(SEGMENT))
-    path = tmp_path / _names(tmp_path)[0]
-    data = path.read_bytes()
-    length = int.from_bytes(data[1:5], "big")
-    body = data[5 + length :]
+    name = _names(tmp_path)[0]
+    data = (tmp_path / name).read_bytes()
+    at = 32 + 24 + 8 * SEGMENT
     bad = np.full((SEGMENT, DIMENSION), np.nan, dtype="<f4").tobytes()
-    header = msgspec.json.decode(data[5 : 5 + length])
-    after = body[8 * SEGMENT + len(bad) :]
-    header["digest"] = DIGESTS.of(body[: 8 * SEGMENT] + bad + after)
-    encoded = msgspec.json.encode(header)
-    path.write_bytes(data[:5] + encoded + body[: 8 * SEGMENT] + bad + after)
-    assert [finding.reason for finding in _load(tmp_path).rejected] == ["vectors"]
+    body = data[32:at] + bad + data[at + len(bad) :]
+    forged = Digests(None).of(b"", body) + body
+    (tmp_path / name).write_bytes(forged)
+    stored = STORED[:SEGMENT]
+    assert [finding.reason for finding in _load(tmp_path, stored).rejected] == ["digest"]
+
+    monkeypatch.setattr(SegmentFiles, "_digest", lambda *_: forged[:32])
+    (tmp_path / name).write_bytes(forged)
+    loaded = _load(tmp_path, stored)
+    assert loaded.rejected == (), "control"
+    assert _answers(loaded.index) != _answers(_index(SEGMENT)), "control"
