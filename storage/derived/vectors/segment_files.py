@@ -4,8 +4,8 @@ A file is a digest, the numbers of rows, words and postings, the ordinals (int64
 (float32) and the postings of the words, all little-endian. These are plain numbers and no
 serialised FAISS index, because FAISS loads damaged files without an error, its format changes with
 its version, and its parser is C++ that bytes from a disk should not reach. The digest is keyed
-under `store.key`, and covers what the file is of: its name, the store, the model and the versions.
-So a file that matches was written here, and its numbers are not checked once more.
+under `store.key`, and covers the name, which names the store, the model, the versions and the range
+of the file. So a file that matches was written here, and its numbers are not checked once more.
 
 The files are a cache: a file that does not fit the store exactly is removed and rebuilt.
 """
@@ -194,8 +194,10 @@ class SegmentFiles:
         """The segment in one file; each byte is under the digest or compared with the store."""
         if not name.endswith(".seg"):
             raise _Unfit(UNFINISHED)
+        if not name.startswith(self._made_of()):
+            raise _Unfit("store, model or version")
         data = self._read_bytes(name)
-        if self._digest(name, data[_DIGEST_LEN:]) != data[:_DIGEST_LEN]:
+        if self._digests.of(name.encode(), data[_DIGEST_LEN:]) != data[:_DIGEST_LEN]:
             raise _Unfit("digest")
         numbers = _NUMBERS.unpack_from(data, _DIGEST_LEN)
         vectors_at = _ROWS_AT + 8 * numbers[0]
@@ -208,9 +210,10 @@ class SegmentFiles:
         entries = unpacked(data[words_at:], *numbers).entries()
         return seal(ordinals, vectors.reshape(-1, self._identity.dimension), entries)
 
-    def _digest(self, name: str, said: bytes | memoryview) -> bytes:
-        identity = msgspec.json.encode((SEGMENT_FORMAT, ANALYSIS_ID.hex(), name, self._identity))
-        return self._digests.of(identity, said)
+    def _made_of(self) -> str:
+        """The beginning of the names of files of this store and model, in these versions."""
+        made_of = msgspec.json.encode((SEGMENT_FORMAT, ANALYSIS_ID.hex(), self._identity))
+        return hashlib.sha256(made_of).hexdigest()[:16]
 
     def _read_bytes(self, name: str) -> memoryview:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -245,7 +248,7 @@ class SegmentFiles:
         temporary.unlink(missing_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(temporary, flags, 0o600), "wb") as file:  # noqa: PTH123 - fd
-            file.writelines((self._digest(name, body), body))
+            file.writelines((self._digests.of(name.encode(), body), body))
             file.flush()
             os.fsync(file.fileno())
         temporary.rename(self._directory / name)
@@ -277,8 +280,7 @@ class SegmentFiles:
         return self._file_name(int(segment.ordinals[0]), int(segment.ordinals[-1]))
 
     def _file_name(self, first: int, last: int) -> str:
-        embedder = hashlib.sha256(self._identity.embedder_id.encode()).hexdigest()[:12]
-        return f"{embedder}-{first:020d}-{last:020d}.seg"
+        return f"{self._made_of()}-{first:020d}-{last:020d}.seg"
 
 
 def _check_stored(ordinals: Ordinals, stored: Ordinals) -> None:

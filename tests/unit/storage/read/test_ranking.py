@@ -173,10 +173,10 @@ def test_a_segment_that_does_not_fit_is_made_again_and_counted(
     first, *others = sorted((bench.state / "segments").iterdir())
     if harm == "torn":
         first.write_bytes(first.read_bytes()[:-7])
-        found = "1 (length)"
+        found = "1 (digest)"
     else:
         monkeypatch.setattr(segment_files, "ANALYSIS_ID", b"next")
-        found = f"{1 + len(others)} (analysis)"
+        found = f"{1 + len(others)} (store, model or version)"
     again = bench.open(options=SHORT)
     assert shown(find(again, "clover in Lyon")) == before
     assert f"did not fit the store: {found}" in str(again.reader.status().reason)

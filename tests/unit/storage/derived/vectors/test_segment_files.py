@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import msgspec
@@ -67,12 +66,13 @@ def test_a_saved_index_loads_the_same_and_reads_only_the_tail_from_the_store(
     assert all(path.stat().st_mode & 0o777 == 0o600 for path in tmp_path.iterdir())
 
 
-def test_names_tell_the_embedder_and_the_range(tmp_path: Path) -> None:
+def test_names_tell_the_range_and_what_the_vectors_are_of(tmp_path: Path) -> None:
     _files(tmp_path).save(_index())
-    embedder = hashlib.sha256(b"model-8").hexdigest()[:12]
-    assert _names(tmp_path) == [
-        f"{embedder}-{0:020d}-{15:020d}.seg",
-        f"{embedder}-{16:020d}-{31:020d}.seg",
+    made_of = {name[:16] for name in _names(tmp_path)}
+    assert len(made_of) == 1
+    assert [name[16:] for name in _names(tmp_path)] == [
+        f"-{0:020d}-{15:020d}.seg",
+        f"-{16:020d}-{31:020d}.seg",
     ]
 
 
@@ -137,7 +137,7 @@ def test_files_of_another_store_or_model_are_refused_and_removed(
     _files(tmp_path).save(_index())
     identity = msgspec.structs.replace(IDENTITY, **change)
     loaded = _files(tmp_path, identity).load(np.empty(0, dtype=np.int64), _fetch)
-    assert [finding.reason for finding in loaded.rejected] == ["digest", "digest"]
+    assert [finding.reason for finding in loaded.rejected] == ["store, model or version"] * 2
     assert (_names(tmp_path), loaded.index.count) == ([], 0)
 
 
@@ -264,7 +264,7 @@ def test_bad_vectors_under_a_digest_that_needs_no_key_are_refused(
     stored = STORED[:SEGMENT]
     assert [finding.reason for finding in _load(tmp_path, stored).rejected] == ["digest"]
 
-    monkeypatch.setattr(SegmentFiles, "_digest", lambda *_: forged[:32])
+    monkeypatch.setattr(Digests, "of", lambda *_: forged[:32])
     (tmp_path / name).write_bytes(forged)
     loaded = _load(tmp_path, stored)
     assert loaded.rejected == (), "control"
