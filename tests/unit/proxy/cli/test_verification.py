@@ -70,7 +70,7 @@ def verify(bench: Bench, vkey: VerifierKey | None = None) -> Verification:
 
 
 def alter(bench: Bench, act: Callable[[Draft], object]) -> None:
-    """What the owner of files and secrets can do: any value, with a digest, counts and total that fit."""
+    """What the owner of files and secrets can do: a value, digest, counts and total that fit."""
     env = lmdb.open(str(bench.state / "store"), max_dbs=len(TABLES), map_size=1 << 29)
     try:
         tables = {name: env.open_db(name) for name in TABLES}
