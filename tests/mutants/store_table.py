@@ -122,9 +122,7 @@ STORE: Final = (
         invariant="the header has the total of all values",
         where="storage.tables.lmdb_store:View.problems",
         fault=replaced("(self.digests.total(header.total) - there) % TOTALS", "False"),
-        tests=one_test(
-            _EDITS, "test_an_old_value_of_any_table_is_found_by_check_and_audit_verify"
-        ),
+        tests=one_test(_EDITS, "test_an_old_value_of_any_table_is_found_by_check_and_audit_verify"),
     ),
     Mutant(
         row="edited-store",
