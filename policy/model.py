@@ -150,6 +150,19 @@ class Claims(enum.Enum):
     TRUSTED = "trusted"
 
 
+class OperatorScope(enum.Enum):
+    """How far an operator's key reaches; each scope includes the scopes before it."""
+
+    VIEW = "view"  # what the sidecar did: verdicts, counts, names; no content of any memory
+    REVIEW = "review"  # content, and the decision on what waits for a person
+    OPERATE = "operate"  # every act of an operator
+
+    def includes(self, least: OperatorScope) -> bool:
+        """Whether a key of this scope may do what needs the scope `least`."""
+        scopes = list(OperatorScope)
+        return scopes.index(self) >= scopes.index(least)
+
+
 class Basis(enum.Enum):
     """Why a source kind was given to a candidate; written into every leaf that relies on it."""
 
@@ -172,6 +185,8 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True, rename=PRINCIPAL):
     channel: Channel = Channel.AGENT
     claims: Claims = Claims.IGNORED
     reads: Reads = Reads.ALL
+    # How far the key reaches where the channel is an operator's; other channels ignore it.
+    may: OperatorScope = OperatorScope.OPERATE
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -218,6 +218,14 @@ class Metrics:
             self._queue.add(event.queued_us / 1e6)
             self._commit.add(event.commit_us / 1e6)
 
+    def decisions(self) -> dict[str, int]:
+        """How many verdicts there were since the start, by decision."""
+        counts: dict[str, int] = {}
+        with self._lock:
+            for (decision, *_), count in self._verdicts.items():
+                counts[decision] = counts.get(decision, 0) + count
+        return counts
+
     def _observe_read(self, event: ReadServed) -> None:
         key = (
             vocabulary.known(event.operation, _OPERATIONS),

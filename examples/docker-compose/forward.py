@@ -52,7 +52,7 @@ async def forwarded(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
 async def main() -> None:
     """Serve until the process is ended."""
     server = await asyncio.start_server(forwarded, "127.0.0.1", PORT)
-    print(f"http://127.0.0.1:{PORT}/confirm is the gate's", flush=True)
+    print(f"http://127.0.0.1:{PORT}/review is the gate's", flush=True)
     async with server:
         await server.serve_forever()
 

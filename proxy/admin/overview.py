@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -20,8 +20,12 @@ from proxy.admin.wire.provenance import (
     PROOF,
     SESSION,
     SESSIONS,
+    VERDICTS,
     LeafPage,
     Proof,
+    VerdictList,
+    VerdictRow,
+    VerdictsQuery,
 )
 from proxy.admin.wire.route import (
     IDS,
@@ -51,6 +55,7 @@ from proxy.ledger.wire import SessionList, SessionView
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.transport.auth import Authenticator
 from proxy.withhold.withholding import Withholding
+from storage.audit import InterceptedLeaf, VerdictLeaf, decode_leaf
 from storage.features.cases.wrong_answers import Cases
 from storage.features.incidents.batches import Incidents
 from storage.features.kept_places import KeptPlaces
@@ -59,6 +64,8 @@ from storage.features.recalls.ledger import RecallLedger
 from storage.features.upstream.intents import Forwards
 from storage.interfaces import AuditReader, MemoryReader, MemoryWriter
 from storage.values import AuditHead, Embed
+
+_LEAVES_PER_VERDICT: Final = 4
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +79,8 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     # Makes vectors of texts; None if clients send vectors.
     embed: Embed | None
     places: KeptPlaces
+    # How many verdicts there were since the start, by decision.
+    decisions: Callable[[], dict[str, int]]
 
     @route(STATUS)
     async def status(self, _call: OperatorCall[NoQuery]) -> StatusView:
@@ -99,6 +108,39 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
             size=self.audit.head().size,
             offset=offset,
             leaves=tuple(leaf_view(offset + at, leaf) for at, leaf in enumerate(data)),
+        )
+
+    @route(VERDICTS)
+    async def verdicts(self, call: OperatorCall[VerdictsQuery]) -> VerdictList:
+        """The newest verdicts of the audit log, each with the principal that proposed the text."""
+        return await asyncio.to_thread(self._verdicts, call.asked)
+
+    def _verdicts(self, asked: VerdictsQuery) -> VerdictList:
+        size = self.audit.head().size
+        # A verdict has a leaf of its interception before it, and few leaves are neither.
+        begin = max(asked.since, size - _LEAVES_PER_VERDICT * asked.limit)
+        rows: list[VerdictRow] = []
+        for at, data in enumerate(self.audit.leaves(begin, max(1, size - begin)), begin):
+            leaf = decode_leaf(data)
+            if isinstance(leaf, VerdictLeaf):
+                rows.append(self._verdict_row(at, leaf))
+        return VerdictList(
+            verdicts=tuple(reversed(rows[-asked.limit :])),
+            decisions=self.decisions(),
+            leaf_count=size,
+        )
+
+    def _verdict_row(self, at: int, leaf: VerdictLeaf) -> VerdictRow:
+        (data,) = self.audit.leaves(leaf.intercepted_index, 1)
+        seen = decode_leaf(data)
+        culprit = leaf.culprit
+        return extended(
+            VerdictRow,
+            leaf,
+            leaf=at,
+            principal=seen.principal_id if isinstance(seen, InterceptedLeaf) else "",
+            server="" if culprit is None else culprit.server or "",
+            tool="" if culprit is None else culprit.tool or "",
         )
 
     @route(PROOF)

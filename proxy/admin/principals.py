@@ -91,10 +91,12 @@ class Credentials:
             channel=asked.channel,
             claims=asked.claims,
             reads=asked.reads,
+            may=asked.may,
         )
         known = self._authenticator.keys.principals.get(principal.principal_id)
-        # Two keys of one principal may have different floors for reads, so `reads` is not compared.
-        if known and msgspec.structs.replace(known, reads=asked.reads) != principal:
+        # Two keys of one principal may have different floors for reads and different scopes.
+        per_key = {"reads": asked.reads, "may": asked.may}
+        if known and msgspec.structs.replace(known, **per_key) != principal:
             # Trust and nonces belong to a principal's name. If one name had two tenants or
             # channels, one of them could use up the other's trust.
             raise MalformedRequest(

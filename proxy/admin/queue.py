@@ -20,15 +20,24 @@ from proxy.admin.memories import had_read
 from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.review_decider import REVIEW, ReviewDecider
 from proxy.admin.rules_in_force import fired_in
-from proxy.admin.views import held_view, outcome_view
+from proxy.admin.views import extended, held_view, outcome_view
 from proxy.admin.wire.review_queue import (
+    BEGINNINGS_SHOWN,
+    BYTES_SHOWN,
     DENY_LINES,
+    DENY_MANY,
     GROUP,
+    GROUPS,
     LINES_SHOWN,
     RELEASE_LINES,
     WAITING,
     Act,
     ActView,
+    DeniedView,
+    DenyMany,
+    GroupList,
+    GroupRow,
+    GroupsQuery,
     GroupView,
     LineView,
     ReviewFilter,
@@ -44,11 +53,13 @@ from proxy.admin.wire.store import (
 )
 from proxy.admin.wire.upkeep import FORGIVE, ForgivenView
 from proxy.ledger.sessions import Sessions
+from proxy.ledger.wire import OriginView
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.observations import Way
 from proxy.withhold.withholding import Withholding
 from storage.features.lines import Forgive
+from storage.features.upstream.upstream_state import UpstreamState
 from storage.ground.errors import UnknownCandidate
 from storage.interfaces import MemoryReader, MemoryWriter
 from storage.values import Decision, Denial, HeldCandidate
@@ -74,6 +85,7 @@ class _Group(msgspec.Struct, kw_only=True):
 
     held: list[HeldCandidate]
     lines: dict[bytes, LineView]
+    decided: str  # the last decision in this group, as the end of a sentence; "" if none is known
 
     def shown(self, digest: str) -> dict[bytes, LineView]:
         """The lines that the person who decides was shown, identified by their digest.
@@ -84,7 +96,7 @@ class _Group(msgspec.Struct, kw_only=True):
         for count, one in enumerate(self.digests(), 1):
             if one == digest:
                 return dict(tuple(self.lines.items())[:count])
-        raise NotFound("what was shown was decided meanwhile, or is another's: look again")
+        raise NotFound(f"what was shown is no longer what waits, look again{self.decided}")
 
     def digests(self) -> list[str]:
         """For each line, the digest of all lines up to and including that line."""
@@ -148,16 +160,71 @@ class Queue:
         found = await asyncio.to_thread(self._group, subject)
         first = found.held[0]
         lines = tuple(found.lines.values())
+        count = _fitting(lines)
         candidate = first.candidate
         return GroupView(
             group=first.group,
             tenant=first.tenant,
             principal=first.principal_id,
             place="" if candidate is None else place_of(candidate),
-            shown=found.digests()[: len(lines[:LINES_SHOWN])][-1],
-            lines=lines[:LINES_SHOWN],
-            more=len(lines[LINES_SHOWN:]),
+            shown=found.digests()[count - 1],
+            lines=lines[:count],
+            more=len(lines) - count,
         )
+
+    @route(GROUPS)
+    async def groups(self, call: OperatorCall[GroupsQuery]) -> GroupList:
+        """The groups that wait, oldest first; only the shown ones are decrypted, in part."""
+        return await asyncio.to_thread(self._groups, call.asked)
+
+    def _groups(self, asked: GroupsQuery) -> GroupList:
+        found: dict[str, list[HeldCandidate]] = {}
+        held = self._reader.held()
+        for one in held:
+            found.setdefault(one.group, []).append(one)
+        # `held` is oldest first, so the groups are in the order of their oldest candidates.
+        named = [(f"{some[0].held_at_ms:015}-{group}", some) for group, some in found.items()]
+        left = sorted(named, key=lambda one: one[0])
+        if asked.after is not None:
+            left = [one for one in left if one[0] > asked.after]
+        rows = tuple(self._group_row(*one) for one in left[: asked.limit])
+        more = len(left) > len(rows)
+        return GroupList(groups=rows, total=len(found), waiting=len(held), more=more)
+
+    def _group_row(self, cursor: str, held: list[HeldCandidate]) -> GroupRow:
+        first = held[0]
+        read = (self._reader.held_candidate(one.candidate_id) for one in held[:BEGINNINGS_SHOWN])
+        some = [one.candidate for one in read if one is not None and one.candidate is not None]
+        return GroupRow(
+            cursor=cursor,
+            group=first.group,
+            tenant=first.tenant,
+            principal=first.principal_id,
+            place=place_of(some[0]) if some else "",
+            waiting=len(held),
+            after_reading=sum(one.after_reading for one in held),
+            oldest_ms=first.held_at_ms,
+            reasons=tuple(dict.fromkeys(one.reason for one in held)),
+            origins=tuple(dict.fromkeys(one.origin for one in held if one.origin)),
+            begins=tuple(map(_beginning, some)),
+        )
+
+    @route(DENY_MANY)
+    async def deny_many(self, call: OperatorCall[DenyMany]) -> DeniedView:
+        """Deny all held candidates that fit a filter and were held by `until_ms`, in one act.
+
+        Raises:
+            MalformedRequest: Another number of candidates fits than was given (status 409).
+        """
+        asked = call.asked
+        held = await asyncio.to_thread(self._reader.held)
+        fitting = [one for one in held if asked.fits(one) and one.held_at_ms <= asked.until_ms]
+        if len(fitting) != asked.count:
+            raise MalformedRequest(f"count: {len(fitting)} wait now that fit", status=409)
+        denial = Denial(act=self._out.random_hex(8))
+        ids = [one.candidate_id for one in fitting]
+        denied = await self._denied(ids, call.operator, REVIEW, denial)
+        return DeniedView(denied=denied, waiting=self._reader.status().held_count)
 
     async def release(self, subject: str, act: Act, by: PrincipalId, way: str = REVIEW) -> ActView:
         """Release the lines that were shown, except the lines that the person struck out.
@@ -223,6 +290,7 @@ class Queue:
         counts = {"admit": 0, "reject": 0, "hold": 0}
         lifted: set[str] = set()
         ways: dict[str, int] = {}
+        memory_ids: list[str] = []
         for one in chosen:
             try:
                 ruled = await self._deciding.release(one, by, way)
@@ -233,6 +301,8 @@ class Queue:
             if ruled.outcome.decision is not Decision.ADMIT:
                 continue
             ways[ruled.way.value] = ways.get(ruled.way.value, 0) + 1
+            if ruled.outcome.memory is not None:
+                memory_ids.append(ruled.outcome.memory.memory_id)
             if act.applied and ruled.way is not Way.STORE:
                 await self._settle(by, one)
         return ActView(
@@ -242,6 +312,7 @@ class Queue:
             refused=counts["reject"],
             lifted=tuple(sorted(lifted)),
             ways=ways,
+            memory_ids=tuple(memory_ids),
         )
 
     def _group(self, subject: str) -> _Group:
@@ -249,6 +320,8 @@ class Queue:
 
         Runs in a thread.
         """
+        last = self._deciding.decided.get(subject)
+        decided = "" if last is None else last.told
         of_groups = [one for one in self._reader.held() if one.group.startswith(subject)]
         if len(subject) < BEGINNING_LEN_MIN or len({one.group for one in of_groups}) > 1:
             raise NotFound("several groups begin so, or the beginning is too short")
@@ -256,7 +329,7 @@ class Queue:
         read = map(self._reader.held_candidate, ids or [CandidateId(subject)])
         held = [one for one in read if one is not None and one.candidate is not None]
         if not held:
-            raise NotFound("nothing waits here any more")
+            raise NotFound(f"nothing waits here any more{decided}")
         lines: dict[bytes, LineView] = {}
         for one in held:
             stored = stored_text(self._reader, _content(one))
@@ -278,7 +351,7 @@ class Queue:
                     sessions=(*dict.fromkeys((*before.sessions, one.session or "")),),
                     candidates=(*before.candidates, one.candidate_id),
                 )
-        return _Group(held=held, lines=lines)
+        return _Group(held=held, lines=lines, decided=decided)
 
     def _rows(self, shown: Iterable[HeldCandidate]) -> tuple[HeldView, ...]:
         """Views of held candidates for a listing, with the beginning of each candidate's text.
@@ -293,6 +366,16 @@ class Queue:
             begins = None if candidate is None else _beginning(candidate)
             rows.append(msgspec.structs.replace(view, begins=begins, text=None, metadata_json=None))
         return tuple(rows)
+
+
+def _fitting(lines: tuple[LineView, ...]) -> int:
+    """How many leading lines a person is shown at once: one at least."""
+    size = 0
+    for count, one in enumerate(lines):
+        size += len(one.text.encode("utf-8", "replace"))
+        if count and (count == LINES_SHOWN or size > BYTES_SHOWN):
+            return count
+    return len(lines)
 
 
 def _content(held: HeldCandidate) -> Candidate:
@@ -317,6 +400,7 @@ class Candidates(msgspec.Struct, frozen=True, kw_only=True):
     ledger: Sessions
     # None if no model front is configured: then no text is withheld from model requests.
     withholding: Withholding | None
+    followed: UpstreamState
 
     @route(HELD)
     async def held(self, call: OperatorCall[NoQuery]) -> HeldView:
@@ -333,11 +417,14 @@ class Candidates(msgspec.Struct, frozen=True, kw_only=True):
         if found.candidate is None:
             return msgspec.structs.replace(view, had_read=had_read(self.ledger, candidate_id))
         said = (found.candidate.text, found.candidate.metadata_json)
+        decided = self.followed.decided(candidate_id)
+        culprit = None if decided is None else decided.verdict.culprit
         return msgspec.structs.replace(
             view,
             had_read=had_read(self.ledger, candidate_id, *said),
             fired=await asyncio.to_thread(fired_in, found.candidate),
             stored=await asyncio.to_thread(stored_text, self.reader, found.candidate),
+            seen_in=None if culprit is None else extended(OriginView, culprit),
         )
 
     @route(RELEASE)

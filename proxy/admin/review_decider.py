@@ -6,25 +6,27 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from policy.bounded import Bounded
 from policy.model import CandidateId, MemoryClass, PrincipalId
 from proxy.intercept.verdict_events import VerdictPlace, decided_event
 from proxy.seams.environment import Environment
 from proxy.seams.observations import Way, way_of
 from proxy.settings.values import Address
 from proxy.withhold.withholding import Withholding
+from storage.ground.errors import UnknownCandidate
 from storage.interfaces import MemoryReader, MemoryWriter
-from storage.values import Denial, HeldCandidate, Outcome
+from storage.values import Decision, Denial, HeldCandidate, Outcome
 from telemetry.events import TraceContext
 from telemetry.propagation import recorded_parts
 
 REVIEW = "review"
-PAGE = "confirm"
 EXPIRY = "expiry"
 
 
@@ -43,6 +45,24 @@ class ReviewVerdict(msgspec.Struct, frozen=True, kw_only=True):
     principal_id: str
 
 
+DECIDED_MAX: Final = 4_096
+
+
+class LastDecision(msgspec.Struct, frozen=True, kw_only=True):
+    """The last decision on a candidate, or on any candidate of a group, by whom and when."""
+
+    by: PrincipalId
+    at_ms: int
+    decision: Decision
+
+    @property
+    def told(self) -> str:
+        """The end of a sentence for a person who comes after the decision."""
+        at = datetime.fromtimestamp(self.at_ms / 1_000, UTC)
+        word = "let in" if self.decision is Decision.ADMIT else "denied or refused"
+        return f": {word} by {self.by} at {at:%Y-%m-%d %H:%M:%S} UTC"
+
+
 class ReviewDecider(msgspec.Struct, frozen=True, kw_only=True):
     """Releases and denies held candidates, on the event loop.
 
@@ -56,6 +76,10 @@ class ReviewDecider(msgspec.Struct, frozen=True, kw_only=True):
     # The part that takes refused texts out of model requests; None where no model front is
     # configured.
     withholding: Withholding | None = None
+    # The newest decisions since the start, by candidate and by group, for whoever comes after them.
+    decided: Bounded[str, LastDecision] = msgspec.field(
+        default_factory=lambda: Bounded[str, LastDecision](DECIDED_MAX)
+    )
 
     async def release(self, candidate_id: CandidateId, by: PrincipalId, way: str) -> ReviewVerdict:
         """Release a held candidate: the gate judges it again, with this person's approval.
@@ -67,6 +91,7 @@ class ReviewDecider(msgspec.Struct, frozen=True, kw_only=True):
         held, started_ns = self._before(candidate_id)
         outcome = await self.writer.release(candidate_id, by)
         self.surroundings.releases.announce()
+        self._keep(held, by, outcome)
         return self._ruled(held, self._told(held, outcome, way, started_ns))
 
     async def deny(self, candidate_id: CandidateId, by: PrincipalId, way: str) -> ReviewVerdict:
@@ -78,6 +103,7 @@ class ReviewDecider(msgspec.Struct, frozen=True, kw_only=True):
         """
         held, started_ns = self._before(candidate_id)
         outcome = await self.writer.deny(candidate_id, by)
+        self._keep(held, by, outcome)
         return self._ruled(held, self._told(held, outcome, way, started_ns))
 
     def _ruled(self, held: HeldCandidate | None, outcome: Outcome) -> ReviewVerdict:
@@ -120,9 +146,16 @@ class ReviewDecider(msgspec.Struct, frozen=True, kw_only=True):
             if outcome is None:
                 continue
             self._told(before[candidate_id], outcome, way, started_ns)
+            self._keep(before[candidate_id], by, outcome)
             if self.withholding is not None:
                 self.withholding.heard(outcome, in_part=denial.struck is not None)
         return {candidate_id: outcome is not None for candidate_id, outcome in decided.items()}
+
+    def _keep(self, held: HeldCandidate | None, by: PrincipalId, outcome: Outcome) -> None:
+        if held is not None:
+            at_ms = self.surroundings.now_ms()
+            last = LastDecision(by=by, at_ms=at_ms, decision=outcome.decision)
+            self.decided[held.candidate_id] = self.decided[held.group] = last
 
     def expired(self, held: HeldCandidate, outcome: Outcome) -> None:
         """Record for telemetry that a held candidate expired undecided. Any thread."""
@@ -228,6 +261,18 @@ class ConfirmLinks:
         payload = msgspec.msgpack.encode(confirmation)
         signature = self._key.sign(_SIGNED_AS + payload)
         return base64.urlsafe_b64encode(signature + payload).decode().rstrip("=")
+
+    def open(self, code: str, candidate_id: CandidateId) -> None:
+        """Accept the code of a link to this held candidate.
+
+        Raises:
+            BadLink: The code is not of a link to this candidate, or has expired.
+            UnknownCandidate: No held candidate has this id.
+        """
+        held = self._held(candidate_id)
+        if held is None:
+            raise UnknownCandidate
+        self.check(code, candidate_id, held.memory_class)
 
     def check(self, code: str, subject: str, memory_class: MemoryClass | None = None) -> None:
         """Accept a code that was signed here, has not expired, and is for this `subject` and class.

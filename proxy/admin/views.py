@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from policy.labels.floor import class_once_confirmed
-from policy.labels.forwarded_call import place_of
+from policy.labels.forwarded_call import call_of, place_of
 from policy.model import Candidate, PrincipalId
 from policy.trust.score import TrustState, soft_score
 from policy.verdict import Reason
@@ -61,9 +61,15 @@ def held_view(held: HeldCandidate) -> HeldView:
     candidate = held.candidate
     if candidate is None:
         return extended(HeldView, held)
+    call = call_of(candidate)
+    told: dict[str, object] = {}
+    if call is not None:
+        told = {"tool": call.tool, "pieces": call.pieces}
+        told |= {"about": call.key, "arguments": call.arguments}
     return extended(
         HeldView,
         held,
+        **told,
         change=candidate.change,
         target=candidate.target,
         memory_id=candidate.memory_id,

@@ -175,6 +175,7 @@ _COLUMNS: Final = {
     "channel": "channel",
     "claims": "claims",
     "reads": "reads",
+    "may": "may",
     "created": "created_at_ms",
     "revoked": "revoked_at_ms",
 }
@@ -211,6 +212,11 @@ _KEYS_COMMANDS = (
                 "--reads",
                 "the floor for its reads: what has a less trusted label does not exist "
                 "(default: all)",
+            ),
+            option(
+                "--may",
+                "how far an operator's key reaches: view (no content), review (and what waits), "
+                "operate (default: operate)",
             ),
         ),
     ),

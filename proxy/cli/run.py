@@ -24,7 +24,7 @@ from proxy.cli.terminal import Terminal, now_ms, waiting
 from proxy.cli.verdict_line import PersonLines
 from proxy.compose.hardening import Shielding, shield
 from proxy.compose.observe_mode import BANNER
-from proxy.seams.observations import CONFIRM
+from proxy.seams.observations import REVIEW_PAGE
 from proxy.seams.waits import first
 from proxy.settings.after import Heal
 from proxy.settings.load import MARKER, elsewhere
@@ -190,7 +190,7 @@ def _announce(
             ("  data", ready.data or "-"),
             ("  data socket", ready.unix_socket or "-"),
             ("  admin", ready.admin or "-"),
-            ("  review page", f"{settings.page_url or ready.admin}{CONFIRM}"),
+            ("  review page", f"{settings.page_url or ready.admin}{REVIEW_PAGE}"),
             ("  admin socket", ready.admin_socket),
             *([("  health", ready.health)] if ready.health else []),
             ("  state", f"{ready.state}{_NEW_STORE if ready.new_store else ''}"),

@@ -28,6 +28,7 @@ from proxy.compose.periodic import repeating
 from proxy.compose.scrape import Scrape
 from proxy.compose.services import Foundation, Services
 from proxy.compose.sockets import ADMIN_SOCKET, Fronts, Sockets
+from proxy.console.console import console_routes
 from proxy.embed.embedding import resolve_embedder
 from proxy.fronts.admin import admin_routes
 from proxy.fronts.backend import ROUTES as BACKEND_ROUTES
@@ -234,6 +235,7 @@ def _surroundings(
         clock_ns=clock,
         random_hex=RandomPool(),
         record=telemetry.record,
+        decisions=telemetry.metrics.decisions,
         wait=composition.wait,
         trace_key=blake2b(b"traces", key=store.prints_key, digest_size=32).digest(),
     )
@@ -280,7 +282,7 @@ def _backends(
 def _routes(dialects: tuple[Dialect, ...]) -> frozenset[str]:
     """The templates of all routes, the only names of routes that telemetry may record."""
     fronts = MCP_ROUTES | MODEL_ROUTES | BACKEND_ROUTES
-    return routes_of(dialects) | admin_routes() | guard_routes() | fronts
+    return routes_of(dialects) | admin_routes() | console_routes() | guard_routes() | fronts
 
 
 def _store(

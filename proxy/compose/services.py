@@ -48,9 +48,10 @@ from proxy.compose.observe_mode import WARN_EVERY_S, warn
 from proxy.compose.outboxes import Outboxes
 from proxy.compose.periodic import Periodic, every, reaching
 from proxy.compose.scrape import Scrape
+from proxy.console.console import Console
+from proxy.console.visitors import Visitors
 from proxy.embed.embedding import takes_client_vectors
 from proxy.fronts.admin import AdminFront
-from proxy.fronts.confirm_page import ConfirmPage
 from proxy.fronts.guard_socket import GuardFront
 from proxy.fronts.health import Health
 from proxy.fronts.memory import MemoryFront
@@ -168,6 +169,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             deciding=deciding,
             ledger=ledger,
             withholding=None if self.memory is None else self.memory.withholding,
+            followed=store.followed,
         )
         overview = Overview(
             writer=store.writer,
@@ -177,6 +179,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             ledger=ledger,
             embed=None if takes_client_vectors(self.embedder) else self.embedder.embed,
             places=store.places,
+            decisions=self.surroundings.decisions,
         )
         return memories, candidates, overview
 
@@ -521,16 +524,13 @@ class Services:
 
     def admin_front(self, health: Health, halt: Callable[[], None]) -> AdminFront:
         """The front of the admin listener and of the admin socket."""
-        confirm_page = ConfirmPage(
-            confirming=self.confirming,
-            reader=self._foundation.store.reader,
-            followed=self._foundation.store.followed,
-            queue=self.queue,
-            authenticator=self.authenticator,
+        found = self._foundation
+        calls = handlers(self.features, ROUTES)
+        visitors = Visitors(
+            self.authenticator, self.confirming, found.surroundings, found.settings.page_url
         )
-        return AdminFront(
-            handlers(self.features, ROUTES), self.authenticator, health, confirm_page, halt
-        )
+        console = Console(calls, visitors, found.surroundings, halt)
+        return AdminFront(calls, self.authenticator, health, console, halt)
 
     async def model_front(
         self,

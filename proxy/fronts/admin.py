@@ -1,14 +1,14 @@
-"""The admin front: routes requests to health, metrics, confirm page, and the operator API."""
+"""The admin front: routes requests to health, metrics, console, and the operator API."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
-from policy.model import Channel, Principal, PrincipalId, Tenant
+from policy.model import Channel, OperatorScope, Principal, PrincipalId, Tenant
 from proxy.admin.operator_call import Handler, OperatorCall
 from proxy.admin.wire.operator_routes import API, ROUTES
 from proxy.admin.wire.route import AnyRoute
@@ -16,13 +16,11 @@ from proxy.dialects.described import query_as
 from proxy.dialects.openapi import document
 from proxy.dialects.problem import problem
 from proxy.dialects.strict_json.strict import decode_as
-from proxy.fronts.confirm_page import ROUTE as CONFIRM_ROUTE
-from proxy.fronts.confirm_page import ConfirmPage
 from proxy.fronts.health import HEALTH_PATHS, READING, UNKNOWN_ROUTE, Health
 from proxy.seams.faults import MethodNotAllowed, NotFound, Unauthenticated, UnknownWrite
 from proxy.seams.operation import HttpReply, HttpRequest, segment_of
 from proxy.seams.tenants import DEFAULT_TENANT
-from proxy.transport.auth import Authenticator, Visit, operator_of
+from proxy.transport.auth import Authenticator, Visit, check_scope, operator_of
 from proxy.transport.exchange import REFUSED_ROUTE, AnsweredReply, RequestHead
 from proxy.transport.responses import AnswerFailure, attempt
 
@@ -32,8 +30,8 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 def admin_routes() -> frozenset[str]:
-    """Every route of the admin listener that telemetry may name."""
-    fixed = HEALTH_PATHS | {OPENAPI, CONFIRM_ROUTE, UNKNOWN_ROUTE, REFUSED_ROUTE}
+    """Every route of the admin listener that telemetry may name, but those of the console."""
+    fixed = HEALTH_PATHS | {OPENAPI, UNKNOWN_ROUTE, REFUSED_ROUTE}
     return frozenset(fixed | {API + route.counted_as for route in ROUTES})
 
 
@@ -46,6 +44,20 @@ def _matching(path: str) -> Iterator[tuple[AnyRoute, str]]:
                 yield route, argument
 
 
+class Pages(Protocol):
+    """The console: it answers for its own paths, failures included."""
+
+    routes: frozenset[str]
+
+    def route_of(self, path: str) -> str | None:
+        """The route of a path that the console answers; None for any other path."""
+        ...
+
+    async def answer(self, incoming: RequestHead) -> AnsweredReply:
+        """The page that is asked for, or one with the reason why it is not shown."""
+        ...
+
+
 class AdminFront:
     """Serves the admin listener and the admin socket. Event loop only."""
 
@@ -56,18 +68,20 @@ class AdminFront:
         handlers: Mapping[AnyRoute, Handler],
         authenticator: Authenticator,
         health: Health,
-        confirm: ConfirmPage,
+        pages: Pages,
         halt: Callable[[], None],
     ) -> None:
-        self._confirm = confirm
+        self._pages = pages
         self._handlers = handlers
         self._authenticator = authenticator
         self._health = health
         self._halt = halt
-        self.routes = admin_routes()
+        self.routes = admin_routes() | pages.routes
 
     async def answer(self, incoming: RequestHead) -> AnsweredReply:
         """The answer to a request; failures are problem details."""
+        if self._pages.route_of(incoming.head.path) is not None:
+            return await self._pages.answer(incoming)
         route, argument = self._route(incoming.head)
         who = [""]
         done = await attempt(self._serve(incoming, route, argument, who), self._halt)
@@ -91,8 +105,6 @@ class AdminFront:
     def _template(self, head: HttpRequest, route: AnyRoute | None) -> str:
         if route is not None:
             return API + route.counted_as
-        if self._confirm.claims(head.path):
-            return CONFIRM_ROUTE
         return head.path if head.path in self.routes else UNKNOWN_ROUTE
 
     async def _serve(
@@ -102,8 +114,6 @@ class AdminFront:
         healthy = self._health.answer(head)
         if healthy is not None:
             return healthy
-        if self._confirm.claims(head.path):
-            return await self._confirm.answer(incoming)
         by = operator_of(self._principal(head, incoming))
         who[0] = by.principal_id
         incoming.enter(by)
@@ -114,6 +124,7 @@ class AdminFront:
             if allowed:
                 raise MethodNotAllowed(allowed)
             raise NotFound if head.method in _SAFE else UnknownWrite
+        check_scope(by, route.least)
         request = await incoming.complete()
         asked = query_as(request.query, route.takes)
         if route.asks is not None:
@@ -135,8 +146,8 @@ class AdminFront:
                 channel=Channel.OPERATOR,
             )
         if header is None:
-            return self._authenticator.require(None, visit)
+            return self._authenticator.require(None, visit, OperatorScope.VIEW)
         scheme, _, credential = header.partition(" ")
         if scheme.lower() != "bearer":
             raise Unauthenticated
-        return self._authenticator.require(credential.strip(" "), visit)
+        return self._authenticator.require(credential.strip(" "), visit, OperatorScope.VIEW)

@@ -92,6 +92,7 @@ def plain(principal: Principal) -> Principal:
         channel=principal.channel,
         claims=principal.claims,
         reads=principal.reads,
+        may=principal.may,
     )
 
 
@@ -112,4 +113,4 @@ def check_no_floor(principal: Principal) -> None:
 
 def _fields(principal: Principal) -> tuple[object, ...]:
     named = (principal.principal_id, principal.tenant)
-    return *named, principal.channel, principal.claims, principal.reads
+    return *named, principal.channel, principal.claims, principal.reads, principal.may

@@ -31,6 +31,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     clock_ns: Callable[[], int]
     random_hex: Callable[[int], str]
     record: Callable[[Event], None]
+    # How many verdicts there were since the start, by decision.
+    decisions: Callable[[], dict[str, int]] = dict
     wait: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep
     pace: Pace = msgspec.field(default_factory=Pace)
     # The page on which persons decide on held candidates; known once the sidecar listens.

@@ -45,7 +45,11 @@ class Unauthenticated(Exception):
 
 
 class NotOperator(Exception):
-    """The principal is known, and is not an operator."""
+    """The principal is known, and is not an operator, or not one of the scope `needs`."""
+
+    def __init__(self, needs: str = "") -> None:
+        super().__init__(needs)
+        self.needs = needs
 
 
 class RateLimited(Exception):

@@ -187,7 +187,7 @@ def notes_of(states: Sequence[ForwardStatus]) -> tuple[str, ...]:
 _GO_ON: Final = "Do not send it again; go on without it."
 _AGAIN: Final = "Go on without it; send it again only after the person has allowed it."
 _DECIDED_AT: Final = " The person you work for can decide it here: "
-CONFIRM: Final = "/confirm"
+REVIEW_PAGE: Final = "/review"
 _LOWERED: Final = " (class_lowered): this source may not write the class that was named"
 
 
@@ -257,7 +257,7 @@ class ReviewPage:
     @property
     def address(self) -> str | None:
         """The page of all held candidates; addresses of single ones begin with it."""
-        return None if self.base is None else f"{self.base}{CONFIRM}"
+        return None if self.base is None else f"{self.base}{REVIEW_PAGE}"
 
 
 def whose_words(source: SourceKind, had_read: tuple[str, ...] | None) -> str | None:

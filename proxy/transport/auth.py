@@ -18,7 +18,7 @@ from urllib.parse import unquote_plus
 import msgspec
 
 from policy.bounded import Bounded
-from policy.model import Channel, Principal, PrincipalId, Tenant
+from policy.model import Channel, OperatorScope, Principal, PrincipalId, Tenant
 from proxy.seams.access import Access, Authenticated
 from proxy.seams.faults import MalformedRequest, NotOperator, Unauthenticated
 from proxy.settings.binding import Binding
@@ -267,10 +267,19 @@ class Authenticator:
             return None
         return named[0] if named else None
 
-    def require(self, credential: str | None, visit: Visit) -> Authenticated:
+    def require(
+        self,
+        credential: str | None,
+        visit: Visit,
+        least: OperatorScope = OperatorScope.OPERATE,
+    ) -> Authenticated:
         """Authenticate a request, and tie it to its credential; return its principal.
 
+        An operator's key of a scope below `least` is refused. The admin listener alone asks for
+        less than all: a write under an operator's key counts as an operator's word.
+
         Raises:
+            NotOperator: The scope of the key does not include `least`.
             Unauthenticated: There is no principal; `throttled` if the peer's address failed too
                 often in the last minute.
         """
@@ -285,6 +294,7 @@ class Authenticator:
         ):
             self._end_in_time(record)
         visit.stands_on(principal.access)
+        check_scope(principal, least)
         return principal
 
     def is_ours(self, text: str) -> bool:
@@ -389,8 +399,19 @@ def _let_in(principal: Principal, access: Access) -> Authenticated:
         channel=principal.channel,
         claims=principal.claims,
         reads=principal.reads,
+        may=principal.may,
         access=access,
     )
+
+
+def check_scope(principal: Principal, least: OperatorScope) -> None:
+    """Refuse an operator's key whose scope does not include `least`.
+
+    Raises:
+        NotOperator: It does not; the error names the scope that is needed.
+    """
+    if not principal.may.includes(least):
+        raise NotOperator(least.value)
 
 
 def operator_of(principal: Principal) -> Principal:

@@ -141,7 +141,7 @@ _REFUSALS: Final[dict[type[Exception], Refusal]] = {
 """A mapping of exceptions to answers whose text is fixed; the most derived class counts."""
 
 
-def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911 - it is the table
+def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911, PLR0912 - a table
     """The refusal for an exception, without anything that the peer sent or the store contains."""
     match error:
         case MethodNotAllowed():
@@ -158,6 +158,8 @@ def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911 - it is the
             return refuse(429, "too many failed attempts", retry_after_s=THROTTLE_S)
         case Unauthenticated():
             return refuse(401, "a valid credential is required")
+        case NotOperator() if error.needs:
+            return refuse(403, f"scope: this needs an operator's key of scope {error.needs}")
         case NotFound():
             return refuse(404, error.detail)
         case RulesetRefused():

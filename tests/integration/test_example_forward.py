@@ -44,9 +44,9 @@ async def test_a_browser_reaches_what_listens_on_the_containers_own_loopback(
             at = outside.sockets[0].getsockname()[1]
             for count in (1, 2):
                 reader, writer = await asyncio.open_connection("127.0.0.1", at)
-                writer.write(b"GET /confirm/0 HTTP/1.1\r\nHost: 127.0.0.1:7078\r\n\r\n")
+                writer.write(b"GET /review/0 HTTP/1.1\r\nHost: 127.0.0.1:7078\r\n\r\n")
                 got = await asyncio.wait_for(reader.read(), 60)
                 assert got.endswith(b"\r\n\r\n" + body)
                 assert len(asked) == count
                 writer.close()
-    assert asked[0].startswith(b"GET /confirm/0 HTTP/1.1\r\nHost: 127.0.0.1:7078")
+    assert asked[0].startswith(b"GET /review/0 HTTP/1.1\r\nHost: 127.0.0.1:7078")

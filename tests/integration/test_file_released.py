@@ -12,7 +12,7 @@ import pytest
 from tests.integration.hosts.injected import BY_NAME
 from tests.integration.model_bench import PATHS, Bench, asking, call, fronted
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY
-from tests.integration.test_confirm_page import with_key
+from tests.integration.test_console_review import with_key
 
 Json = dict[str, Any]
 RULES = "# Rules\n\n- The staging server listens on port 4100.\n"
@@ -80,7 +80,7 @@ async def test_a_released_edit_goes_on_when_the_agent_makes_it_again(tmp_path: P
         await injected(bench, file, RULES)
         await agent.say(f"Look at the harbour. {reads} THEN {edit}")
         assert await asyncio.to_thread(file.read_text) == RULES, "it waits"
-        (address,) = set(re.findall(r"http://[^\s\"\\]+/confirm/[0-9a-f]{32}", str(agent.turns)))
+        (address,) = set(re.findall(r"http://[^\s\"\\]+/review/[0-9a-f]{32}", str(agent.turns)))
         async with bench.front.client.get(address, headers=key) as answer:
             page = await answer.text()
         assert NOTE[2:-1] in page
@@ -123,7 +123,7 @@ class Page:
         self._bench = bench
         self._key = {"Authorization": with_key(OPERATOR_KEY)}
 
-    async def ask(self, path: str = "/confirm", form: Json | None = None) -> str:
+    async def ask(self, path: str = "/review", form: Json | None = None) -> str:
         method, url = "GET" if form is None else "POST", self._bench.front.admin_url + path
         client = self._bench.front.client
         async with client.request(method, url, data=form, headers=self._key) as answer:
@@ -191,7 +191,7 @@ async def test_two_principals_have_two_groups_for_one_file(tmp_path: Path) -> No
         held = bench.front.sidecar.store.reader.held()
         assert (len(held), len({one.group for one in held})) == (2, 2)
         page = Page(bench)
-        one, two = [await page.ask(f"/confirm/{each.group}") for each in held]
+        one, two = [await page.ask(f"/review/{each.group}") for each in held]
         action, form, _ = form_in(one)
         await page.ask(action, {**form, "decision": "deny"})
         # Control: the other one's proposal waits, and is let in.

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from policy.model import Principal, PrincipalId, Tenant
-from proxy.fronts import confirm_page
+from proxy.console import console
 from proxy.seams.operation import HttpReply
 from proxy.settings.values import Address
 from proxy.transport import crowd, listener
@@ -35,7 +35,7 @@ SLOW = (
     "Content-Length: 1000\r\n\r\n{"
 ).encode()
 FORM = (
-    b"POST /confirm/" + b"0" * 32 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    b"POST /review/" + b"0" * 32 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n"
     b"Transfer-Encoding: chunked\r\n\r\nff000\r\n"
 )
 FORM_BYTES = 0xFF000
@@ -196,7 +196,7 @@ async def test_who_has_no_key_makes_us_hold_next_to_nothing(tmp_path: Path) -> N
 async def test_control_with_a_form_of_any_size_it_is_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(confirm_page, "FORM_BYTES_MAX", MIB)
+    monkeypatch.setattr(console, "FORM_BYTES_MAX", MIB)
     async with running(tmp_path, flags=PATIENCE) as live:
         assert await held_bytes(live, 300) > 150 * MIB
 

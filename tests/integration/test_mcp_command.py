@@ -213,7 +213,7 @@ def test_the_gate_is_a_process_of_its_own_that_outlives_the_host(place: Place) -
         one.process.wait(60)
     first = json.loads((place.state / "gate.log").read_text().splitlines()[0])
     assert OWN_UID in first.values(), first
-    page = re.findall(r"http://[^ ]+/confirm/[0-9a-f]+", json.dumps(held))[0]
+    page = re.findall(r"http://[^ ]+/review/[0-9a-f]+", json.dumps(held))[0]
     # The person reads the host's last words later: the page is there, and asks for the key.
     with pytest.raises(HTTPError) as asked:
         urlopen(page, timeout=10)  # noqa: S310 - our own listener

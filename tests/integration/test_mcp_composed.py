@@ -179,7 +179,7 @@ async def test_the_agent_s_key_cannot_confirm_what_it_wrote(tmp_path: Path) -> N
         (waiting,) = held()
         admin = front.sidecar.admin
         assert admin is not None
-        page = f"http://{admin.host}:{admin.port}/confirm/{waiting.candidate_id}"
+        page = f"http://{admin.host}:{admin.port}/review/{waiting.candidate_id}"
         question, _ = (await asked).messages
         given: str = question["params"]["url"]
         code = urlsplit(given).query.removeprefix("code=")

@@ -30,7 +30,7 @@ HTTP: Final = [
 ]
 TEA: Final = "Alice likes green tea."
 # Where a person decides: a port and a candidate of one run.
-PAGE: Final = re.compile(r"http://127\.0\.0\.1:\d+/confirm/[0-9a-f]{32}$")
+PAGE: Final = re.compile(r"http://127\.0\.0\.1:\d+/review/[0-9a-f]{32}$")
 
 
 def said(ran: Ran) -> list[str]:

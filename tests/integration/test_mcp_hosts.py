@@ -45,7 +45,7 @@ POISONS: Final = [
 OBSERVATION: Final = re.compile(
     r"Not stored yet \((class_floor|source_class_forbidden), L[12]\): it waits for a person\. "
     r"Do not send it again; go on without it\. The person you work for can decide it here: "
-    r"http://127\.0\.0\.1:\d+/confirm/[0-9a-f]{32}\s*"
+    r"http://127\.0\.0\.1:\d+/review/[0-9a-f]{32}\s*"
 )
 TEA: Final = "Alice drinks green tea in the morning."
 GOOD: Final = ("memory/create_entities", entity("Alice", "person", TEA))

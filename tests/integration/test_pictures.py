@@ -54,12 +54,12 @@ async def test_what_waits_is_read_on_a_phone_and_asks_nobody_for_anything(
         held = bench.front.sidecar.store.reader.held()
         assert len(held) == 2
         with_key = bench.front.admin_url.replace("http://", f"http://me:{OPERATOR_KEY}@")
-        page = f"{with_key}/confirm/{held[0].candidate_id}"
+        page = f"{with_key}/review/{held[0].candidate_id}"
         document = await asyncio.to_thread(chromium.shown, page, settle_ms=2_000)
         assert escape(FIRST) in document
         assert SECOND in document
         assert "&lt;img src" in document
-        without = f"{bench.front.admin_url}/confirm/{held[0].candidate_id}"
+        without = f"{bench.front.admin_url}/review/{held[0].candidate_id}"
         assert FIRST not in await asyncio.to_thread(chromium.shown, without)
         assert asked == [], "nothing of a candidate acts where a person reads it"
         await bench.ask(

@@ -59,7 +59,7 @@ async def test_each_first_write_gets_the_answer_that_the_readme_names(tmp_path: 
 
 
 SERVER = ROOT / "tests" / "benchmarks" / "mcp_memory.py"
-_PAGE = re.compile(r"http://127\.0\.0\.1:\d+/confirm/[0-9a-f]{32}")
+_PAGE = re.compile(r"http://127\.0\.0\.1:\d+/review/[0-9a-f]{32}")
 
 
 @pytest.mark.timeout(120)

@@ -235,7 +235,7 @@ async def test_a_removal_that_waits_shows_the_memory_that_it_removes(
         assert [one["stored"] for one in group["lines"]] == [FACT]
         assert (await review.ask("GET", f"/{candidate}"))["stored"] == FACT
         password = {"Authorization": encode_basic_auth("me", OPERATOR_KEY)}
-        url_of_page = f"{live.admin_url}/confirm/{candidate}"
+        url_of_page = f"{live.admin_url}/review/{candidate}"
         async with live.client.get(url_of_page, headers=password) as page:
             shown = await page.text()
         assert f"<pre>{FACT}</pre>" in shown

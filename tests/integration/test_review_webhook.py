@@ -115,7 +115,7 @@ async def test_a_hold_is_told_signed_with_both_secrets_and_without_a_word_of_it(
     assert event["data"]["count"] == 1
     assert set(one) == {"id", "class", "reason", "age_seconds", "page"}
     assert (one["id"], one["class"], one["reason"]) == (held, "L1", "class_floor")
-    assert one["page"].endswith(f"/confirm/{held}"), "no code: the page asks for the key"
+    assert one["page"].endswith(f"/review/{held}"), "no code: the page asks for the key"
     assert "Harbour" not in shown
     for word in ("Harbour", "hotel", "always", "unknown", "agent", "default"):
         assert word.encode() not in body
@@ -150,7 +150,7 @@ async def test_a_receiver_that_is_down_slows_nobody_and_is_told_after_the_next_s
     assert again["webhook-id"] == first["webhook-id"], "the same message"
     (told, *_) = msgspec.json.decode(body)["data"]["held"]
     assert told["id"] == held[0]
-    assert told["page"] == f"https://gate.example/held/confirm/{held[0]}", "where people come by"
+    assert told["page"] == f"https://gate.example/held/review/{held[0]}", "where people come by"
 
 
 async def test_nothing_of_a_receivers_answer_or_of_the_secret_is_logged(

@@ -7,7 +7,7 @@ from typing import Final
 from tests.mutants.mutant import Mutant, at, dropped, one_test, replaced, returned
 
 _CALLS: Final = "tests/unit/proxy/mcp/test_calls.py"
-_CONFIRM_PAGE: Final = "tests/integration/test_confirm_page.py"
+_CONFIRM_PAGE: Final = "tests/integration/test_console_review.py"
 _LEFTOVERS: Final = "tests/unit/proxy/settle/test_leftovers.py"
 _LOCAL: Final = "tests/unit/proxy/guard/test_local.py"
 _STORE_ENTITIES: Final = "tests/unit/proxy/mcp/test_store_entities.py"
@@ -204,8 +204,8 @@ MCP: Final = (
         row="page-escape",
         name="a candidate is shown as markup",
         invariant="nothing of a candidate acts on the page where a person reads it",
-        where="proxy.fronts.confirm_page:_seen",
-        fault=replaced("escape(char)", "char"),
+        where="proxy.console.drawing:_escaped",
+        fault=replaced('Markup("{}").format("".join(chars))', 'Markup("".join(chars))'),
         tests=one_test(_CONFIRM_PAGE, "test_the_candidate_is_shown_as_text_and_nothing_in_it_acts"),
     ),
     Mutant(
@@ -223,18 +223,18 @@ MCP: Final = (
         row="page-foreign",
         name="a key decides without the code of a form",
         invariant="what a foreign page makes a browser send decides nothing",
-        where="proxy.fronts.confirm_page:ConfirmPage._decide",
-        fault=dropped("self._check(form.code, subject)"),
+        where="proxy.console.visitors:Visitors.check_code",
+        fault=replaced("visitor.code != code or not code", "not path"),
         tests=one_test(_CONFIRM_PAGE, "test_a_key_alone_decides_nothing"),
     ),
     Mutant(
         row="page-agent",
         name="an agent's key opens the page",
         invariant="what the agent's key opens, the agent could open",
-        where="proxy.fronts.confirm_page:ConfirmPage._operator",
+        where="proxy.console.visitors:Visitors.holder",
         fault=replaced(
-            "operator_of(self.authenticator.require(key, incoming))",
-            "self.authenticator.require(key, incoming)",
+            "operator_of(self._authenticator.require(key, visit, OperatorScope.VIEW))",
+            "self._authenticator.require(key, visit, OperatorScope.VIEW)",
         ),
         tests=one_test(_CONFIRM_PAGE, "test_a_key_that_is_no_operators_is_asked_for_again"),
     ),

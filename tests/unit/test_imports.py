@@ -64,7 +64,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     }
     | {"io.BytesIO", "queue", "secrets", "shutil", "threading", "time"},
     "proxy": frozenset(sys.stdlib_module_names)
-    | {"policy", "proxy", "telemetry", "msgspec", "rfc8785", "aiohttp"}
+    | {"policy", "proxy", "telemetry", "msgspec", "rfc8785", "aiohttp", "jinja2", "markupsafe"}
     # Of the store what no engine changes, and the one place that picks an engine.
     | {"storage.audit", "storage.ground.clock", "storage.ground.errors"}
     | {"storage.interfaces", "storage.opening", "storage.ground.trusted_files"}

@@ -11,9 +11,12 @@ from policy.model import (
     Basis,
     ChangeKind,
     MemoryClass,
+    OperatorScope,
     SourceKind,
 )
+from policy.verdict import Reason
 from proxy.admin.wire.route import (
+    INDEX_MAX,
     LeafQuery,
     LeavesQuery,
     NoQuery,
@@ -25,7 +28,9 @@ from proxy.admin.wire.route import (
 from proxy.ledger.wire import OriginView, SessionList, SessionView
 from storage.features.lineage import LineageNode
 from storage.features.recalls import ReadSummary, ReplySummary, SeenMemory
-from storage.values import AuditHead
+from storage.values import AuditHead, Decision
+
+VERDICTS_MAX = 50
 
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
@@ -159,13 +164,18 @@ LINEAGE: Final = get(
     slow=True,
 )
 SESSIONS: Final = get(
-    "/sessions", SessionsQuery, SessionList, "Sessions of agents, most recently active first."
+    "/sessions",
+    SessionsQuery,
+    SessionList,
+    "Sessions of agents, most recently active first.",
+    least=OperatorScope.VIEW,
 )
 SESSION: Final = get(
     "/sessions/{session}",
     NoQuery,
     SessionView,
     "What entered a session, and what followed from it.",
+    least=OperatorScope.VIEW,
 )
 
 
@@ -208,6 +218,48 @@ REPLY: Final = get(
     ReplyView,
     "The memories that stood in the request behind a reply of a model.",
 )
+
+
+class VerdictsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which verdicts: the newest, of leaves from the index `since` on."""
+
+    since: Annotated[int, Meta(ge=0, le=INDEX_MAX)] = 0
+    limit: Annotated[int, Meta(ge=1, le=VERDICTS_MAX)] = 20
+
+
+class VerdictRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One verdict of the gate, without content; `leaf` is its index in the audit log."""
+
+    leaf: int
+    at_ms: int
+    candidate_id: str
+    decision: Decision
+    reason: Reason | None
+    memory_class: MemoryClass
+    principal: str
+    server: str = ""
+    tool: str = ""
+    approved_by: str | None = None
+
+
+class VerdictList(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest verdicts, newest first, and how many of each decision there were since the start.
+
+    `leaf_count` is the `since` of the next request for what comes after these.
+    """
+
+    verdicts: tuple[VerdictRow, ...]
+    decisions: dict[str, int]
+    leaf_count: int
+
+
+VERDICTS: Final = get(
+    "/verdicts",
+    VerdictsQuery,
+    VerdictList,
+    "The newest verdicts, newest first, without content.",
+    least=OperatorScope.VIEW,
+)
 LEAVES: Final = get(
     "/audit/leaves", LeavesQuery, LeafPage, "Leaves of the audit log, oldest first."
 )
@@ -217,4 +269,5 @@ CHECKPOINT: Final = get(
     NoQuery,
     AuditHead,
     "The last signed head of the log (checkpoint), and the key to verify it with.",
+    least=OperatorScope.VIEW,
 )

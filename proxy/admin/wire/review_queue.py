@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from policy.model import NAME_LEN_MAX, MemoryClass
+from policy.model import NAME_LEN_MAX, MemoryClass, OperatorScope
 from policy.verdict import Reason
 from proxy.admin.wire.route import NoQuery, get, post
 from proxy.admin.wire.store import (
@@ -17,8 +17,11 @@ from proxy.admin.wire.store import (
 from proxy.seams.tenants import TenantName
 from storage.values import HeldCandidate
 
-LINES_SHOWN = 256
-"""How many lines of a group are shown to a person, and decided, at once."""
+LINES_SHOWN = 50
+BYTES_SHOWN = 65_536
+"""How much of a group is shown to a person, and decided, at once: lines, and bytes of text."""
+GROUPS_MAX = 100
+BEGINNINGS_SHOWN = 3
 SINCE_MS_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999, because `datetime` represents no later time."""
 _Name = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
@@ -38,6 +41,7 @@ class ReviewFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     since_ms: Annotated[int, Meta(ge=0, le=SINCE_MS_MAX)] | None = None
     # The beginning of the candidate's id.
     id: Annotated[str, Meta(pattern="^[0-9a-f]{4,32}$")] | None = None
+    group: Annotated[str, Meta(pattern="^g[0-9a-f]{14}$")] | None = None
     limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
 
     @property
@@ -54,13 +58,14 @@ class ReviewFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return [
             (name, str(value))
             for name, value in fields.items()
-            if value is not None and name not in {"limit", "since_ms"}
+            if value is not None and name not in {"limit", "since_ms", "until_ms", "count"}
         ]
 
     def fits(self, held: HeldCandidate) -> bool:
         """Whether a held candidate matches all given fields."""
         return (
             (self.tenant is None or held.tenant == self.tenant)
+            and (self.group is None or held.group == self.group)
             and (self.id is None or held.candidate_id.startswith(self.id))
             and (self.memory_class is None or held.memory_class is self.memory_class)
             and (self.reason is None or held.reason is self.reason)
@@ -81,6 +86,55 @@ class ReviewPage(msgspec.Struct, frozen=True, kw_only=True):
     total: int
     waiting: int
     fits: str
+
+
+class GroupsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which groups to list: those after the group whose `cursor` is `after`, oldest first."""
+
+    after: Annotated[str, Meta(pattern="^[0-9]{15}-g[0-9a-f]{14}$")] | None = None
+    limit: Annotated[int, Meta(ge=1, le=GROUPS_MAX)] = 20
+
+
+class GroupRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One group in a listing: how much waits in it, since when, and the beginnings of some texts.
+
+    `after_reading` counts the candidates of sessions that had read foreign text.
+    """
+
+    cursor: str
+    group: str
+    tenant: str
+    principal: str
+    place: str
+    waiting: int
+    after_reading: int
+    oldest_ms: int
+    reasons: tuple[Reason, ...]
+    origins: tuple[str, ...]
+    begins: tuple[str, ...]
+
+
+class GroupList(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of the groups that wait for a person; `total` and `waiting` count all of them."""
+
+    groups: tuple[GroupRow, ...]
+    total: int
+    waiting: int
+    more: bool
+
+
+class DenyMany(ReviewFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The denial of all that fits a filter and was held by a time, if it is exactly so many."""
+
+    until_ms: Annotated[int, Meta(ge=0, le=SINCE_MS_MAX)]
+    count: Annotated[int, Meta(ge=1)]
+
+
+class DeniedView(msgspec.Struct, frozen=True, kw_only=True):
+    """How many candidates an act denied, and how many wait."""
+
+    denied: int
+    waiting: int
 
 
 class LineView(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,6 +193,8 @@ class ActView(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int = 0
     lifted: tuple[str, ...] = ()
     ways: dict[str, int] = {}
+    # The memories that were stored by the act.
+    memory_ids: tuple[str, ...] = ()
 
 
 WAITING: Final = get(
@@ -156,7 +212,24 @@ RELEASE_LINES: Final = post(
     ActView,
     "Let in the lines of a group that were shown, without those that are struck out.",
     slow=True,
+    least=OperatorScope.REVIEW,
 )
 DENY_LINES: Final = post(
-    "/groups/{group}/deny", Act, ActView, "Deny the lines of a group that were shown.", slow=True
+    "/groups/{group}/deny",
+    Act,
+    ActView,
+    "Deny the lines of a group that were shown.",
+    slow=True,
+    least=OperatorScope.REVIEW,
+)
+GROUPS: Final = get(
+    "/groups", GroupsQuery, GroupList, "The groups that wait for a person, oldest first."
+)
+DENY_MANY: Final = post(
+    "/denials",
+    DenyMany,
+    DeniedView,
+    "Deny all that fits a filter, if it is exactly so many.",
+    slow=True,
+    least=OperatorScope.REVIEW,
 )

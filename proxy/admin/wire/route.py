@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 import msgspec
 from msgspec import Meta
 
-from policy.model import NAME_LEN_MAX
+from policy.model import NAME_LEN_MAX, OperatorScope
 from proxy.dialects.described import NoQuery as NoQuery  # noqa: PLC0414 - for the other rows
 from proxy.dialects.described import RouteRow
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
@@ -34,15 +34,26 @@ class Route(RouteRow, Generic[_Asked_co, _Answer_co], frozen=True, kw_only=True)
     answers: type[_Answer_co]
     # Whether the answer may take minutes, because the call reads or rewrites the whole store.
     slow: bool = False
+    # The least scope of an operator's key that may send this call.
+    least: OperatorScope
 
 
 AnyRoute = Route[Any, Any]
 
 
 def get(
-    template: str, asked: type[_Asked], answers: type[_Answer], summary: str, *, slow: bool = False
+    template: str,
+    asked: type[_Asked],
+    answers: type[_Answer],
+    summary: str,
+    *,
+    slow: bool = False,
+    least: OperatorScope = OperatorScope.REVIEW,
 ) -> Route[_Asked, _Answer]:
-    """The row of a GET call: it reads, and takes its query from the URL."""
+    """The row of a GET call: it reads, and takes its query from the URL.
+
+    `least` is VIEW where the answer can contain no content of a memory.
+    """
     return Route(
         method="GET",
         template=template,
@@ -51,11 +62,18 @@ def get(
         asked=asked,
         answers=answers,
         slow=slow,
+        least=least,
     )
 
 
 def post(
-    template: str, asked: type[_Asked], answers: type[_Answer], summary: str, *, slow: bool = False
+    template: str,
+    asked: type[_Asked],
+    answers: type[_Answer],
+    summary: str,
+    *,
+    slow: bool = False,
+    least: OperatorScope = OperatorScope.OPERATE,
 ) -> Route[_Asked, _Answer]:
     """The row of a POST call: it changes something, or its request needs a body."""
     return Route(
@@ -66,6 +84,7 @@ def post(
         asked=asked,
         answers=answers,
         slow=slow,
+        least=least,
     )
 
 

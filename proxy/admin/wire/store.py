@@ -16,6 +16,7 @@ from policy.model import (
     HistoryEntry,
     Memory,
     MemoryClass,
+    OperatorScope,
     Principal,
     Reads,
     Scope,
@@ -33,6 +34,7 @@ from proxy.admin.wire.route import (
 )
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.ledger.unmapped_tools import UnmappedTool
+from proxy.ledger.wire import OriginView
 from proxy.seams.observations import Way
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 from storage.values import (
@@ -121,6 +123,13 @@ class HeldView(HeldSummary, frozen=True, kw_only=True):
     had_read: tuple[str, ...] | None = None
     # The candidate's first characters.
     begins: str | None = None
+    # For a tool call: its tool, its judged texts, what it is about, and its other arguments.
+    tool: str = ""
+    pieces: tuple[str, ...] = ()
+    about: str = ""
+    arguments: str = ""
+    # The tool result in which the text was seen.
+    seen_in: OriginView | None = None
     # The place that the candidate would change; candidates for one place are decided together.
     place: str | None = None
     # If the candidate counts as a directive or an injection: the words that alone would count so.
@@ -217,6 +226,7 @@ class KeyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     channel: Channel = Channel.AGENT
     claims: Claims = Claims.IGNORED
     reads: Reads = Reads.ALL
+    may: OperatorScope = OperatorScope.OPERATE
 
 
 class RotateRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -298,6 +308,7 @@ STATUS: Final = get(
     NoQuery,
     StatusView,
     "A summary of the store: version, counts, and what waits for a person.",
+    least=OperatorScope.VIEW,
 )
 MEMORIES: Final = get(
     "/memories", MemoriesQuery, MemoryPage, "Live memories of a tenant, newest first."
@@ -329,15 +340,29 @@ RELEASE: Final = post(
     Empty,
     OutcomeView,
     "Release one held candidate: it is admitted unless another check refuses it.",
+    least=OperatorScope.REVIEW,
 )
 DENY: Final = post(
     "/review/{candidate_id}/deny",
     Empty,
     OutcomeView,
     "Refuse one candidate; its content is destroyed.",
+    least=OperatorScope.REVIEW,
 )
-TRUST: Final = get("/trust", NoQuery, TrustList, "Every principal with a recorded trust.")
-TRUST_OF: Final = get("/trust/{principal}", NoQuery, TrustView, "The trust of one principal.")
+TRUST: Final = get(
+    "/trust",
+    NoQuery,
+    TrustList,
+    "Every principal with a recorded trust.",
+    least=OperatorScope.VIEW,
+)
+TRUST_OF: Final = get(
+    "/trust/{principal}",
+    NoQuery,
+    TrustView,
+    "The trust of one principal.",
+    least=OperatorScope.VIEW,
+)
 RESTORE: Final = post(
     "/trust/{principal}/restore", Empty, TrustView, "Put a principal back to trusted."
 )
@@ -346,6 +371,7 @@ ORIGIN_TRUST: Final = get(
     OriginQuery,
     OriginTrustView,
     "The trust of what one tool of one server brings in.",
+    least=OperatorScope.VIEW,
 )
 RESTORE_ORIGIN: Final = post(
     "/origin-trust/restore",
@@ -358,6 +384,7 @@ KEYS: Final = get(
     NoQuery,
     KeyList,
     "The records of every key, revoked ones too. The keys themselves are never shown.",
+    least=OperatorScope.VIEW,
 )
 KEY_ADD: Final = post("/keys", KeyRequest, NewKeyView, "A key for a new principal, shown once.")
 KEY_ROTATE: Final = post(
@@ -373,7 +400,13 @@ TOKEN: Final = post(
     TokenView,
     "A token that lets one write land in a class that its source may not write.",
 )
-POLICY: Final = get("/policy", NoQuery, PolicyView, "The ruleset in force.")
+POLICY: Final = get(
+    "/policy",
+    NoQuery,
+    PolicyView,
+    "The ruleset in force.",
+    least=OperatorScope.VIEW,
+)
 CHECK: Final = post(
     "/check",
     Empty,

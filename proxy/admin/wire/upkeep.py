@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from policy.after.parole import Against, StepDone
 from policy.after.retention import DueMemory
-from policy.model import Memory
+from policy.model import Memory, OperatorScope
 from proxy.admin.wire.route import (
     IMPORTED_AT_ONCE,
     INDEX_MAX,
@@ -213,7 +213,13 @@ class ResolveRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     done: bool
 
 
-USAGE: Final = get("/usage", NoQuery, UsageList, "What each tenant takes of the store.")
+USAGE: Final = get(
+    "/usage",
+    NoQuery,
+    UsageList,
+    "What each tenant takes of the store.",
+    least=OperatorScope.VIEW,
+)
 OBSERVED: Final = get(
     "/observed",
     TenantQuery,

@@ -163,7 +163,7 @@ class MemoryGuard:
                 observation="not stored yet: it waits for a person",
                 reason=Reason.CLASS_FLOOR,
                 step=1,
-                confirm_url=f"http://127.0.0.1:7078/confirm/{candidate_id}",
+                confirm_url=f"http://127.0.0.1:7078/review/{candidate_id}",
             )
             self.decisions[candidate_id] = judged
             return judged

@@ -184,7 +184,7 @@ def test_a_place_lies_on_a_path_where_its_own_path_ends_in_it() -> None:
 
 
 QUESTION = ConfirmQuestion(
-    elicitation_id="e1", url="http://127.0.0.1:7078/confirm/00ff", memory_class=MemoryClass.L2
+    elicitation_id="e1", url="http://127.0.0.1:7078/review/00ff", memory_class=MemoryClass.L2
 )
 
 

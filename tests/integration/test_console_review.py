@@ -42,6 +42,11 @@ def with_key(key: str) -> str:
     return f"Basic {base64.b64encode(f'me:{key}'.encode()).decode()}"
 
 
+def unmarked(page: str) -> str:
+    """The page without the marks of what fired and of odd characters."""
+    return re.sub(r"</?mark[^>]*>", "", page)
+
+
 class Held(NamedTuple):
     live: Running
     judged: ItemVerdict
@@ -57,9 +62,12 @@ class Held(NamedTuple):
         _, group = await self.live.operated("GET", path)
         return str(group.get("shown", "0" * 32))
 
-    async def post(self, form: dict[str, str], **headers: str) -> tuple[int, str]:
-        url = self.url.partition("?")[0]
+    async def post(
+        self, form: dict[str, str], url: str | None = None, **headers: str
+    ) -> tuple[int, str]:
+        url = url or self.bare
         form = {"shown": await self.shown(), **form}
+        headers = {"Origin": self.live.admin_url, **headers}
         async with self.live.client.post(url, data=form, headers=headers) as response:
             return response.status, await response.text()
 
@@ -96,14 +104,16 @@ async def test_the_candidate_is_shown_as_text_and_nothing_in_it_acts(held: Held)
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "&amp;amp;" in page
     assert "inv<mark>\\u{200b}</mark>isible" in page
-    assert not re.search(r"<(script|img|iframe|object|embed|link|a|svg)[\s>]", page)
+    content = page.partition("<main")[2]
+    assert not re.search(r"<(script|img|iframe|object|embed|link|a|svg)[\s>]", content)
     assert "L2 (identity, preference or procedure)" in page, "what it becomes if she agrees"
     assert "L1" not in page
-    assert "web, tool search, call toolu_1" in page
-    assert "class_floor" in page
+    assert re.search(r"web, tool search</bdi>, call <bdi[^>]*>toolu_1<", page)
+    assert "It reads as an instruction about future behaviour" in page
+    assert "class_floor" not in page, "the words are the reader's"
     policy = headers["Content-Security-Policy"]
-    assert policy.startswith("default-src 'none'; style-src 'sha256-")
-    assert "script-src" not in policy
+    assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+    assert "<script" not in page
     assert "frame-ancestors 'none'" in policy
     assert headers["Cache-Control"] == "no-store"
     assert "Set-Cookie" not in headers
@@ -128,7 +138,7 @@ async def test_metadata_that_looks_like_a_relayed_call_is_shown_whole(
         assert (status, told["decision"]) == (202, "hold")
         headers = {"Authorization": with_key(OPERATOR_KEY)}
         async with live.client.get(told["observation"].split()[-1], headers=headers) as response:
-            page = await response.text()
+            page = unmarked(await response.text())
         assert all(escape(str(word)) in page for word in (STEERING, "the quay", *more.values()))
         status, told = await live.write(AGENT_KEY, {**body, "target": "mcp/notes"})
         assert (status, "target" in told["detail"]) == (422, True)
@@ -137,7 +147,7 @@ async def test_metadata_that_looks_like_a_relayed_call_is_shown_whole(
 async def test_who_has_the_link_remembers_it_once_and_the_relay_gets_it(held: Held) -> None:
     status, page = await held.post({"code": held.code, "decision": "approve"})
     assert (status, "1 allowed: it goes to its server now" in page) == (200, True)
-    assert "<a " not in page, "no way from one to all"
+    assert "<a " not in page.partition("<main")[2], "no way from one to all"
     assert held.waiting == 0
     (released,) = await held.live.sidecar.guard.unsettled(AGENT, SERVER)
     assert (released.sent, released.pieces[-1]) == (False, HOSTILE)
@@ -169,20 +179,24 @@ async def test_the_operator_s_key_shows_and_decides(held: Held) -> None:
     status, begins, _ = await held.get(short, Authorization=with_key(OPERATOR_KEY))
     assert (status, "Zebra" in begins) == (200, True)
     nobodys = f"{held.bare.rpartition('/')[0]}/{'0' * 32}"
-    assert (await held.get(nobodys, Authorization=with_key(OPERATOR_KEY)))[0] == 410
-    assert page.count("<a ") == page.count('<p><a href="/confirm">All that waits</a></p>') == 1
+    assert (await held.get(nobodys, Authorization=with_key(OPERATOR_KEY)))[0] == 404
+    assert page.count('<a href="/review">') == 1
     whole = held.bare.rpartition("/")[0]
     _, every, _ = await held.get(whole, Authorization=with_key(OPERATOR_KEY))
-    assert ("Zebra" in every, "<a " in every) == (True, False), "control: it is that page itself"
+    assert ">Read and decide<" in every
     assert "Set-Cookie" not in headers
     code = re.search(r'name="code" value="([^"]+)"', page)
     assert code is not None
     sent = {"code": code[1], "decision": "approve"}
-    status, page = await held.post(sent, Authorization=with_key(OPERATOR_KEY))
-    assert (status, "close this page" in page, "<a " in page) == (200, True, True)
+    action = re.findall(r'<form method="post" action="([^"]+)"', page)[0]
+    form_at = held.live.admin_url + action
+    assert (await held.post(sent, Authorization=with_key(OPERATOR_KEY)))[0] == 403, "elsewhere"
+    status, page = await held.post(sent, form_at, Authorization=with_key(OPERATOR_KEY))
+    assert (status, "1 allowed" in page, "What waits besides" in page) == (200, True, True)
     assert held.waiting == 0
     status, page, _ = await held.get(held.bare, Authorization=with_key(OPERATOR_KEY))
-    assert (status, "Nothing waits here any more" in page) == (410, True)
+    assert (status, "Nothing waits here any more" in page) == (404, True)
+    assert re.search("let in by operator at [0-9-]{10} [0-9:]{8} UTC", page), "who, and when"
 
 
 async def test_a_key_alone_decides_nothing(held: Held) -> None:
@@ -203,7 +217,7 @@ async def test_a_key_that_is_no_operators_is_asked_for_again(held: Held, credent
     said = credential if " " in credential or credential == "Basic" else with_key(credential)
     for sent in (None, {"code": held.code, "decision": "approve"}):
         method = "GET" if sent is None else "POST"
-        url, headers = held.bare, {"Authorization": said}
+        url, headers = held.bare, {"Authorization": said, "Origin": held.live.admin_url}
         async with held.live.client.request(method, url, data=sent, headers=headers) as answer:
             page = await answer.text()
         assert (answer.status, "zebra" in page.lower()) == (401, False)
@@ -222,24 +236,31 @@ async def test_each_principal_s_proposals_for_a_place_are_one_form(tmp_path: Pat
 
         async def page_of(url: str, form: dict[str, str] | None = None) -> str:
             method = "GET" if form is None else "POST"
-            async with live.client.request(method, url, data=form, headers=key) as answer:
+            async with live.client.request(
+                method, url, data=form, headers=key | {"Origin": live.admin_url}
+            ) as answer:
                 assert answer.status == 200, await answer.text()
-                return await answer.text()
+                return unmarked(await answer.text())
 
-        one = live.admin_url + "/confirm/" + reader.held()[0].candidate_id
+        one = live.admin_url + "/review/" + reader.held()[0].candidate_id
         page = await page_of(one)
         assert [one in page for one in orders] == [True, True, False, True]
-        every = await page_of(live.admin_url + "/confirm")
-        assert all(one in every for one in orders)
+        every = await page_of(live.admin_url + "/review")
+        assert [one[:50] in every for one in orders] == [True] * 4
         action, code, shown = re.findall(
-            r'action="([^"]+)".*?name="code" value="([^"]+)".*?name="shown" value="([^"]+)"', page
+            r'action="([^"]+)".*?name="code" value="([^"]+)".*?name="shown" value="([^"]+)"',
+            page,
+            re.DOTALL,
         )[0]
         lines = re.findall(r'name="strike" value="([^"]+)"', page)
-        assert (every.count("<form"), page.count("<form"), len(lines)) == (2, 1, 3)
+        groups = {one.group for one in reader.held()}
+        assert set(re.findall(r'href="/review/(g[0-9a-f]+)"', every)) == groups
+        assert (len(groups), page.count("<form"), len(lines)) == (2, 1, 3)
         # A code is good for its own group.
-        foreign = live.admin_url + "/confirm/" + reader.held()[2].group
+        foreign = live.admin_url + "/review/" + reader.held()[2].group
         sent = {"code": code, "shown": shown, "decision": "approve"}
-        async with live.client.post(foreign, data=sent, headers=key) as answer:
+        own = key | {"Origin": live.admin_url}
+        async with live.client.post(foreign, data=sent, headers=own) as answer:
             assert answer.status == 403
         # What joined after the page was opened waits; a line that is struck out is denied.
         assert (await live.write(AGENT_KEY, {"text": f"{orders[0]} later"}))[0] == 202
@@ -265,7 +286,7 @@ async def test_a_removal_that_waits_is_allowed_as_a_removal(tmp_path: Path) -> N
         for one in live.sidecar.store.reader.held():
             shown = await line(live, "review", "show", one.group)
             async with live.client.get(
-                f"{live.admin_url}/confirm/{one.candidate_id}", headers=key
+                f"{live.admin_url}/review/{one.candidate_id}", headers=key
             ) as answer:
                 page = await answer.text()
             removes = "This goes:" in page
@@ -277,9 +298,11 @@ async def test_a_removal_that_waits_is_allowed_as_a_removal(tmp_path: Path) -> N
         action, code, digest = re.findall(
             r'action="([^"]+)".*?name="code" value="([^"]+)".*?name="shown" value="([^"]+)"',
             pages[True],
+            re.DOTALL,
         )[0]
         form = {"code": code, "shown": digest, "decision": "approve"}
-        async with live.client.post(live.admin_url + action, data=form, headers=key) as answer:
+        own = key | {"Origin": live.admin_url}
+        async with live.client.post(live.admin_url + action, data=form, headers=own) as answer:
             assert "1 allowed: it is done." in await answer.text()
         assert await live.texts(AGENT_KEY) == []
 
@@ -338,9 +361,9 @@ async def test_whoever_could_not_decide_anyway_is_sent_to_a_page_that_wants_the_
     second = item(STEERING, key="Grace", change=ChangeKind.CREATE)
     # A relay over HTTP has the agent's key, which the agent has as well.
     (judged,) = await held.live.sidecar.guard.judge(AGENT, call(second))
-    assert judged.confirm_url == f"{held.live.admin_url}/confirm/{judged.candidate_id}"
+    assert judged.confirm_url == f"{held.live.admin_url}/review/{judged.candidate_id}"
     status, page, _ = await held.get(judged.confirm_url)
-    assert (status, "operator&#x27;s key" in page, "zebra" in page.lower()) == (401, True, False)
+    assert (status, "operator&#39;s key" in page, "zebra" in page.lower()) == (401, True, False)
     # So has a wrapper of another uid that the operator has bound.
     (tmp_path / "b").mkdir()
     monkeypatch.setattr(
@@ -348,7 +371,7 @@ async def test_whoever_could_not_decide_anyway_is_sent_to_a_page_that_wants_the_
     )
     async with running(tmp_path / "b") as live, GuardClient(live.state / SOCKET) as guard:
         (foreign,) = await guard.judge(AGENT, call(second))
-        assert foreign.confirm_url == f"{live.admin_url}/confirm/{foreign.candidate_id}"
+        assert foreign.confirm_url == f"{live.admin_url}/review/{foreign.candidate_id}"
 
 
 async def test_every_link_begins_with_the_address_by_which_people_come(tmp_path: Path) -> None:
@@ -357,7 +380,7 @@ async def test_every_link_begins_with_the_address_by_which_people_come(tmp_path:
     async with running(tmp_path, tables=tables) as live, GuardClient(live.state / SOCKET) as guard:
         (judged,) = await guard.judge(AGENT, call(item_))
         _, written = await live.write(AGENT_KEY, {"text": STEERING})
-    page = "https://gate.example/memory/confirm"
+    page = "https://gate.example/memory/review"
     assert f" {page}/{judged.candidate_id}" in judged.observation
     assert judged.confirm_url is not None
     assert judged.confirm_url.startswith(f"{page}/{judged.candidate_id}?code=")
@@ -370,7 +393,7 @@ async def test_the_link_is_in_nothing_that_the_model_is_shown(held: Held) -> Non
     page = held.url.partition("?")[0]
     assert held.judged.observation.endswith(f" {page}"), "the page that asks for the key, alone"
     assert held.judged.observation.count("http") == 1
-    status, _, _ = await held.get(f"{held.live.admin_url}/confirm/{'0' * 32}?code={held.code}")
+    status, _, _ = await held.get(f"{held.live.admin_url}/review/{'0' * 32}?code={held.code}")
     assert status == 410
 
 
@@ -378,8 +401,11 @@ async def test_a_form_in_chunks_is_cut_off_where_a_declared_one_is(held: Held) -
     admin = held.live.sidecar.admin
     assert admin is not None
     path = held.url.partition("?")[0].removeprefix(held.live.admin_url)
-    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
-    form = f"decision=deny&code={held.code}&shown={await held.shown()}&filler=".encode().ljust(
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n"
+        "Sec-Fetch-Site: same-origin\r\nContent-Type: application/x-www-form-urlencoded\r\n\r\n"
+    )
+    form = f"decision=deny&code={held.code}&shown={await held.shown()}&strike=".encode().ljust(
         1_000, b"x"
     )
     whole = b"%x\r\n%s\r\n0\r\n\r\n" % (len(form), form)
@@ -405,17 +431,20 @@ def requested(url: str, body: bytes | None, headers: dict[str, str]) -> str:
 
 def on_page(sidecar: cli_process.Running, candidate_id: str, word: str) -> str:
     """The text as the page shows it; what is decided there is the form with its code."""
-    url = f"{sidecar.ready['admin']}/confirm/{candidate_id}"
+    url = f"{sidecar.ready['admin']}/review/{candidate_id}"
     headers = with_key_of(sidecar)
     page = requested(url, None, headers)
-    shown = re.search(r"<pre>(.*?)</pre>", page, re.DOTALL)
+    shown = re.search(r'<pre[^>]*><bdi dir="auto">(.*?)</bdi></pre>', page, re.DOTALL)
     assert shown is not None
     fields = {
         name: re.findall(rf'name="{name}" value="([^"]+)"', page)[0] for name in ("code", "shown")
     }
     decision = "approve" if word == "release" else "deny"
+    action = re.findall(r'<form method="post" action="([^"]+)"', page)[0]
+    headers["Origin"] = sidecar.ready["admin"]
+    url = f"{sidecar.ready['admin']}{action}"
     requested(url, urlencode(fields | {"decision": decision}).encode(), headers)
-    return unescape(shown[1])
+    return unescape(unmarked(shown[1]))
 
 
 def with_key_of(sidecar: cli_process.Running) -> dict[str, str]:

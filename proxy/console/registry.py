@@ -1,0 +1,10 @@
+"""All pages of the console, in the order of the navigation."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy.console import now, review
+from proxy.console.page import Page
+
+PAGES: Final[tuple[Page, ...]] = (*now.PAGES, *review.PAGES)
