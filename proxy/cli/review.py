@@ -15,10 +15,15 @@ from policy.model import ChangeKind, MemoryClass
 from policy.verdict import Reason
 from proxy.admin.wire.review_queue import (
     DENY_LINES,
+    DENY_MANY,
     GROUP,
+    GROUPS,
     RELEASE_LINES,
     WAITING,
     ActView,
+    DeniedView,
+    GroupList,
+    GroupRow,
     GroupView,
     ReviewPage,
 )
@@ -78,6 +83,40 @@ def _listed(context: Context, page: ReviewPage) -> None:
     fitting = f" of {page.waiting}" if page.fits else ""
     which = f" fit {inert(page.fits)}" if page.fits else ""
     context.terminal.say(f"{page.total}{fitting} waiting{which}{more}")
+
+
+def _groups(context: Context, listed: GroupList) -> None:
+    _GROUPS(context, listed)
+    more = ", more after these (--after)" if listed.more else ""
+    context.terminal.say(f"{listed.waiting} waiting in {listed.total} groups{more}")
+
+
+def _denied_many(done: DeniedView) -> Iterator[str]:
+    yield f"{done.denied} denied, {done.waiting} waiting"
+    yield f"what is denied {COUNTS}"
+
+
+def _since(one: GroupRow) -> str:
+    return age(one.oldest_ms, now_ms())
+
+
+def _reasons(one: GroupRow) -> str:
+    return ", ".join(map(_in_words, one.reasons))
+
+
+_GROUPS: Final = table(
+    "groups",
+    {
+        "group": "group",
+        "principal": "principal",
+        "place": "place",
+        "waiting": "waiting",
+        "read": "after_reading",
+        "age": _since,
+        "why": _reasons,
+        "cursor": "cursor",
+    },
+)
 
 
 def _age(one: HeldView) -> str:
@@ -377,6 +416,34 @@ COMMANDS = (
         WAITING,
         _listed,
         options=(*HELD_FILTER, option("--limit", "rows to show (default: 100)")),
+    ),
+    asking(
+        "review groups",
+        "list what waits by agent and place, oldest first",
+        GROUPS,
+        _groups,
+        options=(
+            option("--after", "the `cursor` of the last group that was listed", metavar="CURSOR"),
+            option("--limit", "groups to show (default: 20)"),
+        ),
+    ),
+    asking(
+        "review deny-all",
+        "deny all that fits, if it is exactly so many",
+        DENY_MANY,
+        lines(_denied_many),
+        options=(
+            *HELD_FILTER,
+            option("--group", "only this group"),
+            option("--count", "how many fit, as `review list` says it"),
+            option(
+                "--until",
+                "only what came at or before this time (default: now)",
+                field="until_ms",
+                metavar="TIME",
+                read=moment,
+            ),
+        ),
     ),
     Command(
         words=("review", "release"),

@@ -126,7 +126,7 @@ class GroupList(msgspec.Struct, frozen=True, kw_only=True):
 class DenyMany(ReviewFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The denial of all that fits a filter and was held by a time, if it is exactly so many."""
 
-    until_ms: Annotated[int, Meta(ge=0, le=SINCE_MS_MAX)]
+    until_ms: Annotated[int, Meta(ge=0, le=SINCE_MS_MAX)] = SINCE_MS_MAX
     count: Annotated[int, Meta(ge=1)]
 
 
