@@ -321,7 +321,7 @@ class Queue:
         Runs in a thread.
         """
         last = self._deciding.decided.get(subject)
-        decided = "" if last is None else last.told
+        decided = "" if last is None else last.ending
         of_groups = [one for one in self._reader.held() if one.group.startswith(subject)]
         if len(subject) < BEGINNING_LEN_MIN or len({one.group for one in of_groups}) > 1:
             raise NotFound("several groups begin so, or the beginning is too short")

@@ -56,7 +56,7 @@ class LastDecision(msgspec.Struct, frozen=True, kw_only=True):
     decision: Decision
 
     @property
-    def told(self) -> str:
+    def ending(self) -> str:
         """The end of a sentence for a person who comes after the decision."""
         at = datetime.fromtimestamp(self.at_ms / 1_000, UTC)
         word = "let in" if self.decision is Decision.ADMIT else "denied or refused"

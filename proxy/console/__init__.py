@@ -17,6 +17,7 @@ To add a page:
 A form is `<form method="post" action="{{ url(path) }}">{{ token(path) }} ... </form>`: `token` is
 the hidden field without which a POST is refused. With `destroys=True` the form has a field `key`
 too (`{% include "key.html" %}`), and the operator's key is asked for again. A POST handler
-returns a `Shown` such as `Shown("done.html", {"title": ..., "told": (...,), "onward": (...,)})`;
-the console stores it, and answers 303 to the address where it is read.
+returns a `Shown`, such as `Shown("done.html", {"title": "Hidden", "sentences": ("...",),
+"onward": (("/memory", "All memories"),)})`; the console stores it, and answers 303 to the address
+where it is read.
 """

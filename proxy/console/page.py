@@ -48,7 +48,7 @@ class PageCall(msgspec.Struct, frozen=True, kw_only=True):
         """The answer of one call of the operator API, with the rights of the visitor.
 
         Raises:
-            NotOperator: The scope of the visitor's key does not include that of the call.
+            ScopeMissing: The scope of the visitor's key does not include that of the call.
             MalformedRequest: A field of the call is missing, or has a wrong value.
         """
         check_scope(self.by, row.least)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.console import now, review
+from proxy.console import now, review_pages
 from proxy.console.page import Page
 
-PAGES: Final[tuple[Page, ...]] = (*now.PAGES, *review.PAGES)
+PAGES: Final[tuple[Page, ...]] = (*now.PAGES, *review_pages.PAGES)

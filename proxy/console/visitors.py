@@ -99,7 +99,7 @@ class Visitors:
     def of(self, incoming: RequestHead, candidate_id: str, code: str | None) -> Visitor | None:
         """The visitor; None if a sign-in is needed first.
 
-        A link's `code` stands in for a key on the page of its candidate; "" where there is none.
+        A link's `code` replaces the key on the page of its candidate; "" where there is none.
 
         Raises:
             Refused: The credential is missing or wrong; a browser asks for it then.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from policy.model import OperatorScope
+
 
 class MalformedRequest(Exception):
     """The peer sent a request that its dialect does not allow; nothing was staged.
@@ -45,10 +47,14 @@ class Unauthenticated(Exception):
 
 
 class NotOperator(Exception):
-    """The principal is known, and is not an operator, or not one of the scope `needs`."""
+    """The principal is known, and is not an operator."""
 
-    def __init__(self, needs: str = "") -> None:
-        super().__init__(needs)
+
+class ScopeMissing(NotOperator):
+    """The principal is an operator whose key does not reach as far as the scope `needs`."""
+
+    def __init__(self, needs: OperatorScope) -> None:
+        super().__init__(needs.value)
         self.needs = needs
 
 

@@ -20,7 +20,7 @@ import msgspec
 from policy.bounded import Bounded
 from policy.model import Channel, OperatorScope, Principal, PrincipalId, Tenant
 from proxy.seams.access import Access, Authenticated
-from proxy.seams.faults import MalformedRequest, NotOperator, Unauthenticated
+from proxy.seams.faults import MalformedRequest, NotOperator, ScopeMissing, Unauthenticated
 from proxy.settings.binding import Binding
 from proxy.settings.values import SECRET_LEN_MIN, Secret
 from storage.ground.errors import StoreUnavailable
@@ -279,7 +279,7 @@ class Authenticator:
         less than all: a write under an operator's key counts as an operator's word.
 
         Raises:
-            NotOperator: The scope of the key does not include `least`.
+            ScopeMissing: The scope of the key does not include `least`.
             Unauthenticated: There is no principal; `throttled` if the peer's address failed too
                 often in the last minute.
         """
@@ -408,10 +408,10 @@ def check_scope(principal: Principal, least: OperatorScope) -> None:
     """Refuse an operator's key whose scope does not include `least`.
 
     Raises:
-        NotOperator: It does not; the error names the scope that is needed.
+        ScopeMissing: It does not; the error names the scope that is needed.
     """
     if not principal.may.includes(least):
-        raise NotOperator(least.value)
+        raise ScopeMissing(least)
 
 
 def operator_of(principal: Principal) -> Principal:

@@ -49,7 +49,8 @@ _SINGLE: Final = frozenset(
 # Headers that are read. One of another name is left out if its text is not allowed.
 READ_HEADERS: Final = re.compile(
     "|".join(_SINGLE - {"cookie", "x-request-id"})
-    + "|api-key|connection|last-event-id|mcp-.*|mnemogate-.*|x-chroma-token|x-goog-api-key"
+    + "|api-key|connection|last-event-id|mcp-.*|mnemogate-.*|sec-fetch-site"
+    + "|x-chroma-token|x-goog-api-key"
 )
 # A path of this form needs no decoding: it has only letters, digits, "_" and "-".
 _PLAIN_TARGET: Final = re.compile(r"(?:/[A-Za-z0-9_-]{1,64}){1,8}/?")

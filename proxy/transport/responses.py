@@ -22,6 +22,7 @@ from proxy.seams.faults import (
     NotOperator,
     RateLimited,
     RulesetRefused,
+    ScopeMissing,
     Unauthenticated,
     UnknownWrite,
     UpstreamError,
@@ -158,8 +159,9 @@ def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911, PLR0912 - 
             return refuse(429, "too many failed attempts", retry_after_s=THROTTLE_S)
         case Unauthenticated():
             return refuse(401, "a valid credential is required")
-        case NotOperator() if error.needs:
-            return refuse(403, f"scope: this needs an operator's key of scope {error.needs}")
+        case ScopeMissing():
+            needs = error.needs.value
+            return refuse(403, f"scope: this needs an operator's key of scope {needs}")
         case NotFound():
             return refuse(404, error.detail)
         case RulesetRefused():

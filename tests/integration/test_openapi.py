@@ -158,6 +158,8 @@ async def _read_everything(operator: Conversation, memory_id: str) -> None:
     found = await get("/ids", query=f"kind=memory&begins={memory_id[:8]}&tenant=default")
     assert found == {"ids": [memory_id], "total": 1}
     await get("/trust/{principal}", "agent")
+    await get("/verdicts", query="limit=3")
+    assert (await get("/groups", query="limit=3"))["waiting"] == 4
     waiting = await get("/review", query="class=L1&limit=10")
     assert waiting["total"] == 4
     await get("/review/{candidate_id}", waiting["held"][0]["candidate_id"])
@@ -181,6 +183,7 @@ async def _change_something(operator: Conversation, memory_id: str) -> None:
     act = {"shown": seen["shown"]}
     await post("/groups/{group}/release", act, third)
     await post("/groups/{group}/deny", act, third)
+    assert (await post("/denials", {"principal": "agent", "count": 1}))["denied"] == 1
     made = await post("/keys", {"name": "ben"})
     turned = await post("/keys/{key_id}/rotate", {}, made["key"]["key_id"])
     await post("/keys/{key_id}/revoke", {}, turned["key"]["key_id"])

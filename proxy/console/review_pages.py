@@ -147,7 +147,7 @@ async def deny_many(call: PageCall) -> Shown:
     fields = {name: one for name, one in msgspec.to_builtins(asked).items() if one is not None}
     done = await call.ask(DENY_MANY, **fields)
     told = (f"{done.denied} denied, and not asked again. It {COUNTS}.", f"{done.waiting} wait.")
-    values = {"title": "Denied", "told": told, "onward": (("/review", "What waits besides"),)}
+    values = {"title": "Denied", "sentences": told, "onward": (("/review", "What waits besides"),)}
     return Shown("done.html", values)
 
 
