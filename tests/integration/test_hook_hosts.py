@@ -189,20 +189,22 @@ async def test_doctor_knows_the_hash_by_which_codex_trusts_the_hook(tmp_path: Pa
 
 SETTINGS: Final = """\
 [[model]]
-name = "openai"
-api = "openai"
+name = "{api}"
+api = "{api}"
 url = "{url}"
 headers_file = "{headers}"
 """
 
 
 @asynccontextmanager
-async def before(base: Path, url: str) -> AsyncGenerator[Running]:
+async def before(
+    base: Path, url: str, api: str = "openai", bound: str = BOUND
+) -> AsyncGenerator[Running]:
     """A sidecar with a model front, whose agent is bound to this user."""
     headers = base / "headers"
     headers.write_text("Authorization: Bearer k\n", encoding="utf-8")
     headers.chmod(0o600)
-    tables = SETTINGS.format(url=url, headers=headers) + BOUND
+    tables = SETTINGS.format(api=api, url=url, headers=headers) + bound
     async with running(base, None, None, tables) as live:
         yield live
 
@@ -232,6 +234,34 @@ async def test_hook_and_relay_of_codex_have_one_candidate(tmp_path: Path, text: 
         at = At(tmp_path, live)
         assert len(at.verdicts()) == 1, (at.verdicts(), model.results())
     assert (text in text_of(store)) == (text == FACT)
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize(("text", "decision"), [(FACT, "admit"), (ORDER, "hold")])
+@pytest.mark.parametrize("bound", [BOUND, ""], ids=["bound", "control"])
+async def test_front_and_hook_of_claude_code_have_one_candidate(
+    tmp_path: Path, text: str, decision: str, bound: str
+) -> None:
+    host = Host(tmp_path)
+    host.example("claude-code/settings.json", ".claude/settings.json")
+    file = host.project / "MEMORY.md"
+    told = {"Please note it.": (("/Write", {"file_path": str(file), "content": text}),)}
+    async with (
+        serving(MessagesModel(told)) as model,
+        before(tmp_path, model.url, "anthropic", bound) as live,
+    ):
+        await host.run(
+            claude_program(),
+            *("-p", "Please note it.", "--output-format", "json", "--allowedTools", "Write"),
+            ANTHROPIC_BASE_URL=f"{live.url}/anthropic",
+            ANTHROPIC_API_KEY=AGENT_KEY,
+            CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
+            DISABLE_AUTOUPDATER="1",
+        )
+        # The front refuses an order, so that no hook is asked.
+        twice = not bound and text == FACT
+        assert At(tmp_path, live).verdicts() == [decision] * (2 if twice else 1)
+    assert (text in text_of(file)) == (text == FACT)
 
 
 @pytest.mark.whole
