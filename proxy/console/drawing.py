@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from difflib import SequenceMatcher
 from itertools import groupby
 from typing import Final
 
@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from policy.text.skeleton import escaped, is_plain
 from policy.verdict import Reason
-from proxy.seams.observations import CLASS_WORDS, NEXT
+from proxy.seams.observations import CLASS_WORDS, WHY
 
 _DIFF_LINES_MAX: Final = 1_000
 _MINUTE_MS: Final = 60_000
@@ -52,9 +52,14 @@ def changes(before: str, after: str) -> Iterator[tuple[str, str]]:
         yield from (("-", line) for line in old)
         yield from (("+", line) for line in new)
         return
-    for line in difflib.ndiff(old, new):
-        if not line.startswith("?"):
-            yield line[0], line[2:]
+    # Lines are compared whole. `difflib.ndiff` also looks for likeness within lines, which takes
+    # minutes for two texts of a hundred lines that an agent chose.
+    for kind, begins, ends, begins_new, ends_new in SequenceMatcher(None, old, new).get_opcodes():
+        if kind == "equal":
+            yield from ((" ", line) for line in old[begins:ends])
+            continue
+        yield from (("-", line) for line in old[begins:ends])
+        yield from (("+", line) for line in new[begins_new:ends_new])
 
 
 def moment(at_ms: int) -> Markup:
@@ -74,9 +79,9 @@ def duration(took_ms: int) -> str:
     return "less than a minute"
 
 
-def because(reason: Reason) -> str:
-    """The reason of a verdict, for the reader of a page: the first sentence of what agents read."""
-    return NEXT[reason].split(". ", maxsplit=1)[0].removesuffix(".")
+def because(reason: Reason | str) -> str:
+    """The reason of a verdict, or its code, in the words of the reader of a page."""
+    return WHY[Reason(reason)]
 
 
 def environment() -> Environment:

@@ -109,7 +109,7 @@ async def test_the_candidate_is_shown_as_text_and_nothing_in_it_acts(held: Held)
     assert "L2 (identity, preference or procedure)" in page, "what it becomes if she agrees"
     assert "L1" not in page
     assert re.search(r"web, tool search</bdi>, call <bdi[^>]*>toolu_1<", page)
-    assert "It reads as an instruction about future behaviour" in page
+    assert "reads as an order" in page
     assert "class_floor" not in page, "the words are the reader's"
     policy = headers["Content-Security-Policy"]
     assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
