@@ -60,7 +60,7 @@ class Relation(enum.Enum):
     DESCENDANT = "descendant"
     SESSION = "session"
     ORIGIN = "origin"
-    ALIKE = "alike"
+    NEAR_COPY = "near_copy"
     PAROLED = "unhidden"
     """The memory was on probation when the answer showed it."""
 

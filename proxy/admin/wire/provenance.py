@@ -162,6 +162,7 @@ LINEAGE: Final = get(
     LineageView,
     "What a memory was derived from, and what was derived from it: labels and leaves.",
     slow=True,
+    least=OperatorScope.VIEW,
 )
 SESSIONS: Final = get(
     "/sessions",
