@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +10,6 @@ import msgspec
 
 from policy.gate import Gate
 from policy.model import PrincipalId
-from policy.query import EVERYTHING
 from policy.ruleset import Ruleset
 from storage.audit import VerifierKey
 from storage.derived.catalogue import Catalogue
@@ -20,7 +18,6 @@ from storage.derived.lexical.analysis import WordHashes
 from storage.derived.recovery import found, load, with_embedder, with_incarnation
 from storage.derived.vectors.faiss_index import SEGMENT_LEN, VectorIndex
 from storage.derived.vectors.segment_files import IndexIdentity, SegmentFiles
-from storage.features.cases.wrong_answers import NEAR_LEN, NEAR_MIN
 from storage.features.incidents.batches import BATCH_LEN
 from storage.features.quarantine.hiding import QUARANTINES
 from storage.features.recalls import RecallOptions
@@ -110,9 +107,6 @@ class EmbeddedStore(Store):
             moves=engine.moves,
             leaf_count=lambda: engine.generation.header.leaf_count,
         )
-        near = partial(
-            self.reader.search, where=EVERYTHING, limit=NEAR_LEN, threshold=NEAR_MIN, exact=True
-        )
         self._recalls = RecallLedger(
             directory.root / RECALLS,
             store,
@@ -122,7 +116,7 @@ class EmbeddedStore(Store):
             clock=engine.parts.clock,
             options=options.recalls,
         )
-        super().__init__(access, near, self._recalls, options.incident_batch_len)
+        super().__init__(access, self._recalls, options.incident_batch_len)
         self.token_key = secrets.token_key
         self.prints_key = prints_key(secrets.store_key)
 

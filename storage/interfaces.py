@@ -208,6 +208,7 @@ class MemoryReader(Protocol):
         exact: bool = False,
         without: frozenset[MemoryId] = frozenset(),
         as_of: int | None = None,
+        among: Sequence[int] | None = None,
         shows: Callable[[Memory], bool] | None = None,
     ) -> SearchAnswer:
         """The live memories that match, best first, with the facts for a replay.
@@ -223,6 +224,8 @@ class MemoryReader(Protocol):
         are purged, quarantined or expired today, and with the caps of today. `shows` returns
         whether a memory may be shown; the next memories take the places of those that may not. It
         is called on the calling thread, maybe twice for one memory.
+        For operators: with `among` the newest rows with these ordinals are searched, those in
+        quarantine too.
 
         Raises:
             StoreUnavailable: The rows of a large store are still being read after the start.

@@ -1,10 +1,44 @@
-"""Questions and texts as a search scores them, independent of the engine."""
+"""Questions and texts as a search scores them, and selections, independent of the engine."""
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
-from policy.model import SourceKind
+from policy.model import PRINCIPAL, MemoryId, PrincipalId, SourceKind, Tenant
+
+LIKE_MIN: Final = 0.6
+"""The least cosine at which a memory counts as like another, unless a selection names one."""
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True, rename=PRINCIPAL):
+    """A filter for memories: it matches a memory of which one version fits all fields that are set.
+
+    `server` and `tool` are the origin that the verdict's leaf names. `under`: a target, and all
+    targets that continue it after a slash. `like`: the id of a memory to whose newest version the
+    cosine is at least `above`. `since_ms`: versions from that time on, Unix milliseconds.
+    `with_descendants`, for isolations: also memories that name a matching one as a parent
+    (`derived_from`), and memories derived from these, without limit.
+    """
+
+    tenant: Tenant
+    principal_id: PrincipalId | None = None
+    server: str | None = None
+    tool: str | None = None
+    session: str | None = None
+    under: str | None = None
+    label: SourceKind | None = None
+    like: MemoryId | None = None
+    above: float = LIKE_MIN
+    since_ms: int | None = None
+    with_descendants: bool = False
+
+    @property
+    def whole_tenant(self) -> bool:
+        """Whether the filter matches every memory of the tenant, because no other field is set."""
+        asked = (self.principal_id, self.server, self.session, self.under, self.since_ms)
+        return all(one is None for one in (*asked, self.label, self.like))
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):

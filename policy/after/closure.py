@@ -60,7 +60,7 @@ class Relation(enum.Enum):
     DESCENDANT = "descendant"
     SESSION = "session"
     ORIGIN = "origin"
-    NEAR_COPY = "near_copy"
+    ALIKE = "alike"
     PAROLED = "unhidden"
     """The memory was on probation when the answer showed it."""
 

@@ -9,7 +9,8 @@ import msgspec
 
 from policy.after.closure import CaseStep
 from policy.after.matchers import Grade, Matcher, SignalKind, check_matcher
-from policy.model import PrincipalId, Tenant
+from policy.model import Tenant
+from proxy.admin.insight import selection_of
 from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.wire.incidents import (
     ACCEPT,
@@ -46,7 +47,7 @@ from storage.features.cases import Case
 from storage.features.cases.case_records import AcceptCase, MoveCase
 from storage.features.cases.wrong_answers import Cases
 from storage.features.failures import Failure, Failures
-from storage.features.incidents import IncidentReach, IsolationReport, PastState, RewindReport
+from storage.features.incidents import IsolationReport, PastState, RewindReport
 from storage.features.incidents.batches import Incidents
 
 _SHOWN_MAX: Final = 1_000
@@ -206,11 +207,12 @@ class Repairs(msgspec.Struct, frozen=True, kw_only=True):
             MalformedRequest: The request names only a tenant, so every memory of the tenant would
                 be hidden.
         """
-        asked, reach = call.asked, _reach_of(call.asked)
+        asked = call.asked
+        reach = selection_of(asked, with_descendants=asked.with_descendants)
         if reach.whole_tenant:
             raise MalformedRequest(
-                "name a principal, an origin, a session, a target or a time: without one of them "
-                "every memory of the tenant would be hidden"
+                "name a principal, an origin, a session, a target, a label, a time, or a memory "
+                "with `like`: without one of them every memory of the tenant would be hidden"
             )
         if not asked.dry_run:
             return await self.incidents.isolate(reach, call.operator, asked.reason)
@@ -227,7 +229,7 @@ class Repairs(msgspec.Struct, frozen=True, kw_only=True):
         asked = call.asked
         if (asked.to_version is None) is (asked.to_ms is None):
             raise MalformedRequest("name a version or a time to go back to, and not both")
-        reach, to = _reach_of(asked), PastState(version=asked.to_version, at_ms=asked.to_ms)
+        reach, to = selection_of(asked), PastState(version=asked.to_version, at_ms=asked.to_ms)
         if asked.dry_run:
             done = await asyncio.to_thread(self.incidents.planned, reach, to)
         else:
@@ -253,19 +255,3 @@ class Repairs(msgspec.Struct, frozen=True, kw_only=True):
     async def resume(self, call: OperatorCall[Empty]) -> IsolationReport:
         """Finish an isolation, an undo of an isolation, or a rewind that a crash interrupted."""
         return await self.incidents.resume(call.argument, call.operator)
-
-
-def _reach_of(asked: IsolateRequest | RewindRequest) -> IncidentReach:
-    server, _, tool = (asked.origin or "").partition("/")
-    if asked.origin is not None and not server:
-        raise MalformedRequest("an origin is SERVER or SERVER/TOOL")
-    return IncidentReach(
-        tenant=Tenant(asked.tenant),
-        principal_id=None if asked.principal is None else PrincipalId(asked.principal),
-        server=server or None,
-        tool=tool or None,
-        session=asked.session,
-        under=asked.under,
-        since_ms=asked.since_ms if isinstance(asked, IsolateRequest) else None,
-        with_descendants=isinstance(asked, IsolateRequest) and asked.with_descendants,
-    )

@@ -42,7 +42,7 @@ _COUNTS: Final = {
     "behind": "left alone: another server has it",
     "moved": "left alone: it was changed meanwhile",
 }
-_WHOM: Final[Options] = (
+SELECTION: Final[Options] = (
     option("--tenant", OF_TENANT),
     option("--principal", "those in which this principal had a step", metavar="P"),
     option(
@@ -52,20 +52,22 @@ _WHOM: Final[Options] = (
     ),
     option("--session", "those that were written in this session", metavar="S"),
     option("--under", "those stored in this target, or below it: mcp/SERVER", metavar="PATH"),
+    option("--label", "those with this label"),
+    option("--like", "those whose text is like that of this memory", metavar="ID"),
+    option("--above", "with --like: the least cosine (default: 0.6)", metavar="COSINE"),
+    option(
+        "--since",
+        "only steps at or after this time",
+        field="since_ms",
+        metavar="TIME",
+        read=moment,
+    ),
 )
 # Only beginnings of session ids are looked up; the ledger may have lost a session whose complete id
 # is given.
-_IN_SESSION: Final = {"session": IdKind.SESSION}
-_SINCE: Final = option(
-    "--since",
-    "only steps at or after this time",
-    field="since_ms",
-    metavar="TIME",
-    read=moment,
-)
+NAMED: Final = {"session": IdKind.SESSION, "like": IdKind.MEMORY}
 _ISOLATED: Final[Options] = (
-    *_WHOM,
-    _SINCE,
+    *SELECTION,
     option(
         "--with-descendants",
         "also what was derived from one of them, and from that, to the end",
@@ -74,7 +76,7 @@ _ISOLATED: Final[Options] = (
     option("--reason", REASON_HELP, metavar="TEXT"),
 )
 _REWOUND: Final[Options] = (
-    *_WHOM,
+    *SELECTION,
     option("--dry-run", "name them, and change nothing"),
     option("--reason", "why, for the audit log; kept for good", metavar="TEXT"),
 )
@@ -94,13 +96,13 @@ class _Rewind(RewindRequest, frozen=True, kw_only=True):
 async def _isolate(context: Context) -> Exit:
     undo, resume, listed = map(context.given, ("undo", "resume", "list"))
     reach = given(context, _ISOLATED)
-    reaches = any(one.field in reach for one in (*_WHOM[1:], _SINCE))
+    reaches = any(one.field in reach for one in SELECTION[1:])
     acts = (reaches, undo is not None, resume is not None, listed == "True")
     if sum(acts) != 1:
         raise CommandFailed(
             Exit.USAGE,
-            "say whom to isolate (--principal, --origin, --session, --under, --since), "
-            "or one of --undo, --resume and --list",
+            "say whom to isolate (--principal, --origin, --session, --under, --label, --like, "
+            "--since), or one of --undo, --resume and --list",
         )
     if undo is not None or resume is not None:
         return await _on_incident(context, undo, resume or "")
@@ -108,7 +110,7 @@ async def _isolate(context: Context) -> Exit:
         if not reaches:
             show(context, await api.ask(INCIDENTS), _INCIDENTS)
             return Exit.OK
-        done = await api.ask(ISOLATE, **await whole_ids(api, reach, _IN_SESSION))
+        done = await api.ask(ISOLATE, **await whole_ids(api, reach, NAMED))
     show(context, done, _isolated)
     # A misspelt name fits no memory; with exit code 0 it would seem that memories were hidden.
     found = done.caught_count or done.changed or done.kept
@@ -130,7 +132,7 @@ async def _rewind(context: Context) -> Exit:
     else:
         reach["to_ms"] = moment("--to", to, "the number of a version, ")
     async with operator(context) as api, working(context.terminal, "rewinding"):
-        done = await api.ask(REWIND, **await whole_ids(api, reach, _IN_SESSION))
+        done = await api.ask(REWIND, **await whole_ids(api, reach, NAMED))
     show(context, done, _rewound)
     return Exit.OK if done.reached else Exit.NOT_FOUND
 
@@ -198,6 +200,8 @@ def _whom(one: Incident) -> str:
         "origin": reach.server if reach.tool is None else f"{reach.server}/{reach.tool}",
         "session": reach.session,
         "under": reach.under,
+        "label": reach.label and reach.label.value,
+        "like": reach.like and f"{reach.like} above {reach.above}",
         "since": None if reach.since_ms is None else iso(reach.since_ms),
     }
     named = [f"{name} {value}" for name, value in said.items() if value is not None]

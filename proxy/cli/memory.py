@@ -34,6 +34,7 @@ from proxy.admin.wire.upkeep import (
     UnhideRequest,
     UnhideView,
 )
+from proxy.admin.wire.views import SEARCH, FoundPage, SearchRequest
 from proxy.cli.api_commands import (
     LABEL,
     OF_TENANT,
@@ -50,6 +51,7 @@ from proxy.cli.client import whole_id
 from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.isolate import NAMED, SELECTION
 from proxy.cli.terminal import counted, inert, iso, now_ms, waiting, working
 from proxy.seams.observations import whose_words
 from proxy.seams.tenants import DEFAULT_TENANT
@@ -87,6 +89,10 @@ class _Confirm(TenantQuery, frozen=True, kw_only=True):
     yes: bool = False
 
 
+class _Search(SearchRequest, frozen=True, kw_only=True):
+    explain: bool = False
+
+
 async def _list(context: Context) -> Exit:
     asked = context.arguments(_Listed)
     terminal, tenant = context.terminal, inert(asked.tenant)
@@ -116,6 +122,13 @@ async def _list(context: Context) -> Exit:
     if told := waiting(status.held_count, status.held_since_ms, now_ms()):
         terminal.say(told)
     return Exit.OK
+
+
+def _searched(context: Context, page: FoundPage) -> None:
+    parts = _PARTS if context.value("explain") else {}
+    table("memories", {**_FOUND, **parts, "text": _beginning("text")})(context, page)
+    found = counted(len(page.memories), "memory", "memories")
+    context.terminal.say(found if page.total is None else f"{found} of {page.total}")
 
 
 def _text(context: Context, memory: MemoryView) -> None:
@@ -308,8 +321,25 @@ def _in_one_line(text: str) -> str:
     return line if len(line) <= _LINE_LEN else line[:_LINE_LEN] + "…"
 
 
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
 _LABEL: Final[Columns] = {"id": "memory_id", "class": "memory_class", "source": "source"}
 _PAGE: Final = table("memories", {**_LABEL, "updated": "updated_at_ms", "text": _beginning("text")})
+_FOUND: Final[Columns] = {
+    "id": "memory_id",
+    "score": lambda one: _share(one.cosine if one.score is None else one.score),
+    "label": "source",
+    "origin": "origin",
+    "status": "status",
+}
+_PARTS: Final[Columns] = {
+    "cosine": lambda one: _share(one.cosine),
+    "words": lambda one: _share(one.words),
+    "trust": lambda one: _share(one.trust),
+    "over the cap": "capped",
+}
 _QUARANTINED: Final = table(
     "memories", {**_LABEL, "written by": "principal_id", "text": _beginning("text")}
 )
@@ -390,6 +420,23 @@ COMMANDS = (
             option("--quarantined", "only, and all of, what no reader is shown"),
         ),
         form=_Listed,
+    ),
+    asking(
+        "memory search",
+        "list what memory has about a text, best first, or all of a selection",
+        SEARCH,
+        _searched,
+        options=(
+            option("text", "words or a question", metavar="TEXT"),
+            *SELECTION,
+            option("--explain", "also the parts of each score"),
+            option("--hidden", "also what is under quarantine"),
+            option("--offset", "how many to leave out (default: 0)"),
+            option("--limit", "how many to show, up to 1000 (default: 10)"),
+        ),
+        names=NAMED,
+        label="searching",
+        form=_Search,
     ),
     asking("memory show", "show one memory", MEMORY, _MEMORY, options=_ONE, names=_OF_MEMORY),
     asking(

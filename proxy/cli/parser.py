@@ -20,6 +20,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "evaluate": ("evaluate",),
     "memory": ("memory",),
     "memory export": ("memory_export",),
+    "insight": ("insight",),
     "check": ("memory",),
     "erase": ("retention",),
     "isolate": ("isolate",),
@@ -62,6 +63,7 @@ _RENAMED: Final = {
 
 _GROUPS: Final = {
     "memory": "what is stored",
+    "insight": "what memories are about, and where they came from",
     "provenance": "where memories came from",
     "incident": "wrong answers, and who was to blame",
     "recall": "which memories reads showed, and which a model saw",

@@ -18,6 +18,7 @@ from policy.labels.forwarded_call import HTTP, MCP
 from policy.model import Tenant
 from proxy.admin.erasure_runner import ERASING_S, ErasureRunner
 from proxy.admin.incident_acts import Repairs, WrongAnswers
+from proxy.admin.insight import Insight
 from proxy.admin.memories import Memories
 from proxy.admin.operator_call import handlers
 from proxy.admin.overview import IdSearch, Overview
@@ -85,6 +86,7 @@ from storage.features.lineage import Lineage
 from storage.features.objections import Objections
 from storage.features.retention_candidates import RetentionCandidates
 from storage.features.upstream.upstream_memories import UpstreamMemories
+from storage.features.views.tenant_views import Views
 from storage.interfaces import Store
 from telemetry.logs import Telemetry
 
@@ -453,6 +455,7 @@ class Services:
             Repairs(incidents=store.incidents, cases=store.cases),
             foundation.wrong_answers(self.blaming, self.feedback),
             ProvenanceTrace(store=store, ledger=ledger, lineage=store.of(Lineage)),
+            Insight(store.reader, store.of(Views), store.recalls, embedder),
         )
 
     @property

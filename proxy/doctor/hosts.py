@@ -26,17 +26,20 @@ _INSTRUCTIONS: Final = (
 class _Host(msgspec.Struct, frozen=True, kw_only=True):
     """A host: the folder of its settings below a home, and the variable that moves the folder.
 
-    `switches` maps a setting by which the host writes memory itself to what it is. `implied`: where
-    the setting is not set, some versions of the host do so all the same.
+    `settings` fits the files of settings, each of which may change those before: in the folder, and
+    in a folder of that name below the project. `switches` maps a setting by which the host writes
+    memory itself to what it is, `off` one that keeps each hook from running to its bad value.
+    `implied`: where a switch is not set, some versions of the host write all the same.
     """
 
     name: str
     folder: str
     variable: str
-    settings: str = "settings.json"
+    settings: str = "settings*.json"
     hooks: str = "settings.json"
     event: str = "PreToolUse"
     switches: dict[str, str] = {}
+    off: tuple[str, bool]
     implied: bool = False
 
 
@@ -45,17 +48,26 @@ _HOSTS: Final = (
         name="codex",
         folder=".codex",
         variable="CODEX_HOME",
-        settings="config.toml",
+        settings="*config.toml",
         hooks="hooks.json",
         switches={"features.memories": "memories are on"},
+        off=("features.hooks", False),
     ),
-    _Host(name="claude-code", folder=".claude", variable="CLAUDE_CONFIG_DIR"),
+    _Host(
+        name="claude-code",
+        folder=".claude",
+        variable="CLAUDE_CONFIG_DIR",
+        switches={"autoDreamEnabled": "the consolidation of its notes is not off"},
+        off=("disableAllHooks", True),
+        implied=True,
+    ),
     _Host(
         name="gemini",
         folder=".gemini",
         variable="GEMINI_CLI_HOME",
         event="BeforeTool",
         switches={"experimental.autoMemory": "Auto Memory is on"},
+        off=("hooksConfig.enabled", False),
     ),
     _Host(
         name="openclaw",
@@ -68,6 +80,7 @@ _HOSTS: Final = (
             "plugins.entries.memory-core.config.dreaming.enabled": "dreaming is not off",
             "agents.defaults.compaction.memoryFlush.enabled": "the memory flush is not off",
         },
+        off=("plugins.enabled", False),
         implied=True,
     ),
 )
@@ -140,24 +153,32 @@ def _faults(host: _Host, below: Path) -> Iterator[str]:
     Raises:
         OSError, ValueError, MsgspecError: A file cannot be read.
     """
-    settings, hooks = _read(below / host.settings), _read(below / host.hooks)
+    hooks = _read(below / host.hooks)
+    files = [*below.glob(host.settings), *Path(host.folder).glob(host.settings)]
+    settings = {file.resolve(): _read(file) for file in files}
     groups = msgspec.convert(_at(hooks, "hooks", host.event) or (), tuple[HookGroup, ...])
     commands = [one.command for group in groups for one in group.hooks]
     if not host.event:
-        if _at(settings, "plugins", "entries", "mnemogate", "enabled") is not True:
+        if True not in _set(settings, "plugins", "entries", "mnemogate", "enabled").values():
             yield f"the plugin is absent: examples/{host.name}"
     elif not any(f"mnemogate hook {host.name}" in one for one in commands):
         yield f"the hook is absent from {host.hooks}: examples/{host.name}"
     for key, digest in codex_hashes(below / host.hooks, groups) if host.name == "codex" else ():
-        if _at(settings, "hooks", "state", key, "trusted_hash") != digest:
+        if digest not in _set(settings, "hooks", "state", key, "trusted_hash").values():
             yield (
                 "the hook is present but not trusted: trust it with /hooks in Codex, or by "
-                f'trusted_hash = "{digest}" below [hooks.state."{key}"] in {host.settings}'
+                f'trusted_hash = "{digest}" below [hooks.state."{key}"] in config.toml'
             )
+    path, bad = host.off
+    for file, found in _set(settings, *path.split(".")).items():
+        if found is bad:
+            yield f"no hook runs: {path} = {json.dumps(not bad)} in {file}"
     for path, what in host.switches.items():
-        found = _at(settings, *path.split("."))
-        if found is True or (host.implied and found is not False):
-            yield f"{what}: {path} = false in {host.settings}"
+        values = _set(settings, *path.split("."))
+        on = [file for file, found in values.items() if found is True]
+        if on or (host.implied and False not in values.values()):
+            where = ", ".join(map(str, on)) or host.hooks
+            yield f"{what}: {path} = false in {where}"
 
 
 def _read(file: Path) -> object:
@@ -165,6 +186,11 @@ def _read(file: Path) -> object:
         return {}
     raw = file.read_bytes()
     return tomllib.loads(raw.decode()) if file.suffix == ".toml" else msgspec.json.decode(raw)
+
+
+def _set(settings: Mapping[Path, object], *names: str) -> dict[Path, object]:
+    """The value at these names in each file of settings; None where there is none."""
+    return {file: _at(values, *names) for file, values in settings.items()}
 
 
 def _at(settings: object, *names: str) -> object:

@@ -6,7 +6,6 @@ import msgspec
 
 from policy.verdict import Reason
 from proxy.dialects.files.edits import FileCall, check_alone, item_of, read_file_calls
-from proxy.dialects.files.known import text_of
 from proxy.dialects.mcp.calls import ToolCall, read_call, without
 from proxy.dialects.mcp.elicit import Reaction, retried
 from proxy.dialects.mcp.maps import FORMAT, ToolKind, ToolMap
@@ -68,7 +67,7 @@ async def _text_now(connection: RelayConnection, call: FileCall, meta: Object) -
             if shown is None or answer.result.get("isError") is True:
                 missing = shown is not None and rule.missing is not None and rule.missing in shown
                 return "" if missing else None
-            return text_of(rule, shown)
+            return shown
     return None
 
 

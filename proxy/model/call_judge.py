@@ -29,7 +29,7 @@ from proxy.dialects.model.tools import outcomes_of, tools_of
 from proxy.dialects.model.transcript import ModelCall, ModelRequest
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.ledger.unmapped_tools import UnmappedTools
-from proxy.model.files_judged import ConversationFiles
+from proxy.model.files_judged import HostFiles
 from proxy.model.memory_seam import PreparedRequest, PrincipalRequest
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import (
@@ -61,7 +61,7 @@ class _ReplyOf(NamedTuple):
     principal: Principal
     catalogue: OfferedTools
     traceparent: str | None
-    files: ConversationFiles | None
+    files: HostFiles | None
     hooked: HostCall | None
 
 
@@ -80,7 +80,7 @@ class CallJudge:
         catalogue: OfferedTools,
         calls: tuple[ModelCall, ...],
         traceparent: str | None = None,
-        files: ConversationFiles | None = None,
+        files: HostFiles | None = None,
         *,
         hooked: HostCall | None = None,
     ) -> tuple[str | None, ...]:
@@ -91,12 +91,7 @@ class CallJudge:
         reports (`hooked`) and that a front has admitted is not judged a second time.
         """
         asked = _ReplyOf(principal, catalogue, traceparent, files, hooked)
-        texts: list[str | None] = []
-        for call in calls:
-            texts.append(await self._one(asked, call))
-            if files is not None and texts[-1] is None:
-                files.goes_on(call)
-        return tuple(texts)
+        return tuple([await self._one(asked, call) for call in calls])
 
     async def withdrawn(self, principal: Principal, call: ModelCall) -> None:
         """Settle an admitted call as not sent, because it does not reach the agent after all."""
@@ -189,7 +184,7 @@ class _Named(NamedTuple):
 
 
 async def _named(
-    files: ConversationFiles | None, found: MemoryTool | None, call: ModelCall
+    files: HostFiles | None, found: MemoryTool | None, call: ModelCall
 ) -> _Named | None:
     """The parsed call of a memory tool, or of a file tool that changes a place; else None."""
     if found is not None and found.tool_map is not None and found.tool is not None:
@@ -277,7 +272,7 @@ class ReplyJudge:
             catalogue,
             calls,
             format_traceparent(prepared.asked.trace),
-            ConversationFiles(prepared, catalogue),
+            HostFiles(prepared),
             hooked=prepared.hooked,
         )
         texts: list[str | None] = []

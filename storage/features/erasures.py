@@ -16,10 +16,10 @@ import msgspec
 from msgspec.structs import replace
 
 from policy.model import Candidate, ChangeKind, MemoryStatus, PrincipalId
-from storage.features.incidents import IncidentReach
-from storage.features.incidents.reached_memories import fits
 from storage.features.kept_places import PLACES, PlaceRecord, path_of
+from storage.features.selections import fits
 from storage.features.upstream.closed_keys import place_of
+from storage.questions import Selection
 from storage.tables.change import Change
 from storage.tables.lmdb_store import ROWS, RecordTable, View
 from storage.tables.rows import GuardedRow, filed_rows, guarded_row
@@ -28,7 +28,7 @@ from storage.write.line_decisions import LINES, denied_lines
 from storage.write.seam import Feature
 
 
-class ErasureReach(IncidentReach, frozen=True, kw_only=True):
+class ErasureReach(Selection, frozen=True, kw_only=True):
     """Whose traces are erased: those of a user, of a principal, or of a target."""
 
     user_id: str | None = None

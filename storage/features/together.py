@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from policy.model import Hit, Tenant
 from storage.features.cases.wrong_answers import Cases
 from storage.features.erasures import Erasures
 from storage.features.failures import Failures
@@ -40,18 +38,16 @@ class Features:
     def __init__(
         self,
         access: StoreAccess,
-        near: Callable[[Tenant, bytes], Sequence[Hit]],
         recalls: RecallLedger,
         batch_len: int = BATCH_LEN,
     ) -> None:
-        """`near` returns a tenant's nearest memories to a vector, by an exact search (`Cases`)."""
         self._access = access
         self.quarantined = QuarantinedMemories(access)
         self.forwards = Forwards(access)
         self.followed = UpstreamState(access)
         self.pins = Pins(access)
         self.incidents = Incidents(access, batch_len)
-        self.cases = Cases(access, near)
+        self.cases = Cases(access)
         self.paroles = Paroles(access)
         self.hidden_behind = UpstreamHiding(access)
         self.failures = Failures(access)

@@ -7,7 +7,7 @@ show what no read may show.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from policy.model import ChangeKind, MemoryId, MemoryStatus, Tenant
 from storage.derived.catalogue import Mask
@@ -51,18 +51,19 @@ def without_memories(
 
 
 def stood(
-    view: View, names: KeyedNames, ordinal: int, tenant: Tenant
+    view: View,
+    ordinal: int,
+    tenant: Tenant,
+    *,
+    names: KeyedNames,
+    statuses: Container[MemoryStatus],
 ) -> tuple[Row, MemoryStatus] | None:
-    """One row with the status of its memory; None if no reader may be shown the row.
-
-    That is the case if the row is purged, or its memory is quarantined or on its way to a server.
-    """
+    """One row with the status of its memory; None if the row is purged or has another status."""
     row = read_row(view, ordinal)
     if row.tenant != tenant or row.erased:
         return None
     known = read_id(view, names.memory(tenant, row.memory_id))
-    shown = (MemoryStatus.LIVE, MemoryStatus.DELETED)
-    return None if known is None or known.status not in shown else (row, known.status)
+    return None if known is None or known.status not in statuses else (row, known.status)
 
 
 def _first_after(view: View, version: int, last: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final, NamedTuple, Self, TypeVar, cast
@@ -41,6 +41,7 @@ from storage.tables.codec import (
 )
 from storage.tables.lmdb_store import HELD, View
 from storage.tables.rows import (
+    STANDING,
     chain,
     held_candidate_of,
     held_key,
@@ -326,6 +327,7 @@ class EmbeddedReader(WordReads):
         exact: bool = False,
         without: frozenset[MemoryId] = frozenset(),
         as_of: int | None = None,
+        among: Sequence[int] | None = None,
         shows: Callable[[Memory], bool] | None = None,
     ) -> SearchAnswer:
         """The live memories that match, best first (`MemoryReader.searched`).
@@ -337,7 +339,11 @@ class EmbeddedReader(WordReads):
             confirms, mask, decided = self._live, live, by_ids
             if as_of is not None:
                 mask, decided, exact = marks_at(view, tenant, live, as_of), False, True
-                confirms = self._stood
+                were_shown = (MemoryStatus.LIVE, MemoryStatus.DELETED)
+                confirms = partial(stood, names=self._names, statuses=were_shown)
+            if among is not None:
+                mask = self._catalogue.mask(np.array(sorted(among), dtype=np.int64))
+                confirms = partial(stood, names=self._names, statuses=STANDING)
             if without:
                 mask = without_memories(view, self._names, tenant, mask, without)
             asked = _Searching(view, tenant, where, limit, confirms, shows)
@@ -371,9 +377,6 @@ class EmbeddedReader(WordReads):
                         version=_version(view),
                     )
                 wanted *= _OVERFETCH
-
-    def _stood(self, view: View, ordinal: int, tenant: Tenant) -> tuple[Row, MemoryStatus] | None:
-        return stood(view, self._names, ordinal, tenant)
 
     def _placed(
         self, asked: _Searching, near: Iterable[RankedRow]

@@ -12,11 +12,11 @@ from typing import Final
 import pytest
 
 from proxy.dialects.files.edits import read_file_calls
-from proxy.dialects.files.patch import applied, read_patch
+from proxy.dialects.files.patch import read_patch
 from proxy.dialects.mcp.file_rules import FileRule
 from proxy.seams.faults import MalformedRequest
 from tests.integration.hosts.hosts import Codex, Settings, ask_configured, codex_program
-from tests.unit.proxy.dialects.files.test_patch import BEFORE, FORMS, patch
+from tests.unit.proxy.dialects.files.test_patch import BEFORE, FORMS, applied, patch
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 MARGINS: Final = ("", "", "", " ", "\t")
@@ -58,8 +58,10 @@ def read(text: str, before: dict[str, str]) -> dict[str, str | None] | None:
     for one in found:
         known = files.pop(one.path, None)
         made = one.text
-        if one.chunks or one.to:
-            made = None if known is None else applied(one.chunks, known)
+        if one.edits or one.to:
+            # Where a host inserts lines that replace none depends on the patch's hints.
+            clear = known is not None and all(old for old, _, _ in one.edits)
+            made = applied(one.edits, known) if known is not None and clear else None
         if one.text != "":
             files[one.to or one.path] = made
     return files

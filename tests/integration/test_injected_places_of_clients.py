@@ -56,3 +56,46 @@ async def test_a_line_of_a_shell_is_in_no_prompt_until_it_is_let_in(
             asked = {"path": waits["path"], "text": "\n".join(waits["waiting"])}
             await at.sidecar.operate("POST", "/places/accept", asked)
             assert RULE in await session()
+
+
+@pytest.mark.whole
+async def test_twenty_edits_of_a_day_by_four_keys_cost_three_acts(tmp_path: Path) -> None:
+    host, home = Codex(), tmp_path / "home"
+    file = home / "project" / "AGENTS.md"
+    await asyncio.to_thread(file.parent.mkdir, parents=True)
+    await asyncio.to_thread((home / ".codex").mkdir)
+    await asyncio.to_thread(file.write_text, f"{OLD}\n")
+    async with fronted(tmp_path / "ours", host.model()) as at:
+        keys = [at.key, *[await at.sidecar.key(f"agent-{number}") for number in range(3)]]
+
+        async def session(key: str) -> str:
+            before = len(at.upstream.exchanges)
+            settings = Settings(text="", servers=(), environment={"SCRIPTED_KEY": key})
+            await host.run("Hello.", home, at.url, settings)
+            return _asked(at, before)
+
+        await session(keys[0])
+        acts, unread = 0, 0
+        for number in range(20):
+            rule = f"Rule {number}: keep the module of topic {number} small."
+            text = await asyncio.to_thread(file.read_text)
+            await asyncio.to_thread(file.write_text, f"{text}{rule}\n")
+            asked = await session(keys[number % 4])
+            unread += 1
+            assert rule not in asked
+            assert f"{unread} new line{'s wait' if unread > 1 else ' waits'}" in (
+                asked.replace(" of AGENTS.md", "")
+            ), "told within a turn"
+            if number in {6, 13, 19}:
+                (place,) = [
+                    one
+                    for one in (await at.sidecar.operate("GET", "/places"))["places"]
+                    if one["waiting"]
+                ]
+                given = {"path": place["path"], "text": "\n".join(place["waiting"])}
+                await at.sidecar.operate("POST", "/places/accept", given)
+                acts, unread = acts + 1, 0
+        asked = await session(keys[1])
+        assert all(f"Rule {number}:" in asked for number in range(20))
+        assert "places accept" not in asked
+        assert acts == 3

@@ -144,6 +144,11 @@ async def _read_everything(operator: Conversation, memory_id: str) -> None:
         await get(template, query="tenant=default")
     await get("/unsettled", query="tenant=default")
     await get("/memories", query="tenant=default&offset=0&limit=5")
+    for body in ({"text": "Where is Ada?"}, {"like": memory_id, "hidden": True}):
+        found = await operator.ask("POST", f"{API}/memories/search", body)
+        assert [one["memory_id"] for one in found["memories"]] == [memory_id]
+    origins = await operator.ask("POST", f"{API}/insight/origins", {})
+    assert {"principal"} <= {one["by"] for one in origins["origins"]}
     await get("/memories/{memory_id}", memory_id, "tenant=default")
     await get("/memories/{memory_id}/history", memory_id)
     recalls = await get("/recalls", query=f"tenant=default&memory_id={memory_id}&limit=5")

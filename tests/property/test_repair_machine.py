@@ -30,8 +30,9 @@ from hypothesis.stateful import (
 from policy.model import ChangeKind, MemoryId, Principal, PrincipalId, Scope
 from policy.query import EVERYTHING
 from storage.embedded import EmbeddedOptions
-from storage.features.incidents import IncidentReach, PastState
+from storage.features.incidents import PastState
 from storage.features.quarantine.hiding import EndQuarantine, Quarantine
+from storage.questions import Selection
 from storage.values import Decision
 from storage.write.writer import WriterOptions
 from tests.conftest import WHOLE
@@ -176,9 +177,7 @@ class RepairMachine(RuleBasedStateMachine):
 
     @rule(who=st.sampled_from((*WRITERS, OPERATOR)), with_them=st.booleans())
     def isolate(self, who: Principal, *, with_them: bool) -> None:
-        reach = IncidentReach(
-            tenant=TENANT, principal_id=who.principal_id, with_descendants=with_them
-        )
+        reach = Selection(tenant=TENANT, principal_id=who.principal_id, with_descendants=with_them)
         done = self._runner.run(self._store.incidents.isolate(reach, BY))
         assert done.incident is not None
         self._incidents.append(done.incident.incident_id)
@@ -217,9 +216,7 @@ class RepairMachine(RuleBasedStateMachine):
         if purged and all(self.items[one].purged for one in then):
             return
         done = self._runner.run(
-            self._store.incidents.rewind(
-                IncidentReach(tenant=TENANT), PastState(version=version), BY
-            )
+            self._store.incidents.rewind(Selection(tenant=TENANT), PastState(version=version), BY)
         )
         assert set(done.lost) == set(purged)
         assert done.incident is not None

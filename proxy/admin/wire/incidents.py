@@ -9,23 +9,16 @@ from msgspec import Meta
 
 from policy.model import OperatorScope
 from proxy.admin.wire.route import Empty, NoQuery, TenantQuery, Wide, get, post
+from proxy.admin.wire.views import Moment, SelectionRequest
 from proxy.seams.cases import SaidText
 from storage.features.cases import Case, CaseMemory
 from storage.features.incidents import Incident, IsolationReport, RewindReport
 from storage.values import QUARANTINE_REASON_LEN_MAX
 
-Moment = Annotated[int, Meta(ge=0, le=10**15 - 1)]
-"""Unix milliseconds."""
 CAUGHT_NAMED_MAX = 1_000
 
 
-class _ReachRequest(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    principal: Wide | None = None
-    # SERVER or SERVER/TOOL: the origin of the text, as the leaf of its verdict names it.
-    origin: Wide | None = None
-    session: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")] | None = None
-    # A target such as `notes`; targets below it, such as `notes/today`, match too.
-    under: Wide | None = None
+class _ReachRequest(SelectionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     dry_run: bool = False
     reason: Annotated[str, Meta(max_length=QUARANTINE_REASON_LEN_MAX)] = ""
 
@@ -33,7 +26,6 @@ class _ReachRequest(TenantQuery, frozen=True, kw_only=True, forbid_unknown_field
 class IsolateRequest(_ReachRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Hide every memory that has a step which fits all given fields; at least one must be given."""
 
-    since_ms: Moment | None = None
     with_descendants: bool = False
 
 

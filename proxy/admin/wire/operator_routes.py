@@ -15,6 +15,7 @@ from proxy.admin.wire import (
     said,
     store,
     upkeep,
+    views,
 )
 from proxy.admin.wire.route import AnyRoute, Route
 
@@ -22,6 +23,7 @@ API: Final = "/api/v1"
 _MODULES: Final = (
     *(store, upkeep, provenance, route, review_queue, incidents, registered, said, dry_run),
     injected_places,
+    views,
 )
 
 

@@ -24,7 +24,7 @@ from policy.model import ChangeKind
 from policy.places import Place, class_in, is_instructions
 from policy.text.paths import folded_path
 from proxy.dialects.files.hunks import Hunk, hunks_of
-from proxy.dialects.files.patch import Chunk, applied, folders_of, patched_files
+from proxy.dialects.files.patch import Edit, folders_of, patched_files
 from proxy.dialects.mcp.file_rules import FileRule
 from proxy.dialects.mcp.pieces import literal
 from proxy.dialects.strict_json.strict import JsonValue, canonical_json, decode_object
@@ -48,10 +48,7 @@ class FileCall(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     to: str | None = None
     text: str | None = None
-    # Each edit: old text, new text, and whether every occurrence is replaced.
-    edits: tuple[tuple[str, str, bool], ...] | None = None
-    # The edits of a patch, which replace whole lines.
-    chunks: tuple[Chunk, ...] = ()
+    edits: tuple[Edit, ...] | None = None
     # Whether the call only names the file, so that its change is unknown.
     unread: bool = False
     # The folders to which the call changes, one after the other, before it resolves its paths.
@@ -76,10 +73,9 @@ class FileCall(msgspec.Struct, frozen=True, kw_only=True):
         """The text of the file after the call; None if that text is unknown."""
         if self.text is not None:
             return self.text
-        if self.edits is None or before is None:
+        # Where in a file the lines of a patch are depends on the host.
+        if self.edits is None or before is None or self.rule.patch is not None:
             return None
-        if self.chunks:
-            return applied(self.chunks, before)
         text = before
         for old, new, every in self.edits:
             # Hosts differ in what they do if the old text occurs nowhere, or several times.
@@ -123,24 +119,18 @@ def _patched(rule: FileRule, arguments: Mapping[str, JsonValue]) -> tuple[FileCa
     given = rule.folder is not None and arguments.get(rule.folder) is not None
     folder = _text(arguments, rule.folder or "") if given else ""
     folders = (folder, *(folders_of(text) if rule.command else ()))
-    whole = (("", text, False),)
     return tuple(
         FileCall(
             rule=rule,
             path=one.path,
             to=one.to,
             text=one.text,
-            edits=whole if one.unread else tuple(map(_edit, one.chunks)),
-            chunks=one.chunks,
-            unread=bool(one.unread),
+            edits=one.edits,
+            unread=one.unread,
             folders=folders,
         )
         for one in patched_files(text, command=rule.command)
     )
-
-
-def _edit(chunk: Chunk) -> tuple[str, str, bool]:
-    return "\n".join(chunk.old), "\n".join(chunk.new), False
 
 
 def check_alone(found: Sequence[tuple[FileCall, Place]]) -> None:
@@ -177,9 +167,9 @@ def item_of(
     went = NEWLINE.join(line for one in hunks for line in one.went)
     reads = tuple(one.reads for one in hunks if one.came)
     replaces_unknown = before is None and call.text is not None
-    # In a file of unknown text, the call's strings may be parts of lines, so that the added lines
-    # are unknown.
-    known = NOTHING if before is None else 1
+    # In a file of unknown text, the strings of a replacement may be parts of lines, so that the
+    # added lines are unknown; a patch and a whole text have whole lines.
+    known = NOTHING if (before, call.text, call.rule.patch) == (None, None, None) else 1
     if came and went:
         # The removed lines are a label: the file has them already, so a read that shows them does
         # not show this item.
@@ -281,9 +271,7 @@ def _digest(parts: tuple[str, ...]) -> str:
     return hashlib.sha256(canonical_json([*parts]).encode()).hexdigest()[:_DIGEST_LEN]
 
 
-def _edits(
-    rule: FileRule, arguments: Mapping[str, JsonValue]
-) -> tuple[tuple[str, str, bool], ...] | None:
+def _edits(rule: FileRule, arguments: Mapping[str, JsonValue]) -> tuple[Edit, ...] | None:
     if rule.old is None or rule.new is None:
         return None
     given: JsonValue = [dict(arguments)]
@@ -291,7 +279,7 @@ def _edits(
         given = arguments.get(rule.edits)
     if not isinstance(given, list) or not 0 < len(given) <= ITEMS_MAX:
         raise MalformedRequest(f"arguments: {rule.edits}: must be an array of replacements")
-    found: list[tuple[str, str, bool]] = []
+    found: list[Edit] = []
     for one in given:
         if not isinstance(one, dict):
             raise MalformedRequest(f"arguments: {rule.edits}: must be an array of replacements")

@@ -13,7 +13,6 @@ from typing import Final
 
 import msgspec
 
-from proxy.dialects.files.hunks import CELLS_MAX
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import ITEMS_MAX
 
@@ -51,30 +50,22 @@ _FOLDERS: Final = re.compile(
 )
 
 
-class Chunk(msgspec.Struct, frozen=True, kw_only=True):
-    """Adjacent lines of a file, before and after the change.
-
-    `hinted`: the patch names a line in front of the chunk, so lines without old ones are inserted
-    at a place that depends on the host.
-    """
-
-    old: tuple[str, ...]
-    new: tuple[str, ...]
-    hinted: bool
+# Old text, new text, and whether every occurrence is replaced.
+Edit = tuple[str, str, bool]
 
 
 class PatchedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of a patch: with its whole new text, or with the chunks that change.
+    """One file of a patch: with its whole new text, or with the lines that change.
 
-    A deleted file has an empty text. `to` is the path that the file is moved to. `unread` is the
-    whole patch, if it was not read and only names the file.
+    A deleted file has an empty text. `to` is the path that the file is moved to. `unread`: the
+    patch was not read and only names the file; the whole of it is the one edit.
     """
 
     path: str
     to: str | None = None
     text: str | None = None
-    chunks: tuple[Chunk, ...] = ()
-    unread: str = ""
+    edits: tuple[Edit, ...] = ()
+    unread: bool = False
 
 
 def patched_files(text: str, *, command: bool) -> tuple[PatchedFile, ...]:
@@ -91,11 +82,12 @@ def patched_files(text: str, *, command: bool) -> tuple[PatchedFile, ...]:
     except MalformedRequest:
         lines: list[str] = _NAMED.findall(text)
         cut: list[str] = [_PATH_END.split(line.strip(" '\""))[0] for line in lines]
-        whole = [line for line in lines if "\\n" not in line]
-        named = dict.fromkeys(one.strip() for one in (*cut, *whole) if one.strip())
+        plain = [line for line in lines if "\\n" not in line]
+        named = dict.fromkeys(one.strip() for one in (*cut, *plain) if one.strip())
         if len(named) > ITEMS_MAX or not (named or command):
             raise
-        return tuple(PatchedFile(path=path, unread=text) for path in named)
+        whole: Edit = ("", text, False)
+        return tuple(PatchedFile(path=path, edits=(whole,), unread=True) for path in named)
 
 
 def folders_of(command: str) -> tuple[str, ...]:
@@ -140,27 +132,6 @@ def read_patch(patch: str) -> tuple[PatchedFile, ...]:
     return tuple(found)
 
 
-def applied(chunks: tuple[Chunk, ...], before: str) -> str | None:
-    """The text of a file after its chunks; None if a host may find a chunk's lines elsewhere.
-
-    A host also finds lines with other blanks around them, and leaves such lines as they are.
-    """
-    lines = before.removesuffix("\n").split("\n") if before else []
-    if len(lines) * len(chunks) > CELLS_MAX:
-        return None
-    for one in chunks:
-        size = len(one.old)
-        bare = [line.strip() for line in lines]
-        meant = [line.strip() for line in one.old]
-        found = [at for at in range(len(lines) - size + 1) if bare[at : at + size] == meant]
-        if not size:
-            found = [] if one.hinted else [len(lines)]
-        if len(found) != 1 or lines[found[0] : found[0] + size] != [*one.old]:
-            return None
-        lines[found[0] : found[0] + size] = one.new
-    return "".join(f"{line}\n" for line in lines)
-
-
 def _file(rest: deque[str]) -> PatchedFile:
     head = rest.popleft().strip()
     if head.startswith(_DELETE):
@@ -175,23 +146,21 @@ def _file(rest: deque[str]) -> PatchedFile:
     to = None
     if rest and rest[0].startswith(_MOVE):
         to = rest.popleft().removeprefix(_MOVE).strip()
-    chunks: list[Chunk] = []
+    edits: list[Edit] = []
     while rest and (rest[0].strip() == _LAST or not rest[0].startswith(_MARKER)):
         if rest[0].strip() == _LAST:
             rest.popleft()
         else:
-            chunks.append(_chunk(rest))
-    return PatchedFile(
-        path=head.removeprefix(_UPDATE).strip(), to=to, text=None, chunks=tuple(chunks)
-    )
+            edits.append(_edit(rest))
+    return PatchedFile(path=head.removeprefix(_UPDATE).strip(), to=to, edits=tuple(edits))
 
 
-def _chunk(rest: deque[str]) -> Chunk:
-    hinted = False
+def _edit(rest: deque[str]) -> Edit:
+    """Adjacent lines of a file: before and after the change."""
     old: list[str] = []
     new: list[str] = []
     while rest and rest[0].startswith(_HINT):
-        hinted |= rest.popleft().strip() != _HINT
+        rest.popleft()
     size = len(rest)
     while rest and (not rest[0] or rest[0][0] in " +-"):
         line = rest.popleft()
@@ -202,4 +171,4 @@ def _chunk(rest: deque[str]) -> Chunk:
         new += [line[1:]] if not line.startswith("-") else []
     if len(rest) == size:
         raise MalformedRequest("patch: a line of a changed file has no sign")
-    return Chunk(old=tuple(old), new=tuple(new), hinted=hinted)
+    return "\n".join(old), "\n".join(new), False

@@ -41,16 +41,8 @@ class FileRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     every: _Name | None = None
     # The argument that, if it is true, makes the call a dry run.
     idle: _Name | None = None
-    # Arguments of a reading tool that limit a call to a part of the file.
-    cut: Annotated[tuple[_Name, ...], Meta(max_length=16)] = ()
-    # Words with which a tool's answer reports that the file does not exist.
+    # Words with which a server's answer to a read reports that the file does not exist.
     missing: _Name | None = None
-    # Whether each line of a read's answer begins with the line's number and a tab or an arrow.
-    numbered: bool = False
-    # The most lines, and the most characters of a line, that a read's answer shows; None if the
-    # answer has no limit.
-    lines_max: Annotated[int, Meta(ge=1)] | None = None
-    line_len_max: Annotated[int, Meta(ge=1)] | None = None
 
     @property
     def fits(self) -> bool:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
 
 from policy.after.closure import BLAST_MAX, Act, Relation
-from policy.model import Hit, MemoryId, MemoryStatus, SourceKind, Tenant
+from policy.model import MemoryId, MemoryStatus, Tenant
 from storage.features.cases import CASES, Case, CaseMemory, ConvictedMemory
 from storage.features.cases.case_facts import CaseFacts, named
 from storage.features.cases.case_records import read_case
-from storage.features.incidents import IncidentReach
 from storage.features.incidents.reached_memories import reached
+from storage.features.selections import alike
+from storage.questions import LIKE_MIN, Selection
 from storage.tables.change import read_verdict
-from storage.tables.codec import ordinal_key
-from storage.tables.lmdb_store import VECTORS, View
+from storage.tables.lmdb_store import View
 from storage.tables.rows import read_id, read_row
 from storage.values import Row
-from storage.write.seam import Feature, StoreAccess
-
-NEAR_MIN: Final = 0.9
-"""The least cosine at which two memories count as near copies."""
-NEAR_LEN: Final = 100
+from storage.write.seam import Feature
 
 
 class Cases(Feature):
@@ -29,11 +24,6 @@ class Cases(Feature):
 
     Coroutines raise what `MemoryWriter.submit` raises; each is one transaction with its leaves.
     """
-
-    def __init__(self, access: StoreAccess, near: Callable[[Tenant, bytes], Sequence[Hit]]) -> None:
-        """`near` returns at most `NEAR_LEN` live memories with a cosine of `NEAR_MIN` or more."""
-        super().__init__(access)
-        self._near_copies = near
 
     def all(self) -> tuple[Case, ...]:
         """Every case, oldest first."""
@@ -60,12 +50,11 @@ class Cases(Feature):
             return tuple(map(following.named, closure.consequences))
 
     def related(self, tenant: Tenant, accused: Sequence[ConvictedMemory]) -> tuple[CaseMemory, ...]:
-        """Memories that share a session or origin with an accused memory, and near copies of it.
+        """Memories that share a session or origin with an accused memory, or are like it.
 
         The call reads every row of the store.
         """
         found: dict[MemoryId, Relation] = {}
-        vectors: list[tuple[bytes, SourceKind]] = []
         with self._store.reading() as view:
             following = CaseFacts(view, self._names, tenant, self._clock())
             closed = following.closure(accused).consequences
@@ -73,14 +62,9 @@ class Cases(Feature):
                 if one.relation is not Relation.CULPRIT:
                     continue
                 row = read_row(view, one.fact.step)
-                for memory_id, relation in self._beside(view, tenant, row):
+                like = _alike(view, tenant, one.fact.step, row)
+                for memory_id, relation in (*self._beside(view, tenant, row), *like):
                     found.setdefault(memory_id, relation)
-                vector = view.get(VECTORS, ordinal_key(one.fact.step))
-                if vector:
-                    vectors.append((vector, row.source))
-        for vector, label in vectors:
-            for memory_id in self._near(tenant, vector, label):
-                found.setdefault(memory_id, Relation.NEAR_COPY)
         for known in closed:
             found.pop(known.fact.memory_id, None)
         with self._store.reading() as view:
@@ -89,21 +73,13 @@ class Cases(Feature):
     def _beside(self, view: View, tenant: Tenant, row: Row) -> Iterator[tuple[MemoryId, Relation]]:
         leaf = read_verdict(view, row.leaf_index)
         if leaf.culprit is not None:
-            origin = IncidentReach(
-                tenant=tenant, server=leaf.culprit.server, tool=leaf.culprit.tool
-            )
+            origin = Selection(tenant=tenant, server=leaf.culprit.server, tool=leaf.culprit.tool)
             for memory_id in reached(view, self._names, origin).own.values():
                 yield memory_id, Relation.ORIGIN
         if leaf.session is not None:
-            session = IncidentReach(tenant=tenant, session=leaf.session)
+            session = Selection(tenant=tenant, session=leaf.session)
             for memory_id in reached(view, self._names, session).own.values():
                 yield memory_id, Relation.SESSION
-
-    def _near(self, tenant: Tenant, vector: bytes, label: SourceKind) -> Iterator[MemoryId]:
-        """Live memories with nearly the same text, except memories with a more trusted label."""
-        for hit in self._near_copies(tenant, vector):
-            if hit.memory.source.trust <= label.trust:
-                yield hit.memory.memory_id
 
     def _named(
         self, view: View, tenant: Tenant, found: dict[MemoryId, Relation]
@@ -115,3 +91,13 @@ class Cases(Feature):
             row = read_row(view, known.ordinal)
             if not row.erased:
                 yield named(view, row, relation, Act.NOTHING)
+
+
+def _alike(
+    view: View, tenant: Tenant, ordinal: int, accused: Row
+) -> Iterator[tuple[MemoryId, Relation]]:
+    """Memories that are like an accused one, except memories with a more trusted label."""
+    for key in alike(view, ordinal, LIKE_MIN):
+        row = read_row(view, int.from_bytes(key, "big"))
+        if row.tenant == tenant and row.source.trust <= accused.source.trust:
+            yield row.memory_id, Relation.ALIKE

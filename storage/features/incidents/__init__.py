@@ -20,35 +20,9 @@ from policy.model import (
     MemoryStatus,
     PrincipalId,
     SourceKind,
-    Tenant,
 )
+from storage.questions import Selection
 from storage.tables.lmdb_store import RecordTable
-
-
-class IncidentReach(msgspec.Struct, frozen=True, kw_only=True, rename=PRINCIPAL):
-    """A filter for memories: it matches a memory of which one version fits all fields that are set.
-
-    `server` and `tool` are the origin that the verdict's leaf names. `under`: a target, and all
-    targets that continue it after a slash. `since_ms`: versions from that time on, Unix
-    milliseconds.
-    """
-
-    tenant: Tenant
-    principal_id: PrincipalId | None = None
-    server: str | None = None
-    tool: str | None = None
-    session: str | None = None
-    under: str | None = None
-    since_ms: int | None = None
-    # Whether descendants match too: memories that name a matching one as a parent
-    # (`derived_from`), and memories derived from these, without limit.
-    with_descendants: bool = False
-
-    @property
-    def whole_tenant(self) -> bool:
-        """Whether the filter matches every memory of the tenant, because no other field is set."""
-        asked = (self.principal_id, self.server, self.session, self.under, self.since_ms)
-        return all(one is None for one in asked)
 
 
 class IncidentKind(enum.Enum):
@@ -76,7 +50,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     incident_id: str
     kind: IncidentKind
     stage: IncidentStage
-    reach: IncidentReach
+    reach: Selection
     by: PrincipalId
     at_ms: int
     reason: str

@@ -14,7 +14,6 @@ from storage.features.incidents import (
     CaughtMemory,
     Incident,
     IncidentKind,
-    IncidentReach,
     IncidentStage,
     IsolationReport,
     PastState,
@@ -34,6 +33,7 @@ from storage.features.incidents.reached_memories import caught, reached
 from storage.features.incidents.rewind_steps import RewindBatch, RewindBatchReport
 from storage.features.quarantine.hiding import QUARANTINES
 from storage.ground.errors import UnknownIncident
+from storage.questions import Selection
 from storage.write.seam import Feature, Order, StoreAccess
 
 _CHANGED: Final = frozenset({"put_back", "hidden", "shown"})
@@ -57,14 +57,12 @@ class Incidents(Feature):
             found = [incident for _, incident in view.records(INCIDENTS)]
         return tuple(sorted(found, key=lambda one: (one.at_ms, one.leaf_count)))
 
-    def reached(self, reach: IncidentReach) -> tuple[CaughtMemory, ...]:
+    def reached(self, reach: Selection) -> tuple[CaughtMemory, ...]:
         """The stored memories that the filter matches, quarantined ones too. Reads every row."""
         with self._store.reading() as view:
             return tuple(caught(view, reached(view, self._names, reach)))
 
-    async def isolate(
-        self, reach: IncidentReach, by: PrincipalId, reason: str = ""
-    ) -> IsolationReport:
+    async def isolate(self, reach: Selection, by: PrincipalId, reason: str = "") -> IsolationReport:
         """Hide all memories that the filter matches from every read, with a leaf for each."""
         incident = await self.order(BeginIncident(IncidentKind.ISOLATE, reach, by, reason))
         return await self._isolated(incident, by)
@@ -87,7 +85,7 @@ class Incidents(Feature):
             return IsolationReport(incident=incident, changed=0, kept=0)
         return await self._undone(incident, by)
 
-    def planned(self, reach: IncidentReach, to: PastState) -> RewindReport:
+    def planned(self, reach: Selection, to: PastState) -> RewindReport:
         """The report of what a rewind would do. Reads every row and every leaf.
 
         Raises:
@@ -96,7 +94,7 @@ class Incidents(Feature):
         return self._plan(reach, to).told
 
     async def rewind(
-        self, reach: IncidentReach, to: PastState, by: PrincipalId, reason: str = ""
+        self, reach: Selection, to: PastState, by: PrincipalId, reason: str = ""
     ) -> RewindReport:
         """Put each memory that the filter matches into the state that it had, by new commits.
 
@@ -198,7 +196,7 @@ class Incidents(Feature):
             touched=tuple(left.values()),
         )
 
-    def _plan(self, reach: IncidentReach, to: PastState) -> RewindPlan:
+    def _plan(self, reach: Selection, to: PastState) -> RewindPlan:
         with self._store.reading() as view:
             return planned(view, self._names, reach, point_of(view, to, self._clock()))
 
@@ -209,7 +207,7 @@ class Incidents(Feature):
             point = point_at(view, index)
             return planned(view, self._names, incident.reach, point, until, undone)
 
-    def _names_in(self, reach: IncidentReach) -> tuple[bytes, ...]:
+    def _names_in(self, reach: Selection) -> tuple[bytes, ...]:
         with self._store.reading() as view:
             return reached(view, self._names, reach).names
 

@@ -14,12 +14,12 @@ from storage.features.incidents import (
     INCIDENTS,
     Incident,
     IncidentKind,
-    IncidentReach,
     IncidentStage,
 )
 from storage.features.quarantine.hiding import hidden_by, log_standing, place
 from storage.ground.errors import UnknownIncident
 from storage.ground.randomness import random_bytes
+from storage.questions import Selection
 from storage.tables.change import Change, read_leaf
 from storage.tables.lmdb_store import View
 from storage.tables.rows import chain, id_key, is_uuid, read_id, read_row, subject_of
@@ -33,7 +33,7 @@ class BeginIncident(msgspec.Struct, frozen=True):
     """An order to the writer: record a new incident durably, before it changes a memory."""
 
     kind: IncidentKind
-    reach: IncidentReach
+    reach: Selection
     by: PrincipalId
     reason: str
     point: int = 0

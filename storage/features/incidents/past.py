@@ -12,15 +12,15 @@ from storage.audit import InterceptedLeaf, OperatorLeaf, VerdictLeaf, decode_lea
 from storage.features.incidents import (
     INCIDENTS,
     IncidentKind,
-    IncidentReach,
     PastState,
     RewindEffect,
     RewindReport,
 )
-from storage.features.incidents.reached_memories import fits
 from storage.features.incidents.rewind_steps import RewindStep
 from storage.features.quarantine.hiding import hidden_by
+from storage.features.selections import Selector, paced
 from storage.ground.errors import NoSuchPast
+from storage.questions import Selection
 from storage.tables.change import read_leaf
 from storage.tables.codec import NO_ORDINAL
 from storage.tables.keys import KeyedNames
@@ -164,7 +164,7 @@ class _Walk:
 def planned(
     view: View,
     names: KeyedNames,
-    reach: IncidentReach,
+    reach: Selection,
     point: PastPoint,
     until: int | None = None,
     undoes: str = "",
@@ -178,8 +178,8 @@ def planned(
         NoSuchPast: All memories that existed at that point are purged.
     """
     rows = _Rows(view, names, reach, point)
-    for key, row in view.records(ROWS):
-        rows.take(int.from_bytes(key, "big"), row)
+    for key, row in paced(view.records(ROWS)):
+        rows.take(key, row)
     gone = tuple(name for name, stood in rows.lost.items() if stood)
     mine = {name: life for name, life in rows.lives.items() if life.reached}
     if gone and not any(life.before for life in mine.values()):
@@ -214,12 +214,11 @@ def planned(
 class _Rows:
     """Reads the rows of a tenant once, in order, and groups them by memory."""
 
-    def __init__(
-        self, view: View, names: KeyedNames, reach: IncidentReach, point: PastPoint
-    ) -> None:
+    def __init__(self, view: View, names: KeyedNames, reach: Selection, point: PastPoint) -> None:
         self._view = view
         self._names = names
-        self._reach = reach
+        self._tenant = reach.tenant
+        self._selector = Selector(view, names, reach)
         self._point = point
         self.lives: dict[bytes, _Life] = {}
         # Maps each purged memory to whether it existed at the point to rewind to.
@@ -227,11 +226,11 @@ class _Rows:
         # The first version after the point to rewind to of which a text is left.
         self.nearest: int | None = None
 
-    def take(self, ordinal: int, row: Row) -> None:
+    def take(self, key: bytes, row: Row) -> None:
         """Read the next row, and add it to the history of its memory."""
-        if row.tenant != self._reach.tenant:
+        if row.tenant != self._tenant:
             return
-        meant = fits(self._view, self._reach, row)
+        meant = self._selector.takes(key, row)
         before = row.leaf_index < self._point.index
         if row.erased:
             if meant and before:
@@ -246,7 +245,7 @@ class _Rows:
             if meant and self.nearest is None:
                 self.nearest = row.version
             return
-        life.before.append((ordinal, row.leaf_index, row.change))
+        life.before.append((int.from_bytes(key, "big"), row.leaf_index, row.change))
         subject = subject_of(row.memory_id, row.candidate_id)
         if subject not in life.subjects:
             life.subjects.append(subject)

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import msgspec
 
 from policy.model import MemoryId, MemoryStatus
-from storage.audit import candidate_of
-from storage.features.incidents import CaughtMemory, IncidentReach
+from storage.features.incidents import CaughtMemory
+from storage.features.selections import Selector, paced
+from storage.questions import Selection
 from storage.tables.change import read_verdict
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import ROWS, View
@@ -34,7 +35,7 @@ class ReachedMemories(msgspec.Struct, frozen=True, kw_only=True):
         return (*self.own, *self.descended)
 
 
-def reached(view: View, names: KeyedNames, reach: IncidentReach) -> ReachedMemories:
+def reached(view: View, names: KeyedNames, reach: Selection) -> ReachedMemories:
     """Every memory that the filter matches, deleted ones too. Reads every row.
 
     Descendants of a purged memory are found if the log names that memory. The log names no memory
@@ -42,9 +43,8 @@ def reached(view: View, names: KeyedNames, reach: IncidentReach) -> ReachedMemor
     """
     own: dict[bytes, MemoryId] = {}
     purged: dict[MemoryId, None] = {}
-    for _, row in view.records(ROWS):
-        if not fits(view, reach, row):
-            continue
+    selector = Selector(view, names, reach)
+    for row in (row for key, row in paced(view.records(ROWS)) if selector.takes(key, row)):
         if not row.erased:
             own.setdefault(names.memory(row.tenant, row.memory_id), row.memory_id)
         elif (gone := _purged(view, reach, row)) is not None:
@@ -62,39 +62,12 @@ def reached(view: View, names: KeyedNames, reach: IncidentReach) -> ReachedMemor
     return ReachedMemories(own=own, descended=descended)
 
 
-def _purged(view: View, reach: IncidentReach, row: Row) -> MemoryId | None:
+def _purged(view: View, reach: Selection, row: Row) -> MemoryId | None:
     """The id of the purged memory to which an erased row belonged, if the log names that memory.
 
     None also if the filter asks for a target, because a purge erases the target.
     """
     return read_verdict(view, row.leaf_index).memory_id if reach.under is None else None
-
-
-def fits(view: View, reach: IncidentReach, row: Row) -> bool:
-    """Whether a row fits the filter; of an erased row, only the remaining fields are compared."""
-    if row.tenant != reach.tenant:
-        return False
-    if reach.since_ms is not None and row.at_ms < reach.since_ms:
-        return False
-    if reach.principal_id not in {None, row.principal_id}:
-        return False
-    if reach.under is not None and not row.erased:
-        target = row.kept.target if row.kept else candidate_of(row).target
-        if target != reach.under and not target.startswith(f"{reach.under}/"):
-            return False
-    return (reach.server is None and reach.session is None) or _of_origin(view, reach, row)
-
-
-def _of_origin(view: View, reach: IncidentReach, row: Row) -> bool:
-    leaf = read_verdict(view, row.leaf_index)
-    if reach.session not in {None, leaf.session}:
-        return False
-    if reach.server is None:
-        return True
-    culprit = leaf.culprit
-    if culprit is None or culprit.server != reach.server:
-        return False
-    return reach.tool in {None, culprit.tool}
 
 
 def caught(view: View, found: ReachedMemories) -> Iterator[CaughtMemory]:

@@ -116,6 +116,7 @@ def _lines(document: Json) -> str:
 async def _nothing(desk: Desk) -> None:
     """What each listing prints where there is nothing to list."""
     for words in (
+        "memory search", "insight origins",
         "memory list", "memory list --quarantined", "memory list --would-refuse", "memory usage",
         "review list", "review unsettled", "trust show", "session list", "session show",
         "recall list", "incident list", "incident export", "isolate --list", "anchor list",
@@ -135,6 +136,10 @@ async def _memories(life: Life) -> None:
     await desk.both("memory", "list", "--limit", "1", "--offset", "1")
     await desk.both("memory", "list", "--user-id", "alice")
     await desk.both("memory", "list", "--tenant", "other")
+    await desk.both("memory", "search", "When does Alice leave?")
+    await desk.run("memory", "search", "When does Alice leave?", "--explain", "--limit", "1")
+    await desk.run("memory", "search", "--like", tea, "--label", "unknown")
+    await desk.both("insight", "origins")
     await desk.both("memory", "show", office)
     await desk.run("memory", "show", tea[:8])
     await desk.both("memory", "history", office[:8])

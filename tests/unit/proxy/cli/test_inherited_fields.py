@@ -16,9 +16,10 @@ import pytest
 from policy.model import Candidate, ChangeKind, MemoryId, MemoryStatus, Scope
 from proxy.cli.entry import main
 from storage.embedded import EmbeddedStore
-from storage.features.incidents import IncidentReach, PastState
+from storage.features.incidents import PastState
 from storage.features.quarantine.hiding import Quarantine
 from storage.ground.errors import StoreCorrupt
+from storage.questions import Selection
 from storage.tables.codec import IdRecord, encode, ordinal_key
 from storage.tables.lmdb_store import IDS, ROWS, Draft
 from storage.tables.rows import earlier_rows, read_row
@@ -65,7 +66,7 @@ class Life:
         update(store, room, "Bo has moved.")
         self.kept_metadata = 6
         done = asyncio.run(
-            store.incidents.rewind(IncidentReach(tenant=TENANT), PastState(version=at), BY)
+            store.incidents.rewind(Selection(tenant=TENANT), PastState(version=at), BY)
         )
         assert done.put_back == 1
         self.copied = 7

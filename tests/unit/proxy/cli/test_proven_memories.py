@@ -28,9 +28,10 @@ from storage.audit import (
 )
 from storage.embedded import EmbeddedStore
 from storage.features.confirm_memory import ConfirmMemory
-from storage.features.incidents import IncidentReach, PastState
+from storage.features.incidents import PastState
 from storage.features.quarantine.hiding import Quarantine
 from storage.opening import offline_store
+from storage.questions import Selection
 from storage.values import Decision, Row
 from storage.write import commit
 from tests.unit.storage.features.incidents.test_isolation import id_of
@@ -75,7 +76,7 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lines, VerifierKey]:
     _texted(store, filed, "poisoned")
     asyncio.run(
         store.incidents.rewind(
-            IncidentReach(tenant=TENANT, principal_id=PrincipalId("agent-1")),
+            Selection(tenant=TENANT, principal_id=PrincipalId("agent-1")),
             PastState(version=at),
             BY,
         )

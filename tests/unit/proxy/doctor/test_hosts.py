@@ -105,6 +105,11 @@ SWITCHES: Final = {
         '{"experimental": {"autoMemory": true}}',
         "experimental.autoMemory = false",
     ),
+    "claude-code, where nothing is set": (
+        ".claude/settings.json",
+        "{}",
+        "autoDreamEnabled = false in settings.json",
+    ),
     "openclaw": (
         ".openclaw/openclaw.json",
         '{"agents": {"defaults": {"compaction": {"memoryFlush": {"enabled": true}}}}}',
@@ -116,6 +121,47 @@ SWITCHES: Final = {
         "plugins.entries.memory-core.config.dreaming.enabled = false",
     ),
 }
+
+
+# The real hosts run no hook under these; the first file of each is in the host's own folder.
+OFF: Final = {
+    "codex": (("config.toml", "work.config.toml"), "[features]\nhooks = false\n"),
+    "claude-code": (("settings.json", "settings.local.json"), '{"disableAllHooks": true}'),
+    "gemini": (("settings.json",), '{"hooksConfig": {"enabled": false}}'),
+    "openclaw": (("openclaw.json",), '{"plugins": {"enabled": false}}'),
+}
+
+
+@pytest.mark.parametrize("project", [False, True], ids=["home", "project"])
+@pytest.mark.parametrize("name", OFF)
+def test_a_setting_that_keeps_the_hook_from_running_is_named_with_its_file(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, *, project: bool
+) -> None:
+    files, text = OFF[name]
+    base = tmp_path / "project" if project else home
+    (base / HOSTS[name][0]).mkdir(parents=True, exist_ok=True)
+    monkeypatch.chdir(base)
+    for file in files:
+        assert row(home, name).verdict is ProbeResult.OK, "control"
+        path = base / HOSTS[name][0] / file
+        before = path.read_bytes() if path.exists() else None
+        path.write_text(text, encoding="utf-8")
+        found = row(home, name)
+        assert found.verdict is ProbeResult.WARNED
+        assert f"in {path}" in found.got
+        assert "no hook runs" in found.got
+        path.unlink() if before is None else path.write_bytes(before)
+
+
+@pytest.mark.parametrize("file", [".codex/work.config.toml", "project/.codex/config.toml"])
+def test_memories_that_a_profile_or_a_project_turns_on_are_named(
+    home: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    (home / "project" / ".codex").mkdir(parents=True)
+    monkeypatch.chdir(home / "project")
+    assert row(home, "codex").verdict is ProbeResult.OK, "control"
+    (home / file).write_text("[features]\nmemories = true\n", encoding="utf-8")
+    assert f"features.memories = false in {home / file}" in row(home, "codex").got
 
 
 @pytest.mark.parametrize("case", SWITCHES)

@@ -15,7 +15,6 @@ from tests.unit.proxy.guarded import AGENT, BY
 from tests.unit.proxy.ledgers import user
 from tests.unit.proxy.model.editor import (
     FILE,
-    GONE,
     INDEX,
     LINE,
     NOTE,
@@ -128,7 +127,7 @@ async def test_a_path_of_which_one_reading_is_a_place_is_that_place(
 ) -> None:
     async with editor(tmp_path) as at:
         assert is_held(await at.writes(f"- {NOTE}\n", path), "instruction_place")
-        assert await at.writes(f"- {NOTE}\n", path.replace("md", "py")) is None
+        assert await at.writes(f"- {NOTE}\n", path.lower().replace("md", "py")) is None
 
 
 async def test_of_two_lists_the_more_specific_one_counts(tmp_path: Path) -> None:
@@ -240,69 +239,16 @@ async def test_of_one_file_a_session_that_had_read_removes_its_own_lines_alone(
         assert is_held(await second.edits(f"- {touched}\n", "", NOTES), "removal_after_reading")
 
 
-@pytest.mark.parametrize(
-    ("between", "arguments"),
-    [
-        ("Bash", {"command": "git pull"}),
-        ("mcp__other__run", {"what": "it"}),
-        ("NotebookEdit", {"notebook_path": NOTES, "new_source": "x"}),
-        ("Write", {"file_path": NOTES.replace("/home", "/home/../home"), "content": "other"}),
-        ("Edit", {"file_path": "MEMORY.md", "old_string": "a", "new_string": "b"}),
-    ],
-)
-async def test_a_file_that_something_else_may_have_written_is_not_known(
-    tmp_path: Path, between: str, arguments: dict[str, Json]
+async def test_lines_that_only_a_conversation_has_shown_are_judged_when_they_are_written(
+    tmp_path: Path,
 ) -> None:
-    more = f"{INDEX}- {NOTE}\n"
+    """A shell may have written them, and a model repeats them in the new text of a file."""
+    more = f"{INDEX}- {ORDER}.\n"
     async with editor(tmp_path) as at:
-        await at.reads(INDEX, NOTES)
-        await at.tool("Grep", "nothing", pattern="tea")
-        assert await at.lines(more) == (NOTE,)
-        await at.tool(between, "done", **arguments)
-        assert len(await at.lines(more)) > 1
-        await at.reads(INDEX, NOTES)
-        assert await at.lines(more) == (NOTE,), "read again, it is known again"
-
-
-async def test_what_only_a_part_of_a_read_shows_is_not_known(tmp_path: Path) -> None:
-    more = f"{INDEX}- {NOTE}\n"
-    async with editor(tmp_path) as at:
-        await at.reads(INDEX, NOTES, offset=1, limit=6)
-        assert len(await at.lines(more)) > 1
-        await at.reads("\n".join(["x"] * 2_000), NOTES)
-        assert len(await at.lines(more)) > 1
-        await at.tool("mcp__evil__read_text_file", INDEX, path=NOTES)
-        assert len(await at.lines(more)) > 1
-        await at.reads(INDEX, NOTES)
-        at.withheld = LINE
-        assert len(await at.lines(more)) > 1
-        at.withheld = ""
-        assert await at.lines(more) == (NOTE,), "control"
-
-
-async def test_a_file_that_a_read_did_not_find_is_known_to_be_empty(tmp_path: Path) -> None:
-    async with editor(tmp_path) as at:
-        await at.finds_none(NOTES)
-        assert await at.writes("", NOTES) is None
-    async with editor(tmp_path / "control") as at:
-        await at.tool("Read", GONE, file_path=NOTES)  # no failure: a file with this text
-        assert is_held(await at.writes("", NOTES))
-
-
-async def test_two_edits_of_one_reply_are_not_known_to_follow_each_other(tmp_path: Path) -> None:
-    async with editor(tmp_path) as at:
-        await at.reads(INDEX, NOTES)
-        one = at.call("Edit", file_path=NOTES, old_string=LINE, new_string=f"{LINE}\n- {NOTE}")
-        two = at.call("Write", file_path=NOTES, content=INDEX)
-        files = await at.files(one, two)
-        assert await files.read(one) is not None
-        alone = await files.read(two)
-        assert alone is not None
-        assert not alone.items, "control: the text as it is"
-        files.goes_on(one)
-        behind = await files.read(two)
-        assert behind is not None
-        assert behind.items
+        await at.tool("Bash", "done", command="git pull")
+        await at.reads(more, NOTES)
+        assert is_held(await at.writes(f"{more}- {NOTE}\n", NOTES))
+        assert await at.writes(f"{INDEX}- {NOTE}\n", NOTES) is None, "control"
 
 
 async def test_a_link_to_a_place_is_refused(tmp_path: Path) -> None:

@@ -156,13 +156,16 @@ async def test_a_folder_that_only_a_result_states_is_no_reading(
         assert is_held(text) is typed
 
 
-async def test_what_a_patch_wrote_is_known_and_judged_by_its_lines(tmp_path: Path) -> None:
+async def test_a_patch_is_judged_by_its_lines_and_a_whole_text_by_all(tmp_path: Path) -> None:
     async with editor(tmp_path) as at:
         wrote = f"*** Begin Patch\n*** Add File: {NOTES}\n+- {NOTE}\n*** End Patch"
         assert await at.tries(at.call("apply_patch", input=wrote)) == [None]
-        assert await at.lines(f"- {NOTE}\n- tea\n") == ("tea",)
-        await at.tool("Bash", "done", command="date")
-        assert len(await at.lines(f"- {NOTE}\n- tea\n")) > 1, "control: it is not known now"
+        more = f"*** Begin Patch\n*** Update File: {NOTES}\n - {NOTE}\n+- tea\n*** End Patch"
+        one = at.call("apply_patch", input=more)
+        write = await (await at.files(one)).read(one)
+        assert write is not None
+        assert [item.pieces for item in write.items] == [("- tea",)]
+        assert len(await at.lines(f"- {NOTE}\n- tea\n")) > 1, "control"
 
 
 HOSTS: Final[dict[str, tuple[str, dict[str, Json]]]] = {

@@ -6,10 +6,11 @@ from typing import Final
 
 import pytest
 
+from policy.labels.effect import NOTHING
 from policy.model import ChangeKind
 from policy.places import Place, PlaceKind
 from proxy.dialects.files.edits import FileCall, check_alone, item_of, read_file_calls
-from proxy.dialects.files.patch import applied, read_patch
+from proxy.dialects.files.patch import Edit, read_patch
 from proxy.dialects.mcp.file_rules import FileRule
 from proxy.seams.faults import MalformedRequest
 
@@ -26,6 +27,19 @@ def patch(*lines: str, end: str = "\n") -> str:
 
 def of(*lines: str) -> tuple[FileCall, ...]:
     return read_file_calls(RULE, {"input": patch(*lines)})
+
+
+def applied(edits: tuple[Edit, ...], before: str) -> str | None:
+    """The text of a file after the edits of a patch without hints; None if it is not clear."""
+    lines = before.removesuffix("\n").split("\n") if before else []
+    for old_text, new_text, _ in edits:
+        old = old_text.split("\n") if old_text else []
+        found = [at for at in range(len(lines) + 1) if lines[at : at + len(old)] == old]
+        at = found[0] if old and len(found) == 1 else len(lines)
+        if old and len(found) != 1:
+            return None
+        lines[at : at + len(old)] = new_text.split("\n") if new_text else []
+    return "".join(f"{line}\n" for line in lines)
 
 
 # Each patch with what a host makes of it: paths, and the texts of files that were BEFORE.
@@ -79,7 +93,7 @@ def test_each_form_names_the_files_and_lines_that_a_host_writes(form: str) -> No
     given, made = FORMS[form]
     found = read_patch(given)
     assert [(one.path, one.to) for one in found] == [(path, to) for path, to, _ in made]
-    texts = [applied(one.chunks, BEFORE) if one.text is None else one.text for one in found]
+    texts = [applied(one.edits, BEFORE) if one.text is None else one.text for one in found]
     assert texts == [text for _, _, text in made]
 
 
@@ -142,8 +156,10 @@ def test_where_a_host_may_find_other_lines_the_text_is_unknown(lines: tuple[str,
     item = item_of(call, {}, BEFORE, NOTES)
     assert item is not None
     assert "milk" in item.pieces, "and the line is judged all the same"
-    (exact,) = of("*** Update File: MEMORY.md", "@@", " tea", "+milk")
-    assert exact.after(BEFORE) == "tea\nmilk\ncoffee\nwater\n", "control: exact lines"
+    rule = FileRule(path="path", old="old", new="new")
+    given = {"path": "MEMORY.md", "old": "tea", "new": "tea\nmilk"}
+    (exact,) = read_file_calls(rule, given)
+    assert exact.after(BEFORE) == "tea\nmilk\ncoffee\nwater\n", "control: a replacement"
 
 
 def test_lines_that_occur_twice_are_not_told_apart() -> None:
@@ -166,6 +182,19 @@ def test_a_patch_gives_the_items_of_the_edits_that_other_tools_make() -> None:
     assert items[1].pieces == ("milk", "tea")
     assert items[2].key.startswith("list.md#"), "a person decides, as for any unknown change"
     assert items[3].pieces == ("tea\ncoffee\nwater",)
+
+
+@pytest.mark.parametrize("given", ["patch", "text", "edit"])
+def test_a_patch_and_a_whole_text_have_whole_lines(given: str) -> None:
+    """So each line is decided, and let in, by itself. A replacement may change a part of a line."""
+    (patched,) = of("*** Update File: MEMORY.md", " tea", "+milk")
+    (whole,) = read_file_calls(FileRule(path="p", text="t"), {"p": "MEMORY.md", "t": "milk\n"})
+    rule = FileRule(path="p", old="old", new="new")
+    (edit,) = read_file_calls(rule, {"p": "MEMORY.md", "old": "tea", "new": "tea\nmilk"})
+    item = item_of({"patch": patched, "text": whole, "edit": edit}[given], {}, None, NOTES)
+    assert item is not None
+    assert item.pieces == ("milk",)
+    assert item.came == (NOTHING if given == "edit" else 1)
 
 
 def test_a_long_path_and_many_lines_take_no_time() -> None:

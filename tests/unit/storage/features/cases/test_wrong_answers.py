@@ -336,7 +336,7 @@ def test_what_was_of_the_same_origin_or_says_the_same_is_listed_and_left(bench: 
     listed = store.cases.related(TENANT, accused(store, lie))
     assert {one.memory: one.relation for one in listed} == {
         other: Relation.ORIGIN,
-        copy: Relation.NEAR_COPY,
+        copy: Relation.ALIKE,
     }
     done = convict(store, opened(store), lie)
     kept = asyncio.run(store.cases.order(NameRelated(done.case_id, listed)))

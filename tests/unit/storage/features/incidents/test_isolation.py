@@ -29,7 +29,6 @@ from storage.embedded import EmbeddedOptions, EmbeddedStore
 from storage.features.incidents import (
     Incident,
     IncidentKind,
-    IncidentReach,
     IncidentStage,
     IsolationReport,
 )
@@ -41,6 +40,7 @@ from storage.features.incidents.incident_orders import (
 )
 from storage.features.quarantine.hiding import QUARANTINES, EndQuarantine, Quarantine
 from storage.ground.errors import UnknownIncident
+from storage.questions import Selection
 from storage.tables.lmdb_store import CHILDREN
 from storage.values import Outcome
 from tests.conftest import HEAVY
@@ -59,7 +59,7 @@ from tests.unit.storage.opening import (
 
 SMALL = EmbeddedOptions(quota_bytes=1 << 28, staging_quota_bytes=1 << 26, incident_batch_len=2)
 LEAKED = Principal(principal_id=PrincipalId("leaked"), tenant=TENANT)
-OF_LEAKED = IncidentReach(tenant=TENANT, principal_id=LEAKED.principal_id)
+OF_LEAKED = Selection(tenant=TENANT, principal_id=LEAKED.principal_id)
 
 
 def id_of(outcome: Outcome) -> MemoryId:
@@ -109,7 +109,7 @@ def test_undo_shows_nothing_that_somebody_else_hides(bench: Bench) -> None:
     asyncio.run(store.writer.order(Quarantine(after_it, TENANT, BY)))
     second = asyncio.run(
         store.incidents.isolate(
-            IncidentReach(tenant=TENANT, principal_id=LEAKED.principal_id, under="memories"), BY
+            Selection(tenant=TENANT, principal_id=LEAKED.principal_id, under="memories"), BY
         )
     )
     assert (second.changed, second.kept) == (0, 5)
@@ -172,7 +172,7 @@ def test_reach_is_by_step_and_narrowed_by_all_that_is_given(bench: Bench) -> Non
     write(store, edited)
 
     def found(**reach: object) -> set[MemoryId]:
-        asked = IncidentReach(tenant=TENANT, **reach)  # type: ignore[arg-type]
+        asked = Selection(tenant=TENANT, **reach)  # type: ignore[arg-type]
         return {one.memory_id for one in store.incidents.reached(asked)}
 
     assert found() == {fetched, plain, late}
@@ -204,9 +204,7 @@ def test_a_chain_of_five_descendants_is_reached_also_past_a_deleted_one(bench: B
     alone = asyncio.run(store.incidents.isolate(OF_LEAKED, BY))
     assert alone.changed == 1  # control: without being asked, nobody follows lineage
     asyncio.run(store.incidents.undo(recorded(alone).incident_id, BY))
-    with_them = IncidentReach(
-        tenant=TENANT, principal_id=LEAKED.principal_id, with_descendants=True
-    )
+    with_them = Selection(tenant=TENANT, principal_id=LEAKED.principal_id, with_descendants=True)
     told = {one.memory_id: one.descendant for one in store.incidents.reached(with_them)}
     expected = {*chain, both} - {chain[2]}
     assert told == {one: one != root for one in expected}
@@ -222,7 +220,7 @@ def test_a_purge_leaves_neither_lineage_nor_who_hid_it(bench: Bench) -> None:
     child = derived(store, "child", root)
     asyncio.run(
         store.incidents.isolate(
-            IncidentReach(tenant=TENANT, with_descendants=True, under="memories"), BY
+            Selection(tenant=TENANT, with_descendants=True, under="memories"), BY
         )
     )
     with store.lmdb.reading() as view:
@@ -332,9 +330,7 @@ def test_what_a_person_paroled_meanwhile_stays_shown_when_an_isolation_is_finish
     asyncio.run(store.writer.order(EndQuarantine(regretted, TENANT, BY)))
     asyncio.run(store.writer.order(Quarantine(regretted, TENANT, BY)))
     # Control: what another undoing shows is nobody's word for it.
-    second = asyncio.run(
-        store.incidents.isolate(IncidentReach(tenant=TENANT, under="memories"), BY)
-    )
+    second = asyncio.run(store.incidents.isolate(Selection(tenant=TENANT, under="memories"), BY))
     asyncio.run(store.incidents.undo(recorded(second).incident_id, BY))
     assert set(shown(store)) == {plain, named, undone, other}
     store.close()
@@ -354,9 +350,7 @@ def test_what_was_derived_from_a_purged_memory_is_reached(bench: Bench) -> None:
     id_of(say(store, "unrelated"))
     purge = candidate_of(None, OPERATOR, change=ChangeKind.PURGE, memory_id=root, scope=Scope())
     write(store, submission_of(purge, OPERATOR))
-    with_them = IncidentReach(
-        tenant=TENANT, principal_id=LEAKED.principal_id, with_descendants=True
-    )
+    with_them = Selection(tenant=TENANT, principal_id=LEAKED.principal_id, with_descendants=True)
     assert {one.memory_id for one in store.incidents.reached(with_them)} == {child, grandchild}
     for narrower in ({"with_descendants": False}, {"under": "memories"}, {"session": "a" * 32}):
         asked = msgspec.structs.replace(with_them, **narrower)

@@ -14,7 +14,6 @@ from storage.embedded import EmbeddedOptions, EmbeddedStore
 from storage.features.confirm_memory import ConfirmMemory
 from storage.features.incidents import (
     Incident,
-    IncidentReach,
     IncidentStage,
     IsolationReport,
     PastState,
@@ -24,6 +23,7 @@ from storage.features.quarantine.hiding import QUARANTINES, Quarantine
 from storage.features.registered import PutAnchor
 from storage.features.trust import RestoreTrust
 from storage.ground.errors import NoSuchPast
+from storage.questions import Selection
 from storage.values import Anchor, Decision, Outcome
 from tests.unit.storage.features.incidents.test_isolation import (
     LEAKED,
@@ -43,7 +43,7 @@ from tests.unit.storage.opening import (
 )
 
 SMALL = EmbeddedOptions(quota_bytes=1 << 28, staging_quota_bytes=1 << 26, incident_batch_len=2)
-ALL = IncidentReach(tenant=TENANT)
+ALL = Selection(tenant=TENANT)
 
 
 def change(
@@ -55,7 +55,7 @@ def change(
     return outcome
 
 
-def rewind(store: EmbeddedStore, version: int, reach: IncidentReach = ALL) -> RewindReport:
+def rewind(store: EmbeddedStore, version: int, reach: Selection = ALL) -> RewindReport:
     dry = store.incidents.planned(reach, PastState(version=version))
     done = asyncio.run(store.incidents.rewind(reach, PastState(version=version), BY))
     told = (done.version, done.put_back, done.hidden, done.shown, done.behind, done.lost)
@@ -113,7 +113,7 @@ def test_an_undo_takes_its_own_hiding_back_and_leaves_that_of_an_isolation(
     kept = id_of(say(store, "one"))
     at = store.reader.status().version
     later = id_of(say(store, "two", LEAKED))
-    reach = IncidentReach(tenant=TENANT, principal_id=LEAKED.principal_id)
+    reach = Selection(tenant=TENANT, principal_id=LEAKED.principal_id)
 
     def isolate() -> Incident | None:
         return asyncio.run(store.incidents.isolate(reach, BY)).incident
@@ -143,7 +143,7 @@ def test_an_undo_that_was_cut_short_takes_the_same_hiding_back(
     say(store, "one")
     at = store.reader.status().version
     later = id_of(say(store, "two", LEAKED))
-    reach = IncidentReach(tenant=TENANT, principal_id=LEAKED.principal_id)
+    reach = Selection(tenant=TENANT, principal_id=LEAKED.principal_id)
     isolated = asyncio.run(store.incidents.isolate(reach, BY)).incident
     rewound = rewind(store, at).incident
 
@@ -213,7 +213,7 @@ def test_only_what_is_in_reach_is_put_back(bench: Bench) -> None:
     at = store.reader.status().version
     for one in (mine, theirs):
         change(store, ChangeKind.UPDATE, one, "edited")
-    rewind(store, at, IncidentReach(tenant=TENANT, principal_id=LEAKED.principal_id))
+    rewind(store, at, Selection(tenant=TENANT, principal_id=LEAKED.principal_id))
     assert shown(store) == {mine: "edited", theirs: "theirs"}
     store.close()
 

@@ -1,0 +1,87 @@
+"""Requests and answers of the operator API about selections of memories, and views of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from policy.model import TEXT_LEN_MAX, Memory, SourceKind
+from proxy.admin.wire.route import PAGE_MAX, TenantQuery, Wide, post
+from storage.features.views import OriginView
+from storage.questions import LIKE_MIN
+
+Moment = Annotated[int, Meta(ge=0, le=10**15 - 1)]
+"""Unix milliseconds."""
+
+
+class SelectionRequest(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Memories of which one version fits all given fields; all of the tenant if none is given."""
+
+    principal: Wide | None = None
+    # SERVER or SERVER/TOOL: the origin of the text, as the leaf of its verdict names it.
+    origin: Wide | None = None
+    session: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")] | None = None
+    # A target such as `notes`; targets below it, such as `notes/today`, match too.
+    under: Wide | None = None
+    label: SourceKind | None = None
+    # The id of a memory, to whose text the cosine is at least `above`.
+    like: Annotated[str, Meta(max_length=64)] | None = None
+    above: Annotated[float, Meta(ge=-1, le=1)] = LIKE_MIN
+    since_ms: Moment | None = None
+
+
+class SearchRequest(SelectionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What memory has about a text, best first; without a text, the selection newest first.
+
+    With `like` and no text, the most like come first. `hidden`: memories in quarantine as well.
+    """
+
+    text: Annotated[str, Meta(min_length=1, max_length=TEXT_LEN_MAX)] | None = None
+    hidden: bool = False
+    offset: Annotated[int, Meta(ge=0, le=10**9)] = 0
+    limit: Annotated[int, Meta(ge=1, le=PAGE_MAX)] = 10
+
+
+class FoundMemory(Memory, frozen=True, kw_only=True):
+    """One memory of a search, with its score and the parts of it; null where they do not apply.
+
+    `capped`: the memory was over the cap of its origin, so it comes after the others.
+    """
+
+    score: float | None = None
+    cosine: float | None = None
+    words: float | None = None
+    trust: float | None = None
+    capped: bool = False
+
+
+class FoundPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of a search; `total` is null for a search by text, which ranks all memories."""
+
+    memories: tuple[FoundMemory, ...]
+    total: int | None = None
+
+
+class OriginList(msgspec.Struct, frozen=True, kw_only=True):
+    """The origins of memories, those of most memories first; `reads` counts the reads examined."""
+
+    origins: tuple[OriginView, ...]
+    reads: int
+
+
+SEARCH: Final = post(
+    "/memories/search",
+    SearchRequest,
+    FoundPage,
+    "What memory has about a text, or is like a memory, or came from one place.",
+    slow=True,
+)
+ORIGINS: Final = post(
+    "/insight/origins",
+    SelectionRequest,
+    OriginList,
+    "What each server, tool, session and principal brought in, and how often reads showed it.",
+    slow=True,
+)
