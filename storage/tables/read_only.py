@@ -9,9 +9,9 @@ from pathlib import Path
 import lmdb
 
 from storage.ground.errors import StoreUnavailable
-from storage.tables.codec import Digests, StoreHeader
+from storage.tables.codec import Digests
 from storage.tables.copying import refuse_cut
-from storage.tables.lmdb_store import META, TABLES, View
+from storage.tables.lmdb_store import TABLES, View
 
 
 @contextmanager
@@ -71,16 +71,6 @@ def hot(directory: Path) -> Generator[lmdb.Environment]:
         yield env
     finally:
         env.close()
-
-
-def header_of(env: lmdb.Environment, digests: Digests) -> StoreHeader | None:
-    """The header of an environment that is open for a copy; None if it has no header."""
-    try:
-        tables = {META: env.open_db(META, create=False)}
-    except lmdb.NotFoundError:
-        return None
-    with env.begin() as txn:
-        return View(txn, tables, digests).header()
 
 
 def _opened(directory: Path) -> lmdb.Environment:

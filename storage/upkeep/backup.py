@@ -18,13 +18,12 @@ import re
 from pathlib import Path
 from typing import Annotated, Final
 
-import lmdb
 import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec import Meta
 
-from storage.audit import BadCheckpoint, VerifierKey, open_checkpoint
+from storage.audit import VerifierKey
 from storage.ground.errors import BadBackup, NoSecrets, StoreUnavailable
 from storage.ground.state_directory import (
     DIRECTORY_MODE,
@@ -37,7 +36,7 @@ from storage.ground.trusted_files import Trust, UnfitFile, read_file, reason, re
 from storage.sealed_log.session_log import DIRECTORY, NAME
 from storage.tables.codec import Digests, refuse_unknown
 from storage.tables.copying import DATA, copy_compactly
-from storage.tables.read_only import header_of, hot, read_only
+from storage.tables.read_only import hot, read_only
 from storage.values import BackupSummary
 from storage.write.checkpoint_copy import NOTE_LEN_MAX
 
@@ -85,9 +84,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     leaf_count: _Count
     held_count: _Count
     verifier_key: str
-    # A hash by which separately stored secrets are recognised as those of this store. The secrets
-    # are 32 random bytes, so no one can guess them from the hash.
-    store_key_sha256: _Hash
     files: tuple[BackupFile, ...]
 
     @property
@@ -145,14 +141,14 @@ def take(
     _refuse_place(state, target)
     secrets = load_secrets(state / "secrets")
     try:
+        # The header is read first, so that nothing is written to the target if the store has an
+        # unknown format.
+        with read_only(state / "store", Digests(secrets.store_key)) as view:
+            refuse_unknown(view.header())
         with hot(state / "store") as env:
-            # The header is read first, so that nothing is written to the target if the store has an
-            # unknown format.
-            refuse_unknown(header_of(env, Digests(secrets.store_key)))
             target.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
             target.chmod(DIRECTORY_MODE)
             copy_compactly(env, target / "store")
-        _take_checkpoint(target, secrets)
         _take_sessions(state, target)
         if with_secrets:
             _copy_each(state / "secrets", target / "secrets", SECRET_NAMES)
@@ -178,14 +174,6 @@ def _refuse_place(state: Path, target: Path) -> None:
         refuse_replaceable(target)
     except UnfitFile as error:
         raise BadBackup(f"a backup must be {error}") from error
-
-
-def _take_checkpoint(target: Path, secrets: Secrets) -> None:
-    with read_only(target / "store", Digests(secrets.store_key)) as view:
-        note = view.checkpoint()
-    if note is None:
-        raise StoreUnavailable("the store has no signed checkpoint: nothing was ever committed")
-    write_durably(target / CHECKPOINT, note)
 
 
 def _take_sessions(state: Path, target: Path) -> None:
@@ -217,11 +205,13 @@ def _copy_each(source: Path, target: Path, names: tuple[str, ...]) -> None:
 
 
 def _described(target: Path, secrets: Secrets, now_ms: int) -> Manifest:
+    """The manifest of the copies in `target`, to which the log's checkpoint is added."""
     with read_only(target / "store", Digests(secrets.store_key)) as view:
-        header = view.header()
-    if header is None:
-        raise StoreUnavailable("the store has no header: nothing was ever committed")
-    origin = note_of(target, CHECKPOINT).split(b"\n", 1)[0].decode("utf-8", "replace")
+        header, note = view.header(), view.checkpoint()
+    if header is None or note is None:
+        raise StoreUnavailable("the store has no signed checkpoint: nothing was ever committed")
+    write_durably(target / CHECKPOINT, note)
+    origin = note.split(b"\n", 1)[0].decode("utf-8", "replace")
     return Manifest(
         format=BACKUP_FORMAT,
         taken_at_ms=now_ms,
@@ -236,7 +226,6 @@ def _described(target: Path, secrets: Secrets, now_ms: int) -> Manifest:
         leaf_count=header.leaf_count,
         held_count=header.held_count,
         verifier_key=VerifierKey.of(origin, secrets.log_signer()).text(),
-        store_key_sha256=hashlib.sha256(secrets.store_key).hexdigest(),
         files=tuple(_listed(target, path) for path in _files(target)),
     )
 
@@ -299,7 +288,7 @@ def read_manifest(directory: Path) -> tuple[Manifest, bytes]:
 
 
 def verify(directory: Path, secrets: Secrets) -> Manifest:
-    """The manifest of a backup, after the signature, the secrets and all files were checked.
+    """The manifest of a backup, after the signature and all files were checked.
 
     Raises:
         BadBackup: A file was changed, is missing, or is not in the manifest.
@@ -312,8 +301,6 @@ def verify(directory: Path, secrets: Secrets) -> Manifest:
         raise BadBackup("log.key did not sign this manifest: one of them is another's") from error
     except OSError as error:
         raise BadBackup(f"the signature cannot be read: {reason(error)}") from error
-    if hashlib.sha256(secrets.store_key).hexdigest() != manifest.store_key_sha256:
-        raise NoSecrets("store.key is another store's: no nonce and no id would be found")
     strange = [file.name for file in manifest.files if _LISTED.fullmatch(file.name) is None]
     if strange:
         raise BadBackup(f"the manifest lists {strange[0]}, which no backup has")
@@ -322,18 +309,4 @@ def verify(directory: Path, secrets: Secrets) -> Manifest:
     for name in sorted(found.keys() | listed.keys()):
         if found.get(name) != listed.get(name):
             raise BadBackup(f"{name} is not the file that was backed up")
-    _verify_head(directory, manifest, secrets)
     return manifest
-
-
-def _verify_head(directory: Path, manifest: Manifest, secrets: Secrets) -> None:
-    verifier = VerifierKey.of(manifest.origin, secrets.log_signer())
-    try:
-        head = open_checkpoint(note_of(directory, CHECKPOINT), verifier)
-        with read_only(directory / "store", Digests(secrets.store_key)) as view:
-            header = view.header()
-    except (BadCheckpoint, OSError, lmdb.Error) as error:
-        raise BadBackup(f"its checkpoint cannot be believed: {error}") from error
-    refuse_unknown(header)
-    if header is None or not header.leaf_count == head.size == manifest.leaf_count:
-        raise BadBackup("store, checkpoint and manifest name different lengths of the log")
