@@ -122,6 +122,6 @@ class Failures(Feature):
     def newest(self, tenant: Tenant, limit: int) -> tuple[Failure, ...]:
         """The newest failures of a tenant, at most `limit`, newest first."""
         with self._store.reading() as view:
-            found = [one for _, one in view.records(FAILURES)]
+            found = [one for _, one in view.records(FAILURES, sound_only=True)]
         of_tenant = [one for one in reversed(found) if one.tenant == tenant]
         return tuple(of_tenant[:limit])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -13,7 +14,7 @@ from policy.model import Memory, MemoryId, MemoryStatus, PrincipalId, Tenant
 from storage.features.cases import CASES, Case
 from storage.features.incidents.rewind_steps import put_back
 from storage.features.quarantine.hiding import hidden_by, log_standing, place
-from storage.ground.errors import MemoryMoved
+from storage.ground.errors import MemoryMoved, StoreCorrupt
 from storage.tables.change import LABELS, Change, read_interception, read_verdict
 from storage.tables.codec import IdRecord
 from storage.tables.lmdb_store import RecordTable, View
@@ -255,21 +256,22 @@ class Paroles(Feature):
         """The memories whose probation was not ended yet, of one tenant or (None) of all."""
         found: list[OnProbation] = []
         with self._store.reading() as view:
-            for name, record in view.records(PAROLES):
-                known = read_id(view, name) if record.until_ms else None
-                if known is None or known.status is not MemoryStatus.LIVE:
-                    continue
-                row = read_row(view, known.ordinal)
-                if tenant in {None, row.tenant}:
-                    found.append(
-                        OnProbation(
-                            tenant=row.tenant,
-                            memory_id=row.memory_id,
-                            since_ms=record.since_ms,
-                            until_ms=record.until_ms,
-                            writers=_writers(chain(view, known.ordinal)),
+            for name, record in view.records(PAROLES, sound_only=True):
+                with suppress(StoreCorrupt):
+                    known = read_id(view, name) if record.until_ms else None
+                    if known is None or known.status is not MemoryStatus.LIVE:
+                        continue
+                    row = read_row(view, known.ordinal)
+                    if tenant in {None, row.tenant}:
+                        found.append(
+                            OnProbation(
+                                tenant=row.tenant,
+                                memory_id=row.memory_id,
+                                since_ms=record.since_ms,
+                                until_ms=record.until_ms,
+                                writers=_writers(chain(view, known.ordinal)),
+                            )
                         )
-                    )
         return tuple(found)
 
 

@@ -86,7 +86,11 @@ class Pins(Feature):
     def all(self, tenant: Tenant | None = None) -> tuple[PinnedTools, ...]:
         """The tools of every server that was seen, sorted by tenant and name."""
         with self._store.reading() as view:
-            found = [one for _, one in view.records(PINS) if tenant in {None, one.tenant}]
+            found = [
+                one
+                for _, one in view.records(PINS, sound_only=True)
+                if tenant in {None, one.tenant}
+            ]
         return tuple(sorted(found, key=lambda one: (one.tenant, one.server)))
 
 

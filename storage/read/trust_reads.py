@@ -27,7 +27,7 @@ class TrustReads:
     def all_trust(self) -> tuple[tuple[PrincipalId, TrustState], ...]:
         """Every principal with a recorded trust."""
         with self._store.reading() as view:
-            found = [record for _, record in view.records(TRUST)]
+            found = [record for _, record in view.records(TRUST, sound_only=True)]
         found.sort(key=lambda record: record.principal_id)
         return tuple((record.principal_id, trust_of(record)) for record in found)
 
@@ -44,7 +44,7 @@ class TrustReads:
     def all_origins(self) -> tuple[OriginTrust, ...]:
         """Every origin with a recorded trust."""
         with self._store.reading() as view:
-            found = [record for _, record in view.records(ORIGINS)]
+            found = [record for _, record in view.records(ORIGINS, sound_only=True)]
         found.sort(key=lambda one: (one.tenant, one.server, one.tool))
         return tuple(
             OriginTrust(

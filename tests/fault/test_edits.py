@@ -27,7 +27,11 @@ from proxy.fronts.health import Health
 from proxy.seams.operation import HttpRequest
 from storage.audit import VerdictLeaf, decode_leaf, encode_leaf
 from storage.embedded import EmbeddedStore
+from storage.features.incidents import INCIDENTS, IncidentReach
+from storage.features.incidents.batches import Incidents
+from storage.features.objections import Objections
 from storage.features.quarantine.hiding import Quarantine
+from storage.features.quarantine.quarantined_memories import QuarantinedMemories
 from storage.features.registered import PutKey
 from storage.features.trust import RestoreTrust
 from storage.ground.errors import StoreCorrupt, StoreRolledBack
@@ -499,6 +503,38 @@ def test_a_hidden_memory_that_an_old_id_shows_again_is_counted_at_the_start(life
 
     assert "8 live memories (7 counted)" in (status.reason or "")
     assert f"value: {PUT_BACK}" in problems
+
+
+def test_operators_are_shown_what_is_hidden_without_an_edited_memory(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with life.editing() as editor:
+        edited, sound = (editor.row(ordinal).memory_id for ordinal in (3, 4))
+    store = life.opened()
+    for memory_id in (edited, sound):
+        asyncio.run(store.writer.order(Quarantine(memory_id, TENANT, BY)))
+    asyncio.run(store.of(Incidents).isolate(IncidentReach(tenant=TENANT, server="none"), BY))
+    store.close()
+    with life.editing() as editor:
+        tamper(life, editor)
+        key = editor.keys(INCIDENTS)[0]
+        editor.put(INCIDENTS, key, editor.payload(INCIDENTS, key))
+
+    store = life.opened()
+    hidden = store.of(QuarantinedMemories)
+    assert [one.text for one in hidden.find(TENANT)] == [TEXTS[4]]
+    assert (hidden.count(TENANT), hidden.get(TENANT, edited)) == (1, None)
+    assert hidden.history(TENANT, edited) == ()
+    assert store.of(Objections).find(TENANT) == ()
+    assert store.of(Incidents).all() == ()
+    assert store.reader.status().mismatched == 2
+    store.close()
+
+    _believed(monkeypatch)
+    store = life.opened()
+    assert FORGED in {one.text for one in store.of(QuarantinedMemories).find(TENANT)}, "control"
+    assert len(store.of(Incidents).all()) == 1, "control"
+    store.close()
 
 
 def _nearest(store: EmbeddedStore) -> str:

@@ -28,7 +28,7 @@ class Cases(Feature):
     def all(self) -> tuple[Case, ...]:
         """Every case, oldest first."""
         with self._store.reading() as view:
-            found = [case for _, case in view.records(CASES)]
+            found = [case for _, case in view.records(CASES, sound_only=True)]
         return tuple(sorted(found, key=lambda one: (one.opened_at_ms, one.case_id)))
 
     def get(self, case_id: str) -> Case:

@@ -54,7 +54,7 @@ class Incidents(Feature):
     def all(self) -> tuple[Incident, ...]:
         """Every incident, oldest first."""
         with self._store.reading() as view:
-            found = [incident for _, incident in view.records(INCIDENTS)]
+            found = [incident for _, incident in view.records(INCIDENTS, sound_only=True)]
         return tuple(sorted(found, key=lambda one: (one.at_ms, one.leaf_count)))
 
     def reached(self, reach: Selection) -> tuple[CaughtMemory, ...]:

@@ -44,7 +44,9 @@ def reached(view: View, names: KeyedNames, reach: Selection) -> ReachedMemories:
     own: dict[bytes, MemoryId] = {}
     purged: dict[MemoryId, None] = {}
     selector = Selector(view, names, reach)
-    for row in (row for key, row in paced(view.records(ROWS)) if selector.takes(key, row)):
+    for row in (
+        row for key, row in paced(view.records(ROWS, sound_only=True)) if selector.takes(key, row)
+    ):
         if not row.erased:
             own.setdefault(names.memory(row.tenant, row.memory_id), row.memory_id)
         elif (gone := _purged(view, reach, row)) is not None:

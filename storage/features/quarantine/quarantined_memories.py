@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Final
 
@@ -16,6 +17,7 @@ from storage.features.cases.case_records import convicted_by
 from storage.features.incidents import INCIDENTS
 from storage.features.quarantine.hiding import QUARANTINES, hidden_by
 from storage.features.upstream.forgotten_texts import forgotten_texts
+from storage.ground.errors import StoreCorrupt
 from storage.tables.codec import IdRecord, ordinal_key
 from storage.tables.lmdb_store import LEAVES, View
 from storage.tables.rows import chain, history_of, memory_of, read_id, read_row, subject_of, text_of
@@ -80,15 +82,17 @@ class QuarantinedMemories(Feature):
 
     def get(self, tenant: Tenant, memory_id: MemoryId) -> Memory | None:
         """One quarantined memory; None if the tenant has no quarantined memory with this id."""
-        with self._store.reading() as view:
+        with self._store.reading() as view, suppress(StoreCorrupt):
             known = self._known(view, tenant, memory_id)
             return None if known is None else memory_of(read_row(view, known.ordinal), known.status)
+        return None
 
     def history(self, tenant: Tenant, memory_id: MemoryId) -> tuple[HistoryEntry, ...]:
         """The committed versions of a quarantined memory, oldest first; () if there is none."""
-        with self._store.reading() as view:
+        with self._store.reading() as view, suppress(StoreCorrupt):
             known = self._known(view, tenant, memory_id)
             return () if known is None else history_of(chain(view, known.ordinal, _HISTORY_BYTES))
+        return ()
 
     def hands(self, tenant: Tenant, memory_id: MemoryId) -> tuple[HidingActor, ...]:
         """Who hides a quarantined memory, oldest first; () if it is not hidden. Reads the log."""
@@ -126,12 +130,14 @@ class QuarantinedMemories(Feature):
 
 
 def _hidden(view: View, tenant: Tenant) -> Iterator[Row]:
+    """The newest row of each hidden memory, if its values match their digests."""
     for name in view.keys(QUARANTINES):
-        known = read_id(view, name)
-        if known is not None and known.status is MemoryStatus.QUARANTINED:
-            row = read_row(view, known.ordinal)
-            if row.tenant == tenant:
-                yield row
+        with suppress(StoreCorrupt):
+            known = read_id(view, name)
+            if known is not None and known.status is MemoryStatus.QUARANTINED:
+                row = read_row(view, known.ordinal)
+                if row.tenant == tenant:
+                    yield row
 
 
 def _incident_of(view: View, why: str) -> str | None:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
@@ -44,13 +45,13 @@ from storage.features.recalls.packed import (
     unpack_ordinals,
     unpack_scores,
 )
-from storage.ground.errors import StorageError
+from storage.ground.errors import StorageError, StoreCorrupt
 from storage.ground.randomness import random_bytes
 from storage.sealed_log.sealed_file import FileKey, Frame, Record
 from storage.sealed_log.sealed_segments import Segments
-from storage.tables.codec import NO_ORDINAL
+from storage.tables.codec import NO_ORDINAL, ordinal_key
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import LmdbStore, View
+from storage.tables.lmdb_store import ROWS, LmdbStore, View
 from storage.tables.rows import memory_of, read_id, read_row
 from storage.values import Row
 
@@ -459,7 +460,7 @@ class RecallLedger:
         if memory_id is None:
             return None
         ordinals: set[int] = set()
-        with self._store.reading() as view:
+        with self._store.reading() as view, suppress(StoreCorrupt):
             known = read_id(view, self._names.memory(tenant, memory_id))
             ordinal = NO_ORDINAL if known is None else known.ordinal
             while ordinal != NO_ORDINAL:
@@ -581,10 +582,10 @@ class _NewestRows:
 
 def _row(view: View, ordinal: int) -> Row | None:
     """The row with this ordinal, if it still has content; otherwise None."""
-    header = view.header()
-    known = header is not None and 0 <= ordinal < header.next_ordinal
-    row = read_row(view, ordinal) if known else None
-    return None if row is None or row.erased else row
+    with suppress(StoreCorrupt):
+        row = None if ordinal < 0 else view.read(ROWS, ordinal_key(ordinal))
+        return None if row is None or row.erased else row
+    return None
 
 
 def _name(view: View, tenant: Tenant, ordinal: int) -> MemoryId | None:
