@@ -12,7 +12,7 @@ import pytest
 from tests.integration.hosts.injected import BY_NAME
 from tests.integration.model_bench import PATHS, Bench, asking, call, fronted
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY
-from tests.integration.test_console_review import with_key
+from tests.integration.test_console_review import unmarked, with_key
 
 Json = dict[str, Any]
 RULES = "# Rules\n\n- The staging server listens on port 4100.\n"
@@ -82,13 +82,10 @@ async def test_a_released_edit_goes_on_when_the_agent_makes_it_again(tmp_path: P
         assert await asyncio.to_thread(file.read_text) == RULES, "it waits"
         (address,) = set(re.findall(r"http://[^\s\"\\]+/review/[0-9a-f]{32}", str(agent.turns)))
         async with bench.front.client.get(address, headers=key) as answer:
-            page = await answer.text()
+            page = unmarked(await answer.text())
         assert NOTE[2:-1] in page
-        form = {"decision": "approve"}
-        for name in ("code", "shown"):
-            form[name] = re.findall(rf'name="{name}" value="([^"]+)"', page)[0]
-        async with bench.front.client.post(address, data=form, headers=key) as answer:
-            assert answer.status == 200, await answer.text()
+        action, form, _ = form_in(page)
+        await Page(bench).ask(action, {**form, "decision": "approve"})
         await agent.say(f"I said yes to it. {edit}")
         assert await asyncio.to_thread(file.read_text) == RULES + NOTE
         # The next session's prompt has the line with no further act.
@@ -121,14 +118,14 @@ class Page:
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
-        self._key = {"Authorization": with_key(OPERATOR_KEY)}
+        self._key = {"Authorization": with_key(OPERATOR_KEY), "Origin": bench.front.admin_url}
 
-    async def ask(self, path: str = "/review", form: Json | None = None) -> str:
+    async def ask(self, path: str, form: Json | None = None) -> str:
         method, url = "GET" if form is None else "POST", self._bench.front.admin_url + path
         client = self._bench.front.client
         async with client.request(method, url, data=form, headers=self._key) as answer:
             assert answer.status == 200, await answer.text()
-            return await answer.text()
+            return unmarked(await answer.text())
 
 
 def form_in(page: str) -> tuple[str, Json, dict[str, str]]:
@@ -137,7 +134,8 @@ def form_in(page: str) -> tuple[str, Json, dict[str, str]]:
     fields = {
         name: re.findall(rf'name="{name}" value="([^"]+)"', page)[0] for name in ("code", "shown")
     }
-    shown = re.findall(r'<pre>([^<]*)</pre>.*?name="strike" value="([^"]+)"', page)
+    line = r'<pre[^>]*><bdi dir="auto">([^<]*)</bdi></pre>.*?name="strike" value="([^"]+)"'
+    shown = re.findall(line, page, re.DOTALL)
     return action, fields, dict(shown)
 
 
@@ -159,12 +157,12 @@ async def test_one_act_lets_in_the_lines_that_it_shows_and_the_file_has_exactly_
         held = bench.front.sidecar.store.reader.held()
         assert (len(held), len({one.group for one in held})) == (4, 1)
         page = Page(bench)
-        action, form, shown = form_in(await page.ask())
+        action, form, shown = form_in(await page.ask(f"/review/{held[0].group}"))
         assert [*shown] == LINES
         await Agent(bench, file).say(f"This too. {adding(file, LATER)}")
         done = await page.ask(action, {**form, "decision": "approve", "strike": shown[LINES[1]]})
         assert "1 that came later still wait." in done
-        assert LATER in done
+        assert LATER in await page.ask(action)
     # A restart forgets nothing.
     async with fronted(tmp_path) as bench:
         let_in = [LINES[2], LINES[0], LINES[3]]
