@@ -2,21 +2,19 @@
 const live = document.getElementById("live"), rows = document.querySelector("#verdicts tbody");
 const pause = document.getElementById("pause"), ROWS = 100;
 let source, paused = false, last = 0;
-function cell(kind, text, label) {
-  const made = document.createElement(kind);
-  made.textContent = text;
-  made.dataset.label = label;
+function cell(text, label) {
+  const made = document.createElement("td");
+  [made.textContent, made.dataset.label] = [text, label];
   return made;
 }
 function add(row) {
   if (live.dataset.wanted && live.dataset.wanted !== row.decision) return;
   const line = document.createElement("tr");
-  line.append(cell("td", row.at, "Time"), cell("td", row.word, "Verdict"), cell("td", row.why, "Why"),
-    cell("td", row.where, "From"), cell("td", row.principal, "Agent"), cell("td", row.kind, "Class"));
+  line.append(cell(row.at, "Time"), cell(row.word, "Verdict"), cell(row.why, "Why"),
+    cell(row.where, "From"), cell(row.principal, "Agent"), cell(row.kind, "Class"));
   if (row.candidate && live.dataset.review) {
     const link = document.createElement("a");
-    link.href = live.dataset.review + "/" + row.candidate;
-    link.textContent = row.word;
+    [link.href, link.textContent] = [live.dataset.review + "/" + row.candidate, row.word];
     line.children[1].replaceChildren(link);
   }
   rows.prepend(line);

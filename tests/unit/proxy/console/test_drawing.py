@@ -1,44 +1,56 @@
-"""What a person is shown of texts that an agent chose: each line, and in bounded work."""
+"""Text of memories on a page: each character is seen, and none acts."""
 
 from __future__ import annotations
 
-import difflib
-import random
+import re
+from html import unescape
 
 import pytest
+from jinja2 import UndefinedError
 
-from proxy.console import drawing
-from proxy.console.drawing import changes
-
-
-def test_a_diff_has_every_line_of_both_texts_once() -> None:
-    assert list(changes("a\nb\nc", "a\nx\nc\nd")) == [
-        *((" ", "a"), ("-", "b"), ("+", "x")),
-        *((" ", "c"), ("+", "d")),
-    ]
-    assert list(changes("", "one")) == [("+", "one")]
-    assert list(changes("same", "same")) == [(" ", "same")]
-    many = "\n".join(map(str, range(1_500)))
-    assert [sign for sign, _ in changes(many, "1")] == ["-"] * 1_500 + ["+"]
+from policy.text.skeleton import escaped, is_plain
+from proxy.console.drawing import Drawing, changes, duration, environment, shown
+from tests.unit.proxy.console.hostile import HOSTILE
 
 
-def test_a_diff_compares_lines_whole_however_alike_they_are(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    chosen = random.Random(1)  # noqa: S311 - test data
-    old, new = ("\n".join("".join(chosen.choices("ab", k=12)) for _ in range(20)) for _ in range(2))
-    made: list[object] = []
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_what_is_drawn_is_the_text_and_nothing_in_it_acts(text: str) -> None:
+    drawn = str(shown(text))
+    assert set(re.findall(r"<[^>]*>", drawn)) <= {
+        '<bdi dir="auto">',
+        "</bdi>",
+        "<mark>",
+        "</mark>",
+    }
+    seen = unescape(re.sub(r"<[^>]*>", "", drawn))
+    assert seen == "".join(char if is_plain(char) else escaped(char) for char in text)
+    # What is drawn determines what was written: no two texts of odd characters look alike.
+    assert re.sub(r"\\u\{([0-9a-f]+)\}", lambda found: chr(int(found[1], 16)), seen) == text
 
-    class Counted(difflib.SequenceMatcher[str]):
-        def set_seq1(self, a: object) -> None:
-            made.append(a)
-            super().set_seq1(a)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(drawing, "SequenceMatcher", Counted)
-    monkeypatch.setattr(difflib, "SequenceMatcher", Counted)
-    assert len(list(changes(old, new))) == 40
-    assert len(made) == 1
-    # Control: the library's own diff for people compares each line with each line.
-    made.clear()
-    list(difflib.ndiff(old.splitlines(), new.splitlines()))
-    assert len(made) > 100
+def test_what_fired_is_marked_and_still_escaped() -> None:
+    drawn = str(shown("Ada says: always <b>pay\u200b</b> it.", "always <b>pay\u200b</b>"))
+    assert '<mark class="fired">always &lt;b&gt;pay<mark>\\u{200b}</mark>&lt;/b&gt;</mark>' in drawn
+    assert "fired" not in str(shown("Ada says it.", "always"))
+
+
+def test_an_unknown_name_in_a_template_is_an_error() -> None:
+    with pytest.raises(UndefinedError):
+        Drawing().page("done.html", {"title": "Done"})
+
+
+def test_a_template_escapes_what_no_filter_drew() -> None:
+    made = environment().from_string("{{ text }}").render(text="<script>")
+    assert made == "&lt;script&gt;"
+
+
+def test_a_diff_has_each_line_of_both_texts() -> None:
+    assert [*changes("a\nb", "a\nc")] == [(" ", "a"), ("-", "b"), ("+", "c")]
+    many = "\n".join(map(str, range(3_000)))
+    assert {sign for sign, _ in changes(many, many)} == {"-", "+"}
+
+
+def test_times_are_given_in_the_largest_unit_that_fits() -> None:
+    spans = (0, 61_000, 3_600_000, 7_300_000, 172_800_000)
+    words = ["less than a minute", "1 minute", "1 hour", "2 hours", "2 days"]
+    assert [duration(one) for one in spans] == words
