@@ -9,7 +9,7 @@ import msgspec
 
 from proxy.admin.wire.route import AnyRoute
 from proxy.console.page import PageCall, Shown
-from proxy.dialects.described import query_as
+from proxy.seams.faults import MalformedRequest
 
 SHOWN_AT_ONCE: Final = 100
 """How many entries a page of a listing has."""
@@ -22,8 +22,13 @@ def asked_of(call: PageCall, row: AnyRoute) -> dict[str, object]:
         MalformedRequest: A field has a wrong value.
     """
     names = {one.encode_name for one in msgspec.structs.fields(row.asked)}
-    given = [(name, text) for name, text in call.query.items() if name in names and text]
-    values: dict[str, object] = msgspec.to_builtins(query_as(given, row.asked))
+    given = {name: text for name, text in call.query.items() if name in names and text}
+    try:
+        values: dict[str, object] = msgspec.to_builtins(
+            msgspec.convert(given, row.asked, strict=False)
+        )
+    except msgspec.ValidationError as error:
+        raise MalformedRequest(f"This is no address of this console: {error}") from None
     return values
 
 

@@ -10,10 +10,12 @@ from policy.model import OperatorScope
 from proxy.admin.wire.provenance import LINEAGE
 from proxy.admin.wire.store import HISTORY, MEMORIES, MEMORY, PURGE
 from proxy.admin.wire.upkeep import QUARANTINE, QUARANTINED, UNHIDE, QuarantineRequest
+from proxy.admin.wire.views import SEARCH
 from proxy.console.answers import SHOWN_AT_ONCE, asked_of, done, shows
 from proxy.console.page import Page, PageCall, Shown
+from proxy.console.review_pages import read_before
 from proxy.seams.faults import MalformedRequest, NotFound
-from proxy.seams.tenants import DEFAULT_TENANT, TenantName
+from proxy.seams.tenants import TenantName
 
 
 class _Unhiding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -25,9 +27,13 @@ class _Purging(_Unhiding, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 async def _list(call: PageCall) -> Shown:
-    asked = asked_of(call, MEMORIES)
-    page = await call.ask(MEMORIES, **{**asked, "limit": SHOWN_AT_ONCE})
-    return Shown("memories.html", {"page": page, "query": call.query})
+    """The handler of the list: of all memories by the index, of some by a search."""
+    narrowed = {name for name, text in call.query.items() if text} - {"tenant", "offset"}
+    row = SEARCH if narrowed else MEMORIES
+    asked = {**asked_of(call, row), "limit": SHOWN_AT_ONCE}
+    page = await call.ask(row, **asked)
+    values = {"page": page, "query": call.query, "offset": asked["offset"]}
+    return Shown("memories.html", {**values, "narrowed": bool(narrowed - {"text"})})
 
 
 async def _one(call: PageCall) -> Shown:
@@ -38,7 +44,13 @@ async def _one(call: PageCall) -> Shown:
         memory = await call.ask(MEMORY, call.argument, **asked)
     except NotFound:
         memory = None
-    values = {"memory": memory, "history": history, "tenant": asked.get("tenant", DEFAULT_TENANT)}
+    read = "" if memory is None else read_before(memory.source, memory.had_read)
+    values = {
+        "memory": memory,
+        "read": read,
+        "history": history,
+        "tenant": asked["tenant"],
+    }
     return Shown("memory.html", values)
 
 
@@ -47,8 +59,8 @@ async def _lineage(call: PageCall) -> Shown:
     asked = asked_of(call, LINEAGE)
     if memory_id:
         view = await call.ask(LINEAGE, memory_id, **asked)
-    tenant = asked.get("tenant", DEFAULT_TENANT)
-    return Shown("lineage.html", {"memory_id": memory_id, "view": view, "tenant": tenant})
+    values = {"memory_id": memory_id, "view": view, "tenant": asked["tenant"]}
+    return Shown("lineage.html", values)
 
 
 def _left(call: PageCall, tenant: str, title: str, *told: str, leaf: int | None) -> Shown:
@@ -89,10 +101,10 @@ async def _purge(call: PageCall) -> Shown:
 PAGES: Final = (
     Page(
         template="/memory",
-        summary="Memories of a tenant.",
+        summary="Memories of a tenant, or those that a text asks for.",
         handler=_list,
-        twins=(MEMORIES,),
-        commands=("memory list",),
+        twins=(MEMORIES, SEARCH),
+        commands=("memory list", "memory search"),
         nav="Memory",
     ),
     Page(

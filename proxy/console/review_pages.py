@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from policy.model import ChangeKind
+from policy.model import ChangeKind, SourceKind
 from proxy.admin.wire.review_queue import (
     DENY_LINES,
     DENY_MANY,
@@ -39,6 +39,13 @@ _READ: Final = {
 }
 
 
+def read_before(source: SourceKind, named: tuple[str, ...] | None) -> str:
+    """Whose words a text is, and what the conversation that wrote it had read, as a sentence."""
+    if named is not None:
+        named = tuple(_READ.get(one, one) for one in named)
+    return whose_words(source, named) or "A person's own words."
+
+
 class _Decision(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     decision: Literal["approve", "deny"]
     shown: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
@@ -54,10 +61,7 @@ class ShownLine(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def read(self) -> str:
         """What the conversation that wrote it had read, as a sentence."""
-        named = self.held.had_read
-        if named is not None:
-            named = tuple(_READ.get(one, one) for one in named)
-        return whose_words(self.held.source, named) or "A person's own words."
+        return read_before(self.held.source, self.held.had_read)
 
 
 async def waiting(call: PageCall) -> Shown:

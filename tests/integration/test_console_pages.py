@@ -159,6 +159,9 @@ def paths(some: Filled) -> dict[str, bool]:
     return {
         "/memory": True,
         "/memory?offset=1": True,
+        "/memory?text=Lisbon": True,
+        f"/memory?like={some.hostile}": True,
+        "/memory?label=unknown&hidden=true": True,
         "/hidden": True,
         f"/memory/{some.first}": True,
         f"/memory/{some.hostile}": True,
@@ -210,6 +213,12 @@ async def test_every_page_draws_what_it_has_and_nothing_in_a_text_acts(tmp_path:
             assert "- Ada moved to Lisbon in March." in unescape(
                 re.sub(r"</?(?:bdi|span)[^>]*>", "", pages[f"/memory/{some.first}"])
             )
+            assert "Score" in pages["/memory?text=Lisbon"]
+            assert "% of the words" in pages["/memory?text=Lisbon"]
+            assert "Likeness 1.00" in pages[f"/memory?like={some.hostile}"]
+            hidden = pages["/memory?label=unknown&hidden=true"]
+            assert some.child[:8] in hidden
+            assert some.child[:8] not in pages["/memory"]
             proof = re.search(r"data:application/json;base64,([\w+/=]+)", pages["/audit/3"])
             assert proof is not None
             assert msgspec.json.decode(base64.b64decode(proof[1]), type=Proof).leaf_index == 3
@@ -245,6 +254,7 @@ async def test_pages_of_an_empty_store_say_that_there_is_nothing(tmp_path: Path)
             "/audit/9999",
         ):
             assert (await desk.get(path))[0] == 404
+        assert "No memory fits" in await desk.page("/memory?text=anything&label=operator")
         for path in ("/memory?offset=-1", "/audit?offset=x", "/audit/x", "/lineage?offset=x"):
             assert (await desk.get(path))[0] in {404, 422}
 

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from policy.model import TEXT_LEN_MAX, Memory, SourceKind
+from policy.model import TEXT_LEN_MAX, Memory, OperatorScope, SourceKind
 from proxy.admin.wire.route import PAGE_MAX, TenantQuery, Wide, post
 from storage.features.views import OriginView
 from storage.questions import LIKE_MIN
@@ -77,6 +77,7 @@ SEARCH: Final = post(
     FoundPage,
     "What memory has about a text, or is like a memory, or came from one place.",
     slow=True,
+    least=OperatorScope.REVIEW,
 )
 ORIGINS: Final = post(
     "/insight/origins",
@@ -84,4 +85,5 @@ ORIGINS: Final = post(
     OriginList,
     "What each server, tool, session and principal brought in, and how often reads showed it.",
     slow=True,
+    least=OperatorScope.REVIEW,
 )
