@@ -20,7 +20,8 @@ class PlaceActs(msgspec.Struct, frozen=True):
     @route(PLACES)
     async def places(self, call: OperatorCall[TenantQuery]) -> PlaceList:
         """The files of a tenant, with their lines that wait."""
-        return PlaceList(places=self.kept.files(Tenant(call.asked.tenant)))
+        tenant = Tenant(call.asked.tenant)
+        return PlaceList(places=self.kept.files(tenant), full=self.kept.full(tenant))
 
     @route(ACCEPT_LINES)
     async def accept(self, call: OperatorCall[AcceptRequest]) -> KeptPlace:

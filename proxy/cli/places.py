@@ -45,11 +45,15 @@ def _lines(context: Context, found: PlaceList) -> None:
 async def _accept(context: Context) -> Exit:
     asked = context.arguments(_PlaceAsked)
     async with operator(context) as api:
-        named = _named(context, await api.ask(PLACES, tenant=asked.tenant))
+        found = await api.ask(PLACES, tenant=asked.tenant)
+        named = _named(context, found)
         waiting = tuple(one for one in named.places if one.waiting)
         if len(waiting) != 1:
             said = "more than one file is so named" if waiting else "no line of such a file waits"
-            raise CommandFailed(Exit.NOT_FOUND, said, then="mnemogate places list")
+            if found.full and not waiting:
+                said += "; lines of a further file are not kept, because the table is full"
+            then = "mnemogate places list, or places import FILE"
+            raise CommandFailed(Exit.NOT_FOUND, said, then=then)
         _lines(context, PlaceList(places=waiting))
         if not (asked.yes or context.agreed("let these lines into every prompt")):
             raise CommandFailed(Exit.USAGE, "no line was let in", then="type yes, or --yes")

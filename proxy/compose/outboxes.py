@@ -8,7 +8,7 @@ from typing import Final
 
 from proxy.reporting.incident_notice import incident_of, incidents_event
 from proxy.reporting.outbox import Notifier, Outbox, Told
-from proxy.reporting.review_notice import CONTENT_TYPE, hold_of, review_event
+from proxy.reporting.review_notice import CONTENT_TYPE, WaitsLeaf, hold_of, review_event
 from proxy.reporting.sentry import Sentry, sentry_events
 from proxy.reporting.webhook import Webhook
 from proxy.seams.environment import Environment
@@ -16,7 +16,7 @@ from proxy.settings.review_webhook import Receiver
 from proxy.settings.table import Settings, SettingsError
 from proxy.settings.values import BadValue
 from proxy.version import version
-from storage.audit import IncidentLeaf, VerdictLeaf
+from storage.audit import IncidentLeaf
 from storage.interfaces import Store
 
 REVIEW: Final = "review.webhook"
@@ -31,7 +31,7 @@ class Outboxes:
 
     def __init__(
         self,
-        review: Outbox[VerdictLeaf] | None = None,
+        review: Outbox[WaitsLeaf] | None = None,
         incidents: tuple[Outbox[IncidentLeaf], ...] = (),
         *,
         outbox_max: int = OUTBOX_MAX,
@@ -92,7 +92,7 @@ async def tellers(settings: Settings, store: Store, surroundings: Environment) -
     return Outboxes(review, tuple(incidents))
 
 
-def _of_review(source: str, surroundings: Environment) -> Notifier[VerdictLeaf]:
+def _of_review(source: str, surroundings: Environment) -> Notifier[WaitsLeaf]:
     return Notifier(
         name=REVIEW,
         picks=hold_of,

@@ -22,7 +22,7 @@ from proxy.places.marked import (
     root_of,
     texts_in,
 )
-from storage.features.kept_places import PLACES_MAX, KeptPlaces, SeenPlace, SeePlaces
+from storage.features.kept_places import KeptPlaces, SeenPlace, SeePlaces
 
 HOME: Final = "~/"
 """The root of files that are neither in the agent's folder nor above it."""
@@ -39,6 +39,7 @@ class PlaceReader:
         self._principal = principal
         self._places = places
         self._known = kept.of(principal.tenant)
+        self._full = kept.full(principal.tenant)
         self._path = kept.path
         self._digest = partial(kept.digest, principal.tenant)
 
@@ -69,7 +70,7 @@ class PlaceReader:
     def _is_first(self, key: str, root: str) -> bool:
         """Whether a file is seen at the first sight of its root."""
         folder = f"{_folder(key)}/"
-        if len(self._known) >= PLACES_MAX:  # a further root is not kept, and so was perhaps seen
+        if self._full:  # a further root is not kept, and so was perhaps seen
             return False
         if key in self._known or not _are_related(folder, f"{folded_path(root)}/"):
             return key not in self._known and HOME not in self._known

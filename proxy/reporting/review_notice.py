@@ -1,4 +1,4 @@
-"""Encodes events about held candidates: CloudEvents 1.0 in JSON, structured mode.
+"""Encodes events about what waits for a person: CloudEvents 1.0 in JSON, structured mode.
 
 The fields are a closed list. No content, principal, tenant or origin is sent, nor the position of a
 leaf in the log.
@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from policy.model import CandidateId, MemoryClass
-from storage.audit import VerdictLeaf, decode_leaf
+from storage.audit import OperatorLeaf, VerdictLeaf, decode_leaf
 from storage.values import Decision
 
 TYPE: Final = "dev.mnemogate.review.v1"
@@ -21,6 +21,10 @@ CONTENT_TYPE: Final = "application/cloudevents+json; charset=utf-8"
 _ENCODER: Final = msgspec.json.Encoder()
 # Every leaf about a hold contains these bytes, and few others do: a quick test before decoding.
 _HOLD: Final = msgspec.msgpack.encode(Decision.HOLD.value)
+# The acts of the store on a file that hosts put into model requests, after which a person is asked.
+_PLACE: Final = b"place."
+_PLACE_ACTS: Final = frozenset({"place.held", "place.unread"})
+WaitsLeaf = VerdictLeaf | OperatorLeaf
 
 
 class HeldNotice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -34,11 +38,15 @@ class HeldNotice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     page: str | None = None
 
 
-class ReviewData(msgspec.Struct, frozen=True, kw_only=True):
-    """The held candidates of one event, in the order of the log."""
+class ReviewData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The held candidates of one event, in the order of the log.
+
+    `places`: how often new lines of a file began to wait, or a file was between no known marks.
+    """
 
     count: int
     held: tuple[HeldNotice, ...]
+    places: int = 0
 
 
 class ReviewEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,27 +61,29 @@ class ReviewEvent(msgspec.Struct, frozen=True, kw_only=True):
     data: ReviewData
 
 
-def hold_of(leaf: bytes) -> VerdictLeaf | None:
-    """The verdict in a leaf if it holds a candidate; None for every other leaf.
+def hold_of(leaf: bytes) -> WaitsLeaf | None:
+    """The leaf if it holds a candidate, or a file's lines; None for every other leaf.
 
     Raises:
         StoreCorrupt: The leaf has the bytes of a hold, but does not decode.
     """
-    if _HOLD not in leaf:
+    if _HOLD not in leaf and _PLACE not in leaf:
         return None
     found = decode_leaf(leaf)
+    if isinstance(found, OperatorLeaf):
+        return found if found.action in _PLACE_ACTS else None
     held = isinstance(found, VerdictLeaf) and found.decision is Decision.HOLD
     return found if held and isinstance(found, VerdictLeaf) else None
 
 
 def review_event(
     message_id: str,
-    holds: Sequence[VerdictLeaf],
+    holds: Sequence[WaitsLeaf],
     *,
     source: str,
     page_of: Callable[[CandidateId], str | None],
 ) -> bytes:
-    """The event about one or more held candidates, with the time of the last hold."""
+    """The event about what began to wait, with the time of the last leaf."""
     at_ms = holds[-1].at_ms
     notices = tuple(
         HeldNotice(
@@ -84,6 +94,7 @@ def review_event(
             page=page_of(one.candidate_id),
         )
         for one in holds
+        if isinstance(one, VerdictLeaf)
     )
     moment = datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds")
     return _ENCODER.encode(
@@ -91,6 +102,6 @@ def review_event(
             id=message_id,
             source=source,
             time=moment.replace("+00:00", "Z"),
-            data=ReviewData(count=len(notices), held=notices),
+            data=ReviewData(count=len(notices), held=notices, places=len(holds) - len(notices)),
         )
     )

@@ -210,6 +210,10 @@ class KeptPlaces(Feature):
             self._read_at, self._records = now, records
         return self._records.get(tenant, {})
 
+    def full(self, tenant: Tenant) -> bool:
+        """Whether requests add no further file or root of a tenant."""
+        return len(self.of(tenant)) >= PLACES_MAX
+
     def path(self, record: PlaceRecord) -> str:
         """The path of a file or root."""
         return self._paths.get(record.path) or path_of(self._names, record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from policy.lines import is_order
 from storage.features.kept_places import PLACES_MAX, TEXT_LEN_MAX
+from tests.integration.cli_process import Place
 from tests.integration.hosts.injected import BY_NAME, HOME, ROOT
 from tests.integration.model_bench import fronted
 from tests.integration.test_injected_places import (
@@ -82,6 +84,24 @@ async def test_a_first_sight_ends_when_no_further_folder_can_be_kept(tmp_path: P
         assert len(await places(bench)) <= PLACES_MAX
         for _ in range(2):
             assert RULE not in await ask(bench, host, {"/v/AGENTS.md": RULE}, "/v")
+
+
+async def test_where_no_further_file_is_kept_its_lines_wait_and_the_reason_is_told(
+    tmp_path: Path,
+) -> None:
+    host, path = BY_NAME["opencode"], "/v/AGENTS.md"
+    marks = "\n".join(f"Instructions from: {ROOT}/{at}.md\nx" for at in range(PLACES_MAX))
+    async with fronted(tmp_path) as bench:
+        place = Place(root=tmp_path)
+        await ask(bench, host, {host.rules: OLD})
+        for full in (False, True):
+            done = await asyncio.to_thread(place.command, "places", "accept", path, "--yes")
+            assert done.code != 0
+            assert ("the table is full" in done.err) is full, "control: there is room"
+            await ask(bench, host, {host.rules: f"{OLD}\n{marks}"})
+        assert RULE not in await ask(bench, host, {path: RULE}, "/v")
+        await bench.front.operate("POST", "/places/accept", {"path": path, "text": RULE})
+        assert RULE in await ask(bench, host, {path: RULE}, "/v"), "as `places import` does"
 
 
 async def test_a_line_that_no_one_can_be_shown_whole_is_not_accepted(tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ from storage.features.kept_places import LET_IN_LEN_MAX, KeptPlace
 
 
 class PlaceList(msgspec.Struct, frozen=True, kw_only=True):
-    """The files of a tenant, by path."""
+    """The files of a tenant, by path. `full`: lines of a further file are not kept."""
 
     places: tuple[KeptPlace, ...]
+    full: bool = False
 
 
 class AcceptRequest(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
