@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.resources
 from collections.abc import Callable, Mapping
 from functools import cache, partial
@@ -149,7 +150,7 @@ class Console:
         who[0] = visitor.by.principal_id
         incoming.enter(visitor.by)
         if page is None:
-            return self._read_done(head, visitor)
+            return await self._read_done(head, visitor)
         check_scope(visitor.by, page.least)
         if head.method == "POST":
             form = form or await _form(incoming)
@@ -163,13 +164,14 @@ class Console:
             act = self._out.random_hex(16)
             self._done[act] = (visitor.by.principal_id, shown)
             return self._moved(head, f"/done/{act}")
-        return self._drawn(head, shown, visitor)
+        # Verdicts wait for the event loop, and a long page takes a thread tenths of a second.
+        return await asyncio.to_thread(self._drawn, head, shown, visitor)
 
-    def _read_done(self, head: HttpRequest, visitor: Visitor) -> HttpReply:
+    async def _read_done(self, head: HttpRequest, visitor: Visitor) -> HttpReply:
         by, shown = self._done.get(head.path.removeprefix("/done/"), ("", None))
         if shown is None or by != visitor.by.principal_id:
             raise Refused(404, "There is nothing here, or it is not kept any longer.")
-        return self._drawn(head, shown, visitor)
+        return await asyncio.to_thread(self._drawn, head, shown, visitor)
 
     async def _sign(self, incoming: RequestHead) -> HttpReply:
         head = incoming.head
