@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -52,8 +52,10 @@ from proxy.admin.wire.upkeep import USAGE, UsageList
 from proxy.intercept.graphs import Graphs
 from proxy.ledger.sessions import Sessions
 from proxy.ledger.wire import SessionList, SessionView
+from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.transport.auth import Authenticator
+from proxy.version import version
 from proxy.withhold.withholding import Withholding
 from storage.audit import InterceptedLeaf, VerdictLeaf, decode_leaf
 from storage.features.cases.wrong_answers import Cases
@@ -62,6 +64,7 @@ from storage.features.kept_places import KeptPlaces
 from storage.features.quarantine.quarantined_memories import QuarantinedMemories
 from storage.features.recalls.ledger import RecallLedger
 from storage.features.upstream.intents import Forwards
+from storage.ground.errors import StoreCorrupt
 from storage.interfaces import AuditReader, MemoryReader, MemoryWriter
 from storage.values import AuditHead, Embed
 
@@ -79,16 +82,18 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     # Makes vectors of texts; None if clients send vectors.
     embed: Embed | None
     places: KeptPlaces
-    # How many verdicts there were since the start, by decision.
-    decisions: Callable[[], dict[str, int]]
+    surroundings: Environment
 
     @route(STATUS)
     async def status(self, _call: OperatorCall[NoQuery]) -> StatusView:
         """A summary of the store: version, counts, and what waits for a person."""
-        seen = self.ledger.unmapped
+        seen, serving = self.ledger.unmapped, self.surroundings.serving
         return extended(
             StatusView,
             self.reader.status(),
+            program=version(),
+            listeners=serving.listeners,
+            upstreams=tuple(serving.upstreams),
             unmapped_tools=seen.all(),
             program_tools=seen.programs(),
             unread_places=self.places.unread(),
@@ -118,15 +123,19 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     def _verdicts(self, asked: VerdictsQuery) -> VerdictList:
         size = self.audit.head().size
         # A verdict has a leaf of its interception before it, and few leaves are neither.
-        begin = max(asked.since, size - _LEAVES_PER_VERDICT * asked.limit)
+        until = size if asked.until is None else min(size, asked.until)
+        begin = max(asked.since, until - _LEAVES_PER_VERDICT * asked.limit)
         rows: list[VerdictRow] = []
-        for at, data in enumerate(self.audit.leaves(begin, max(1, size - begin)), begin):
+        leaves = self.audit.leaves(begin, until - begin) if begin < until else ()
+        for at, data in enumerate(leaves, begin):
             leaf = decode_leaf(data)
             if isinstance(leaf, VerdictLeaf):
                 rows.append(self._verdict_row(at, leaf))
+        shown = rows[-asked.limit :]
         return VerdictList(
-            verdicts=tuple(reversed(rows[-asked.limit :])),
-            decisions=self.decisions(),
+            verdicts=tuple(reversed(shown)),
+            begin=shown[0].leaf if len(shown) < len(rows) else begin,
+            decisions=self.surroundings.decisions(),
             leaf_count=size,
         )
 
@@ -134,11 +143,14 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
         (data,) = self.audit.leaves(leaf.intercepted_index, 1)
         seen = decode_leaf(data)
         culprit = leaf.culprit
+        if not isinstance(seen, InterceptedLeaf):
+            raise StoreCorrupt("a verdict names no interception")
         return extended(
             VerdictRow,
             leaf,
             leaf=at,
-            principal=seen.principal_id if isinstance(seen, InterceptedLeaf) else "",
+            principal=seen.principal_id,
+            change=seen.change,
             server="" if culprit is None else culprit.server or "",
             tool="" if culprit is None else culprit.tool or "",
         )

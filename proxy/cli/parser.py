@@ -14,6 +14,9 @@ from proxy.version import version
 _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "--version": (),
     "run": ("run",),
+    "status": ("status",),
+    "log": ("verdict_log",),
+    "version": ("status",),
     "mcp": ("mcp",),
     "hook": ("hook",),
     "doctor": ("doctor",),

@@ -21,7 +21,7 @@ ID_SHOWN: Final = 8
 DECISIONS: Final = {"admit": "stored", "hold": "held", "reject": "refused", "error": "failed"}
 _WOULD: Final = {"hold": "would wait", "reject": "would be refused"}
 """What an enforcing gate would have done, by its decision."""
-_NO_CREATE: Final = {"update_memory": " update", "delete_memory": " deletion"}
+_CHANGES: Final = {"update_memory": "update", "delete_memory": "delete"}
 _CODES: Final = {one.value: WHY[one] for one in Reason}
 # The fields of other events that are printed, in this order.
 _PRINTED: Final = (
@@ -39,7 +39,7 @@ class VerdictLine(msgspec.Struct, frozen=True, kw_only=True):
     memory_class: str
     change: str  # "" for a new memory
     principal: str
-    # The tool and the host that the text came from; "" if unknown.
+    # The tool, and the host or server, that the text came from; "" if unknown.
     tool: str
     resource: str = ""
     candidate_id: str
@@ -50,8 +50,9 @@ class VerdictLine(msgspec.Struct, frozen=True, kw_only=True):
         """The line, in which no name can add a row, move the cursor or change the direction."""
         names = [self.tool, self.resource] if self.tool or self.resource else [self.principal]
         source = " ".join(_short(one) for one in names if one)
+        change = f" {self.change}" if self.change else ""
         word = DECISIONS.get(self.decision, self.decision)
-        parts = [f"{self.at} {word:<8} {self.memory_class}{self.change} from {source}"]
+        parts = [f"{self.at} {word:<8} {self.memory_class}{change} from {source}"]
         if self.observed:
             parts.append(_WOULD.get(self.observed, self.observed))
         if self.reason:
@@ -83,10 +84,10 @@ class PersonLines:
                 decision=vocabulary.known(event.decision, vocabulary.DECISIONS),
                 reason=event.reason,
                 memory_class=event.memory_class,
-                change=_NO_CREATE.get(event.operation, ""),
+                change=_CHANGES.get(event.operation, ""),
                 principal=event.principal,
                 tool=event.culprit_tool,
-                resource=event.culprit_resource,
+                resource=event.culprit_resource or event.culprit_server,
                 candidate_id=vocabulary.hex_id(event.candidate_id),
                 observed=event.observed,
             )

@@ -166,6 +166,13 @@ async def compose(
         data, admin = await listening.open(stack, fronts, listen=composition.listen)
         services.page_served_at(admin, tls=composition.listen and settings.tls_cert is not None)
         health_address = await listening.open_health(stack, health) if composition.listen else None
+        addresses = {"data": data, "admin": admin, "health": health_address}
+        scheme = "http" if settings.tls_cert is None else "https"
+        surroundings.serving.listeners.update(
+            (name, one.url("http" if name == "health" else scheme))
+            for name, one in addresses.items()
+            if one is not None
+        )
         # The task groups are entered after the ports are open: a task group wraps an exception in a
         # group, and the error of a port that is in use must be reported unwrapped.
         if composition.listen:

@@ -109,7 +109,13 @@ class BackendServing:
             limits = UpstreamLimits(
                 head_seconds=server.answer_seconds, body_seconds=server.answer_seconds
             )
-            upstream = Upstream(server.url, headers=server.headers, limits=limits, way=server)
+            upstream = Upstream(
+                server.url,
+                headers=server.headers,
+                limits=limits,
+                way=server,
+                serving=self._surroundings.serving,
+            )
             self._upstreams.append(await stack.enter_async_context(upstream))
             check = self._authenticator.check_sent_on
             behind.append(

@@ -18,7 +18,7 @@ from proxy.fronts.model import ModelFront
 from proxy.mcp.http.child import ServerCommandLine
 from proxy.mcp.http.hub import BackgroundWork, Hub, HubLimits
 from proxy.mcp.relay import Deliver, Relay, RelayLimits, Server
-from proxy.seams.environment import Environment
+from proxy.seams.environment import Environment, Serving
 from proxy.seams.guard import Guard
 from proxy.settings.mcp import McpServer
 from proxy.transport.auth import Authenticator
@@ -108,7 +108,7 @@ class McpServing:
         )
 
     async def _hub(self, server: McpServer, stack: AsyncExitStack) -> Hub:
-        behind = await _behind(server, stack)
+        behind = await _behind(server, stack, self._surroundings.serving)
         if isinstance(behind, Upstream):
             self._upstreams.append(behind)
         known = Server(server.name, server.tool_map)
@@ -135,9 +135,13 @@ class McpServing:
         )
 
 
-async def _behind(server: McpServer, stack: AsyncExitStack) -> Upstream | ServerCommandLine:
+async def _behind(
+    server: McpServer, stack: AsyncExitStack, serving: Serving
+) -> Upstream | ServerCommandLine:
     if server.command is not None:
         return ServerCommandLine(words=server.command, environment=server.env, directory=server.cwd)
     limits = UpstreamLimits(head_seconds=server.answer_seconds, body_seconds=server.answer_seconds)
-    upstream = Upstream(server.url or "", headers=server.headers, limits=limits, way=server)
+    upstream = Upstream(
+        server.url or "", headers=server.headers, limits=limits, way=server, serving=serving
+    )
     return await stack.enter_async_context(upstream)

@@ -181,7 +181,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             ledger=ledger,
             embed=None if takes_client_vectors(self.embedder) else self.embedder.embed,
             places=store.places,
-            decisions=self.surroundings.decisions,
+            surroundings=self.surroundings,
         )
         return memories, candidates, overview
 
@@ -553,7 +553,10 @@ class Services:
             judging = ReplyJudge(veto, ledger.unmapped, ledger.people_with_agents)
             coupling = couple(memory.coupled(judging, checks))
         upstreams = () if coupling is None else settings.model
-        self._models = [await stack.enter_async_context(UpstreamModel(one)) for one in upstreams]
+        serving = self._foundation.surroundings.serving
+        self._models = [
+            await stack.enter_async_context(UpstreamModel(one, serving)) for one in upstreams
+        ]
         return ModelFront(
             behind={one.settings.name: one for one in self._models},
             authenticator=self.authenticator,

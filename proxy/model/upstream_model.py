@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Final
 
 from proxy.dialects.sse import BrokenStream, Event, RawReader
+from proxy.seams.environment import Serving
 from proxy.seams.faults import UpstreamError
 from proxy.settings.model import ModelUpstream
 from proxy.transport.upstream import Upstream, UpstreamLimits, UpstreamReply
@@ -30,13 +31,13 @@ REPLY_BYTES_MAX: Final = 64 * 1024**2
 class UpstreamModel(Upstream):
     """One configured model API, while its connection pool is open. Event loop only."""
 
-    def __init__(self, settings: ModelUpstream) -> None:
+    def __init__(self, settings: ModelUpstream, serving: Serving | None = None) -> None:
         limits = UpstreamLimits(
             head_seconds=settings.answer_seconds,
             body_seconds=TOTAL_S,
             body_bytes_max=REPLY_BYTES_MAX,
         )
-        super().__init__(settings.url, limits=limits, way=settings)
+        super().__init__(settings.url, limits=limits, way=settings, serving=serving)
         self.settings = settings
 
     async def pieces(self, reply: UpstreamReply, due_s: float) -> AsyncGenerator[bytes]:

@@ -21,6 +21,21 @@ from telemetry.propagation import Traces
 POOL_LEN = 8_192
 
 
+class UpstreamState(msgspec.Struct, kw_only=True):
+    """The server of a table; `cause`: why it did not serve when it was asked last, or ""."""
+
+    table: str
+    url: str
+    cause: str = ""
+
+
+class Serving(msgspec.Struct):
+    """The open listeners with their addresses, and the servers of tables, for an operator."""
+
+    listeners: dict[str, str] = {}
+    upstreams: list[UpstreamState] = []
+
+
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """Clock in Unix nanoseconds; `random_hex(n)` returns 2n hex digits; `record` never blocks.
 
@@ -38,6 +53,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     # The page on which persons decide on held candidates; known once the sidecar listens.
     page: ReviewPage = msgspec.field(default_factory=ReviewPage)
     releases: ReleaseBell = msgspec.field(default_factory=ReleaseBell)
+    serving: Serving = msgspec.field(default_factory=Serving)
     # The key from which trace ids are derived: the store's own key, once a store is open.
     trace_key: bytes = msgspec.field(default_factory=lambda: secrets.token_bytes(32))
 

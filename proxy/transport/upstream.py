@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
+from proxy.seams.environment import Serving, UpstreamState
 from proxy.seams.faults import MalformedRequest, UpstreamError
 from proxy.settings.egress import DIRECT, Egress
 from proxy.settings.load import unused_proxy
@@ -145,14 +146,18 @@ class Upstream:
         limits: UpstreamLimits | None = None,
         way: Egress = DIRECT,
         connector: Callable[[], aiohttp.BaseConnector] | None = None,
+        serving: Serving | None = None,
     ) -> None:
         """`headers` replace those of the same name in a request.
 
         `connector` makes the connector, for requests whose addresses have to be checked first.
+        `serving` gets the state of the server.
         """
         self._url = url
         self._way = way
-        self._trouble = ""
+        self._state = UpstreamState(table=way.table, url=url)
+        if serving is not None:
+            serving.upstreams.append(self._state)
         self._injected = {name.lower(): value for name, value in headers}
         self._limits = limits or UpstreamLimits()
         self._connector = connector or self._any_address
@@ -213,9 +218,9 @@ class Upstream:
 
     def _tell(self, trouble: str) -> None:
         """Log the trouble with a table's server, or "" as its end, whenever it changes."""
-        if trouble == self._trouble or not self._way.table:
+        if not self._way.table or trouble == self._state.cause:
             return
-        self._trouble = trouble
+        self._state.cause = trouble
         fields = {"table": self._way.table, "url": self._url}
         if trouble:
             _LOG.error("an upstream does not serve", extra={"fields": {**fields, "why": trouble}})

@@ -30,7 +30,7 @@ from storage.features.lineage import LineageNode
 from storage.features.recalls import ReadSummary, ReplySummary, SeenMemory
 from storage.values import AuditHead, Decision
 
-VERDICTS_MAX = 50
+VERDICTS_MAX = 500
 
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
@@ -222,9 +222,10 @@ REPLY: Final = get(
 
 
 class VerdictsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which verdicts: the newest, of leaves from the index `since` on."""
+    """Which verdicts: the newest, of leaves from the index `since` on, and before `until`."""
 
     since: Annotated[int, Meta(ge=0, le=INDEX_MAX)] = 0
+    until: Annotated[int, Meta(ge=0, le=INDEX_MAX)] | None = None
     limit: Annotated[int, Meta(ge=1, le=VERDICTS_MAX)] = 20
 
 
@@ -241,15 +242,19 @@ class VerdictRow(msgspec.Struct, frozen=True, kw_only=True):
     server: str = ""
     tool: str = ""
     approved_by: str | None = None
+    change: ChangeKind = ChangeKind.CREATE
+    memory_id: str | None = None
 
 
 class VerdictList(msgspec.Struct, frozen=True, kw_only=True):
     """The newest verdicts, newest first, and how many of each decision there were since the start.
 
-    `leaf_count` is the `since` of the next request for what comes after these.
+    `leaf_count` is the `since` of the next request for what comes after these, and `begin` the
+    `until` of the next request for what comes before them.
     """
 
     verdicts: tuple[VerdictRow, ...]
+    begin: int
     decisions: dict[str, int]
     leaf_count: int
 

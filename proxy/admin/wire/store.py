@@ -35,6 +35,7 @@ from proxy.admin.wire.route import (
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.ledger.unmapped_tools import UnmappedTool
 from proxy.ledger.wire import OriginView
+from proxy.seams.environment import UpstreamState
 from proxy.seams.observations import Way
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 from storage.values import (
@@ -51,7 +52,13 @@ TOKEN_SECONDS_MAX = 7 * 24 * 3600
 
 
 class StatusView(StoreStatus, frozen=True, kw_only=True):
-    """A summary of the store for an operator: its version, counts, and what waits for a person."""
+    """A summary for an operator: what serves, the store's counts, and what waits for a person."""
+
+    # The version of the running program.
+    program: str
+    # The address of each open listener.
+    listeners: dict[str, str]
+    upstreams: tuple[UpstreamState, ...]
 
     # Tools seen since the start that seem to be about memory and are in no tool map, so that their
     # calls are not judged.

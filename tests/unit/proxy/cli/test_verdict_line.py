@@ -48,8 +48,8 @@ def held(**fields: str) -> VerdictLine:
 def test_a_held_text_is_one_line_in_the_readers_words() -> None:
     said = '12:04:31 held     L3 from web_fetch shop.example · "reads as an order" · review show '
     assert str(held()) == f"{said}3f2a91c0"
-    own = held(tool="", resource="", decision="admit", reason="", change=" deletion")
-    assert str(own) == "12:04:31 stored   L3 deletion from scout"
+    own = held(tool="", resource="", decision="admit", reason="", change="delete")
+    assert str(own) == "12:04:31 stored   L3 delete from scout"
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -85,9 +85,10 @@ def test_what_serves_is_no_line_and_what_fails_is_one() -> None:
 
 def test_records_and_events_are_written_in_the_wording() -> None:
     root = logging.getLogger()
-    before, level = root.handlers[:], root.level
+    before, level, disabled = root.handlers[:], root.level, root.manager.disable
     stream = io.StringIO()
     try:
+        logging.disable(logging.NOTSET)
         logs.configure(stream, "info", wording=LINES)
         log = logs.EventLog(access_log=True)
         for event in (sample.HOLD, sample.REQUEST, sample.ADMIT):
@@ -101,6 +102,7 @@ def test_records_and_events_are_written_in_the_wording() -> None:
         root.handlers[0].close()
         root.handlers[:] = before
         root.setLevel(level)
+        logging.disable(disabled)
     one, two, three = stream.getvalue().splitlines()
     at = time.strftime("%H:%M:%S", time.localtime(sample.STARTED_NS / 1e9))
     assert one.startswith(f"{at} held     L1 from agent-1")
