@@ -102,6 +102,22 @@ def test_a_segment_without_a_purged_row_equals_one_that_never_had_it(
     assert _arrays(cut) == _arrays(never)
 
 
+def _whole(index: VectorIndex) -> list[list[int]]:
+    parts = index.row_words()
+    words = sealed(joined([part.words.entries() for part in parts]))
+    return [np.concatenate([part.ordinals for part in parts]).tolist(), *_arrays(words)]
+
+
+def test_an_index_after_a_purge_equals_array_by_array_one_that_never_had_the_row() -> None:
+    texts = ["bee hive", "canary honey", "wax queen", "clover", "frame canary", "bee"]
+    index, never = _index(texts), VectorIndex(DIMENSION, segment_len=4)
+    for ordinal in (0, 2, 3, 5):
+        never.extend([(ordinal, UNIT)], [WORDS.of(HERS, texts[ordinal])])
+    assert _whole(index) != _whole(never)  # control
+    index.drop([1, 4])
+    assert _whole(index) == _whole(never)
+
+
 def test_a_purge_leaves_no_hash_of_the_row_in_any_part() -> None:
     texts = ["bee hive", "canary honey", "wax queen", "clover", "frame canary", "bee"]
     index = _index(texts, 4)
