@@ -27,6 +27,7 @@ from tests.evaluate.leakage import leakage
 from tests.evaluate.month import month
 from tests.evaluate.noise import noise
 from tests.evaluate.roc import roc
+from tests.evaluate.search import search
 from tests.evaluate.sleepers import trust
 from tests.evaluate.stress import stress
 from tests.evaluate.suite.conformance import conformance, mutants
@@ -59,11 +60,12 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
     "corpora": corpora,
     "roc": roc,
     "cost": cost,
+    "search": search,
     "conformance": conformance,
     "mutants": mutants,
 }
 # Experiments that run only when they are named.
-LONG: Final = ("mutants",)
+LONG: Final = ("mutants", "search")
 SECTIONS: Final = tuple(name for name in EXPERIMENTS if name not in LONG)
 
 

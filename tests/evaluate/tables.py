@@ -97,6 +97,8 @@ class Beyond(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     latency: Figures | None = None
     latency_ms: Mapping[str, tuple[float, ...]] | None = None
     throughput: Figures | None = None
+    # What a search finds, here and in other memories.
+    search: Figures | None = None
 
     def figures(self) -> Iterator[tuple[str, str, Figure]]:
         """Each figure with its key in the document, and its key inside that entry.
@@ -120,6 +122,7 @@ class Beyond(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             ("containment_roc", roc),
             ("latency", self.latency),
             ("throughput", self.throughput),
+            ("search", self.search),
         )
         for name, value in found:
             if isinstance(value, Mapping):
