@@ -10,7 +10,7 @@ from policy.model import OperatorScope
 from proxy.admin.wire.provenance import LINEAGE
 from proxy.admin.wire.store import HISTORY, MEMORIES, MEMORY, PURGE
 from proxy.admin.wire.upkeep import QUARANTINE, QUARANTINED, UNHIDE, QuarantineRequest
-from proxy.admin.wire.views import SEARCH
+from proxy.admin.wire.views import ORIGINS, SEARCH
 from proxy.console.answers import SHOWN_AT_ONCE, asked_of, done, shows
 from proxy.console.page import Page, PageCall, Shown
 from proxy.console.review_pages import read_before
@@ -113,6 +113,13 @@ PAGES: Final = (
         handler=shows("hidden.html", hidden=QUARANTINED),
         twins=(QUARANTINED,),
         commands=("memory list",),
+    ),
+    Page(
+        template="/origins",
+        summary="What each server, tool, session and principal brought in.",
+        handler=shows("origins.html", found=ORIGINS),
+        twins=(ORIGINS,),
+        commands=("insight origins",),
     ),
     Page(
         template="/memory/{memory_id}",

@@ -10,7 +10,7 @@ import msgspec
 
 from proxy.admin.wire.dry_run import EXPLAIN, ExplainRequest
 from proxy.admin.wire.provenance import CHECKPOINT, LEAVES, PROOF
-from proxy.admin.wire.store import KEYS, POLICY
+from proxy.admin.wire.store import KEYS, POLICY, STATUS
 from proxy.admin.wire.upkeep import SERVERS, UNSETTLED
 from proxy.console.answers import SHOWN_AT_ONCE, asked_of, shows
 from proxy.console.page import Page, PageCall, Shown
@@ -72,10 +72,10 @@ PAGES: Final = (
     ),
     Page(
         template="/servers",
-        summary="MCP servers, and changes that may be missing on a server.",
-        handler=shows("servers.html", servers=SERVERS, unsettled=UNSETTLED),
-        twins=(SERVERS, UNSETTLED),
-        commands=("mcp", "review unsettled"),
+        summary="Upstream servers, their tools, and changes that may be missing on one.",
+        handler=shows("servers.html", status=STATUS, servers=SERVERS, unsettled=UNSETTLED),
+        twins=(STATUS, SERVERS, UNSETTLED),
+        commands=("status", "mcp", "review unsettled"),
         nav="Servers",
     ),
     Page(

@@ -163,6 +163,7 @@ def paths(some: Filled) -> dict[str, bool]:
         f"/memory?like={some.hostile}": True,
         "/memory?label=unknown&hidden=true": True,
         "/hidden": True,
+        "/origins": True,
         f"/memory/{some.first}": True,
         f"/memory/{some.hostile}": True,
         "/lineage": False,
@@ -219,6 +220,7 @@ async def test_every_page_draws_what_it_has_and_nothing_in_a_text_acts(tmp_path:
             hidden = pages["/memory?label=unknown&hidden=true"]
             assert some.child[:8] in hidden
             assert some.child[:8] not in pages["/memory"]
+            assert model.url in pages["/servers"]
             proof = re.search(r"data:application/json;base64,([\w+/=]+)", pages["/audit/3"])
             assert proof is not None
             assert msgspec.json.decode(base64.b64decode(proof[1]), type=Proof).leaf_index == 3
