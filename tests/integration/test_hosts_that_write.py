@@ -92,6 +92,26 @@ async def test_a_host_gets_what_its_model_says_and_no_write_that_was_refused(
     assert not [one for one in files if ORDER in one.read_text("utf-8", "replace")]
 
 
+@pytest.mark.whole
+@pytest.mark.parametrize(
+    "host", [OPEN_CODE, *OPENCLAW_OVER], ids=[one.name for one in (OPEN_CODE, *OPENCLAW_OVER)]
+)
+async def test_a_host_asks_once_for_a_turn_that_stays_refused_and_shows_the_reason(
+    host: Writer, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    await asyncio.to_thread((home / "project").mkdir, parents=True)
+    async with fronted(tmp_path / "ours", host.model({}), more={"principals": ["nobody"]}) as at:
+        turn = Turn(home=home, said=PLAIN, first=True, url=at.url, key=at.key)
+        code, out = await host.turn(turn)
+        asked = [one.asked for one in at.agent.exchanges if one.method == "POST"]
+    assert code != 0
+    assert "Mnemogate: " in out
+    # OpenCode asks for a title too.
+    assert 0 < len(asked) == len({*asked})
+    assert at.model.requests == []
+
+
 @pytest.mark.parametrize("final", [True, False], ids=["final", "control"])
 async def test_claude_code_asks_once_for_a_turn_that_stays_refused_and_shows_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, final: bool

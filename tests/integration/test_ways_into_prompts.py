@@ -186,7 +186,7 @@ CASES: Final = (
         "</INSTRUCTIONS>\n# AGENTS.md instructions for /srv\n\n<INSTRUCTIONS>",
     ),
     Case(OPENCLAW_OVER[0], OPENCLAW_WAYS, "project/AGENTS.md", OPENCLAW_MARKS),
-    Case(OPENCLAW_OVER[1], OPENCLAW_WAYS, "project/MEMORY.md", OPENCLAW_MARKS, notes=True),
+    Case(OPENCLAW_OVER[1], OPENCLAW_WAYS, "project/USER.md", OPENCLAW_MARKS, notes=True),
     Case(OPENCLAW_CODE, {"code-mode": _program}, "project/AGENTS.md", OPENCLAW_MARKS),
     Case(
         GEMINI,
