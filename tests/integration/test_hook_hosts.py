@@ -316,7 +316,6 @@ async def test_what_gemini_cli_calls_is_denied(tmp_path: Path, way: str) -> None
     host = Host(tmp_path)
     settings = host.example("gemini/settings.json", ".gemini/settings.json")
     known = json.loads(settings.read_bytes())
-    known |= {"security": {"auth": {"selectedType": "gemini-api-key"}}}
     known |= {"no hook": {"hooks": {}}, "off": {"hooksConfig": {"enabled": False}}}.get(way, {})
     settings.write_text(json.dumps(known), encoding="utf-8")
     prompt = " ".join(

@@ -8,7 +8,9 @@ from typing import Final
 
 import pytest
 
+from proxy.dialects.model import errors
 from proxy.fronts import model as front
+from tests.integration.clients.process import run_client
 from tests.integration.hosts.fronted import Fronted, fronted
 from tests.integration.hosts.http_tee import HttpExchange
 from tests.integration.hosts.writers import (
@@ -132,3 +134,33 @@ async def test_claude_code_asks_once_for_a_turn_that_stays_refused_and_shows_the
     assert code != 0
     assert at.model.requests == []
     assert (len(asked) == 1 and "Mnemogate: " in out) is final
+
+
+async def test_claude_code_asks_once_without_a_credential_and_shows_the_reason(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / "home"
+    await asyncio.to_thread((home / "project").mkdir, parents=True)
+    async with fronted(tmp_path / "ours", CLAUDE_CODE.model({})) as at:
+        turn = Turn(home=home, said=PLAIN, first=True, url=at.url, key="another")
+        code, out = await CLAUDE_CODE.turn(turn)
+        asked = [one.status for one in at.agent.exchanges if one.method == "POST"]
+    assert code != 0
+    assert asked == [401]
+    assert "Mnemogate: a valid credential is required" in out
+
+
+@pytest.mark.whole
+async def test_control_claude_code_asks_on_where_no_header_ends_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(errors, "_NO_CREDENTIAL", 0)
+    home = tmp_path / "home"
+    async with fronted(tmp_path / "ours", CLAUDE_CODE.model({})) as at:
+        turn = Turn(home=home, said=PLAIN, first=True, url=at.url, key="another")
+        words, environment = CLAUDE_CODE.command(turn)
+        with pytest.raises(TimeoutError):
+            await run_client(*words, home=home, environment=environment, limit_s=20)
+        asked = [one.status for one in at.agent.exchanges if one.method == "POST"]
+    assert len(asked) > 1
+    assert {*asked} == {401}

@@ -99,6 +99,7 @@ async def test_who_may_ask(tmp_path: Path) -> None:
             none = await bench.send("POST", path, body, key=None)
             wrong = await bench.send("POST", path, body, key="sk-something-else-entirely")
             assert (none.status, wrong.status) == (401, 401)
+            assert wrong.headers["x-should-retry"] == "false"
             assert "error" in none.body
             assert (none.body.get("type") == "error") is (shape == "anthropic")
         other = await bench.front.key("other")

@@ -26,6 +26,7 @@ _STATUSES: Final = {
     504: "DEADLINE_EXCEEDED",
 }
 _FAULT: Final = 500
+_NO_CREDENTIAL: Final = 401
 # For each API, the status after which its hosts ask no second time and show the reason: Codex asks
 # six times after 403, 409 and 422, Claude Code twice after 404, for which it names another reason.
 _FOR_GOOD: Final = {"anthropic": 403, "responses": 400}
@@ -67,6 +68,9 @@ def refused(refusal: Refusal, answering: EncodingContext, api: str) -> HttpReply
         kind = kind if status >= _FAULT else "invalid_request_error"
         body = {"error": {"message": message, "type": kind, "param": None, "code": code}}
     headers: list[tuple[str, str]] = []
+    # Claude Code asks for minutes after a 401, and shows nothing, unless this header ends that.
+    if status == _NO_CREDENTIAL:
+        headers.append(("X-Should-Retry", "false"))
     if refusal.retry_after_s is not None:
         headers.append(("Retry-After", str(refusal.retry_after_s)))
     return HttpReply(status=status, body=write_body(body), headers=tuple(headers))
