@@ -24,6 +24,7 @@ from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.views import extended
 from proxy.admin.wire.route import MemoriesQuery, TenantQuery
 from proxy.admin.wire.store import (
+    DELETE,
     HISTORY,
     MEMORIES,
     MEMORY,
@@ -199,12 +200,29 @@ class Memories(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             NotFound: The tenant has no memory with this id.
         """
+        done = await self._removed(call, ChangeKind.PURGE)
+        if not call.asked.compact or done.decision != "admit":
+            return done
+        return msgspec.structs.replace(done, bytes_saved=await self.writer.compact())
+
+    @route(DELETE)
+    async def delete(self, call: OperatorCall[TenantQuery]) -> PurgeView:
+        """Delete one memory if the gate admits it; its history stays.
+
+        Raises:
+            NotFound: The tenant has no memory with this id.
+        """
+        return await self._removed(call, ChangeKind.DELETE)
+
+    async def _removed(
+        self, call: OperatorCall[PurgeRequest] | OperatorCall[TenantQuery], change: ChangeKind
+    ) -> PurgeView:
         principal = Principal(
             principal_id=call.operator,
             tenant=Tenant(call.asked.tenant),
             channel=Channel.OPERATOR,
         )
-        proposal = Proposal(change=ChangeKind.PURGE, memory_id=call.memory_id)
+        proposal = Proposal(change=change, memory_id=call.memory_id)
         result = await self.operations.perform(
             principal, Write(proposals=(proposal,)), dialect=DIALECT, trace=call.trace
         )
@@ -213,16 +231,13 @@ class Memories(msgspec.Struct, frozen=True, kw_only=True):
         item = result.items[0]
         if item.decision == "missing":
             raise NotFound("there is no such memory in this tenant")
-        saved = None
-        if call.asked.compact and item.decision == "admit":
-            saved = await self.writer.compact()
         return PurgeView(
             memory_id=call.memory_id,
             decision=item.decision,
             reason=item.reason.value if item.reason else None,
             version=item.version,
             leaf_index=item.leaf_index,
-            bytes_saved=saved,
+            bytes_saved=None,
         )
 
 

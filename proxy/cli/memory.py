@@ -14,6 +14,7 @@ from policy.model import MemoryStatus
 from proxy.admin.wire.route import IdKind, TenantQuery
 from proxy.admin.wire.store import (
     CHECK,
+    DELETE,
     HISTORY,
     MEMORIES,
     MEMORY,
@@ -21,6 +22,7 @@ from proxy.admin.wire.store import (
     STATUS,
     CheckView,
     MemoryView,
+    PurgeView,
 )
 from proxy.admin.wire.upkeep import (
     CONFIRM_MEMORY,
@@ -179,6 +181,17 @@ async def _purge(context: Context) -> Exit:
     saved = "files not rewritten" if done.bytes_saved is None else f"{done.bytes_saved} bytes freed"
     terminal.say(f"purged {inert(done.memory_id)}: {saved}, audit leaf {done.leaf_index}")
     return Exit.OK
+
+
+def _deleted(done: PurgeView) -> Iterator[str]:
+    if done.decision == "admit":
+        yield f"deleted {inert(done.memory_id)}: its history stays, audit leaf {done.leaf_index}"
+    else:
+        yield f"the gate did not allow it: {done.reason}"
+
+
+def _is_admitted(done: PurgeView) -> Exit:
+    return Exit.OK if done.decision == "admit" else Exit.REFUSED
 
 
 def _checked(report: CheckView) -> Iterator[str]:
@@ -446,6 +459,15 @@ COMMANDS = (
         _HISTORY,
         options=_ONE,
         names=_OF_MEMORY,
+    ),
+    asking(
+        "memory delete",
+        "delete one memory; its history and its bytes stay until a purge",
+        DELETE,
+        lines(_deleted),
+        options=_ONE,
+        names=_OF_MEMORY,
+        ends=_is_admitted,
     ),
     Command(
         words=("memory", "purge"),

@@ -527,12 +527,10 @@ class Services:
 
     def admin_front(self, health: Health, halt: Callable[[], None]) -> AdminFront:
         """The front of the admin listener and of the admin socket."""
-        found = self._foundation
+        around, page_url = self._foundation.surroundings, self._foundation.settings.page_url
         calls = handlers(self.features, ROUTES)
-        visitors = Visitors(
-            self.authenticator, self.confirming, found.surroundings, found.settings.page_url
-        )
-        console = Console(calls, visitors, found.surroundings, halt)
+        visitors = Visitors(self.authenticator, self.confirming, around, page_url)
+        console = Console(calls, visitors, around, halt)
         return AdminFront(calls, self.authenticator, health, console, halt)
 
     async def model_front(
@@ -549,8 +547,7 @@ class Services:
             checks = self.reply_checks if checked else None
             if settings.after.heal is Heal.ANSWER:
                 healing = memory.healing(self.reply_checks, halt)
-            veto = CallJudge(self.guard)
-            judging = ReplyJudge(veto, ledger.unmapped, ledger.people_with_agents)
+            judging = ReplyJudge(CallJudge(self.guard), ledger.unmapped, ledger.people_with_agents)
             coupling = couple(memory.coupled(judging, checks))
         upstreams = () if coupling is None else settings.model
         serving = self._foundation.surroundings.serving

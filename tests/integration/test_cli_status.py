@@ -131,3 +131,19 @@ async def test_nothing_is_opened_for_status_or_to_follow(tmp_path: Path) -> None
         assert (said.code, "no sidecar runs on" in said.out) == (3, True)
     # Control: a log is read from a stopped state as well.
     assert (await line(state, "log")).code == 0
+
+
+async def test_a_deletion_keeps_the_history_and_a_purge_does_not(tmp_path: Path) -> None:
+    async with running(tmp_path) as live:
+        _, made = await live.write(AGENT_KEY, {"text": FACT})
+        memory_id = made["id"]
+        done = await line(live, "memory", "delete", memory_id[:8])
+        assert (done.code, f"deleted {memory_id}" in done.out) == (0, True)
+        # Nobody is shown it any more, and its text is in its history.
+        assert FACT not in (await line(live, "memory", "list")).out
+        assert (await line(live, "memory", "show", memory_id)).code == 4
+        assert FACT in (await line(live, "memory", "history", memory_id)).out
+        assert (await line(live, "memory", "delete", memory_id)).code == 4
+        # Control: a purge takes a deleted memory too, and leaves none of its text.
+        assert (await line(live, "memory", "purge", memory_id, "--yes")).code == 0
+        assert FACT not in (await line(live, "memory", "history", memory_id)).out

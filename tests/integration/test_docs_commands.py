@@ -46,7 +46,10 @@ NOT_HERE_MAX: Final = 16
 ENDS: Final = {
     "mnemogate doctor": (1, "the test's own user owns the state, and may do all that it tries"),
 }
-_ENDLESS: Final = ("mnemogate run", "mnemogate review watch", "mnemogate audit export --since 4711")
+_ENDLESS: Final = (
+    *("mnemogate run", "mnemogate review watch", "mnemogate audit export --since 4711"),
+    "mnemogate log --follow",
+)
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):

@@ -218,7 +218,8 @@ async def _change_something(operator: Conversation, memory_id: str) -> None:
         await post(f"/incidents/{{incident_id}}/{act}", {}, incident["incident_id"])
     assert (await post("/rewind", {"to_version": 1, "dry_run": True}))["incident"] is None
     await post("/rewind", {"to_version": 1})
-    await post("/memories/{memory_id}/purge", {}, memory_id)
+    for act in ("delete", "purge"):
+        await post(f"/memories/{{memory_id}}/{act}", {}, memory_id)
     for template in ("/policy/reload", "/retention", "/check", "/compact"):
         await post(template, {})
 

@@ -103,7 +103,7 @@ class PurgeRequest(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class PurgeView(msgspec.Struct, frozen=True, kw_only=True):
-    """What the gate decided on a purge, and how many bytes it gave back."""
+    """What the gate decided on a purge or deletion, and how many bytes that gave back."""
 
     memory_id: str
     decision: str
@@ -331,6 +331,12 @@ HISTORY: Final = get(
     TenantQuery,
     HistoryView,
     "Every committed step of a memory.",
+)
+DELETE: Final = post(
+    "/memories/{memory_id}/delete",
+    TenantQuery,
+    PurgeView,
+    "Delete a memory; no read shows it, and its history stays.",
 )
 PURGE: Final = post(
     "/memories/{memory_id}/purge",

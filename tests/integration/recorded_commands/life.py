@@ -408,6 +408,7 @@ async def _quarantine(life: Life) -> None:
     await desk.run("memory", "unhide", NOBODY)
     await desk.run("memory", "purge", one, stdin="no\n")
     await desk.run("memory", "purge", one, stdin="yes\n")
+    await desk.both("memory", "delete", two)
     await desk.run("memory", "purge", two, "--yes", "--no-compact", "--json")
     await desk.run("memory", "purge", two, "--yes")
     await desk.run("memory", "show", one)
