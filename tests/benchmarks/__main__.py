@@ -23,6 +23,7 @@ from tests.benchmarks import (
     stall,
     startup,
     tracing,
+    views,
     writes,
 )
 from tests.benchmarks.floor import fdatasync_floor
@@ -36,6 +37,7 @@ _BENCHES: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "tracing": ("tracing on against off, and no verdict without its span", tracing.run),
     "search": ("search, exact and approximate, with what quarantine costs", search.run),
     "search-quality": ("search by words too against vectors alone", search_quality.run),
+    "views": ("what likeness finds of a lie, and what an operator's views cost", views.run),
     "mcp": ("what the MCP wrapper adds to a call", mcp.run),
     "backends": ("what the gate adds in front of real memory servers", backends.run),
     "model": ("what the model front adds to the first streamed byte", model.run),
@@ -46,7 +48,7 @@ _BENCHES: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "neighbours": ("Chroma and SuperLocalMemory on the same work", neighbours.run),
     "guards": ("five other guards: the same attacks, the same counting", guards.run),
 }
-_HEAVY = frozenset({"after", "backends", "neighbours", "guards", "held", "keys"})
+_HEAVY = frozenset({"after", "backends", "neighbours", "guards", "held", "keys", "views"})
 
 
 def sections() -> str:
