@@ -71,12 +71,6 @@ def folded_path(path: str) -> str:
     return f"{drive[0] if drive else ''}{root}{'/'.join(steps)}"
 
 
-def plain_path(path: str) -> str:
-    """A path without the steps `.` and empty ones, which lead nowhere: it names the same file."""
-    steps = [step for step in path.split("/") if step not in {"", "."}]
-    return f"{'/' if path.startswith('/') else ''}{'/'.join(steps)}"
-
-
 def readings_of_path(path: str) -> frozenset[str]:
     """The readings of a path: one for each way in which a file system or a tool may resolve it.
 

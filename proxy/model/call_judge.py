@@ -29,7 +29,7 @@ from proxy.dialects.model.tools import outcomes_of, tools_of
 from proxy.dialects.model.transcript import ModelCall, ModelRequest
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.ledger.unmapped_tools import UnmappedTools
-from proxy.model.files_judged import HostFiles
+from proxy.model.files_judged import file_write
 from proxy.model.memory_seam import PreparedRequest, PrincipalRequest
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import (
@@ -53,16 +53,12 @@ _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 
 
 class _ReplyOf(NamedTuple):
-    """What the calls of one reply are judged with; `traceparent` is the verdicts' parent span.
-
-    `hooked`: a hook of the agent's host reports the call, which a front may have admitted already.
-    """
+    """What the calls of one reply are judged with; `traceparent` is the verdicts' parent span."""
 
     principal: Principal
     catalogue: OfferedTools
     traceparent: str | None
-    files: HostFiles | None
-    hooked: HostCall | None
+    prepared: PreparedRequest | None
 
 
 class CallJudge:
@@ -80,17 +76,15 @@ class CallJudge:
         catalogue: OfferedTools,
         calls: tuple[ModelCall, ...],
         traceparent: str | None = None,
-        files: HostFiles | None = None,
-        *,
-        hooked: HostCall | None = None,
+        prepared: PreparedRequest | None = None,
     ) -> tuple[str | None, ...]:
         """Judge calls; return None for each one to forward, else the text that replaces the call.
 
-        The items of admitted calls are stored as intents when this returns. `files` parses calls of
-        the agent's own file tools; without `files` such calls are not judged. A call that a hook
-        reports (`hooked`) and that a front has admitted is not judged a second time.
+        The items of admitted calls are stored as intents when this returns. Without the request
+        (`prepared`) calls of the agent's own file tools are not judged. A call that a hook reports
+        and that a front has admitted is not judged a second time.
         """
-        asked = _ReplyOf(principal, catalogue, traceparent, files, hooked)
+        asked = _ReplyOf(principal, catalogue, traceparent, prepared)
         return tuple([await self._one(asked, call) for call in calls])
 
     async def withdrawn(self, principal: Principal, call: ModelCall) -> None:
@@ -124,7 +118,7 @@ class CallJudge:
         if found is not None and (found.tool_map is None or found.tool is None):
             return observation_of_call(Reason.UNKNOWN_TOOL)
         try:
-            named = await _named(asked.files, found, call)
+            named = await _named(asked.prepared, found, call)
         except MalformedRequest as error:
             # The error's detail names paths of the tool map, never a value that was sent.
             return f"{observation_of_call(Reason.CALL_MALFORMED)} ({error.detail})"
@@ -142,7 +136,8 @@ class CallJudge:
     async def _write(
         self, asked: _ReplyOf, server: str, call: ModelCall, named: _Named
     ) -> str | None:
-        principal, read, hooked = asked.principal, named.call, asked.hooked
+        principal, read = asked.principal, named.call
+        hooked = None if asked.prepared is None else asked.prepared.hooked
         unnamed = hooked is not None and not hooked.call_id
         made = CallIdentity(call_id=call.call_id, digest=named.digest, unnamed=unnamed)
         if hooked is not None and self._guard.joined(principal, made):
@@ -184,19 +179,19 @@ class _Named(NamedTuple):
 
 
 async def _named(
-    files: HostFiles | None, found: MemoryTool | None, call: ModelCall
+    prepared: PreparedRequest | None, found: MemoryTool | None, call: ModelCall
 ) -> _Named | None:
     """The parsed call of a memory tool, or of a file tool that changes a place; else None."""
     if found is not None and found.tool_map is not None and found.tool is not None:
         read = _read(found.tool_map, found.tool, call)
         return _Named(read, found.tool_map.name, found.server, read.items)
-    write = None if files is None else await files.read(call)
+    write = None if prepared is None else await file_write(prepared, call)
     if write is None or not write.items:
         return None
     tool = write.tool
     read = ToolCall(
         tool=tool.tool,
-        kind=tool.rule.kind,
+        kind=ToolKind.WRITE,
         rule=None,
         arguments=tool.arguments,
         items=write.items,
@@ -272,8 +267,7 @@ class ReplyJudge:
             catalogue,
             calls,
             format_traceparent(prepared.asked.trace),
-            HostFiles(prepared),
-            hooked=prepared.hooked,
+            prepared,
         )
         texts: list[str | None] = []
         for call, verdict in zip(calls, verdicts, strict=True):

@@ -6,12 +6,12 @@ The fields are a closed list, and none of them contains content.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
 from policy.model import PrincipalId
+from proxy.reporting.cloud_event import CloudEvent, moment
 from storage.audit import IncidentLeaf, decode_leaf
 
 TYPE: Final = "dev.mnemogate.incident.v1"
@@ -41,19 +41,6 @@ class IncidentData(msgspec.Struct, frozen=True, kw_only=True):
 
     count: int
     incidents: tuple[IncidentNotice | msgspec.Raw, ...]
-
-
-class IncidentEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """The CloudEvents envelope around `IncidentData`."""
-
-    specversion: str = "1.0"
-    id: str
-    source: str
-    type: str = TYPE
-    time: str
-    subject: str | msgspec.UnsetType = msgspec.UNSET
-    datacontenttype: str = "application/json"
-    data: IncidentData
 
 
 def incident_of(leaf: bytes) -> IncidentLeaf | None:
@@ -86,10 +73,11 @@ def incidents_event(message_id: str, steps: Sequence[IncidentLeaf], *, source: s
         for one in steps
     )
     return _ENCODER.encode(
-        IncidentEvent(
+        CloudEvent(
             id=message_id,
             source=source,
-            time=_moment(steps[-1].at_ms),
+            type=TYPE,
+            time=moment(steps[-1].at_ms),
             data=IncidentData(count=len(notices), incidents=notices),
         )
     )
@@ -98,16 +86,12 @@ def incidents_event(message_id: str, steps: Sequence[IncidentLeaf], *, source: s
 def incident_event(incident_id: str, state: str, data: bytes, *, source: str, at_ms: int) -> bytes:
     """The event about a whole incident in one state; repeated exports have the same event id."""
     return _ENCODER.encode(
-        IncidentEvent(
+        CloudEvent(
             id=f"{incident_id}-{state}",
             source=source,
-            time=_moment(at_ms),
+            type=TYPE,
+            time=moment(at_ms),
             subject=incident_id,
             data=IncidentData(count=1, incidents=(msgspec.Raw(data),)),
         )
     )
-
-
-def _moment(at_ms: int) -> str:
-    at = datetime.fromtimestamp(at_ms / 1_000, UTC)
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

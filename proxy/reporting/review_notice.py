@@ -7,12 +7,12 @@ leaf in the log.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
 from policy.model import CandidateId, MemoryClass
+from proxy.reporting.cloud_event import CloudEvent, moment
 from storage.audit import OperatorLeaf, VerdictLeaf, decode_leaf
 from storage.values import Decision
 
@@ -47,18 +47,6 @@ class ReviewData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     count: int
     held: tuple[HeldNotice, ...]
     places: int = 0
-
-
-class ReviewEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """The CloudEvents envelope around `ReviewData`."""
-
-    specversion: str = "1.0"
-    id: str
-    source: str
-    type: str = TYPE
-    time: str
-    datacontenttype: str = "application/json"
-    data: ReviewData
 
 
 def hold_of(leaf: bytes) -> WaitsLeaf | None:
@@ -96,12 +84,12 @@ def review_event(
         for one in holds
         if isinstance(one, VerdictLeaf)
     )
-    moment = datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds")
     return _ENCODER.encode(
-        ReviewEvent(
+        CloudEvent(
             id=message_id,
             source=source,
-            time=moment.replace("+00:00", "Z"),
+            type=TYPE,
+            time=moment(at_ms),
             data=ReviewData(count=len(notices), held=notices, places=len(holds) - len(notices)),
         )
     )

@@ -8,6 +8,7 @@ from tests.mutants.decision_table import DECISION
 from tests.mutants.identity_table import IDENTITY
 from tests.mutants.mcp_table import MCP
 from tests.mutants.model_table import MODEL
+from tests.mutants.places_table import PLACES
 from tests.mutants.servers_table import SERVERS
 from tests.mutants.store_table import STORE
 from tests.mutants.traces_table import TRACES
@@ -21,5 +22,6 @@ MUTANTS: Final = (
     *MCP,
     *SERVERS,
     *MODEL,
+    *PLACES,
     *STORE,
 )

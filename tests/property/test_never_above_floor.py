@@ -41,7 +41,6 @@ from proxy.dialects.model.tools import tools_of
 from proxy.dialects.model.transcript import ModelCall
 from proxy.dialects.native.dialect import Native
 from proxy.dialects.strict_json.tolerant import Json
-from proxy.model.files_judged import HostFiles
 from proxy.model.memory_seam import PreparedRequest, PrincipalRequest
 from proxy.seams.guard import GuardedCall, Item, Join
 from proxy.seams.operation import EarlierText, HttpRequest, Write, WrittenItem
@@ -180,8 +179,7 @@ class Talk:
         """The model makes a call of memory, and the front judges it."""
         prepared, one = await self.makes(tool, arguments)
         catalogue = OfferedTools(tools_of(prepared.body), MAPS)
-        files = HostFiles(prepared)
-        (text,) = await self.at.veto.judge(self.by, catalogue, (one,), None, files)
+        (text,) = await self.at.veto.judge(self.by, catalogue, (one,), None, prepared)
         self.messages += [assistant("", one), result(one.call_id, text or "ok")]
         await self.at.veto.results(self.by, {"messages": self.messages})
         await self.enter()

@@ -18,6 +18,7 @@ from msgspec import structs
 
 from policy.text.skeleton import skeleton
 from proxy.dialects.mcp.calls import read_call
+from proxy.dialects.mcp.file_rules import FileRule
 from proxy.dialects.mcp.maps import Posture, Tool, ToolKind, ToolMap, path
 from proxy.dialects.mcp.pieces import declared as declared_paths
 from proxy.dialects.model.memory_words import speaks_of_memory
@@ -88,40 +89,31 @@ class MemoryTool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A file tool: its map, its name and rule in the map, and the host's name for its server.
+    """A tool that writes files: its map, its name and rule, and the host's name for its server.
 
     `arguments` are those that the rule reads.
     """
 
     tool_map: ToolMap
     tool: str
-    rule: Tool
+    rule: FileRule
     server: str = ""
     arguments: dict[str, Json]
 
 
 def file_tool(maps: Maps, call: ModelCall) -> FileTool | None:
-    """The file tool that a call uses, by the call's name and arguments; None if it uses none.
-
-    A tool that touches no file is recognised with a server's name only if its map is a server's,
-    because another server's tool of a similar name may do anything.
-    """
+    """The tool by which a call writes files, by the call's name and arguments; None if by none."""
     call = _meant(maps, call)
     given = call.arguments or {}
     named = DeclaredTool(name=call.name, server=call.server)
     for tool_map in maps.files:
         for name, rule in tool_map.tools.items():
             server = next(servers_by(named, name), None)
-            programs = rule.program is not None and (rule.file is None or rule.program in given)
-            if server is None or rule.indirect is not None or programs:
+            if server is None or rule.file is None or rule.kind is not ToolKind.WRITE:
                 continue
-            if rule.file is None:
-                fits = bool(server) == bool(tool_map.server_names)
-            else:
-                fits = set(rule.file.named) <= given.keys()
-            if fits:
+            if rule.program not in given and set(rule.file.named) <= given.keys():
                 return FileTool(
-                    tool_map=tool_map, tool=name, rule=rule, server=server, arguments=given
+                    tool_map=tool_map, tool=name, rule=rule.file, server=server, arguments=given
                 )
     return None
 

@@ -13,7 +13,7 @@ from proxy.dialects.model.memory_tools import OfferedTools
 from proxy.dialects.model.tools import DeclaredTool
 from proxy.dialects.model.transcript import ModelCall
 from proxy.dialects.strict_json.tolerant import Json
-from proxy.model.files_judged import HostFiles
+from proxy.model.files_judged import FileWrite, file_write
 from proxy.model.memory_seam import PreparedRequest, PrincipalRequest
 from proxy.settings.tool_maps import maps_of_models
 from tests.unit.proxy.editing import Desk, desk
@@ -63,21 +63,20 @@ class Editor:
         prepared = await self._replied(*calls)
         declared = tuple(DeclaredTool(name=call.name) for call in calls)
         catalogue = OfferedTools(declared, self.maps)
-        files = HostFiles(prepared)
-        texts = await self._at.veto.judge(self._by, catalogue, calls, None, files)
+        texts = await self._at.veto.judge(self._by, catalogue, calls, None, prepared)
         for call, text in zip(calls, texts, strict=True):
             self.messages += [assistant("", call), result(call.call_id, text or "ok")]
         await self._at.veto.results(self._by, {"messages": self.messages})
         return [*texts]
 
-    async def files(self, *calls: ModelCall) -> HostFiles:
-        """The files that these calls of one reply change."""
-        return HostFiles(await self._replied(*calls))
+    async def write(self, call: ModelCall) -> FileWrite | None:
+        """What a call changes in a place."""
+        return await file_write(await self._replied(call), call)
 
     async def lines(self, text: str, path: str = NOTES) -> tuple[str, ...]:
         """The lines for which a write of this text would be judged."""
         one = self.call("Write", file_path=path, content=text)
-        write = await (await self.files(one)).read(one)
+        write = await self.write(one)
         assert write is not None
         said = "\n".join(piece for one in write.items for piece in one.pieces).split("\n")
         return tuple(line.removeprefix("- ") for line in said)

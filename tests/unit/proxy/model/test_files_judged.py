@@ -251,6 +251,15 @@ async def test_lines_that_only_a_conversation_has_shown_are_judged_when_they_are
         assert await at.writes(f"{INDEX}- {NOTE}\n", NOTES) is None, "control"
 
 
+async def test_a_file_of_this_machine_is_not_known_to_a_front(tmp_path: Path) -> None:
+    """An agent on another machine may have another file at the same path."""
+    file = tmp_path / "MEMORY.md"
+    file.write_text(f"- {ORDER}.\n", encoding="utf-8")
+    async with editor(tmp_path / "store") as at:
+        assert is_held(await at.writes(f"- {ORDER}.\n- {NOTE}\n", str(file)))
+        assert await at.writes(f"- {NOTE}\n", str(file)) is None, "control"
+
+
 async def test_a_link_to_a_place_is_refused(tmp_path: Path) -> None:
     real = tmp_path / "shop"
     real.mkdir()

@@ -73,7 +73,7 @@ async def test_a_command_line_that_is_a_patch_is_judged_as_the_patch(
         assert is_held((await at.tries(call("AGENTS.md", NOTE)))[0], "instruction_place")
         assert is_held((await at.tries(call("MEMORY.md", ORDER)))[0])
         one = call("MEMORY.md", NOTE)
-        write = await (await at.files(one)).read(one)
+        write = await at.write(one)
         assert write is not None
         assert [item.pieces for item in write.items] == [(NOTE,)], "its lines, no word of its frame"
         # Controls: a note among notes, a file that is no place, and a command without a patch.
@@ -162,7 +162,7 @@ async def test_a_patch_is_judged_by_its_lines_and_a_whole_text_by_all(tmp_path: 
         assert await at.tries(at.call("apply_patch", input=wrote)) == [None]
         more = f"*** Begin Patch\n*** Update File: {NOTES}\n - {NOTE}\n+- tea\n*** End Patch"
         one = at.call("apply_patch", input=more)
-        write = await (await at.files(one)).read(one)
+        write = await at.write(one)
         assert write is not None
         assert [item.pieces for item in write.items] == [("- tea",)]
         assert len(await at.lines(f"- {NOTE}\n- tea\n")) > 1, "control"
