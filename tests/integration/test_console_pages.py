@@ -17,7 +17,7 @@ import msgspec
 from policy.model import OperatorScope, PrincipalId, Tenant
 from policy.trust.score import OutcomeKind
 from proxy.admin.wire.provenance import Proof
-from proxy.console import after, memories, rules
+from proxy.console import aftermath_pages, memory_pages, read_only_pages
 from storage.audit import IncidentLeaf, Leaf, OperatorLeaf, decode_leaf
 from storage.tables.change import Change
 from storage.write.trust_intake import OutcomeEvent, TrustIntake
@@ -32,7 +32,7 @@ HOSTILE: Final = (
     "\u202etxet\u202c inv\u200bisible =cmd|' /C calc'!A0 javascript:alert(3) https://evil.example"
 )
 PROPOSES: Final = '[after]\non_conviction = "propose"\n'
-OURS: Final = (*memories.PAGES, *after.PAGES, *rules.PAGES)
+OURS: Final = (*memory_pages.PAGES, *aftermath_pages.PAGES, *read_only_pages.PAGES)
 ACTS: Final = tuple(page for page in OURS if page.method == "POST")
 
 

@@ -11,8 +11,8 @@ from proxy.admin.wire.provenance import LINEAGE
 from proxy.admin.wire.store import HISTORY, MEMORIES, MEMORY, PURGE
 from proxy.admin.wire.upkeep import QUARANTINE, QUARANTINED, UNHIDE, QuarantineRequest
 from proxy.admin.wire.views import ORIGINS, SEARCH
-from proxy.console.answers import SHOWN_AT_ONCE, asked_of, done, shows
 from proxy.console.page import Page, PageCall, Shown
+from proxy.console.page_handlers import SHOWN_AT_ONCE, asked_of, done, shows
 from proxy.console.review_pages import read_before
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.tenants import TenantName

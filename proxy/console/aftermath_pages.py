@@ -26,8 +26,8 @@ from proxy.admin.wire.store import (
     TRUST_OF,
     OriginQuery,
 )
-from proxy.console.answers import SHOWN_AT_ONCE, done, shows
 from proxy.console.page import Page, PageCall, Shown
+from proxy.console.page_handlers import SHOWN_AT_ONCE, done, shows
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 from storage.features.cases import Case
 

@@ -12,8 +12,8 @@ from proxy.admin.wire.dry_run import EXPLAIN, ExplainRequest
 from proxy.admin.wire.provenance import CHECKPOINT, LEAVES, PROOF
 from proxy.admin.wire.store import KEYS, POLICY, STATUS
 from proxy.admin.wire.upkeep import SERVERS, UNSETTLED
-from proxy.console.answers import SHOWN_AT_ONCE, asked_of, shows
 from proxy.console.page import Page, PageCall, Shown
+from proxy.console.page_handlers import SHOWN_AT_ONCE, asked_of, shows
 
 
 async def _policy(call: PageCall) -> Shown:
