@@ -82,16 +82,18 @@ class PersonLines:
             line = VerdictLine(
                 at=at,
                 decision=vocabulary.known(event.decision, vocabulary.DECISIONS),
-                reason=event.reason,
-                memory_class=event.memory_class,
+                reason=event.reason and vocabulary.known(event.reason, vocabulary.REASONS),
+                memory_class=vocabulary.known(event.memory_class, vocabulary.MEMORY_CLASSES),
                 change=_CHANGES.get(event.operation, ""),
                 principal=event.principal,
                 tool=event.culprit_tool,
                 resource=event.culprit_resource or event.culprit_server,
                 candidate_id=vocabulary.hex_id(event.candidate_id),
-                observed=event.observed,
+                observed=event.observed and vocabulary.known(event.observed, frozenset(_WOULD)),
             )
-            return f"{line} · {event.error_type}" if event.error_type else str(line)
+            return (
+                f"{line} · {vocabulary.name(event.error_type)}" if event.error_type else str(line)
+            )
         if level_of(event) < logging.WARNING:
             return ""
         fields = fields_of(event)

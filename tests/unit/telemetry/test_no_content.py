@@ -14,7 +14,7 @@ from policy.model import Basis, MemoryClass, SourceKind
 from policy.verdict import Reason
 from telemetry import events, vocabulary
 from telemetry.events import Event
-from telemetry.logs import JsonLines, event_name, fields_of, level_of
+from telemetry.logs import LogLines, event_name, fields_of, level_of
 from telemetry.metrics import Metrics
 from telemetry.settings import TelemetrySettings
 from telemetry.tracing import resource_of, spans_of
@@ -119,7 +119,9 @@ def line(event: Event) -> str:
         "mnemogate.event", level_of(event), "", 0, event_name(event), None, None
     )
     record.fields = fields_of(event)
-    return JsonLines().format(record)
+    lines = LogLines(None)
+    lines.close()
+    return lines.format(record)
 
 
 def poisoned(hostile: str) -> typing.Iterator[tuple[str, Event]]:

@@ -1,5 +1,7 @@
 """One line a verdict for a person: the reader's words, no content, and names that do nothing."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import io
@@ -75,6 +77,18 @@ def test_observe_mode_and_a_failure_are_named() -> None:
     assert "stored   L3 from agent-1 · would wait" in LINES.of_event(observed)
     assert LINES.of_event(sample.ERROR).endswith("StoreUnavailable")
     assert "failed" in LINES.of_event(sample.ERROR)
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["decision", "reason", "memory_class", "operation", "candidate_id", "observed", "error_type"],
+)
+def test_a_field_that_is_no_name_has_no_other_text_than_its_vocabulary(field: str) -> None:
+    text = "the office opens at nine"
+    assert text not in LINES.of_event(msgspec.structs.replace(sample.REJECT, **{field: text}))
+    # Control: a name is printed.
+    named = msgspec.structs.replace(sample.REJECT, principal="ada")
+    assert "from ada" in LINES.of_event(named)
 
 
 def test_what_serves_is_no_line_and_what_fails_is_one() -> None:
