@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from policy.model import MemoryStatus
@@ -36,6 +36,7 @@ class Views(Feature):
         `shown` counts how often reads showed each row.
         """
         views: dict[tuple[str, str], OriginView] = {}
+        total = shown.total()
         with self._store.reading() as view:
             selector = Selector(view, self._names, asked)
             for one in selector.memories(self._clock(), hidden=True):
@@ -46,8 +47,7 @@ class Views(Feature):
                 row = read_row(view, ordinal)
                 if selector.takes(ordinal_key(ordinal), row):
                     for origin in _views_of(view, row, views):
-                        label, share = row.source.value, count / shown.total()
-                        origin.shares[label] = origin.shares.get(label, 0.0) + share
+                        origin.shares[row.source.value] += count / total
         return tuple(sorted(views.values(), key=lambda one: -one.hidden - sum(one.labels.values())))
 
 
@@ -69,5 +69,7 @@ def _views_of(
     """The views of the origins of a row, made where there is none yet."""
     for by, name in _origins(view, row):
         if (by, name) not in views:
-            views[by, name] = OriginView(by=by, name=name, labels=Counter(), shares={})
+            views[by, name] = OriginView(
+                by=by, name=name, labels=Counter(), shares=defaultdict(float)
+            )
         yield views[by, name]

@@ -7,6 +7,7 @@ import asyncio
 import numpy as np
 import pytest
 
+from policy.after.closure import Act, Relation
 from policy.model import (
     Basis,
     ChangeKind,
@@ -19,6 +20,8 @@ from policy.model import (
     Tenant,
 )
 from storage.embedded import EmbeddedStore
+from storage.features.cases import ConvictedMemory
+from storage.features.incidents import PastState
 from storage.features.quarantine.hiding import Quarantine
 from storage.features.views.tenant_views import Views
 from storage.ground.errors import UnknownMemory
@@ -117,6 +120,31 @@ def test_undo_gives_back_exactly_what_likeness_hid(bench: Bench) -> None:
     asyncio.run(store.incidents.undo(recorded(done).incident_id, BY))
     assert set(shown(store)) == before | {late}, "what a person hid stays hidden"
     assert {lie, near} < before  # control: likeness had hidden two that were shown
+    store.close()
+
+
+def test_a_rewind_of_what_is_like_a_memory_leaves_all_else(bench: Bench) -> None:
+    store = bench.open()
+    lie, near, far = said(store, "lie", 1.0), said(store, "near", 0.7), said(store, "far", 0.5)
+    begin = PastState(version=0)
+    like = Selection(tenant=TENANT, like=lie)
+    assert store.incidents.planned(Selection(tenant=TENANT), begin).reached == 3  # control
+    assert store.incidents.planned(like, begin).reached == 2
+    asyncio.run(store.incidents.rewind(like, begin, BY))
+    assert set(shown(store)) == {far}
+    assert {lie, near}.isdisjoint(shown(store))
+    store.close()
+
+
+def test_a_case_names_what_is_like_its_culprit_and_hides_none_of_it(bench: Bench) -> None:
+    store = bench.open()
+    lie, near, far = said(store, "lie", 1.0), said(store, "near", 0.7), said(store, "far", 0.5)
+    (ordinal, *_) = store.of(Views).select(Selection(tenant=TENANT, like=lie))
+    listed = store.cases.related(TENANT, [ConvictedMemory(memory_id=lie, ordinal=ordinal)])
+    assert [(one.memory, one.relation, one.act) for one in listed] == [
+        (near, Relation.ALIKE, Act.NOTHING)
+    ]
+    assert {near, far} < set(shown(store))
     store.close()
 
 
