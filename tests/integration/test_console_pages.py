@@ -9,12 +9,15 @@ from __future__ import annotations
 import base64
 import re
 from html import unescape
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
+import pytest
 
 from policy.model import OperatorScope, PrincipalId, Tenant
+from policy.text.skeleton import escaped, is_plain
 from policy.trust.score import OutcomeKind
 from proxy.admin.wire.provenance import Proof
 from proxy.console import aftermath_pages, memory_pages, read_only_pages
@@ -25,6 +28,7 @@ from tests.integration.model_bench import asking, call
 from tests.integration.models.server import scripted_model
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
 from tests.integration.test_cli_sessions import SAID, answered
+from tests.unit.proxy.console.hostile import HOSTILE as HOSTILES
 
 CANARY: Final = "Quillfeather"
 HOSTILE: Final = (
@@ -232,6 +236,67 @@ async def test_every_page_draws_what_it_has_and_nothing_in_a_text_acts(tmp_path:
                 assert status == (403 if has_content else 200), path
                 assert CANARY not in page, path
                 assert 'method="post"' not in page, path
+
+
+class _Drawn(HTMLParser):
+    """The elements and attributes of a page, and the text of its first `pre`."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: list[tuple[str, str]] = []
+        self.pres: list[str] = []
+        self._inside = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+        if tag == "pre":
+            self.pres.append("")
+            self._inside = True
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = self._inside and tag != "pre"
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.pres[-1] += data
+
+
+def acting(drawn: _Drawn) -> list[str]:
+    """What of a page a browser would run, load or follow elsewhere."""
+    bad = drawn.tags & {"script", "img", "svg", "iframe", "style", "object", "base", "b"}
+    found = [
+        f"{name}={value[:40]}"
+        for name, value in drawn.attributes
+        if name.startswith("on")
+        or name in {"style", "srcdoc", "title", "http-equiv"}
+        or (name in {"href", "src", "action"} and not re.match(r"[/#]|data:,|data:appl", value))
+    ]
+    return [*bad, *found]
+
+
+@pytest.mark.heavy
+async def test_hostile_texts_are_drawn_as_they_are_and_do_nothing(tmp_path: Path) -> None:
+    assert acting(_Drawn("<p onclick=x><img src=x><a href=javascript:x>")), "control"
+    async with running(tmp_path) as live:
+        desk, kept = Desk(live), dict[str, str]()
+        for text in HOSTILES:
+            body = {"text": text, "metadata": {"note": text[:2_000]}, "user_id": text[:100]}
+            status, done = await live.write(AGENT_KEY, body)
+            if status == 201:
+                kept[str(done["id"])] = text
+            else:
+                assert done.get("reason") in {"character_refused", "class_floor"}, done
+        assert len(kept) >= 20
+        for path in ("/memory", "/memory?text=hello&user_id=x", "/audit", "/hidden", "/origins"):
+            assert acting(_Drawn(await desk.page(path))) == []
+        for memory_id, text in kept.items():
+            drawn = _Drawn(await desk.page(f"/memory/{memory_id}"))
+            assert acting(drawn) == [], text[:40]
+            plain = "".join(one if is_plain(one) else escaped(one) for one in text)
+            assert drawn.pres[0] == plain, text[:40]
 
 
 async def key_that_may(live: Running, scope: OperatorScope) -> str:
