@@ -15,9 +15,8 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from policy.labels.effect import NOTHING
 from policy.labels.forwarded_call import call_of
-from policy.model import MemoryClass, PrincipalId, Tenant
+from policy.model import ChangeKind, MemoryClass, PrincipalId, Tenant
 from policy.text.paths import folded_path
 from storage.ground.errors import StoreCorrupt
 from storage.staging.undecided import seal, unseal
@@ -159,13 +158,12 @@ class AdmittedWrites(Follower):
     def landed(self, change: Change, judged: AdmittedCandidate, landed: LandedRow) -> None:  # noqa: ARG002
         """Let the new lines of a write in, if it changes a file whose whole path is known."""
         candidate, call = judged.candidate, call_of(judged.candidate)
-        if call is None or not call.place.startswith("/") or call.came == NOTHING:
+        if call is None or not call.place.startswith("/") or candidate.change is ChangeKind.DELETE:
             return
         record = _read(change, candidate.tenant, call.place)
         if record is not None or candidate.memory_class is MemoryClass.L2:
-            text = "\n".join(call.pieces[: call.came])
             before = record or _new(change, candidate.tenant, call.place)
-            _let_in(change, call.place, before, text)
+            _let_in(change, call.place, before, "\n".join(call.said))
 
 
 class KeptPlace(msgspec.Struct, frozen=True, kw_only=True):

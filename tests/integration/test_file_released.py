@@ -67,10 +67,14 @@ async def injected(bench: Bench, file: Path, text: str) -> str:
     return found
 
 
-async def test_a_released_edit_goes_on_when_the_agent_makes_it_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [None, -1], ids=["whole lines", "parts of lines"])
+async def test_a_released_edit_goes_on_when_the_agent_makes_it_again(
+    tmp_path: Path, end: int | None
+) -> None:
     file = tmp_path / "CLAUDE.md"
     await asyncio.to_thread(file.write_text, RULES)
-    edit = call("Edit", file_path=str(file), old_string=RULES[-6:], new_string=RULES[-6:] + NOTE)
+    new = (RULES[-6:] + NOTE)[:end]
+    edit = call("Edit", file_path=str(file), old_string=RULES[-6:end], new_string=new)
     reads = (
         f"{call('fetch', url='https://harbour.example')} THEN {call('Read', file_path=str(file))}"
     )

@@ -169,7 +169,7 @@ def item_of(
     replaces_unknown = before is None and call.text is not None
     # In a file of unknown text, the strings of a replacement may be parts of lines, so that the
     # added lines are unknown; a patch and a whole text have whole lines.
-    known = NOTHING if (before, call.text, call.rule.patch) == (None, None, None) else 1
+    known = 1 if before is not None or _has_whole_lines(call) else NOTHING
     if came and went:
         # The removed lines are a label: the file has them already, so a read that shows them does
         # not show this item.
@@ -183,6 +183,21 @@ def item_of(
         gone = 0 if went and known != NOTHING else NOTHING
         return made(ChangeKind.DELETE, (went or folded_path(call.path),), came=gone)
     return None
+
+
+def _has_whole_lines(call: FileCall) -> bool:
+    """Whether the lines that a call adds and removes are whole, whatever its file has around them.
+
+    The first and the last line of a replacement may be parts of lines; each stays as it is if the
+    old and the new text share it.
+    """
+    if call.text is not None or call.rule.patch is not None:
+        return True
+    pairs = [(old.split("\n"), new.split("\n")) for old, new, _ in call.edits or ()]
+    return all(
+        min(len(old), len(new)) > 1 and old[0] == new[0] and old[-1] == new[-1]
+        for old, new in pairs
+    )
 
 
 def _hunks(call: FileCall, before: str | None, place: Place) -> tuple[Hunk, ...] | None:

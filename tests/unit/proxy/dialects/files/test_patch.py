@@ -184,17 +184,23 @@ def test_a_patch_gives_the_items_of_the_edits_that_other_tools_make() -> None:
     assert items[3].pieces == ("tea\ncoffee\nwater",)
 
 
-@pytest.mark.parametrize("given", ["patch", "text", "edit"])
-def test_a_patch_and_a_whole_text_have_whole_lines(given: str) -> None:
+def _edited(old: str, new: str) -> FileCall:
+    rule = FileRule(path="p", old="old", new="new")
+    (call,) = read_file_calls(rule, {"p": "MEMORY.md", "old": old, "new": new})
+    return call
+
+
+def test_a_patch_a_whole_text_and_the_middle_of_a_replacement_have_whole_lines() -> None:
     """So each line is decided, and let in, by itself. A replacement may change a part of a line."""
     (patched,) = of("*** Update File: MEMORY.md", " tea", "+milk")
     (whole,) = read_file_calls(FileRule(path="p", text="t"), {"p": "MEMORY.md", "t": "milk\n"})
-    rule = FileRule(path="p", old="old", new="new")
-    (edit,) = read_file_calls(rule, {"p": "MEMORY.md", "old": "tea", "new": "tea\nmilk"})
-    item = item_of({"patch": patched, "text": whole, "edit": edit}[given], {}, None, NOTES)
-    assert item is not None
-    assert item.pieces == ("milk",)
-    assert item.came == (NOTHING if given == "edit" else 1)
+    middle = _edited("tea.\n", "tea.\nmilk\n")
+    parts = [_edited("tea", "tea\nmilk"), _edited("tea\n", "milk\ntea\n"), _edited("", "milk")]
+    for call in (patched, whole, middle, *parts):
+        item = item_of(call, {}, None, NOTES)
+        assert item is not None
+        assert item.pieces == ("milk",)
+        assert item.came == (NOTHING if call in parts else 1)
 
 
 def test_a_long_path_and_many_lines_take_no_time() -> None:
