@@ -135,20 +135,27 @@ def width_of(text: str) -> int:
     return cells
 
 
-def _rows(text: str, room: int) -> list[str]:
+def _rows(text: str, room: int, *, at_blanks: bool = False) -> list[str]:
     """An inert text cut into rows of at most `room` cells; at least one row.
 
-    A character whose width differs between terminals counts with its larger width.
+    With `at_blanks` a row ends after its last blank, if it has one, so that no word is cut.
     """
     rows: list[str] = []
     begin = cells = 0
     for at, character in enumerate(text):
-        wide = 2 if unicodedata.east_asian_width(character) in "WFA" else 1
-        if cells + wide > room:
-            rows.append(text[begin:at])
-            begin, cells = at, 0
-        cells += wide
+        cells += _wide(character)
+        if cells > room:
+            blank = text.rfind(" ", begin, at) + 1 if at_blanks else 0
+            end = blank if blank > begin else at
+            rows.append(text[begin:end])
+            begin = end
+            cells = sum(map(_wide, text[begin : at + 1]))
     return [*rows, text[begin:]]
+
+
+def _wide(character: str) -> int:
+    """The cells of a character; the larger number, if its width differs between terminals."""
+    return 2 if unicodedata.east_asian_width(character) in "WFA" else 1
 
 
 class Terminal:
@@ -229,7 +236,8 @@ class Terminal:
         for name, value in rows:
             shown = [inert(value)]
             if self._width is not None and any(map(str.isspace, value)):
-                shown = _rows(shown[0], max(self._width, width + 2 + _WIDTH_MIN) - width - 2)
+                room = max(self._width, width + 2 + _WIDTH_MIN) - width - 2
+                shown = _rows(shown[0], room, at_blanks=True)
             for number, row in enumerate(shown):
                 self.say(f"{('' if number else name).ljust(width)}  {row}".rstrip())
 

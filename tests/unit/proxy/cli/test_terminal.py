@@ -109,6 +109,14 @@ def test_a_long_value_goes_on_under_its_beginning(monkeypatch: pytest.MonkeyPatc
 
     rows = out.getvalue().splitlines()
     assert rows == ["key   b", "      type yes", f"page  {link}"]
+    terminal.pairs([("held", "two wait for a person: mnemogate review list")])
+    assert out.getvalue().splitlines()[3:] == [
+        "held  two wait for a person: mnemogate",
+        "      review list",
+    ]
+    # Control: a word that is longer than a row is cut.
+    terminal.pairs([("a", f"{'b' * 50} c")])
+    assert out.getvalue().splitlines()[5:] == [f"a  {'b' * 37}", f"   {'b' * 13} c"]
 
 
 @pytest.mark.parametrize(("columns", "row"), [(None, "a\\b"), (80, "  | a\\\\b")])
