@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shlex
 from collections import Counter
-from collections.abc import Generator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import IO, Final
 
 import msgspec
@@ -27,16 +23,15 @@ from proxy.cli.backend_walk import (
     walking,
 )
 from proxy.cli.client import Operator
-from proxy.cli.command import Command, Context, option
+from proxy.cli.command import Command, Context, new_file, option
 from proxy.cli.connect import Where, operator, settings_of
-from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.exits import Exit
 from proxy.cli.server_import import server_items
-from proxy.cli.terminal import inert, working
+from proxy.cli.terminal import working
 from proxy.dialects.mcp.kept_before import text_digests
 from proxy.seams.guard import UnsettledItem
 from proxy.seams.http_backend import ListedMemory
 from proxy.seams.operation import HttpRequest
-from storage.ground.trusted_files import reason
 
 SHOWN: Final = 20
 """How many differences are printed; the file of `--to` contains all of them."""
@@ -226,7 +221,7 @@ class _Checking:
 async def _check(context: Context) -> Exit:
     asked = context.arguments(_Check)
     name = asked.words[0]
-    with _written(asked.to) as file:
+    with new_file(asked.to, "--to", empty=True) as file:
         if asked.words[1:] or any(one.name == name for one in settings_of(context).mcp):
             found = await _compared_texts(context, asked, file)
             return _reported(context, name, found, of_mcp=True)
@@ -326,24 +321,6 @@ def _difference(what: str, memory: ListedMemory, view: ComparedView) -> Differen
         memory_id=view.memory_id,
         importable=memory.item is not None,
     )
-
-
-@contextmanager
-def _written(to: str | None) -> Generator[IO[bytes] | None]:
-    """Create the file for all differences, which must not exist yet and only its owner may read."""
-    if to is None:
-        yield None
-        return
-    try:
-        made = os.open(Path(to), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        raise CommandFailed(
-            Exit.USAGE,
-            f"--to {inert(to)}: {reason(error)}",
-            then="name a file that is not there yet, in a directory that is",
-        ) from error
-    with os.fdopen(made, "wb") as file:
-        yield file
 
 
 def _told(context: Context, checked: BackendCheckReport) -> None:

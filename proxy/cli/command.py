@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 import enum
+import os
 import sys
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, TypedDict, TypeVar, Union, get_args, get_origin
+from typing import IO, Annotated, TypedDict, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.terminal import Terminal
+from proxy.cli.terminal import Terminal, inert
 from storage.ground import trusted_files
 from storage.ground.trusted_files import Trust, UnfitFile
 
@@ -187,3 +189,36 @@ def read_file(path: Path, what: str, len_max: int, trust: Trust = Trust.ANYBODYS
         ) from error
     except UnfitFile as error:
         raise CommandFailed(Exit.USAGE, f"{what} must be {error}") from error
+
+
+@contextmanager
+def new_file(to: str | None, named: str, *, empty: bool = False) -> Generator[IO[bytes] | None]:
+    """A new file that only its owner may read, durable at the end; None if none was asked for.
+
+    The file is removed if an exception ends the block, or if it is empty and may not be so.
+    `named` is the option that names the file.
+
+    Raises:
+        CommandFailed: The file is there already, or cannot be made.
+    """
+    if to is None:
+        yield None
+        return
+    try:
+        made = os.open(to, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except (OSError, ValueError) as error:
+        raise CommandFailed(
+            Exit.USAGE,
+            f"{named} {inert(to)}: {trusted_files.reason(error)}",
+            then="name a file that is not there yet, in a directory that is",
+        ) from error
+    whole = False
+    try:
+        with os.fdopen(made, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(made)
+            whole = empty or file.tell() > 0
+    finally:
+        if not whole:
+            Path(to).unlink()

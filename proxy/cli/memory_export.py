@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from proxy.cli.command import Command, Context, option
+from proxy.cli.command import Command, Context, new_file, option
 from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import next_step
@@ -39,53 +36,33 @@ class ExportResult(msgspec.Struct, frozen=True, kw_only=True):
 
 def _export(context: Context) -> Exit:
     asked = context.arguments(_Export)
-    state, target = settings_of(context).state, Path(asked.with_proofs)
-    if not target.parent.is_dir():
-        raise CommandFailed(
-            Exit.USAGE,
-            f"there is no directory {inert(str(target.parent))}",
-            then="make it, or name a file elsewhere",
-        )
-    count = 0
+    state, target, count = settings_of(context).state, asked.with_proofs, 0
     try:
         seed = trusted_files.read_file(state / "secrets" / "log.key", _KEY_LEN, Trust.PLAIN)
-        # The export contains the memories' texts, so only its owner may read it. No existing file
-        # is overwritten.
-        made = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        whole = False
-        try:
-            with os.fdopen(made, "wb") as file, offline_store(state).viewed() as view:
-                for line in proven(view, asked.tenant, _vkey(view.checkpoint(), seed)):
+        with new_file(target, "--with-proofs") as file, offline_store(state).viewed() as view:
+            for line in proven(view, asked.tenant, _vkey(view.checkpoint(), seed)):
+                if file is not None:
                     file.write(msgspec.json.encode(line) + b"\n")
-                    count += not isinstance(line, Head)
-                file.flush()
-                os.fsync(file.fileno())
-            whole = count > 0
-        finally:
-            if not whole:
-                target.unlink()
-    except FileExistsError as error:
-        raise CommandFailed(
-            Exit.USAGE, f"{target} is there already", then="name a file that is not there yet"
-        ) from error
+                count += not isinstance(line, Head)
+            if not count:
+                raise CommandFailed(
+                    Exit.NOT_FOUND,
+                    f"tenant {inert(asked.tenant)} has no live memory, and what is quarantined is "
+                    "not exported: no file was left",
+                    then="check --tenant; `mnemogate memory list --quarantined` shows what is "
+                    "hidden",
+                )
     except (StorageError, BadCheckpoint, OSError) as error:
         raise CommandFailed(
             Exit.UNREACHABLE,
             f"nothing was exported: {reason(error)}",
             then=next_step(error, "run as the sidecar's user or root"),
         ) from error
-    if not count:
-        raise CommandFailed(
-            Exit.NOT_FOUND,
-            f"tenant {inert(asked.tenant)} has no live memory, and what is quarantined is not "
-            "exported: no file was left",
-            then="check --tenant; `mnemogate memory list --quarantined` shows what is hidden",
-        )
     terminal = context.terminal
-    terminal.answer(ExportResult(file=str(target), tenant=asked.tenant, memories=count))
+    terminal.answer(ExportResult(file=target, tenant=asked.tenant, memories=count))
     terminal.say(
         f"{counted(count, 'memory', 'memories')} of tenant {inert(asked.tenant)} with all proofs: "
-        f"check with mnemogate audit verify --export {inert(str(target))} --vkey KEY"
+        f"check with mnemogate audit verify --export {inert(target)} --vkey KEY"
     )
     return Exit.OK
 

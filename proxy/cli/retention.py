@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -18,9 +17,9 @@ from proxy.admin.wire.upkeep import (
     RetentionView,
 )
 from proxy.cli.api_commands import OF_TENANT, given, lines, show, table
-from proxy.cli.command import Command, Context, Options, option
+from proxy.cli.command import Command, Context, Options, new_file, option
 from proxy.cli.connect import operator
-from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.exits import Exit
 from proxy.cli.terminal import counted, inert, working
 
 
@@ -81,31 +80,14 @@ class _Erase(EraseRequest, frozen=True, kw_only=True):
 
 async def _erase(context: Context) -> Exit:
     asked = given(context, _ERASE_OPTIONS)
-    target = asked.pop("receipt", None)
-    path = None if target is None else Path(str(target))
-    _require_free(path)
-    async with operator(context) as api, working(context.terminal, "erasing"):
-        done = await api.ask(ERASE, **asked)
-    show(context, done, lines(_erased))
-    if path is not None and done.receipt:
-        _store(path, done.receipt)
+    path = asked.pop("receipt", None)
+    with new_file(None if path is None else str(path), "--receipt") as file:
+        async with operator(context) as api, working(context.terminal, "erasing"):
+            done = await api.ask(ERASE, **asked)
+        show(context, done, lines(_erased))
+        if file is not None:
+            file.write(done.receipt.encode())
     return Exit.UNREACHABLE if done.waiting else Exit.OK
-
-
-def _require_free(path: Path | None) -> None:
-    if path is not None and path.exists():
-        raise CommandFailed(Exit.USAGE, f"{path} is there already", then="name another file")
-
-
-def _store(path: Path, receipt: str) -> None:
-    try:
-        path.write_text(receipt, encoding="utf-8")
-    except OSError as error:
-        raise CommandFailed(
-            Exit.UNREACHABLE,
-            f"all is erased, and the receipt cannot be stored: {error.strerror}",
-            then="the same command gives it once more: name another file",
-        ) from error
 
 
 def _erased(done: ErasureView) -> Iterator[str]:
