@@ -526,7 +526,7 @@ class Backup(Protocol):
         `session_records` maps the session log's records of the backup to those after the restore.
 
         Raises:
-            BadBackup: The state directory is not empty, or the restored store contradicts itself.
+            BadBackup: The state directory is not empty.
             StoreRolledBack: The checkpoint outside the store names more or other leaves than the
                 backup has, and `accept_rollback` is False.
             StorageError: The disk refused, or the store cannot be opened.

@@ -77,7 +77,7 @@ class ErasureRunner:
             MalformedRequest: The request does not name exactly one of user, principal and target.
             NotFound: No trace of the person was found, and no erasure of that person is known.
         """
-        asked, erasures = call.asked, self._store.erasures
+        asked, erasures, nameless = call.asked, self._store.erasures, dict[str, int]()
         if sum(one is not None for one in (asked.user_id, asked.principal, asked.under)) != 1:
             raise MalformedRequest("name one of user_id, principal and under")
         reach = ErasureReach(
@@ -94,8 +94,9 @@ class ErasureRunner:
                 memories = sum(map(len, due.memories.values()))
                 found = {"memories": memories, "places": due.place_count}
                 found |= {"denials": len(due.denials)} | await self._others(reach, due)
+                nameless = _nameless(due)
                 if asked.dry_run:
-                    return ErasureView(erasure_id="", found=found)
+                    return ErasureView(erasure_id="", found=found, nameless=nameless)
                 if any(found.values()):
                     erasure_id = self._out.random_hex(8)
                     begun = Erasure(
@@ -108,7 +109,8 @@ class ErasureRunner:
                     )
                     begun = await erasures.order(StoreErasure(begun, due.denials))
             if begun is None:
-                raise NotFound("there is no trace of that person in this tenant")
+                others = "".join(f"; {n} in {one} name no user" for one, n in nameless.items())
+                raise NotFound(f"there is no trace of that person in this tenant{others}")
             return await self._continued(begun)
 
     async def resume(self) -> None:
@@ -118,7 +120,8 @@ class ErasureRunner:
                 await self._continued(one)
 
     async def _continued(self, begun: Erasure) -> ErasureView:
-        erasures, reach, waiting = self._store.erasures, begun.reach, dict[str, int]()
+        erasures, reach = self._store.erasures, begun.reach
+        waiting, nameless = dict[str, int](), dict[str, int]()
         if reach is not None:
             due = await asyncio.to_thread(erasures.due, reach, begun)
             if not begun.traced:
@@ -131,7 +134,7 @@ class ErasureRunner:
             rows = [row for keyed in gone for row in due.memories.get(keyed, ())]
             await self._purge(begun, reach.tenant, rows)
             due = await asyncio.to_thread(erasures.due, reach, begun)
-            waiting = _targets(due)
+            waiting, nameless = _targets(due), _nameless(due)
             if not waiting:
                 # What was purged is in no file before the receipt is made; the name goes last.
                 await self._store.writer.compact()
@@ -140,7 +143,11 @@ class ErasureRunner:
                 await self._store.writer.compact()
         receipt = self._store.audit.signed(begun.statement) if begun.statement else ""
         return ErasureView(
-            erasure_id=begun.erasure_id, found=begun.found, waiting=waiting, receipt=receipt
+            erasure_id=begun.erasure_id,
+            found=begun.found,
+            waiting=waiting,
+            receipt=receipt,
+            nameless=nameless,
         )
 
     async def _others(
@@ -252,6 +259,7 @@ class ErasureRunner:
             "shows_nothing_now": {k: n for k, n in servers if k in self.upstream},
             "not_asked": {k: n for k, n in servers if k not in self.upstream},
             "written_meanwhile": sorted(left.later.values()),
+            "name_no_user": _nameless(left),
             "not_reached": NOT_REACHED,
         }
         return f"{RECEIPT}\n{msgspec.json.encode(told).decode()}\n"
@@ -259,6 +267,12 @@ class ErasureRunner:
 
 def _principal(begun: Erasure, tenant: Tenant) -> Principal:
     return Principal(principal_id=begun.principal_id, tenant=tenant, channel=Channel.OPERATOR)
+
+
+def _nameless(due: DueTraces) -> dict[str, int]:
+    """How many memories of the tenant name no user: on each server, and in the store itself."""
+    targets = due.nameless.values()
+    return dict(Counter(one if one.startswith(PREFIXES) else "the store" for one in targets))
 
 
 def _targets(due: DueTraces) -> dict[str, int]:

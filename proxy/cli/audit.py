@@ -157,7 +157,7 @@ def _verify_receipt(context: Context, path: Path, pinned: VerifierKey | None) ->
         raise CommandFailed(Exit.USAGE, "--receipt needs the log's own key: give it with --vkey")
     try:
         note = read_file(path, "the receipt", _RECEIPT_LEN_MAX)
-        head, _, told = open_note(note, pinned).removesuffix("\n").partition("\n")
+        head, _, told = open_note(note, pinned, _RECEIPT_LEN_MAX).removesuffix("\n").partition("\n")
     except BadCheckpoint as error:
         raise CommandFailed(Exit.FAILED, f"{path} is no receipt of this log: {error}") from error
     if head != RECEIPT:

@@ -219,6 +219,12 @@ def new_file(to: str | None, named: str, *, empty: bool = False) -> Generator[IO
             file.flush()
             os.fsync(made)
             whole = empty or file.tell() > 0
+    except OSError as error:
+        raise CommandFailed(
+            Exit.UNREACHABLE,
+            f"{named} {inert(to)} cannot be written: {trusted_files.reason(error)}",
+            then="name a file elsewhere, and give the same command again",
+        ) from error
     finally:
         if not whole:
             Path(to).unlink()

@@ -97,6 +97,8 @@ def _erased(done: ErasureView) -> Iterator[str]:
         yield f"erasure {inert(done.erasure_id)} {state}"
     for target, count in done.waiting.items():
         yield f"  waiting in {inert(target)}: {count}; the same command asks again"
+    for target, count in done.nameless.items():
+        yield f"  not reached in {inert(target)}: {count} that name no user; try --principal"
     yield "not reached: " + "; ".join(NOT_REACHED)
 
 

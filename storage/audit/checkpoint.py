@@ -116,14 +116,14 @@ def sign_note(text: str, name: str, private_key: Ed25519PrivateKey) -> bytes:
     return body + f"\n{_SIGNATURE_MARK}{name} {signature}\n".encode()
 
 
-def open_note(note: bytes, verifier: VerifierKey) -> str:
+def open_note(note: bytes, verifier: VerifierKey, len_max: int = NOTE_LEN_MAX) -> str:
     """The text of a note that `verifier` signed; signatures of other keys are ignored.
 
     Raises:
         BadCheckpoint: The note is malformed or wrongly signed.
         ForeignCheckpoint: The verifier's key did not sign the note.
     """
-    text, lines = _split_note(note)
+    text, lines = _split_note(note, len_max)
     verified, signers = False, list[str]()
     for line in lines:
         name, _, encoded = line.removeprefix(_SIGNATURE_MARK).partition(" ")
@@ -178,9 +178,9 @@ def open_checkpoint(note: bytes, verifier: VerifierKey) -> Checkpoint:
     return Checkpoint(origin=origin, size=int(size), root=root)
 
 
-def _split_note(note: bytes) -> tuple[str, list[str]]:
+def _split_note(note: bytes, len_max: int) -> tuple[str, list[str]]:
     """The signed text of a note and its signature lines; the last empty line separates them."""
-    if len(note) > NOTE_LEN_MAX:
+    if len(note) > len_max:
         raise BadCheckpoint("note too long")
     try:
         decoded = note.decode()

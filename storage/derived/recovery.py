@@ -112,7 +112,6 @@ def derive(
     Rows and ids that do not match their digests are left out.
 
     Raises:
-        StoreCorrupt: An id names a row that is not there.
         StoreUnavailable: The store is closing.
     """
     live = _live(view)
@@ -152,8 +151,6 @@ def _live(view: View) -> Mask:
     header = view.header()
     live = np.zeros(header.next_ordinal if header else 0, dtype=np.bool_)
     for _, record in view.records(IDS, sound_only=True):
-        if record.ordinal >= len(live):
-            raise StoreCorrupt(f"an id names row {record.ordinal}, which there is not")
         live[record.ordinal] = record.status is MemoryStatus.LIVE
     there = int(np.count_nonzero(live))
     if header is not None and there != header.live_count:

@@ -15,7 +15,8 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from policy.model import Candidate, ChangeKind, MemoryStatus, PrincipalId
+from policy.model import Candidate, ChangeKind, MemoryId, MemoryStatus, PrincipalId, Tenant
+from storage.audit import candidate_of
 from storage.features.kept_places import PLACES, PlaceRecord, path_of
 from storage.features.selections import fits
 from storage.features.upstream.closed_keys import place_of
@@ -85,7 +86,8 @@ class DueTraces(msgspec.Struct, kw_only=True):
     of its id; of the keys in `moving` a change is on its way. `candidates` are those of the rows,
     `denials` the keys of denied lines, `place_count` the files whose records name the person.
     `later` has the leaf of what was written after the erasure began, `leaves` those of the
-    erasure's own changes.
+    erasure's own changes. `nameless`, of an erasure of a user: the target of each memory of the
+    tenant that names no user, and so may be of this one.
     """
 
     memories: dict[bytes, list[Row]] = {}
@@ -95,6 +97,7 @@ class DueTraces(msgspec.Struct, kw_only=True):
     place_count: int = 0
     later: dict[bytes, int] = {}
     leaves: list[int] = []
+    nameless: dict[MemoryId, str] = {}
 
 
 class StoreErasure(msgspec.Struct, frozen=True):
@@ -154,6 +157,9 @@ class Erasures(Feature):
                 own = row.principal_id == mine
                 if own:
                     due.leaves.append(row.leaf_index)
+                due.nameless.pop(row.memory_id, None)
+                if reach.user_id is not None and _is_nameless(row, reach.tenant):
+                    due.nameless[row.memory_id] = candidate_of(row).target
                 fitting = fits(view, reach, row) and reach.user_id in {None, row.scope.user_id}
                 if not row.erased and (own or fitting):
                     due.candidates.add(row.candidate_id)
@@ -194,6 +200,11 @@ class Erasures(Feature):
                 one.known.ordinal < begun.until or one.row.principal_id == begun.principal_id
                 for one in filed_rows(view, self._names, keyed)
             )
+
+
+def _is_nameless(row: Row, tenant: Tenant) -> bool:
+    of_tenant = row.tenant == tenant and row.scope.user_id is None
+    return of_tenant and not row.erased and row.change is not ChangeKind.DELETE
 
 
 def _without(place: PlaceRecord, path: str, reach: ErasureReach) -> PlaceRecord | None:

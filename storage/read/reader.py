@@ -453,13 +453,11 @@ class EmbeddedReader(WordReads):
                 # Rows are read one at a time, because one id may name all memories of the tenant.
                 first_at_ms, last_at_ms, count = _LATEST_MS, 0, 0
                 for ordinal in found.tolist():
-                    try:
+                    with suppress(StoreCorrupt):
                         row = read_row(view, ordinal)
-                    except StoreCorrupt:
-                        continue
-                    first_at_ms = min(first_at_ms, row.created_at_ms)
-                    last_at_ms = max(last_at_ms, row.at_ms)
-                    count += 1
+                        first_at_ms = min(first_at_ms, row.created_at_ms)
+                        last_at_ms = max(last_at_ms, row.at_ms)
+                        count += 1
                 entities.append(
                     Entity(
                         kind=kind,

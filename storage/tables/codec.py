@@ -95,25 +95,27 @@ class Digests:
         self.note(name)
         raise StoreCorrupt(f"the value of {name} does not match its digest")
 
-    def weight(self, digests: Iterable[bytes]) -> int:
-        """The sum of secret numbers, one for each digest of a stored value."""
+    def weight(self, values: Iterable[bytes | memoryview]) -> int:
+        """The sum of secret numbers, one for the digest of each stored value."""
         keyed, total = _keyed(self.key or b"", b"weight"), 0
-        for one in digests:
+        for one in values:
             weighed = keyed.copy()
-            weighed.update(one)
+            weighed.update(one[1:_PAYLOAD_AT])
             total += int.from_bytes(weighed.digest())
         return total
 
     def total(self, sealed: bytes) -> int:
         """The sum that `sealed` contains; 0 for b""."""
         nonce, masked = sealed[:_DIGEST_LEN], sealed[_DIGEST_LEN:]
-        return self.weight((b"total" + nonce,)) ^ int.from_bytes(masked) if sealed else 0
+        return self._mask(nonce) ^ int.from_bytes(masked) if sealed else 0
 
     def sealed(self, total: int) -> bytes:
         """A sum of weights to store. Two sums would show the weight of a value that changed."""
         nonce = random_bytes(_DIGEST_LEN)
-        masked = self.weight((b"total" + nonce,)) ^ total % TOTALS
-        return nonce + masked.to_bytes(_DIGEST_LEN)
+        return nonce + (self._mask(nonce) ^ total % TOTALS).to_bytes(_DIGEST_LEN)
+
+    def _mask(self, nonce: bytes) -> int:
+        return int.from_bytes(blake2b(nonce, digest_size=16, key=self.key or b"").digest())
 
     def note(self, name: str) -> None:
         """Add the name of a mismatch, which operators are shown."""
@@ -130,11 +132,6 @@ class Digests:
 @lru_cache(maxsize=256)
 def _keyed(secret: bytes, table: bytes) -> blake2b:
     return blake2b(digest_size=_DIGEST_LEN, key=secret, person=table)
-
-
-def digest_in(value: bytes | memoryview) -> bytes:
-    """The digest in a stored value."""
-    return bytes(value[1:_PAYLOAD_AT])
 
 
 def ordinal_key(ordinal: int) -> bytes:

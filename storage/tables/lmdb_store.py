@@ -33,7 +33,6 @@ from storage.tables.codec import (
     NonceRecord,
     StoreHeader,
     decode_header,
-    digest_in,
     encode,
 )
 from storage.tables.copying import copy_compactly, refuse_cut
@@ -282,7 +281,7 @@ class View:
                     matching = False
                     yield str(error)
                 if table != META or key not in _UNCOUNTED:
-                    there += self.digests.weight((digest_in(value),))
+                    there += self.digests.weight((value,))
         header = self.header() if matching else None
         if header is not None and (self.digests.total(header.total) - there) % TOTALS:
             yield "the values are not those of the last commit: one was put in, out or back"
@@ -314,17 +313,17 @@ class Draft(View):
         self, txn: lmdb.Transaction, tables: dict[bytes, lmdb._Database], digests: Digests
     ) -> None:
         super().__init__(txn, tables, digests)
-        # The digests of the counted values that this transaction adds, and of those it takes out.
+        # The counted values that this transaction adds, and of those it takes out.
         self._came = list[bytes]()
-        self._went = list[bytes]()
+        self._went = list[bytes | memoryview]()
 
     def put(self, table: bytes, key: bytes, payload: bytes) -> None:
         """Frame and store a payload in place of an earlier one."""
         value = self.digests.frame(table, key, payload)
         before = self._txn.replace(key, value, db=self._tables[table])
-        self._came.append(digest_in(value))
+        self._came.append(value)
         if before is not None:
-            self._went.append(digest_in(before))
+            self._went.append(before)
 
     def total_after(self, total: bytes) -> bytes:
         """The sealed sum of weights after this transaction, of the one before it."""
@@ -340,13 +339,13 @@ class Draft(View):
         """Like `put`, for a key that is above all others in its table; cheaper."""
         value = self.digests.frame(table, key, payload)
         self._txn.put(key, value, db=self._tables[table], append=True)
-        self._came.append(digest_in(value))
+        self._came.append(value)
 
     def delete(self, table: bytes, key: bytes) -> bool:
         """Remove a key; return whether it was in the table."""
         before = self._txn.pop(key, db=self._tables[table])
         if before is not None:
-            self._went.append(digest_in(before))
+            self._went.append(before)
         return before is not None
 
     def put_header(self, header: StoreHeader) -> None:

@@ -189,8 +189,14 @@ async def test_a_user_is_erased_where_memories_have_users_and_no_one_else_is(
     async with house(tmp_path) as home:
         for who in PEOPLE:
             await home.fill(who)
+        rest = {"http/graph": 3, "http/notes": 3}
+        done = await home.erase(user_id=home.user(ANA), dry_run=True)
+        assert done["nameless"] == rest, "of three people, and one of them could be of this one"
+        told = await line(home.sidecar, "erase", "--user-id", home.user(ANA))
+        assert "not reached in http/graph: 3 that name no user" in told.out
         done = await home.erase(user_id=home.user(ANA))
         assert statement_of(done)["shows_nothing_now"] == {"http/mem0": 1}
+        assert statement_of(done)["name_no_user"] == rest
         assert home.on_servers(ANA) == [1, 1, 0]
         assert [home.on_servers(who) for who in (BOB, CEM)] == [[1, 1, 1]] * 2
         assert (await home.shown(ANA))[5:] == [False, False]
@@ -215,6 +221,7 @@ async def test_an_unknown_person_changes_nothing(tmp_path: Path) -> None:
         assert (done["erasure_id"], done["found"]["memories"]) == ("", 4)
         gone = await line(home.sidecar, "erase", "--user-id", "nobody")
         assert gone.code == 4
+        assert "1 in http/graph name no user" in gone.out
         assert (await home.sidecar.operate("GET", "/status"))["leaf_count"] == before
         assert await home.shown(ANA) == [True] * 7
 

@@ -412,12 +412,14 @@ class ErasureView(msgspec.Struct, frozen=True, kw_only=True):
     """An erasure: the traces that it found, and how many memories wait, by target.
 
     `erasure_id` is "" for a dry run. `receipt`: the signed note, once the erasure has ended.
+    `nameless`, of a user's erasure: how many memories of the tenant name no user, by target.
     """
 
     erasure_id: str
     found: dict[str, int]
     waiting: dict[str, int] = {}
     receipt: str = ""
+    nameless: dict[str, int] = {}
 
 
 ERASE: Final = post(

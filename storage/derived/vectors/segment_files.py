@@ -34,6 +34,7 @@ from storage.derived.vectors.faiss_index import (
     check_vectors,
     seal,
 )
+from storage.ground.state_directory import fsync_directory
 from storage.tables.codec import Digests
 
 SEGMENT_FORMAT: Final = 3
@@ -269,11 +270,7 @@ class SegmentFiles:
         self._removed = True
 
     def _sync_directory(self) -> None:
-        descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        fsync_directory(self._directory)
         self._removed = False
 
     def _name(self, segment: Segment) -> str:
