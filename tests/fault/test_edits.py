@@ -27,7 +27,7 @@ from proxy.fronts.health import Health
 from proxy.seams.operation import HttpRequest
 from storage.audit import VerdictLeaf, decode_leaf, encode_leaf
 from storage.embedded import EmbeddedStore
-from storage.features.incidents import INCIDENTS, IncidentReach
+from storage.features.incidents import INCIDENTS
 from storage.features.incidents.batches import Incidents
 from storage.features.objections import Objections
 from storage.features.quarantine.hiding import Quarantine
@@ -35,6 +35,7 @@ from storage.features.quarantine.quarantined_memories import QuarantinedMemories
 from storage.features.registered import PutKey
 from storage.features.trust import RestoreTrust
 from storage.ground.errors import StoreCorrupt, StoreRolledBack
+from storage.questions import Selection
 from storage.read.check import check_store
 from storage.tables.codec import Digests, encode, ordinal_key
 from storage.tables.lmdb_store import (
@@ -513,7 +514,7 @@ def test_operators_are_shown_what_is_hidden_without_an_edited_memory(
     store = life.opened()
     for memory_id in (edited, sound):
         asyncio.run(store.writer.order(Quarantine(memory_id, TENANT, BY)))
-    asyncio.run(store.of(Incidents).isolate(IncidentReach(tenant=TENANT, server="none"), BY))
+    asyncio.run(store.of(Incidents).isolate(Selection(tenant=TENANT, server="none"), BY))
     store.close()
     with life.editing() as editor:
         tamper(life, editor)
