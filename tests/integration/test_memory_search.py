@@ -40,6 +40,7 @@ async def test_it_ranks_as_an_agents_search_and_shows_the_parts(tmp_path: Path) 
         theirs = await searched(sidecar, text=QUESTION, label="user_input")
         assert {one["source"] for one in theirs} == {"user_input"}
         assert len(theirs) == len(texts)
+        assert await searched(sidecar, text=QUESTION, label="operator") == []
         paged = [await searched(sidecar, text=QUESTION, offset=at, limit=2) for at in (0, 2, 4)]
         assert [one["memory_id"] for page in paged for one in page] == [
             one["memory_id"] for one in found
