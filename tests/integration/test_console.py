@@ -340,7 +340,7 @@ async def test_now_shows_what_is_held_and_streams_without_content(live: Running)
     view = Browser(live, await operator_key(live, "looker", OperatorScope.VIEW))
     page = (await view.ask("/now")).text
     assert 'id="count-hold">1<' in page
-    assert "gives the agent orders" in page
+    assert "reads as an order" in page
     assert CANARY not in page
     assert "class_floor" not in page
     for wanted, rows in (("hold", 1), ("reject", 0)):
