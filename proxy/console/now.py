@@ -164,6 +164,6 @@ PAGES: Final = (
         least=OperatorScope.VIEW,
         handler=now,
         twins=(STATUS, VERDICTS, INCIDENTS),
-        commands=("review watch", "incident list"),
+        commands=("status", "log", "incident list"),
     ),
 )

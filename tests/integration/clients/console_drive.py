@@ -1,0 +1,200 @@
+"""Drives one Chromium through the console, in an environment of Playwright's own.
+
+Reads one JSON object from standard input, and writes what was seen as one JSON object. It judges
+nothing: the test that starts it does.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+WIDTHS = {"360": (360, 1), "768": (768, 1), "1440": (1_440, 1), "1440 at 200 %": (720, 2)}
+OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+# What is cut: a line of words that is wider than its box, where the box does not scroll.
+CUT = """() => [...document.querySelectorAll('main *, header *')].filter(one =>
+  one.matches('.table') ? one.scrollWidth > one.clientWidth + 1 :
+  one.childElementCount === 0 && one.textContent.trim() && one.checkVisibility() &&
+  one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).display !== 'inline' &&
+  !['auto', 'scroll'].includes(getComputedStyle(one).overflowX) && !one.closest('.aside, .skip'))
+  .map(one => one.outerHTML.slice(0, 200))"""
+AXE = """() => axe.run(document, {runOnly: {type: 'tag', values:
+  ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']}})
+  .then(found => found.violations.map(one =>
+    [one.id, one.nodes.slice(0, 3).map(node => node.html.slice(0, 200))]))"""
+
+
+class Drive:
+    """One browser, and what was seen with it."""
+
+    def __init__(self, browser: Browser, asked: dict[str, Any]) -> None:
+        self.browser = browser
+        self.asked = asked
+        self.base = asked["admin"]
+        self.seen: dict[str, Any] = {"requests": [], "ran": [], "axe": {}, "cut": {}, "errors": []}
+
+    def context(self, **options: Any) -> BrowserContext:  # noqa: ANN401 - as Playwright has them
+        context = self.browser.new_context(**options)
+        context.on("request", lambda request: self.seen["requests"].append(request.url))
+        # The browser keeps the key for this origin, as after its own dialogue.
+        signed = self.base.replace("http://", f"http://me:{self.asked['key']}@")
+        page = context.new_page()
+        page.goto(f"{signed}/trust")
+        page.close()
+        return context
+
+    def open(self, context: BrowserContext, path: str) -> Page:
+        page = context.new_page()
+        page.on("pageerror", lambda error: self.seen["errors"].append(str(error)))
+        page.goto(self.base + path)
+        return page
+
+    def pictures(self) -> None:
+        source = Path(self.asked["axe"]).read_text()
+        for name, (width, scale) in WIDTHS.items():
+            scheme = "dark" if name == "768" else "light"
+            context = self.context(
+                viewport={"width": width, "height": 900},
+                device_scale_factor=scale,
+                color_scheme=scheme,
+            )
+            page = self.open(context, "/now")
+            for path in self.asked["paths"]:
+                page.goto(self.base + path)
+                where = f"{path} at {name}"
+                found = page.evaluate(CUT)
+                overflow = page.evaluate(OVERFLOW)
+                if found or overflow > 0:
+                    self.seen["cut"][where] = [overflow, found]
+                if name in {"360", "768", "1440"}:
+                    page.evaluate(source)
+                    self.seen["axe"][where] = page.evaluate(AXE)
+                if page.evaluate("window.ran"):
+                    self.seen["ran"].append(where)
+                file = re.sub(r"[^a-z0-9]+", "-", where).strip("-")
+                page.screenshot(path=f"{self.asked['out']}/{file}.png", full_page=True)
+            context.close()
+
+    def keyboard(self) -> None:
+        """Review by the keyboard alone: one line struck out, the other let in."""
+        context = self.context()
+        page = self.open(context, "/review")
+        self.tab_to(page, f'a[href$="{self.asked["by_keyboard"]}"]')
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/review/g*")
+        self.tab_to(page, "input[name=strike]")
+        page.keyboard.press("Space")
+        self.tab_to(page, "button[value=approve]")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/done/*")
+        self.seen["by keyboard"] = page.inner_text("main")
+        context.close()
+
+    def tab_to(self, page: Page, selector: str) -> None:
+        for _ in range(200):
+            page.keyboard.press("Tab")
+            if page.evaluate("one => document.activeElement.matches(one)", selector):
+                outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+                self.seen.setdefault("outlines", []).append(outline)
+                return
+        raise SystemExit(f"no key leads to {selector}")
+
+    def without_script(self) -> None:
+        context = self.context(java_script_enabled=False)
+        page = self.open(context, "/now")
+        self.seen["now without script"] = page.inner_text("#verdicts")
+        page.goto(f"{self.base}/review/{self.asked['without_script']}")
+        page.click("button[value=deny]")
+        self.seen["denied without script"] = page.inner_text("main")
+        context.close()
+
+    def foreign(self) -> None:
+        """Another port of the address: a page there sends forms and requests, and gets no key."""
+        context = self.context()
+        page = self.open(context, "/review")
+        page.goto(self.asked["foreign"])
+        target = f"{self.base}/review/{self.asked['foreign_group']}"
+        self.seen["foreign fetch"] = page.evaluate(
+            "url => fetch(url, {credentials: 'include'}).then(one => one.text(), () => 'refused')",
+            target,
+        )
+        self.seen["foreign socket"] = page.evaluate(
+            "url => new Promise(done => { const one = new WebSocket(url);"
+            " one.onopen = () => done('open'); one.onerror = () => done('refused'); })",
+            self.base.replace("http", "ws") + "/now/events",
+        )
+        frame = page.evaluate_handle(
+            "url => new Promise(done => { const one = document.createElement('iframe');"
+            " one.onload = () => done(one); one.src = url; document.body.append(one); })",
+            target,
+        ).as_element()
+        inside = frame.content_frame() if frame else None
+        self.seen["foreign frame"] = "" if inside is None else inside.content()
+        with page.expect_navigation():
+            page.evaluate(
+                "url => { document.forms[0].action = url; document.forms[0].submit(); }", target
+            )
+        self.seen["foreign form"] = page.inner_text("body")
+        context.close()
+
+    def live(self) -> None:
+        """Now, fed while it is looked at, while it is frozen, and after."""
+        context = self.context()
+        page = self.open(context, "/now")
+        before = int(page.inner_text("#count-admit"))
+        self.write("Live one")
+        page.wait_for_function(
+            "count => document.getElementById('count-admit').textContent === count",
+            arg=str(before + 1),
+            timeout=20_000,
+        )
+        session = context.new_cdp_session(page)
+        session.send("Page.setWebLifecycleState", {"state": "frozen"})
+        self.write("Frozen one")
+        session.send("Page.setWebLifecycleState", {"state": "active"})
+        page.wait_for_function(
+            "count => document.getElementById('count-admit')?.textContent === count",
+            arg=str(before + 2),
+            timeout=20_000,
+        )
+        page.wait_for_function("document.querySelectorAll('#verdicts tbody tr').length >= 3")
+        self.seen["live"] = page.inner_text("#live")
+        context.close()
+
+    def write(self, text: str) -> None:
+        request = urllib.request.Request(  # noqa: S310 - our own
+            f"{self.asked['data']}/v1/memories",
+            data=json.dumps({"text": f"Ada keeps bees. {text}"}).encode(),
+            headers={"Authorization": f"Bearer {self.asked['agent']}"},
+        )
+        request.add_header("Content-Type", "application/json")
+        urllib.request.urlopen(request, timeout=30).close()  # noqa: S310 - our own
+
+
+def main() -> None:
+    asked = json.load(sys.stdin)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=asked["chromium"], args=["--no-sandbox", "--disable-gpu"]
+        )
+        drive = Drive(browser, asked)
+        for part in (
+            drive.pictures,
+            drive.foreign,
+            drive.keyboard,
+            drive.without_script,
+            drive.live,
+        ):
+            part()
+        browser.close()
+    json.dump(drive.seen, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
