@@ -72,7 +72,7 @@ class Drive:
                 overflow = page.evaluate(OVERFLOW)
                 if found or overflow > 0:
                     self.seen["cut"][where] = [overflow, found]
-                if name in {"360", "768", "1440"}:
+                if name in {"360", "768"}:
                     page.evaluate(source)
                     self.seen["axe"][where] = page.evaluate(AXE)
                 if page.evaluate("window.ran"):
