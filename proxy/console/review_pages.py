@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Annotated, Final, Literal
 
@@ -81,9 +82,8 @@ async def group(call: PageCall) -> Shown:
         groups = {one.group for one in listed.held}
         subject = groups.pop() if len(groups) == 1 else subject
     view = await call.ask(GROUP, subject)
-    lines = [
-        ShownLine(line=one, held=await call.ask(HELD, one.candidates[0])) for one in view.lines
-    ]
+    held = await asyncio.gather(*(call.ask(HELD, one.candidates[0]) for one in view.lines))
+    lines = [ShownLine(line=line, held=one) for line, one in zip(view.lines, held, strict=True)]
     values = {
         "alone": alone,
         "group": view,
