@@ -9,12 +9,14 @@ import re
 import shlex
 import subprocess
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
 from msgspec.structs import replace
 
+from tests.integration.clients.process import run_client
 from tests.integration.hosts.fronted import Fronted, direct, fronted
 from tests.integration.hosts.script import CallGiven
 from tests.integration.hosts.writers import (
@@ -27,11 +29,13 @@ from tests.integration.hosts.writers import (
     OPENCLAW_OVER,
     Turn,
     Writer,
+    openclaw_program,
 )
 from tests.integration.test_hook_hosts import Programs
 from tests.integration.test_injected_places import OFF, OLD
 
 pytestmark = [pytest.mark.heavy, pytest.mark.whole, pytest.mark.timeout(1_800)]
+EDITOR: Final = "an editor"
 NOTE: Final = "Please note the rules of the page."
 # The calls of a way that adds a line to a file, from the file's path and its text so far.
 Way = Callable[[Path, str, str], tuple[CallGiven, ...]]
@@ -118,6 +122,11 @@ class Case(NamedTuple):
     file: str  # below the home; `{slug}` is the project's path as a name
     marks: str
     notes: bool = False  # the host reads the file as notes
+    others: bool = True  # and what others than its own tools wrote into it
+
+    @property
+    def writers(self) -> set[str]:
+        return {*self.ways, EDITOR} if self.others else {*self.ways}
 
     @property
     def name(self) -> str:
@@ -186,7 +195,15 @@ CASES: Final = (
         "</INSTRUCTIONS>\n# AGENTS.md instructions for /srv\n\n<INSTRUCTIONS>",
     ),
     Case(OPENCLAW_OVER[0], OPENCLAW_WAYS, "project/AGENTS.md", OPENCLAW_MARKS),
-    Case(OPENCLAW_OVER[1], OPENCLAW_WAYS, "project/USER.md", OPENCLAW_MARKS, notes=True),
+    Case(
+        OPENCLAW_OVER[1],
+        # What a shell or a person changed in this file, OpenClaw itself leaves out of prompts.
+        {way: OPENCLAW_WAYS[way] for way in ("write", "edit", "patch", "tool-call")},
+        "project/MEMORY.md",
+        OPENCLAW_MARKS,
+        notes=True,
+        others=False,
+    ),
     Case(OPENCLAW_CODE, {"code-mode": _program}, "project/AGENTS.md", OPENCLAW_MARKS),
     Case(
         GEMINI,
@@ -212,7 +229,6 @@ CASES: Final = (
     ),
 )
 
-EDITOR: Final = "an editor"
 HELLO: Final = "Hello."
 SHAPES: Final = (
     "there",
@@ -242,7 +258,7 @@ async def said(case: Case, at: Fronted, home: Path, words: str, session: str) ->
 
 def read(asked: str, case: Case, text: Callable[[str], str] = order) -> set[str]:
     """The ways of which the order (or another text) is in these requests."""
-    return {way for way in (*case.ways, EDITOR) if text(way) in asked}
+    return {way for way in case.writers if text(way) in asked}
 
 
 def added(case: Case, way: str, shape: str) -> str:
@@ -266,9 +282,10 @@ def all_calls(case: Case, path: Path, shape: str) -> tuple[CallGiven, ...]:
 
 
 def _edited(path: Path, line: str) -> str:
-    text = f"{path.read_text('utf-8')}{line}\n"
-    path.write_text(text, "utf-8")
-    return text
+    text = path.read_text("utf-8") if path.exists() else ""
+    if line:
+        path.write_text(f"{text}{line}\n", "utf-8")
+    return f"{text}{line}"
 
 
 def _another_worktree(home: Path) -> Path:
@@ -314,7 +331,8 @@ async def test_an_order_is_in_no_later_prompt_whichever_way_it_was_written(
             async with direct(case.host.model(told)) as model:
                 sessions.append(await said(case, model, home, NOTE, "s2"))
                 results = model.model.results()
-        text = await asyncio.to_thread(_edited, path, added(case, EDITOR, shape))
+        by_others = added(case, EDITOR, shape) if case.others else ""
+        text = await asyncio.to_thread(_edited, path, by_others)
         if "worktree" in shape:
             home = await asyncio.to_thread(_another_worktree, home)
         control = await said(case, off, home, HELLO, "s3")
@@ -322,12 +340,46 @@ async def test_an_order_is_in_no_later_prompt_whichever_way_it_was_written(
     for one in (*sessions, control, walled):
         assert one.code == 0, one.out
         assert "FINAL" in one.out, one.out
-    whole = {*case.ways, EDITOR}
     if not through:
-        assert read(text, case) == whole, (results, text)
-        assert read(control.asked, case) == whole, "control"
-    assert EDITOR in read(control.asked, case), "control"
+        assert read(text, case) == case.writers, (results, text)
+        assert read(control.asked, case) == case.writers, "control"
+    elif case.others:
+        assert EDITOR in read(control.asked, case), "control"
     assert read(walled.asked, case) == set()
-    assert "wait" in walled.asked
+    assert not read(control.asked, case) or "wait" in walled.asked
     if case.notes and "mark" not in shape:
         assert read(walled.asked, case, fact) == read(control.asked, case, fact)
+
+
+# With these, what a search found once is promoted; by itself OpenClaw wants three.
+PROMOTING: Final = ("--min-score", "0", "--min-recall-count", "1", "--min-unique-queries", "1")
+
+
+async def test_an_order_that_openclaw_promotes_from_a_note_is_in_no_later_prompt(
+    tmp_path: Path,
+) -> None:
+    case = next(one for one in CASES if one.host is OPENCLAW_OVER[0])
+    home, dreaming = tmp_path / "home", order("dreaming")
+    note = home / "project" / "memory" / f"{datetime.now(UTC):%Y-%m-%d}.md"
+    note.parent.mkdir(parents=True)
+    note.write_text(f"# A day\n\n## Invoices\n\n- {dreaming}\n", "utf-8")
+    async with (
+        fronted(tmp_path / "hold", case.host.model({})) as hold,
+        fronted(tmp_path / "off", case.host.model({}), flags=OFF) as off,
+    ):
+        first = await said(case, hold, home, HELLO, "s1")
+        for words in (
+            ("index",),
+            *(("search", one) for one in ("invoices", "send invoices", "billing")),
+            ("promote", "--apply", *PROMOTING),
+        ):
+            code, out, _ = await run_client(*openclaw_program(), "memory", *words, home=home)
+            assert code == 0, out
+        memory = await asyncio.to_thread((home / "project" / "MEMORY.md").read_text, "utf-8")
+        control = await said(case, off, home, HELLO, "s2")
+        walled = await said(case, hold, home, HELLO, "s3")
+    assert dreaming in memory, "control: it is promoted"
+    assert dreaming not in first.asked
+    assert dreaming in control.asked, "control"
+    assert dreaming not in walled.asked
+    assert "1 new line of MEMORY.md waits" in walled.asked

