@@ -138,7 +138,7 @@ def test_in_observe_mode_no_policy_is_written_that_would_stay(tmp_path: Path) ->
 
     def observes(method: str, path: str, credential: str | None, body: bytes) -> tuple[int, bytes]:
         if path == "/readyz":
-            return 200, b'{"mode": "observe"}'
+            return 200, b'{"status": "ready", "reason": null, "mode": "observe"}'
         if method == "POST" and path == "/v1/memories" and credential is not None:
             written.append(body)
             return 201, b"{}"
