@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -149,12 +149,11 @@ def entries_of(texts: Sequence[Sequence[int]]) -> Entries:
     """The entries of texts, given by the hashes of their words; each text is one row."""
     counted = [Counter(text) for text in texts]
     words = [word for one in counted for word in one]
+    counts = np.array([count for one in counted for count in one.values()], dtype=np.int64)
     return Entries(
         words=np.array(words, dtype=np.uint64),
         rows=np.repeat(np.arange(len(texts), dtype=np.int32), [len(one) for one in counted]),
-        counts=np.array(
-            [min(count, COUNT_MAX) for one in counted for count in one.values()], dtype=np.uint8
-        ),
+        counts=np.minimum(counts, COUNT_MAX).astype(np.uint8),
         lengths=np.array([len(text) for text in texts], dtype=np.uint16),
     )
 
@@ -166,7 +165,7 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     buffer: Entries
-    at: dict[int, list[int]]
+    at: defaultdict[int, list[int]]
     entry_count: int = 0
     row_count: int = 0
 
@@ -206,7 +205,7 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
         buffer.counts[start:end] = added.counts
         buffer.lengths[first:last] = added.lengths
         for place, word in enumerate(added.words.tolist(), start):
-            self.at.setdefault(word, []).append(place)
+            self.at[word].append(place)
         return Tail(buffer=buffer, at=self.at, entry_count=end, row_count=last)
 
     def _grown(self, capacity: int) -> Entries:
@@ -220,7 +219,7 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
 
 def empty_tail(row_count_max: int) -> Tail:
     """A tail with room for that many rows."""
-    return Tail(buffer=_buffer(_FIRST_CAPACITY, row_count_max), at={})
+    return Tail(buffer=_buffer(_FIRST_CAPACITY, row_count_max), at=defaultdict(list))
 
 
 def _buffer(capacity: int, row_count_max: int) -> Entries:
