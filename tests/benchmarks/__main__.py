@@ -48,7 +48,9 @@ _BENCHES: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "neighbours": ("Chroma and SuperLocalMemory on the same work", neighbours.run),
     "guards": ("five other guards: the same attacks, the same counting", guards.run),
 }
-_HEAVY = frozenset({"after", "backends", "neighbours", "guards", "held", "keys", "views"})
+_HEAVY = frozenset(
+    {"after", "backends", "search-quality", "neighbours", "guards", "held", "keys", "views"}
+)
 
 
 def sections() -> str:
