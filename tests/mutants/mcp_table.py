@@ -180,10 +180,21 @@ MCP: Final = (
         name="the second row of a quoted text has no margin",
         invariant="a quoted text cannot pass for a command's own question",
         where="proxy.cli.terminal:_rows",
-        fault=replaced("cells + wide > room", "False"),
+        fault=replaced("cells > room", "False"),
         tests=one_test(
             "tests/unit/proxy/cli/test_terminal.py",
             "test_no_row_of_a_block_begins_without_its_margin",
+        ),
+    ),
+    Mutant(
+        row="shown-names",
+        name="the name of a tool is printed as it is",
+        invariant="no name adds a row to the lines of verdicts",
+        where="proxy.cli.verdict_line:_short",
+        fault=replaced("inert", "str"),
+        tests=one_test(
+            "tests/unit/proxy/cli/test_verdict_line.py",
+            "test_a_hostile_name_is_escaped_visibly_in_one_line",
         ),
     ),
     Mutant(
