@@ -93,7 +93,7 @@ class ErasureRunner:
                 due = await asyncio.to_thread(erasures.due, reach)
                 memories = sum(map(len, due.memories.values()))
                 found = {"memories": memories, "places": due.place_count}
-                found |= {"denials": len(due.denials)} | await self._others(reach, due)
+                found |= {"denials": due.denial_count} | await self._others(reach, due)
                 nameless = _nameless(due)
                 if asked.dry_run:
                     return ErasureView(erasure_id="", found=found, nameless=nameless)
@@ -107,7 +107,7 @@ class ErasureRunner:
                         servers=_targets(due),
                         reach=reach,
                     )
-                    begun = await erasures.order(StoreErasure(begun, due.denials))
+                    begun = await erasures.order(StoreErasure(begun))
             if begun is None:
                 others = "".join(f"; {n} in {one} name no user" for one, n in nameless.items())
                 raise NotFound(f"there is no trace of that person in this tenant{others}")
@@ -126,8 +126,12 @@ class ErasureRunner:
             due = await asyncio.to_thread(erasures.due, reach, begun)
             if not begun.traced:
                 # The memories go last, because the other traces are found by them.
-                await self._others(reach, due, begun)
-                begun = await erasures.order(StoreErasure(replace(begun, traced=True)))
+                now = Counter(await self._others(reach, due, begun))
+                now["memories"] = sum(map(len, due.memories.values()))
+                # An agent may have written between the count and the beginning.
+                found = begun.found | dict(now | Counter(begun.found))
+                traced = replace(begun, traced=True, found=found, servers=_targets(due))
+                begun = await erasures.order(StoreErasure(traced))
             gone = [keyed for keyed in due.memories if await self._is_gone(begun, due, keyed)]
             # A deletion that was sent to a server is a memory too, with the server's key.
             due = await asyncio.to_thread(erasures.due, reach, begun)

@@ -84,7 +84,7 @@ class DueTraces(msgspec.Struct, kw_only=True):
 
     `memories` has the newest row of each memory, keyed by the hash of its key on a server, or else
     of its id; of the keys in `moving` a change is on its way. `candidates` are those of the rows,
-    `denials` the keys of denied lines, `place_count` the files whose records name the person.
+    `denial_count` the denied lines, `place_count` the files whose records name the person.
     `later` has the leaf of what was written after the erasure began, `leaves` those of the
     erasure's own changes. `nameless`, of an erasure of a user: the target of each memory of the
     tenant that names no user, and so may be of this one.
@@ -93,7 +93,7 @@ class DueTraces(msgspec.Struct, kw_only=True):
     memories: dict[bytes, list[Row]] = {}
     moving: set[bytes] = set()
     candidates: set[str] = set()
-    denials: list[bytes] = []
+    denial_count: int = 0
     place_count: int = 0
     later: dict[bytes, int] = {}
     leaves: list[int] = []
@@ -108,7 +108,6 @@ class StoreErasure(msgspec.Struct, frozen=True):
     """
 
     erasure: Erasure
-    denials: list[bytes] = []
 
     def carry_out(self, change: Change) -> Erasure:
         """Store the erasure, with a leaf if it begins or ends, and return it."""
@@ -129,7 +128,7 @@ class StoreErasure(msgspec.Struct, frozen=True):
         return moved
 
     def _delete_records(self, change: Change, reach: ErasureReach) -> None:
-        for key in self.denials:
+        for key in _denied(change.draft, reach):
             change.draft.delete(LINES, key)
         for key, place in list(change.draft.records(PLACES)):
             left = _without(place, path_of(change.names, place), reach)
@@ -172,9 +171,7 @@ class Erasures(Feature):
                 if one.known.status is MemoryStatus.FORWARDING:
                     due.moving.add(keyed)
                 due.memories.setdefault(keyed, []).append(one.row)
-            whose = (reach.tenant, reach.principal_id)
-            denied = denied_lines(view).items()
-            due.denials += [k for k, one in denied if (one.tenant, one.principal_id) == whose]
+            due.denial_count = len(_denied(view, reach))
             places = (one for _, one in view.records(PLACES))
             due.place_count = sum(
                 _without(one, path_of(self._names, one), reach) != one for one in places
@@ -200,6 +197,12 @@ class Erasures(Feature):
                 one.known.ordinal < begun.until or one.row.principal_id == begun.principal_id
                 for one in filed_rows(view, self._names, keyed)
             )
+
+
+def _denied(view: View, reach: ErasureReach) -> list[bytes]:
+    """The keys of the denied lines of a principal's candidates."""
+    whose, denied = (reach.tenant, reach.principal_id), denied_lines(view).items()
+    return [key for key, one in denied if (one.tenant, one.principal_id) == whose]
 
 
 def _is_nameless(row: Row, tenant: Tenant) -> bool:

@@ -375,6 +375,30 @@ async def test_a_memory_that_is_changed_while_it_is_erased_stays_whole(tmp_path:
         assert await home.is_sound()
 
 
+async def test_what_is_written_between_the_count_and_the_beginning_is_erased_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as sidecar:
+        key = await sidecar.key(ANA)
+        await sidecar.write(key, {"text": "The office of Ana is in Lisbon."})
+        erasures = sidecar.sidecar.store.erasures
+        order, counted = erasures.order, list[int]()
+
+        async def after_a_write(given: StoreErasure) -> Erasure:
+            if not counted:
+                counted.append(given.erasure.found["memories"])
+                await sidecar.write(key, {"text": "The harbour is Ana's way to work."})
+            return await order(given)
+
+        monkeypatch.setattr(erasures, "order", after_a_write)
+        done = await sidecar.operate("POST", "/erasures", {"principal": ANA})
+        said = statement_of(done)
+        assert counted == [1], "control"
+        assert (done["found"]["memories"], len(said["leaves"])) == (2, 2)
+        assert (said["found"], said["written_meanwhile"]) == (done["found"], [])
+        assert await sidecar.texts(key) == []
+
+
 async def test_what_places_have_of_a_principal_or_below_a_path_goes(tmp_path: Path) -> None:
     async with running(tmp_path) as sidecar:
         store, tenant = sidecar.sidecar.store, Tenant("default")
