@@ -116,7 +116,7 @@ def test_a_rewind_says_how_it_is_taken_back_and_whom_it_did_not_find(tmp_path: P
         assert place.command("rewind", "--to", "2").code == Exit.OK  # both are live again
         exported = tmp_path / "mine.jsonl"
         for options, said in (
-            (("--with-proofs", str(tmp_path / "no" / "x")), "there is no directory"),
+            (("--with-proofs", str(tmp_path / "no" / "x")), "No such file or directory"),
             (("--with-proofs", str(exported), "--tenant", "nope"), "has no live memory"),
         ):
             refused = place.command("memory", "export", *options)
