@@ -114,6 +114,19 @@ class Drive:
         self.seen["denied without script"] = page.inner_text("main")
         context.close()
 
+    def acts(self) -> None:
+        """Each act by the form of its own page, and what it leaves, without script."""
+        context = self.context(java_script_enabled=False)
+        page = self.open(context, "/memory")
+        for act in self.asked["acts"]:
+            page.goto(self.base + act["at"])
+            form = f'form[action$="{act["path"]}"]'
+            for name, value in act["fill"].items():
+                page.fill(f"{form} [name={name}]", value)
+            page.click(f"{form} button")
+            self.seen.setdefault("acts", []).append(page.inner_text("main"))
+        context.close()
+
     def foreign(self) -> None:
         """Another port of the address: a page there sends forms and requests, and gets no key."""
         context = self.context()
@@ -189,6 +202,7 @@ def main() -> None:
             drive.foreign,
             drive.keyboard,
             drive.without_script,
+            drive.acts,
             drive.live,
         ):
             part()
