@@ -148,7 +148,7 @@ class EmbeddedBackup:
         if not accept_rollback:
             raise StoreRolledBack(
                 f"{checkpoint} vouches for {kept.size} leaves that are not all in this backup: "
-                f"it has {leaf_count}. What was written, refused, revoked or purged since is "
+                f"it has {leaf_count}. What was written, refused, revoked or erased since is "
                 "forgotten by it."
             )
         return f"{said}; rollback accepted"
