@@ -236,13 +236,19 @@ class Console:
         by = None if visitor is None or visitor.code else visitor.by
         nav = [page for page in PAGES if page.nav and _may(by, page.least)]
 
+        def url(path: str) -> str:
+            return root + path
+
+        def age(at_ms: int) -> str:
+            return duration(now_ms - at_ms)
+
         def token(path: str) -> Markup:
             code = "" if visitor is None else self._visitors.code(path, visitor)
             return Markup('<input type="hidden" name="code" value="{}">').format(code)
 
-        values = {
+        values: dict[str, object] = {
             **shown.values,
-            "age": lambda at_ms: duration(now_ms - at_ms),
+            "age": age,
             "here": head.path,
             "may_review": _may(by, OperatorScope.REVIEW),
             "may_operate": _may(by, OperatorScope.OPERATE),
@@ -250,7 +256,7 @@ class Console:
             "nav": nav,
             "session": visitor.session if visitor else "",
             "token": token,
-            "url": lambda path: root + path,
+            "url": url,
             "who": by.principal_id if by else "",
         }
         return HttpReply(

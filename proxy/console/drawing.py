@@ -94,7 +94,9 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters["shown"] = shown
-    made.globals |= {
+    # Jinja2's own names are of fewer types than it takes.
+    names: dict[str, object] = vars(made)["globals"]
+    names |= {
         "because": because,
         "changes": changes,
         "class_words": {one.value: words for one, words in CLASS_WORDS.items()},

@@ -146,7 +146,7 @@ class Pieces(Protocol):
         """Yield the pieces of the body, none of them empty."""
         ...
 
-    async def aclose(self) -> None:
+    def aclose(self) -> Awaitable[None]:
         """Stop reading, and release the source."""
         ...
 

@@ -16,6 +16,7 @@ from tests.integration.browser import DESK, PHONE, ROOT, browser
 from tests.integration.model_bench import asking, fronted
 from tests.integration.model_bench import call as calling
 from tests.integration.running import OPERATOR_KEY
+from tests.integration.test_console_review import unmarked
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1_200)]
 TOOL = "archival_memory_insert"
@@ -55,7 +56,7 @@ async def test_what_waits_is_read_on_a_phone_and_asks_nobody_for_anything(
         assert len(held) == 2
         with_key = bench.front.admin_url.replace("http://", f"http://me:{OPERATOR_KEY}@")
         page = f"{with_key}/review/{held[0].candidate_id}"
-        document = await asyncio.to_thread(chromium.shown, page, settle_ms=2_000)
+        document = unmarked(await asyncio.to_thread(chromium.shown, page, settle_ms=2_000))
         assert escape(FIRST) in document
         assert SECOND in document
         assert "&lt;img src" in document
