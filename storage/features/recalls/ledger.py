@@ -338,15 +338,16 @@ class RecallLedger:
         )
         return encode(
             PackedReply(
-                record.reply_id,
-                record.tenant,
-                record.principal_id,
-                record.model,
-                record.session,
-                record.turn,
-                memories,
-                record.calls,
-                record.incomplete,
+                reply_id=record.reply_id,
+                at_ms=record.at_ms,
+                tenant=record.tenant,
+                principal_id=record.principal_id,
+                model=record.model,
+                session=record.session,
+                turn=record.turn,
+                memories=memories,
+                calls=record.calls,
+                incomplete=record.incomplete,
             )
         )
 

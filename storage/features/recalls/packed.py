@@ -10,7 +10,7 @@ import numpy as np
 
 from policy.model import PrincipalId, Tenant
 from policy.query import Filter
-from storage.features.recalls import Where
+from storage.features.recalls import ReplySummary, Where
 
 _NO_ORDINAL: Final = 2**32 - 1
 
@@ -54,18 +54,10 @@ class PackedInContext(msgspec.Struct, frozen=True, array_like=True, gc=False):
     spans: tuple[tuple[Where, int, int], ...]
 
 
-class PackedReply(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A `Reply` in the form in which it is stored."""
+class PackedReply(ReplySummary, frozen=True, kw_only=True, array_like=True, gc=False):
+    """A `ReplyRecord` in the form in which it is stored."""
 
-    reply_id: str
-    tenant: Tenant
-    principal_id: PrincipalId
-    model: str
-    session: str
-    turn: int
     memories: tuple[PackedInContext, ...]
-    calls: tuple[str, ...]
-    incomplete: bool
 
 
 encode = msgspec.msgpack.Encoder().encode
