@@ -145,7 +145,10 @@ NESTED: Final = (
 )
 
 
-@pytest.mark.parametrize("way", ["denied", "no hook", "no trust", "off", "no gate"])
+@pytest.mark.parametrize(
+    "way",
+    ["denied", "no hook", "no trust", pytest.param("off", marks=pytest.mark.whole), "no gate"],
+)
 async def test_what_a_program_of_codex_calls_is_denied(tmp_path: Path, way: str) -> None:
     host, model = Codex(tmp_path), Programs()
     gate = nullcontext() if way == "no gate" else running(tmp_path)

@@ -59,6 +59,7 @@ def _check_bytes(at: Fronted) -> None:
     assert all(ours == theirs for ours, theirs in seen), "byte for byte"
 
 
+@pytest.mark.whole
 async def test_codex_gets_what_a_model_says_that_calls_tools_from_programs(tmp_path: Path) -> None:
     host, home = CODEX_CODE, tmp_path / "home"
     told = {PLAIN: (host.told("notes.txt", NOTE),)}
@@ -136,6 +137,7 @@ async def test_claude_code_asks_once_for_a_turn_that_stays_refused_and_shows_the
     assert (len(asked) == 1 and "Mnemogate: " in out) is final
 
 
+@pytest.mark.whole
 async def test_claude_code_asks_once_without_a_credential_and_shows_the_reason(
     tmp_path: Path,
 ) -> None:
