@@ -286,7 +286,9 @@ async def test_what_claude_code_calls_is_denied(tmp_path: Path, way: str) -> Non
     host, model = Host(tmp_path), MessagesModel()
     settings = host.example("claude-code/settings.json", ".claude/settings.json")
     known = json.loads(settings.read_bytes())
-    known |= {"no hook": {"hooks": {}}, "off": {"disableAllHooks": True}}.get(way, {})
+    known["disableAllHooks"] = way == "off"
+    if way == "no hook":
+        known["hooks"] = {}
     settings.write_text(json.dumps(known), encoding="utf-8")
     calls = (
         ("/Write", {"file_path": str(host.project / "CLAUDE.md"), "content": ORDER}),
@@ -319,7 +321,9 @@ async def test_what_gemini_cli_calls_is_denied(tmp_path: Path, way: str) -> None
     host = Host(tmp_path)
     settings = host.example("gemini/settings.json", ".gemini/settings.json")
     known = json.loads(settings.read_bytes())
-    known |= {"no hook": {"hooks": {}}, "off": {"hooksConfig": {"enabled": False}}}.get(way, {})
+    known["hooksConfig"] = {"enabled": way != "off"}
+    if way == "no hook":
+        known["hooks"] = {}
     settings.write_text(json.dumps(known), encoding="utf-8")
     prompt = " ".join(
         (
