@@ -382,4 +382,5 @@ async def test_an_order_that_openclaw_promotes_from_a_note_is_in_no_later_prompt
     assert dreaming not in first.asked
     assert dreaming in control.asked, "control"
     assert dreaming not in walled.asked
-    assert "1 new line of MEMORY.md waits" in walled.asked
+    # Its mark is one of them: the file is new, and begins inside of the one before it.
+    assert "2 new lines of MEMORY.md wait" in walled.asked
