@@ -264,7 +264,10 @@ def test_bad_vectors_under_a_digest_that_needs_no_key_are_refused(
     stored = STORED[:SEGMENT]
     assert [finding.reason for finding in _load(tmp_path, stored).rejected] == ["digest"]
 
-    monkeypatch.setattr(Digests, "of", lambda *_: forged[:32])
+    def believed(_self: Digests, _name: bytes, _data: bytes) -> bytes:
+        return forged[:32]
+
+    monkeypatch.setattr(Digests, "of", believed)
     (tmp_path / name).write_bytes(forged)
     loaded = _load(tmp_path, stored)
     assert loaded.rejected == (), "control"
