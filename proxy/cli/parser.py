@@ -23,7 +23,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "evaluate": ("evaluate",),
     "memory": ("memory",),
     "memory export": ("memory_export",),
-    "insight": ("insight",),
+    "insight": ("memory_origins",),
     "check": ("memory",),
     "erase": ("retention",),
     "isolate": ("isolate",),
