@@ -216,7 +216,7 @@ MCP: Final = (
         name="a candidate is shown as markup",
         invariant="nothing of a candidate acts on the page where a person reads it",
         where="proxy.console.drawing:_escaped",
-        fault=replaced('Markup("{}").format("".join(chars))', 'Markup("".join(chars))'),
+        fault=replaced("Markup('{}').format(''.join(chars))", "Markup(''.join(chars))"),
         tests=one_test(_CONFIRM_PAGE, "test_the_candidate_is_shown_as_text_and_nothing_in_it_acts"),
     ),
     Mutant(
