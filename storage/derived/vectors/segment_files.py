@@ -198,7 +198,7 @@ class SegmentFiles:
         if not name.startswith(self._made_of()):
             raise _Unfit("store, model or version")
         data = self._read_bytes(name)
-        if self._digests.of(name.encode(), data[_DIGEST_LEN:]) != data[:_DIGEST_LEN]:
+        if self._digests.of(name.encode(), data[_DIGEST_LEN:]) != bytes(data[:_DIGEST_LEN]):
             raise _Unfit("digest")
         numbers = _NUMBERS.unpack_from(data, _DIGEST_LEN)
         vectors_at = _ROWS_AT + 8 * numbers[0]
