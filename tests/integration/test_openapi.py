@@ -185,9 +185,9 @@ async def _change_something(operator: Conversation, memory_id: str) -> None:
     await post("/review/{candidate_id}/release", {}, second)
     await post("/review/{candidate_id}/forgive", {}, first)
     seen = await operator.ask("GET", f"{API}/groups/{{group}}", name=third)
-    act = {"shown": seen["shown"]}
-    await post("/groups/{group}/release", act, third)
-    await post("/groups/{group}/deny", act, third)
+    seen_act = {"shown": seen["shown"]}
+    await post("/groups/{group}/release", seen_act, third)
+    await post("/groups/{group}/deny", seen_act, third)
     assert (await post("/denials", {"principal": "agent", "count": 1}))["denied"] == 1
     made = await post("/keys", {"name": "ben"})
     turned = await post("/keys/{key_id}/rotate", {}, made["key"]["key_id"])

@@ -247,7 +247,7 @@ class Seen:
 
 
 def _is_call(raw: bytes) -> bool:
-    return json.loads(raw)["method"] == "tools/call"
+    return bool(json.loads(raw)["method"] == "tools/call")
 
 
 async def run(pieces: list[bytes], pauses: list[int]) -> Seen:

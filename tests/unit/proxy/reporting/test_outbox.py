@@ -15,7 +15,7 @@ from proxy.compose.outboxes import Outboxes
 from proxy.reporting import outbox as subject
 from proxy.reporting.incident_notice import incident_of, incidents_event
 from proxy.reporting.outbox import Cursor, Notifier, Outbox
-from proxy.reporting.review_notice import hold_of, review_event
+from proxy.reporting.review_notice import WaitsLeaf, hold_of, review_event
 from proxy.seams.environment import Environment
 from proxy.seams.faults import UpstreamError
 from storage.audit import IncidentLeaf, OperatorLeaf, VerdictLeaf, encode_leaf
@@ -113,7 +113,7 @@ class Receiver:
         return [one for _, ids in self.taken for one in ids]
 
 
-TELLING = Notifier(
+TELLING: Notifier[WaitsLeaf] = Notifier(
     name="review.webhook",
     picks=hold_of,
     body=lambda message_id, holds: review_event(
@@ -130,7 +130,7 @@ def surroundings_of(log: Log) -> Environment:
     )
 
 
-def opened(log: Log, receiver: Receiver) -> Outbox[VerdictLeaf]:
+def opened(log: Log, receiver: Receiver) -> Outbox[WaitsLeaf]:
     return Outbox(cast("Store", log), TELLING, receiver, surroundings_of(log))
 
 
