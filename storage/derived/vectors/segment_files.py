@@ -34,7 +34,7 @@ from storage.derived.vectors.faiss_index import (
     check_vectors,
     seal,
 )
-from storage.ground.state_directory import fsync_directory
+from storage.ground.state_directory import fsync_directory, write_durably
 from storage.tables.codec import Digests
 
 SEGMENT_FORMAT: Final = 3
@@ -245,23 +245,16 @@ class SegmentFiles:
                 *packed(postings),
             )
         )
-        temporary = self._directory / f"{name}.tmp"
-        temporary.unlink(missing_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(temporary, flags, 0o600), "wb") as file:  # noqa: PTH123 - fd
-            file.writelines((self._digests.of(name.encode(), body), body))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(self._directory / name)
+        data = self._digests.of(name.encode(), body) + body
+        write_durably(self._directory / name, data)
         self._on_disk[name] = len(segment.ordinals)
-        self._sync_directory()
         if self._written is not None:
             self._written("snapshot_written")
 
     def _names(self) -> list[str]:
         """The names of the files, sorted by first ordinal, because the names are zero-padded."""
         found = (entry.name for entry in os.scandir(self._directory))
-        return sorted(name for name in found if name.endswith((".seg", ".seg.tmp")))
+        return sorted(name for name in found if name.endswith((".seg", f".{UNFINISHED}")))
 
     def _remove(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -274,9 +267,7 @@ class SegmentFiles:
         self._removed = False
 
     def _name(self, segment: Segment) -> str:
-        return self._file_name(int(segment.ordinals[0]), int(segment.ordinals[-1]))
-
-    def _file_name(self, first: int, last: int) -> str:
+        first, last = int(segment.ordinals[0]), int(segment.ordinals[-1])
         return f"{self._made_of()}-{first:020d}-{last:020d}.seg"
 
 
@@ -286,8 +277,6 @@ def _check_stored(ordinals: Ordinals, stored: Ordinals) -> None:
     Otherwise an older copy, put back after a purge, would make purged vectors searchable again.
     """
     first, last = int(ordinals[0]), int(ordinals[-1])
-    if not len(stored) or last > int(stored[-1]):
-        raise _Unfit("future")
     low, high = int(np.searchsorted(stored, first)), int(np.searchsorted(stored, last + 1))
     if not np.array_equal(ordinals, stored[low:high]):
         raise _Unfit("stale")

@@ -144,7 +144,7 @@ def test_files_of_another_store_or_model_are_refused_and_removed(
 def test_a_file_ahead_of_the_store_is_refused(tmp_path: Path) -> None:
     _files(tmp_path).save(_index())
     loaded = _load(tmp_path, STORED[:20])
-    assert [finding.reason for finding in loaded.rejected] == ["future"]
+    assert [finding.reason for finding in loaded.rejected] == ["stale"]
     assert loaded.index.last_ordinal == 19
 
 
@@ -175,7 +175,7 @@ def test_unfinished_files_links_and_folders_are_not_followed(tmp_path: Path) -> 
     outside = tmp_path / "outside"
     (directory / name).rename(outside)
     (directory / name).symlink_to(outside)
-    (directory / "left.seg.tmp").write_bytes(b"half")
+    (directory / ".left.seg.unfinished").write_bytes(b"half")
     loaded = _load(directory)
     assert {finding.reason for finding in loaded.rejected} == {"unreadable", "unfinished"}
     assert outside.exists()
