@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from operator import attrgetter
 from typing import Annotated, Final
 
@@ -127,7 +127,7 @@ async def _list(context: Context) -> Exit:
 
 
 def _searched(context: Context, page: FoundPage) -> None:
-    parts = _PARTS if context.value("explain") else {}
+    parts: Columns = _PARTS if context.value("explain") else {}
     table("memories", {**_FOUND, **parts, "text": _beginning("text")})(context, page)
     found = counted(len(page.memories), "memory", "memories")
     context.terminal.say(found if page.total is None else f"{found} of {page.total}")

@@ -18,9 +18,10 @@ async def stopped(settings: Settings) -> AsyncGenerator[None]:
     Raises:
         CommandFailed: The state directory cannot be opened as a store.
     """
-    # The application writes no log, because the one command that uses it reports errors itself.
-    logging.disable()
     async with AsyncExitStack() as stack:
+        # The application writes no log, because the one command that uses it reports errors itself.
+        logging.disable()
+        stack.callback(logging.disable, logging.NOTSET)
         with opening(settings.state):
             await stack.enter_async_context(compose(settings, Composition(listen=False)))
         yield

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from hashlib import blake2b
@@ -167,12 +167,7 @@ async def compose(
         services.page_served_at(admin, tls=composition.listen and settings.tls_cert is not None)
         health_address = await listening.open_health(stack, health) if composition.listen else None
         addresses = {"data": data, "admin": admin, "health": health_address}
-        scheme = "http" if settings.tls_cert is None else "https"
-        surroundings.serving.listeners.update(
-            (name, one.url("http" if name == "health" else scheme))
-            for name, one in addresses.items()
-            if one is not None
-        )
+        surroundings.serving.listeners.update(_urls(settings, addresses))
         # The task groups are entered after the ports are open: a task group wraps an exception in a
         # group, and the error of a port that is in use must be reported unwrapped.
         if composition.listen:
@@ -194,6 +189,16 @@ async def compose(
             rules=rules,
             guard=services.guard,
         )
+
+
+def _urls(settings: Settings, addresses: Mapping[str, Address | None]) -> dict[str, str]:
+    """The address of each listener that is open, by its name; the one for health has no TLS."""
+    scheme = "http" if settings.tls_cert is None else "https"
+    return {
+        name: one.url("http" if name == "health" else scheme)
+        for name, one in addresses.items()
+        if one is not None
+    }
 
 
 def _tell(settings: Settings, composition: Composition, ruleset: Ruleset) -> None:

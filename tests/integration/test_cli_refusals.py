@@ -206,7 +206,7 @@ def test_run_says_where_it_is_and_how_to_use_it(place: Place) -> None:
     ) as process:
         assert process.stdout is not None
         said = ""
-        while "mnemogate doctor" not in said:
+        while "export MNEMOGATE_OPERATOR_KEY=" not in said:
             line = process.stdout.readline()
             assert line, said
             said += line

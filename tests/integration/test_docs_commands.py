@@ -39,9 +39,8 @@ NOT_HERE: Final = {
     "PHOENIX_HOST": "Phoenix; tests/integration/test_phoenix.py",
     "sleep 2; curl": "Phoenix; tests/integration/test_phoenix.py",
     "mnemogate trace": "a trace of an answer; tests/integration/test_traces.py",
-    "sudo": "makes users; tests/integration/test_deployment_examples.py",
 }
-NOT_HERE_MAX: Final = 16
+NOT_HERE_MAX: Final = 15
 # A command that ends with another code than 0, and why.
 ENDS: Final = {
     "mnemogate doctor": (1, "the test's own user owns the state, and may do all that it tries"),

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
@@ -184,7 +184,8 @@ async def test_the_agent_s_key_cannot_confirm_what_it_wrote(tmp_path: Path) -> N
         given: str = question["params"]["url"]
         code = urlsplit(given).query.removeprefix("code=")
         sent = {"code": code, "decision": "approve"}
-        async with front.http.post(page, data=sent) as answer:
+        own = {"Sec-Fetch-Site": "same-origin"}
+        async with front.http.post(page, data=sent, headers=own) as answer:
             assert answer.status == 403
         async with front.http.get(page, headers=_with_key(AGENT_KEY)) as answer:
             assert answer.status == 401
@@ -192,10 +193,12 @@ async def test_the_agent_s_key_cannot_confirm_what_it_wrote(tmp_path: Path) -> N
         assert front.stored() == ""
         # The control: the operator can.
         async with front.http.get(page, headers=_with_key(OPERATOR_KEY)) as shown:
-            fields = dict(re.findall(r'name="(code|shown)" value="([^"]+)"', await shown.text()))
-        sent = {**fields, "decision": "approve"}
-        async with front.http.post(page, data=sent, headers=_with_key(OPERATOR_KEY)) as yes:
-            assert yes.status == 200
+            text = await shown.text()
+        fields = dict(re.findall(r'name="(code|shown)" value="([^"]+)"', text))
+        (to,) = set(re.findall(r'action="([^"]+)"', text))
+        sent, key = {**fields, "decision": "approve"}, own | _with_key(OPERATOR_KEY)
+        async with front.http.post(urljoin(page, to), data=sent, headers=key) as yes:
+            assert yes.status == 200, await yes.text()
         assert held() == ()
 
 

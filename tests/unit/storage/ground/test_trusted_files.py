@@ -218,6 +218,7 @@ _NO_OPERATORS_FILES = {
     "proxy/doctor/hosts.py",  # the settings of agents' hosts, of which nothing is believed
     "proxy/embed/weights.py",  # an installed package's
     "proxy/dialects/files/shipped_places.py",  # the shipped places
+    "proxy/console/console.py",  # its own stylesheet and script
     "proxy/cli/review.py",  # the file that its caller names, as its caller
 }
 
