@@ -79,7 +79,7 @@ async def hidden_there(base: Path, url: str) -> None:
         assert json.loads(await bytes_of(front, url, "GET", target, None))["value"] == value
         (memory,) = front.sidecar.store.reader.page(Tenant("default"), EVERYTHING, 0, 9).memories
         named = f"/memories/{memory.memory_id}"
-        for act in ("quarantine", "parole"):
+        for act in ("quarantine", "unhide"):
             await front.operate("POST", f"{named}/{act}", {})
             await turns.turn(TEND_S)
             there = json.loads(await bytes_of(front, url, "GET", target, None))
