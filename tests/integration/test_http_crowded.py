@@ -36,6 +36,7 @@ SLOW = (
 ).encode()
 FORM = (
     b"POST /review/" + b"0" * 32 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    b"Sec-Fetch-Site: same-origin\r\nContent-Type: application/x-www-form-urlencoded\r\n"
     b"Transfer-Encoding: chunked\r\n\r\nff000\r\n"
 )
 FORM_BYTES = 0xFF000
