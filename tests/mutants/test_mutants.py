@@ -24,7 +24,7 @@ QUICK = tuple(mutant for mutant in MUTANTS if mutant.quick)
 _TODAY = int(time.time() // 86_400)
 SHARE = MUTANTS if WHOLE else MUTANTS[_TODAY % 6 :: 6]
 # How many faults by rule are drawn each day, from the files that were changed last.
-BY_RULE = 12
+BY_RULE = 6
 PROMISES = frozenset({"formation", "withholding", "labels"})
 CONTROL = Mutant(
     row="formation",
