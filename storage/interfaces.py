@@ -317,7 +317,7 @@ class MemoryReader(Protocol):
         ...
 
     def check(self, embed: Embed | None = None) -> CheckReport:
-        """Read the whole store and report each contradiction. Takes seconds on a large store.
+        """Read the whole store; report what the gate did not write. Takes seconds for a large one.
 
         `embed` makes vectors of texts, as the store's own embedder; then each stored vector of that
         embedder is compared with its text's.

@@ -76,7 +76,7 @@ class ReviewDecider(msgspec.Struct, frozen=True, kw_only=True):
     # The part that takes refused texts out of model requests; None where no model front is
     # configured.
     withholding: Withholding | None = None
-    # The newest decisions since the start, by candidate and by group, for whoever comes after them.
+    # The newest decisions since the start, by candidate and by group, for later operators.
     decided: Bounded[str, LastDecision] = msgspec.field(
         default_factory=lambda: Bounded[str, LastDecision](DECIDED_MAX)
     )

@@ -1,4 +1,4 @@
-"""`mnemogate memory` lists, hides and erases stored memories; `check` looks for contradictions."""
+"""`mnemogate memory` lists, hides and erases stored memories; `check` reads the whole store."""
 
 from __future__ import annotations
 
@@ -486,7 +486,7 @@ COMMANDS = (
     asking("memory usage", "how much of the store each tenant takes", USAGE, _USAGE),
     asking(
         "check",
-        "walk the whole store for contradictions",
+        "compare every stored value, the log and the vectors with what the gate wrote",
         CHECK,
         lines(_checked),
         label="checking the whole store",

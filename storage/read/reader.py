@@ -541,7 +541,7 @@ class EmbeddedReader(WordReads):
         )
 
     def check(self, embed: Embed | None = None) -> CheckReport:
-        """Read the whole store and report each contradiction (`MemoryReader.check`)."""
+        """Read the whole store and report what the gate did not write (`MemoryReader.check`)."""
         return check_store(self._engine, embed)
 
 

@@ -198,7 +198,7 @@ def test_no_socket_or_page_or_link_lets_another_uid_allow_a_write(gate: Gate) ->
 
 
 def _fields(page: Ask, key: str) -> dict[str, str]:
-    """The form that the page shows to whoever has this key: where it is sent, and its fields."""
+    """The form that the page shows to the holder of this key: where it is sent, and its fields."""
     connection = http.client.HTTPConnection(urlsplit(page.to).netloc)
     connection.request("GET", page.path, headers=with_key(key))
     read = connection.getresponse().read().decode()

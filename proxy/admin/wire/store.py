@@ -424,7 +424,7 @@ CHECK: Final = post(
     "/check",
     Empty,
     CheckView,
-    "Read the whole store and name each contradiction in it.",
+    "Read the whole store and name each value that is not as the gate wrote it.",
     slow=True,
 )
 COMPACT: Final = post(

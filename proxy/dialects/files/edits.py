@@ -186,7 +186,7 @@ def item_of(
 
 
 def _has_whole_lines(call: FileCall) -> bool:
-    """Whether the lines that a call adds and removes are whole, whatever its file has around them.
+    """Whether the lines that a call adds and removes are whole in every file.
 
     The first and the last line of a replacement may be parts of lines; each stays as it is if the
     old and the new text share it.

@@ -152,7 +152,7 @@ HOSTS: Final = (
         "gemini-cli",
         "gemini",
         f"{ROOT}/GEMINI.md",
-        f"{HOME}/.gemini/tmp/work/memory/MEMORY.md",
+        f"{HOME}/.gemini/tmp/shop/memory/MEMORY.md",
         _gemini,
     ),
 )

@@ -15,7 +15,7 @@ CODEX: dict[str, Any] = {
     "session_id": "S",
     "turn_id": "T",
     "transcript_path": "/home/ada/.codex/sessions/x.jsonl",
-    "cwd": "/home/ada/work",
+    "cwd": "/home/ada/shop",
     "hook_event_name": "PreToolUse",
     "model": "gpt-6.2-sol",
     "permission_mode": "bypassPermissions",
@@ -26,11 +26,11 @@ CODEX: dict[str, Any] = {
 GEMINI: dict[str, Any] = {
     "session_id": "S",
     "transcript_path": "/home/ada/.gemini/tmp/chats/x.jsonl",
-    "cwd": "/home/ada/work",
+    "cwd": "/home/ada/shop",
     "hook_event_name": "BeforeTool",
     "timestamp": "2026-11-28T14:00:00.000Z",
     "tool_name": "write_file",
-    "tool_input": {"file_path": "/home/ada/work/GEMINI.md", "content": "x\n"},
+    "tool_input": {"file_path": "/home/ada/shop/GEMINI.md", "content": "x\n"},
 }
 
 
@@ -41,7 +41,7 @@ def raw(event: dict[str, Any], **more: object) -> bytes:
 def test_a_patch_of_codex_is_the_call_that_its_map_names() -> None:
     call = read_call("codex", raw(CODEX))
     assert (call.tool, json.loads(call.arguments)) == ("apply_patch", {"input": PATCH})
-    assert (call.call_id, call.folder) == ("exec-1", "/home/ada/work")
+    assert (call.call_id, call.folder) == ("exec-1", "/home/ada/shop")
 
 
 def test_the_shell_of_codex_is_the_call_that_its_map_names() -> None:
