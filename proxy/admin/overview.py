@@ -96,7 +96,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
             upstreams=tuple(serving.upstreams),
             unmapped_tools=seen.all(),
             program_tools=seen.programs(),
-            unread_places=self.places.unread(),
+            unread_places=self.places.unread_count(),
         )
 
     @route(USAGE)

@@ -337,7 +337,7 @@ def _health(settings: Settings, clock: SteadyClock, services: Services, scrape: 
         around=lambda ready: msgspec.structs.replace(
             ready,
             unmapped_tools=services.unmapped_tools(),
-            unread_places=len(store.places.unread()),
+            unread_places=store.places.unread_count(),
             unbound_uids=services.unbound_uids(),
             people_with_agents=len(services.ledger.people_with_agents),
             wider=(*beyond, *wider_rules(store.ruleset)),

@@ -68,7 +68,7 @@ def troubles(status: StatusView) -> list[str]:
         names = ", ".join(one.tool for one in status.unmapped_tools)
         found.append(f"Tools that speak of memory and that no map describes: {names}.")
     if status.unread_places:
-        found.append(f"{len(status.unread_places)} files in model requests were read in part.")
+        found.append(f"{status.unread_places} files in model requests were read in part.")
     return found
 
 

@@ -238,11 +238,10 @@ class KeptPlaces(Feature):
             },
         )
 
-    def unread(self) -> tuple[str, ...]:
-        """The files that newest requests had between no known marks, of all tenants."""
+    def unread_count(self) -> int:
+        """The number of files that newest requests had between no known marks, of all tenants."""
         self.of(Tenant(""))
-        known = (one for records in self._records.values() for one in records.values())
-        return tuple(self.path(one) for one in known if one.unread)
+        return sum(one.unread for known in self._records.values() for one in known.values())
 
     def digest(self, tenant: Tenant, path: str, line: str) -> bytes:
         """The keyed digest of a line of a file; equal for lines that differ in blanks alone."""

@@ -379,7 +379,7 @@ async def test_a_mark_whose_wording_changed_is_told_and_orders_wait(tmp_path: Pa
         assert ORDER not in sent
         assert RULE in sent, "what is no order is read"
         status = await bench.front.operate("GET", "/status")
-        assert status["unread_places"] == [host.rules]
+        assert status["unread_places"] == 1
         assert "place.unread" in await actions(bench)
         async with bench.front.client.get(f"{bench.front.admin_url}/readyz") as answer:
             raw = await answer.read()
@@ -427,8 +427,9 @@ async def test_no_file_of_the_state_and_no_answer_without_a_key_has_the_path_of_
         reworded = json.dumps(body).replace("Instructions from", "Rules from")
         await send(bench, host, json.loads(reworded))
         status = await bench.front.operate("GET", "/status")
-        assert status["unread_places"] == [f"{ROOT}/{canary}.md"], "an operator's key sees it"
-        assert f"{ROOT}/{canary}/AGENTS.md" in await places(bench)
+        assert status["unread_places"] == 1
+        assert not traces_in(json.dumps(status).encode(), canary), "a key of scope view reads it"
+        assert f"{ROOT}/{canary}/AGENTS.md" in await places(bench), "control"
         async with bench.front.client.get(f"{bench.front.admin_url}/readyz") as answer:
             raw = await answer.read()
             assert json.loads(raw)["unread_places"] == 1

@@ -66,8 +66,9 @@ class StatusView(StoreStatus, frozen=True, kw_only=True):
     # Tools seen since the start that run programs: calls inside a program are judged only
     # at a relay, at a hook and where a place is read next.
     program_tools: tuple[UnmappedTool, ...] = ()
-    # Files that newest model requests had between no known marks, so that only orders in them wait.
-    unread_places: tuple[str, ...] = ()
+    # The number of files that newest model requests had between no known marks, so that only orders
+    # in them wait. `places list` names them: a path may be words that no verdict has admitted.
+    unread_places: int = 0
 
 
 class MemoryView(Memory, frozen=True, kw_only=True):
