@@ -27,7 +27,12 @@ DECLARED: Final[dict[str, list[str]]] = {
 REQUIREMENTS: Final = [one for declared in DECLARED.values() for one in declared]
 PINS: Final = {
     canonicalize_name(name): Version(version)
-    for lock in ("requirements.lock", "requirements-minilm.lock", "requirements-sentry.lock")
+    for lock in (
+        "requirements.lock",
+        "requirements-minilm.lock",
+        "requirements-postgres.lock",
+        "requirements-sentry.lock",
+    )
     for name, version in re.findall(
         r"^([A-Za-z0-9._-]+)==(\S+)", (ROOT / lock).read_text(encoding="utf-8"), re.MULTILINE
     )

@@ -73,8 +73,9 @@ ALLOWED: dict[str, frozenset[str]] = {
     | {"brotli", "cryptography", "multidict", "numpy", "tokenizers", "zstandard"},
 }
 
-# The one sink whose SDK is an extra.
+# The one sink whose SDK is an extra, and the one journal whose client is an extra.
 ALLOWED["proxy/reporting"] = ALLOWED["proxy"] | {"sentry_sdk"}
+ALLOWED["storage/journal"] = ALLOWED["storage"] | {"asyncpg"}
 
 # Attribute -> the one file that may use it.
 ONE_PLACE = {
