@@ -19,6 +19,18 @@ class CredentialEnded(StoreUnavailable):
     """The proposer's key ended before the commit; nothing was written."""
 
 
+class LeaseLost(StoreUnavailable):
+    """Another process took the shared store over; nothing was written, and nothing can be."""
+
+
+class TransactionFailed(StorageError):
+    """The medium of a store failed; if that was during a commit, its outcome is unknown."""
+
+
+class StoreFull(TransactionFailed):
+    """The map of the store has no free page left; the transaction must be aborted."""
+
+
 class OutcomeUnknown(StorageError):
     """A commit may or may not be durable, and the store could not be reopened to find out."""
 

@@ -1,0 +1,1 @@
+"""The fenced journal of sealed batches, in which a shared store is durable."""
