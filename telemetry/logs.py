@@ -209,9 +209,7 @@ def _line(event: Event) -> str:
         "logger": _EVENTS_NAME,
         "event": event_name(event),
     }
-    for key, value in fields_of(event).items():
-        fields[key] = _safe(value) if isinstance(value, str) else value
-    return _ENCODER.encode(fields).decode()
+    return _ENCODER.encode(fields | fields_of(event)).decode()
 
 
 def configure(
@@ -269,7 +267,10 @@ def event_name(event: Event) -> str:
 
 
 def fields_of(event: Event) -> dict[str, Field]:
-    """The stable keys and values of an event's line, in order; exported verdicts have them too."""
+    """The stable keys and values of an event's line, in order; exported verdicts have them too.
+
+    Every string is of a closed list or a fixed form, or `_safe`.
+    """
     match event:
         case VerdictRecorded():
             return _verdict_fields(event)
@@ -287,8 +288,8 @@ def _read_fields(event: ReadServed) -> dict[str, Field]:
     return {
         "operation": vocabulary.known(event.operation, _OPERATIONS),
         "dialect": vocabulary.name(event.dialect),
-        "principal": event.principal,
-        "tenant": event.tenant,
+        "principal": _safe(event.principal),
+        "tenant": _safe(event.tenant),
         "records": event.record_count,
         **_how_and_when(event),
     }
@@ -300,8 +301,8 @@ def _model_fields(event: ModelServed) -> dict[str, Field]:
         "api": vocabulary.known(event.api, vocabulary.MODEL_APIS),
         "model": vocabulary.model_name(event.model, event.status),
         "status": event.status,
-        "principal": event.principal,
-        "tenant": event.tenant,
+        "principal": _safe(event.principal),
+        "tenant": _safe(event.tenant),
         "session": vocabulary.hex_id(event.session),
         "askings": event.askings,
         "calls": event.calls,
@@ -318,7 +319,7 @@ def _incident_fields(event: IncidentStepped) -> dict[str, Field]:
         "step": vocabulary.known(event.step, vocabulary.INCIDENT_STEPS),
         "mode": vocabulary.known(event.mode, vocabulary.INCIDENT_MODES),
         "why": vocabulary.known(event.why, vocabulary.INCIDENT_REASONS),
-        "tenant": event.tenant,
+        "tenant": _safe(event.tenant),
         "suspects": event.suspects,
         "asks": len(event.asks),
         "rounds": event.rounds,
@@ -331,9 +332,9 @@ def _request_fields(event: RequestServed) -> dict[str, Field]:
     return {
         "listener": vocabulary.known(event.listener, vocabulary.LISTENERS),
         "method": vocabulary.known(event.method, vocabulary.METHODS),
-        "route": event.route,
+        "route": _safe(event.route),
         "status": event.status,
-        "principal": event.principal,
+        "principal": _safe(event.principal),
         **_how_and_when(event),
     }
 
@@ -349,8 +350,8 @@ def _verdict_fields(event: VerdictRecorded) -> dict[str, Field]:
         "claimed_source_kind": vocabulary.known(event.claimed_source_kind, vocabulary.SOURCE_KINDS),
         "basis": vocabulary.known(event.basis, vocabulary.BASES),
         "session": vocabulary.hex_id(event.session) if event.session else "",
-        "principal": event.principal,
-        "tenant": event.tenant,
+        "principal": _safe(event.principal),
+        "tenant": _safe(event.tenant),
         "dialect": vocabulary.name(event.dialect),
         "candidate_id": vocabulary.hex_id(event.candidate_id),
         "memory_id": vocabulary.hex_id(event.memory_id) if event.memory_id else "",
