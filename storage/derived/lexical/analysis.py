@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
+from functools import partial
 from hashlib import blake2b
+from itertools import chain, islice
 from typing import Any, Final
 
 import numpy as np
@@ -85,32 +88,41 @@ def _stem(word: str) -> str:
     return str(_stemmer.stemWord(word)) if word.isascii() and word.isalpha() else word
 
 
+class _TenantWords(dict[str, tuple[int, ...]]):
+    """The hashes of one tenant's words; `hashed` computes those of a word that is not in it."""
+
+    def __init__(self, hashed: Callable[[str], tuple[int, ...]]) -> None:
+        super().__init__()
+        self._hashed = hashed
+
+    def __missing__(self, word: str) -> tuple[int, ...]:
+        hashes = self._hashed(word)
+        if len(word) <= _KEPT_LEN_MAX:
+            self[word] = hashes
+        return hashes
+
+
 class WordHashes:
     """Hashes of the words of texts. Any thread."""
 
     def __init__(self, names: KeyedNames) -> None:
         self._names = names
         self._key = names.seal("words")
-        # Maps each tenant to the hashes of words, because most words of a text are common ones.
-        self._kept: dict[Tenant, dict[str, tuple[int, ...]]] = {}
+        # Hashes are kept in memory, because most words of a text are common ones.
+        self._kept: dict[Tenant, _TenantWords] = {}
         self._count = 0
 
     def of(self, tenant: Tenant, text: str) -> list[int]:
         """The hashes of a text's words in order, repeated ones too; at most `WORDS_MAX`."""
         if not text.isascii():
             text = unicodedata.normalize("NFKC", text)
-        kept = self._kept.setdefault(tenant, {})
-        found: list[int] = []
-        for word in _WORD.findall(text):
-            hashes = kept.get(word)
-            if hashes is None:
-                hashes = self._hashed(tenant, word)
-                if len(word) <= _KEPT_LEN_MAX:
-                    self._keep(kept, word, hashes)
-            found += hashes
-            if len(found) >= WORDS_MAX:
-                break
-        return found[:WORDS_MAX]
+        if self._count >= _KEPT_MAX:
+            self.forget()
+        kept = self._kept  # another thread may forget meanwhile
+        if tenant not in kept:
+            kept[tenant] = _TenantWords(partial(self._hashed, tenant))
+        hashes = map(kept[tenant].__getitem__, _WORD.findall(text))
+        return list(islice(chain.from_iterable(hashes), WORDS_MAX))
 
     def packed(self, tenant: Tenant, text: str) -> bytes:
         """The words of a question: the version of the analysis, then each word's hash once."""
@@ -121,13 +133,8 @@ class WordHashes:
         """Drop the words in memory, because a purge may have erased their text."""
         self._kept, self._count = {}, 0
 
-    def _keep(self, kept: dict[str, tuple[int, ...]], word: str, hashes: tuple[int, ...]) -> None:
-        if self._count >= _KEPT_MAX:
-            self.forget()
-        kept[word] = hashes
-        self._count += 1
-
     def _hashed(self, tenant: Tenant, word: str) -> tuple[int, ...]:
+        self._count += 1
         salt = self._names.tenant(tenant)
         return tuple(
             int.from_bytes(
