@@ -19,8 +19,8 @@ Counts = NDArray[np.uint8]
 Lengths = NDArray[np.uint16]
 Keep = NDArray[np.bool_]
 
-COUNT_MAX: Final = 255
-_FIRST_CAPACITY: Final = 1_024
+_COUNT_BITS: Final = 8
+COUNT_MAX: Final = 2**_COUNT_BITS - 1
 _STORED_KINDS: Final = {
     "words": "<u8",
     "starts": "<i4",
@@ -58,8 +58,8 @@ class Holding(NamedTuple):
     counts: Counts
 
 
-def _holding(lengths: Sequence[int], rows: Rows, counts: Counts) -> Holding:
-    return Holding(np.repeat(np.arange(len(lengths)), lengths), rows, counts)
+def _places(lengths: Sequence[int]) -> NDArray[np.int64]:
+    return np.repeat(np.arange(len(lengths)), lengths)
 
 
 class Postings(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,10 +80,10 @@ class Postings(msgspec.Struct, frozen=True, kw_only=True):
         after = at + (self.words.take(at, mode="clip") == asked) if len(self.words) else at
         starts, ends = self.starts[at].tolist(), self.starts[after].tolist()
         spans = [slice(*span) for span in zip(starts, ends, strict=True)]
-        rows = np.concatenate([self.rows[span] for span in spans])
-        counts = np.concatenate([self.counts[span] for span in spans])
-        lengths = [end - start for start, end in zip(starts, ends, strict=True)]
-        return _holding(lengths, rows, counts)
+        rows, counts = (
+            np.concatenate([one[span] for span in spans]) for one in (self.rows, self.counts)
+        )
+        return Holding(_places([span.stop - span.start for span in spans]), rows, counts)
 
     def entries(self) -> Entries:
         """The same postings, with the word repeated in each entry."""
@@ -147,85 +147,61 @@ def joined(parts: Sequence[Entries]) -> Entries:
 
 def entries_of(texts: Sequence[Sequence[int]]) -> Entries:
     """The entries of texts, given by the hashes of their words; each text is one row."""
-    counted = [Counter(text) for text in texts]
-    words = [word for one in counted for word in one]
-    counts = np.array([count for one in counted for count in one.values()], dtype=np.int64)
-    return Entries(
-        words=np.array(words, dtype=np.uint64),
-        rows=np.repeat(np.arange(len(texts), dtype=np.int32), [len(one) for one in counted]),
-        counts=np.minimum(counts, COUNT_MAX).astype(np.uint8),
-        lengths=np.array([len(text) for text in texts], dtype=np.uint16),
-    )
+    return empty_tail(len(texts)).extended(texts).entries()
 
 
 class Tail(msgspec.Struct, frozen=True, kw_only=True):
-    """The entries of the rows that are not sealed yet. No reader reads beyond the two counts.
+    """The words of the rows that are not sealed yet. No reader reads rows from `row_count` on.
 
-    `at` maps each word to the places of its entries, ascending, and is shared like the buffer.
+    `at` maps each word to its rows and counts, one number for each pair, ascending. It is shared
+    like the buffer of lengths.
     """
 
-    buffer: Entries
+    buffer: Lengths
     at: defaultdict[int, list[int]]
-    entry_count: int = 0
     row_count: int = 0
 
     @property
     def lengths(self) -> Lengths:
         """The length of each row in words."""
-        return self.buffer.lengths[: self.row_count]
+        return self.buffer[: self.row_count]
 
     def holding(self, asked: Hashes) -> Holding:
         """The rows that contain one of these words, by word, in the order of the question."""
         known = [self.at.get(word, []) for word in asked.tolist()]
         # The writer appends to these lists meanwhile.
-        places = [one[: bisect_left(one, self.entry_count)] for one in known]
-        entries = np.fromiter(chain.from_iterable(places), dtype=np.int64)
-        return _holding(
-            [len(one) for one in places], self.buffer.rows[entries], self.buffer.counts[entries]
-        )
+        end = self.row_count << _COUNT_BITS
+        pairs = [one[: bisect_left(one, end)] for one in known]
+        joint = np.fromiter(chain.from_iterable(pairs), dtype=np.int64)
+        rows, counts = (joint >> _COUNT_BITS).astype(np.int32), (joint & COUNT_MAX).astype(np.uint8)
+        return Holding(_places([len(one) for one in pairs]), rows, counts)
 
     def entries(self) -> Entries:
-        """The entries of this moment, as views."""
-        buffer, end = self.buffer, self.entry_count
+        """The entries of this moment, by word. Writer thread only."""
+        words = np.fromiter(self.at, dtype=np.uint64)
+        found = self.holding(words)
         return Entries(
-            words=buffer.words[:end],
-            rows=buffer.rows[:end],
-            counts=buffer.counts[:end],
-            lengths=self.lengths,
+            words=words[found.places], rows=found.rows, counts=found.counts, lengths=self.lengths
         )
 
-    def extended(self, added: Entries) -> Tail:
-        """The tail with more rows; its buffer is shared, unless it had to grow."""
-        buffer, start, first = self.buffer, self.entry_count, self.row_count
-        end, last = start + len(added.words), first + len(added.lengths)
-        if end > len(buffer.words):
-            buffer = self._grown(2 * end)
-        buffer.words[start:end] = added.words
-        buffer.rows[start:end] = added.rows + np.int32(first)
-        buffer.counts[start:end] = added.counts
-        buffer.lengths[first:last] = added.lengths
-        for place, word in enumerate(added.words.tolist(), start):
-            self.at[word].append(place)
-        return Tail(buffer=buffer, at=self.at, entry_count=end, row_count=last)
+    def extended(self, texts: Sequence[Sequence[int]]) -> Tail:
+        """The tail with more rows, given by the hashes of their words; it shares all else."""
+        for row, text in enumerate(texts, self.row_count):
+            self.buffer[row] = len(text)
+            for word, count in Counter(text).items():
+                self.at[word].append(row << _COUNT_BITS | min(count, COUNT_MAX))
+        return msgspec.structs.replace(self, row_count=self.row_count + len(texts))
 
-    def _grown(self, capacity: int) -> Entries:
-        grown, now = _buffer(capacity, len(self.buffer.lengths)), self.entries()
-        grown.words[: self.entry_count] = now.words
-        grown.rows[: self.entry_count] = now.rows
-        grown.counts[: self.entry_count] = now.counts
-        grown.lengths[: self.row_count] = now.lengths
-        return grown
+    def kept(self, keep: Keep) -> Tail:
+        """A tail of the rows that `keep` marks, which are numbered anew; it shares nothing."""
+        entries, tail = self.entries().kept(keep), empty_tail(len(self.buffer))
+        pairs = entries.rows.astype(np.int64) << _COUNT_BITS | entries.counts
+        for word, pair in zip(entries.words.tolist(), pairs.tolist(), strict=True):
+            tail.at[word].append(pair)
+        tail.buffer[: len(entries.lengths)] = entries.lengths
+        return msgspec.structs.replace(tail, row_count=len(entries.lengths))
 
 
 def empty_tail(row_count_max: int) -> Tail:
     """A tail with room for that many rows."""
-    return Tail(buffer=_buffer(_FIRST_CAPACITY, row_count_max), at=defaultdict(list))
-
-
-def _buffer(capacity: int, row_count_max: int) -> Entries:
-    return Entries(
-        words=np.empty(capacity, dtype=np.uint64),
-        rows=np.empty(capacity, dtype=np.int32),
-        counts=np.empty(capacity, dtype=np.uint8),
-        lengths=np.empty(row_count_max, dtype=np.uint16),
-    )
+    return Tail(buffer=np.empty(row_count_max, dtype=np.uint16), at=defaultdict(list))

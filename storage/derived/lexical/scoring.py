@@ -17,9 +17,6 @@ from policy.model import SourceKind
 from storage.derived.lexical.analysis import Hashes
 from storage.derived.lexical.postings import (
     COUNT_MAX,
-    Counts,
-    Holding,
-    Lengths,
     Postings,
     Tail,
 )
@@ -74,31 +71,24 @@ class AskedWords:
         With a `held_min` of 1 each word counts as if a row had it, for texts that may be stored.
         """
         count, total = 0, 0
-        places: list[NDArray[np.int64]] = []
-        ordinals: list[Ordinals] = []
-        counts: list[Counts] = []
-        lengths: list[Lengths] = []
+        # Of each part: the word, the ordinal, the word's count and the length of each row found.
+        columns: list[tuple[NDArray[Any], ...]] = []
         for part in parts:
             marks = marks_of(live, part.ordinals)
             count += int(np.count_nonzero(marks))
             total += int(part.words.lengths.sum(where=marks, dtype=np.int64))
             found = part.words.holding(asked)
-            seen = marks[found.rows]
-            if not seen.all():
-                found = Holding(found.places[seen], found.rows[seen], found.counts[seen])
-            places.append(found.places)
-            ordinals.append(part.ordinals[found.rows])
-            counts.append(found.counts)
-            lengths.append(part.words.lengths[found.rows])
+            ordinals, lengths = part.ordinals[found.rows], part.words.lengths[found.rows]
+            seen, rows = marks[found.rows], (found.places, ordinals, found.counts, lengths)
+            columns.append(rows if seen.all() else tuple(one[seen] for one in rows))
+        which, self._ordinals, counts, lengths = map(np.concatenate, zip(*columns, strict=True))
         self._asked = asked.tolist()
         self._mean = max(total, 1) / max(count, 1)
-        self._ordinals: Ordinals = np.concatenate(ordinals)
-        which = np.concatenate(places)
         holding = np.maximum(np.bincount(which, minlength=len(asked)), held_min)
         count = max(count, held_min)
         # The rarity of each word; a word that no row contains counts nothing.
         self.weights = np.where(holding, np.log1p((count - holding + 0.5) / (holding + 0.5)), 0.0)
-        gains = self.gains(np.concatenate(counts), np.concatenate(lengths))
+        gains = self.gains(counts, lengths)
         known_count = np.array([np.count_nonzero(holding)])
         ideal = self.weights.sum() * float(self.gains(np.ones(1), known_count)[0])
         self._ideal = float(ideal) or 1.0

@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 
 from policy.verdict import InvariantBroken
-from storage.derived.lexical.postings import Tail, empty_tail, entries_of
+from storage.derived.lexical.postings import Tail, empty_tail
 from storage.derived.lexical.scoring import Floats64, RowWords
 from storage.derived.vectors.segments import (
     SPARSE,
@@ -185,7 +185,7 @@ class VectorIndex:
         kept = int(keep.sum())
         after.tail_ordinals[:kept] = before.tail_ordinals[: before.tail_count][keep]
         after.tail_vectors[:kept] = before.tail_vectors[: before.tail_count][keep]
-        words = after.tail_words.extended(before.tail_words.entries().kept(keep))
+        words = before.tail_words.kept(keep)
         return msgspec.structs.replace(after, tail_count=kept, tail_words=words)
 
     @property
@@ -294,7 +294,7 @@ class VectorIndex:
         # No reader reads rows from `tail_count` on before the new count is published.
         now.tail_ordinals[now.tail_count : stop] = ordinals[:count]
         now.tail_vectors[now.tail_count : stop] = vectors[:count]
-        words = now.tail_words.extended(entries_of(texts[:count]))
+        words = now.tail_words.extended(texts[:count])
         if stop < self._segment_len:
             self._snapshot = msgspec.structs.replace(now, tail_count=stop, tail_words=words)
         else:

@@ -85,6 +85,14 @@ def test_rows_that_are_not_live_count_in_no_statistics(
     assert among.of_rows(live)[: len(texts)].tolist() == alone.of_rows(_all(len(texts))).tolist()
 
 
+def test_a_word_counts_at_most_as_often_as_its_count_has_room() -> None:
+    texts = ["bee " * 300, "bee " * 255, "hive"]
+    for index in (_index(texts, 2), _index(texts, 100)):
+        counts = np.concatenate([part.words.entries().counts for part in index.row_words()])
+        assert sorted(counts.tolist()) == [1, 255, 255]
+        assert _asked(index, "bee", _all(3)).of_rows(_all(3)).tolist()[2] == 0
+
+
 def _arrays(postings: Postings) -> list[list[int]]:
     return [getattr(postings, name).tolist() for name in postings.__struct_fields__]
 
