@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Final
 
-import lmdb
 import msgspec
 
 from storage.derived.catalogue import Catalogue
@@ -94,7 +93,7 @@ class DerivedState:
         try:
             with held:
                 self._read(view, header)
-        except (StorageError, OSError, lmdb.Error, msgspec.MsgspecError) as error:
+        except (StorageError, OSError, msgspec.MsgspecError) as error:
             self._failure = str(error)
         finally:
             self.remarks.pop(_SUBJECT, None)

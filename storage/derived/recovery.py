@@ -29,7 +29,8 @@ from storage.tables.codec import (
     decode_scope,
     ordinal_key,
 )
-from storage.tables.lmdb_store import IDS, ROWS, VECTORS, LmdbStore, View
+from storage.tables.lmdb_store import LmdbStore, View
+from storage.tables.names import IDS, ROWS, VECTORS
 from storage.tables.rows import ENDING, read_row, text_of
 
 _INCARNATION_LEN: Final = 8

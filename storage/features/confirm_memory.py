@@ -9,7 +9,7 @@ from storage.audit import confirmed_subject
 from storage.ground.errors import MemoryMoved
 from storage.tables.change import LABELS, Change
 from storage.tables.codec import encode, ordinal_key
-from storage.tables.lmdb_store import ROWS
+from storage.tables.names import ROWS
 from storage.tables.rows import read_row, read_standing
 from storage.values import CONFIRM, Visibility
 

@@ -22,7 +22,8 @@ from storage.features.selections import fits
 from storage.features.upstream.closed_keys import place_of
 from storage.questions import Selection
 from storage.tables.change import Change
-from storage.tables.lmdb_store import ROWS, RecordTable, View
+from storage.tables.lmdb_store import View
+from storage.tables.names import ROWS, RecordTable
 from storage.tables.rows import GuardedRow, filed_rows, guarded_row
 from storage.values import Row
 from storage.write.line_decisions import LINES, denied_lines

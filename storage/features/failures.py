@@ -10,7 +10,8 @@ import msgspec
 from policy.after.matchers import Grade, SignalKind
 from policy.model import PrincipalId, Tenant
 from storage.tables.change import Change
-from storage.tables.lmdb_store import RecordTable, View
+from storage.tables.lmdb_store import View
+from storage.tables.names import RecordTable
 from storage.tables.rows import id_key
 from storage.write.seam import Feature
 

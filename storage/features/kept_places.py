@@ -22,7 +22,7 @@ from storage.ground.errors import StoreCorrupt
 from storage.staging.undecided import seal, unseal
 from storage.tables.change import Change
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import RecordTable
+from storage.tables.names import RecordTable
 from storage.write.seam import AdmittedCandidate, Feature, Follower, LandedRow, StoreAccess
 
 LINES_MAX: Final = 16_384

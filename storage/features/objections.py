@@ -8,7 +8,8 @@ from contextlib import suppress
 from policy.model import MemoryStatus, Tenant
 from storage.ground.errors import StoreCorrupt
 from storage.tables.change import read_verdict
-from storage.tables.lmdb_store import IDS, View
+from storage.tables.lmdb_store import View
+from storage.tables.names import IDS
 from storage.tables.rows import chain, memory_of, read_row
 from storage.values import AdmittedObjection
 from storage.write.seam import Feature

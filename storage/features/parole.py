@@ -17,7 +17,8 @@ from storage.features.quarantine.hiding import hidden_by, log_standing, place
 from storage.ground.errors import MemoryMoved, StoreCorrupt
 from storage.tables.change import LABELS, Change, read_interception, read_verdict
 from storage.tables.codec import IdRecord
-from storage.tables.lmdb_store import RecordTable, View
+from storage.tables.lmdb_store import View
+from storage.tables.names import RecordTable
 from storage.tables.rows import (
     chain,
     is_expired,

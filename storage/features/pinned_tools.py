@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from policy.model import PrincipalId, Tenant
 from storage.ground.errors import UnknownPins
 from storage.tables.change import Change
-from storage.tables.lmdb_store import RecordTable
+from storage.tables.names import RecordTable
 from storage.values import THE_STORE, PinnedTools, Tools
 from storage.write.seam import Feature
 

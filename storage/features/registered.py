@@ -7,7 +7,7 @@ import msgspec
 from policy.model import PrincipalId
 from storage.tables.change import Change
 from storage.tables.codec import encode
-from storage.tables.lmdb_store import ANCHORS, KEYS
+from storage.tables.names import ANCHORS, KEYS
 from storage.values import Anchor, KeyRecord
 
 

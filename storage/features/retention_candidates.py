@@ -5,7 +5,8 @@ from __future__ import annotations
 from policy.after.retention import RetentionItem
 from policy.model import MemoryId, MemoryStatus, Tenant
 from storage.tables.codec import ordinal_key
-from storage.tables.lmdb_store import ROWS, View
+from storage.tables.lmdb_store import View
+from storage.tables.names import ROWS
 from storage.tables.rows import expiry_ms, read_id
 from storage.values import Row
 from storage.write.seam import Feature

@@ -18,7 +18,8 @@ from storage.questions import Selection
 from storage.tables.change import read_verdict
 from storage.tables.codec import ordinal_key
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import IDS, ROWS, VECTORS, View
+from storage.tables.lmdb_store import View
+from storage.tables.names import IDS, ROWS, VECTORS
 from storage.tables.rows import STANDING, is_expired, read_id, read_row
 from storage.values import Row
 

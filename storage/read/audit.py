@@ -19,7 +19,8 @@ from storage.audit import (
 from storage.ground.errors import StoreCorrupt, UnknownLeaf
 from storage.tables.change import Nodes, leaf_source
 from storage.tables.codec import ordinal_key, refuse_unknown
-from storage.tables.lmdb_store import IDS, LEAVES, ROWS, VECTORS, LmdbStore, View
+from storage.tables.lmdb_store import LmdbStore, View
+from storage.tables.names import IDS, LEAVES, ROWS, VECTORS
 from storage.tables.rows import earlier_rows, read_row
 from storage.values import AuditHead, AuditProof, Row
 

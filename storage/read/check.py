@@ -17,7 +17,8 @@ from storage.audit import Verifier, VerifierKey
 from storage.ground.errors import StoreCorrupt
 from storage.read.audit import EmbeddedView
 from storage.tables.change import recount
-from storage.tables.lmdb_store import HELD, ROWS, VECTORS, View
+from storage.tables.lmdb_store import View
+from storage.tables.names import HELD, ROWS, VECTORS
 from storage.tables.rows import text_of
 from storage.values import CheckReport, Embed
 from storage.write.engine import Engine

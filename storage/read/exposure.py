@@ -28,7 +28,8 @@ from storage.derived.lexical.scoring import TRUSTS, Floats64, Ordinals, Ranks
 from storage.ground.errors import StoreCorrupt
 from storage.tables.change import LABELS, read_leaf
 from storage.tables.codec import ordinal_key
-from storage.tables.lmdb_store import VECTORS, View
+from storage.tables.lmdb_store import View
+from storage.tables.names import VECTORS
 from storage.tables.rows import read_row
 from storage.values import Row
 from storage.write.engine import Engine

@@ -39,7 +39,8 @@ from storage.tables.codec import (
     NO_ORDINAL,
     decode_evidence,
 )
-from storage.tables.lmdb_store import HELD, View
+from storage.tables.lmdb_store import View
+from storage.tables.names import HELD
 from storage.tables.rows import (
     STANDING,
     chain,

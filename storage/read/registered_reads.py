@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from policy.model import Tenant
 from storage.read.trust_reads import TrustReads
-from storage.tables.lmdb_store import ANCHORS, KEYS
+from storage.tables.names import ANCHORS, KEYS
 from storage.values import Anchor, KeyRecord
 from storage.write.engine import Engine
 

@@ -9,34 +9,26 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Generic, Self, TypeVar
+from typing import Final, Self
 
 import lmdb
-import msgspec
 
 from storage.ground.errors import (
     OutcomeUnknown,
     StorageError,
     StoreCorrupt,
+    StoreFull,
     StoreLocked,
     StoreUnavailable,
+    TransactionFailed,
 )
 from storage.ground.state_directory import FILE_MODE, fsync_directory
-from storage.tables.codec import (
-    TOTALS,
-    Digests,
-    HeldRow,
-    IdRecord,
-    NonceRecord,
-    StoreHeader,
-    decode_header,
-    encode,
-)
+from storage.tables.codec import TOTALS, Digests, StoreHeader, decode_header, encode
 from storage.tables.copying import copy_compactly, refuse_cut
-from storage.values import Anchor, KeyRecord, Row
+from storage.tables.names import COUNTED, META, TABLES, Record, RecordTable
 
 
 class Lease:
@@ -78,74 +70,6 @@ class Lease:
                 self._changed.notify_all()
 
 
-Record = TypeVar("Record")
-
-
-class RecordTable(bytes, Generic[Record]):
-    """The name of a table, with the decoder of its records."""
-
-    decoded: Callable[[bytes], Record]
-
-    def __new__(cls, name: bytes, record: type[Record]) -> Self:
-        """Return the table `name`, with records of the type `record`."""
-        table = super().__new__(cls, name)
-        table.decoded = msgspec.msgpack.Decoder(record).decode
-        return table
-
-
-META: Final = b"meta"
-ROWS: Final = RecordTable(b"rows", Row)
-VECTORS: Final = b"vectors"
-IDS: Final = RecordTable(b"ids", IdRecord)
-NONCES: Final = RecordTable(b"nonces", NonceRecord)
-TOKENS: Final = b"tokens"
-HELD: Final = RecordTable(b"held", HeldRow)
-LEAVES: Final = b"leaves"
-NODES: Final = b"nodes"
-KEYS: Final = RecordTable(b"keys", KeyRecord)
-ANCHORS: Final = RecordTable(b"anchors", Anchor)
-KEYED: Final = b"keyed"
-CHILDREN: Final = b"children"
-OF_FEATURES: Final = (
-    b"trust",
-    b"charges",
-    b"forwards",
-    b"pins",
-    b"origins",
-    b"recent",
-    b"counted",
-    b"standing",
-    b"quarantines",
-    b"incidents",
-    b"cases",
-    b"failures",
-    b"paroles",
-    b"closed",
-    b"hidden_there",
-    b"forgotten",
-    b"lines",
-    b"places",
-    b"erasures",
-)
-"""The tables that features declare in `storage.features`; the core does not read them."""
-TABLES: Final = (
-    META,
-    ROWS,
-    VECTORS,
-    IDS,
-    NONCES,
-    TOKENS,
-    HELD,
-    LEAVES,
-    NODES,
-    KEYS,
-    ANCHORS,
-    KEYED,
-    CHILDREN,
-    *OF_FEATURES,
-)
-COUNTED: Final = tuple(table for table in TABLES if table != META)
-"""The tables whose values the header counts; the header is in the other one."""
 _HEADER_KEY: Final = b"header"
 _CHECKPOINT_KEY: Final = b"checkpoint"
 _UNERASED_KEY: Final = b"unerased"
@@ -156,6 +80,11 @@ _MAP_PER_QUOTA: Final = 2.0
 _MAP_SPARE_BYTES: Final = 64 * 1024 * 1024
 _READERS_MAX: Final = 512
 _LOCK_ATTEMPTS: Final = 8
+
+
+def _translated(error: lmdb.Error) -> TransactionFailed:
+    """The error of this package for an error of LMDB."""
+    return (StoreFull if isinstance(error, lmdb.MapFullError) else TransactionFailed)(str(error))
 
 
 class View:
@@ -371,12 +300,35 @@ class Draft(View):
         return self._txn.id()
 
     def commit(self) -> None:
-        """Make the changes durable and visible; after an `lmdb.Error` the outcome is unknown."""
-        self._txn.commit()
+        """Make the changes durable and visible.
+
+        Raises:
+            TransactionFailed: The outcome is unknown.
+        """
+        try:
+            self._txn.commit()
+        except lmdb.Error as error:
+            raise _translated(error) from error
 
     def abort(self) -> None:
         """Discard all changes. Safe to call in any state."""
         self._txn.abort()
+
+    def __enter__(self) -> Self:
+        """Return the draft itself. At the end of the block a draft without a commit is aborted."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: object
+    ) -> None:
+        """Discard what was not committed.
+
+        Raises:
+            TransactionFailed: LMDB refused a read or a write; nothing was written.
+        """
+        self.abort()
+        if isinstance(error, lmdb.Error):
+            raise _translated(error) from error
 
 
 class LmdbStore:
@@ -490,11 +442,10 @@ class LmdbStore:
         """
         with self._lease.shared():
             try:
-                txn = self._environment().begin()
+                with self._environment().begin() as txn:
+                    yield View(txn, self._tables, self.digests)
             except lmdb.Error as error:
                 raise StoreUnavailable(f"the store cannot be read: {error}") from error
-            with txn:
-                yield View(txn, self._tables, self.digests)
 
     def bytes_free(self) -> int:
         """The number of bytes that the disk has left for this user.
@@ -509,9 +460,13 @@ class LmdbStore:
         """Start the write transaction.
 
         Raises:
-            lmdb.Error: The environment has to be reopened first.
+            TransactionFailed: The environment has to be reopened first.
         """
-        return Draft(self._environment().begin(write=True), self._tables, self.digests)
+        try:
+            txn = self._environment().begin(write=True)
+        except lmdb.Error as error:
+            raise _translated(error) from error
+        return Draft(txn, self._tables, self.digests)
 
     def overtaken(self, draft: Draft) -> bool:
         """Whether another process has committed, or replaced the file, since the last commit.
@@ -527,8 +482,15 @@ class LmdbStore:
             return True
 
     def reader_check(self) -> int:
-        """Free the slots of dead readers, which would keep old pages for ever; return how many."""
-        return self._environment().reader_check()
+        """Free the slots of dead readers, which would keep old pages for ever; return how many.
+
+        Raises:
+            TransactionFailed: The slots cannot be read.
+        """
+        try:
+            return self._environment().reader_check()
+        except lmdb.Error as error:
+            raise _translated(error) from error
 
     def reopen(self) -> None:
         """Close the environment and open it again, while readers are excluded.

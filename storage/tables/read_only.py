@@ -12,7 +12,8 @@ import lmdb
 from storage.ground.errors import StoreUnavailable
 from storage.tables.codec import Digests
 from storage.tables.copying import refuse_cut
-from storage.tables.lmdb_store import TABLES, View
+from storage.tables.lmdb_store import View
+from storage.tables.names import TABLES
 
 
 @contextmanager

@@ -29,7 +29,8 @@ from storage.tables.codec import (
     ordinal_key,
 )
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import CHILDREN, IDS, KEYED, ROWS, Draft, View
+from storage.tables.lmdb_store import Draft, View
+from storage.tables.names import CHILDREN, IDS, KEYED, ROWS
 from storage.values import HeldCandidate, Row
 
 GROUP_LEN: Final = 7

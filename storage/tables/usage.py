@@ -18,7 +18,8 @@ from storage.ground.errors import QuotaReached
 from storage.tables.change import Change
 from storage.tables.codec import encode
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import META, View
+from storage.tables.lmdb_store import View
+from storage.tables.names import META
 
 VERDICT_BYTES: Final = 1_024
 """The bytes of a verdict: two leaves, their nodes, a nonce, an id, and half-filled pages."""

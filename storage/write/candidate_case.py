@@ -34,7 +34,8 @@ from storage.tables.codec import (
     encode,
 )
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import NONCES, View
+from storage.tables.lmdb_store import View
+from storage.tables.names import NONCES
 from storage.tables.rows import is_expired, memory_of, read_id, read_row
 from storage.values import Outcome, StagedContents, Submission
 

@@ -29,7 +29,7 @@ from storage.ground.randomness import random_bytes
 from storage.tables.change import AddedRow, Change
 from storage.tables.codec import NO_ORDINAL, IdRecord, encode, ordinal_key
 from storage.tables.keys import uuid_of
-from storage.tables.lmdb_store import CHILDREN, IDS, ROWS, VECTORS
+from storage.tables.names import CHILDREN, IDS, ROWS, VECTORS
 from storage.tables.rows import (
     ENDING,
     file_lineage,

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Never, TypeVar
 
-import lmdb
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -28,7 +27,9 @@ from storage.ground.errors import (
     QuotaReached,
     StorageError,
     StoreCorrupt,
+    StoreFull,
     StoreUnavailable,
+    TransactionFailed,
 )
 from storage.staging.staging import Staging
 from storage.tables.change import Change, ChangeContext, Generation
@@ -312,17 +313,17 @@ class Engine:
     ) -> Result:
         try:
             return self._attempt(work, confirmed)
-        except lmdb.MapFullError:
+        except StoreFull:
             # Dead readers keep pages from being reused. The map is really full only if there are
             # none.
             if not self.parts.store.reader_check():
                 raise StoreUnavailable("the store's map is full") from None
-        except lmdb.Error as error:
+        except TransactionFailed as error:
             self._reopen_after(error)
             raise StoreUnavailable(f"the disk refused; nothing was written: {error}") from error
         try:
             return self._attempt(work, confirmed)
-        except lmdb.Error as error:
+        except TransactionFailed as error:
             self._reopen_after(error)
             raise StoreUnavailable(f"the disk refused; nothing was written: {error}") from error
 
@@ -330,9 +331,7 @@ class Engine:
         self, work: Callable[[Change], Result], confirmed: Callable[[View], bool] | None
     ) -> Result:
         parts = self.parts
-        draft = parts.store.begin()
-        ready = False
-        try:
+        with parts.store.begin() as draft:
             self._refuse_if_overtaken(draft)
             around = ChangeContext(
                 names=parts.names,
@@ -352,19 +351,15 @@ class Engine:
             used = draft.bytes_used()
             if parts.store.overtaken(draft):
                 self._stop_beside_another()
-            ready = True
-        finally:
-            if not ready:
+            try:
+                parts.failpoint("before_commit")
+                draft.commit()
+                parts.failpoint("after_commit")
+            except TransactionFailed as error:
                 draft.abort()
-        try:
-            parts.failpoint("before_commit")
-            draft.commit()
-            parts.failpoint("after_commit")
-        except lmdb.Error as error:
-            draft.abort()
-            # Whether or not the commit is durable, caches must read the store again.
-            self.moves.update(change.moved)
-            self._find_out(after, confirmed, error)
+                # Whether or not the commit is durable, caches must read the store again.
+                self.moves.update(change.moved)
+                self._find_out(after, confirmed, error)
         self.bytes_used = used
         self._adopt(change, queue, after)
         return result
@@ -386,7 +381,7 @@ class Engine:
         raise StoreUnavailable(self.broken)
 
     def _find_out(
-        self, after: Generation, confirmed: Callable[[View], bool] | None, error: lmdb.Error
+        self, after: Generation, confirmed: Callable[[View], bool] | None, error: TransactionFailed
     ) -> None:
         """Reopen the store after a failed commit; return if the transaction is durable anyway.
 
@@ -405,7 +400,7 @@ class Engine:
         self.broken = "after a failed commit the store is neither as before nor as after it"
         raise OutcomeUnknown(self.broken) from error
 
-    def _reopen_after(self, error: lmdb.Error) -> None:
+    def _reopen_after(self, error: TransactionFailed) -> None:
         try:
             self.parts.store.reopen()
         except StorageError as failure:
@@ -478,7 +473,7 @@ class Engine:
         """Free the slots of dead readers, and retry an erasure that failed."""
         try:
             self.parts.store.reader_check()
-        except lmdb.Error as error:
+        except TransactionFailed as error:
             self.parts.derived.remarks["readers"] = f"dead readers cannot be cleared: {error}"
         if self.broken is None:
             self.erase_if_due()

@@ -19,7 +19,8 @@ from policy.ruleset import Ruleset
 from storage.ground.errors import StorageError, StoreCorrupt, UnknownCandidate
 from storage.tables.change import Change
 from storage.tables.codec import HeldRow, decode_intercept
-from storage.tables.lmdb_store import HELD, View
+from storage.tables.lmdb_store import View
+from storage.tables.names import HELD
 from storage.tables.rows import held_key
 from storage.values import (
     MODE_ENFORCE,

@@ -18,7 +18,7 @@ from policy.trust.score import TrustState
 from storage.tables.change import Change
 from storage.tables.codec import FirstOutcome
 from storage.tables.keys import KeyedNames, named_incarnation
-from storage.tables.lmdb_store import NONCES, TOKENS
+from storage.tables.names import NONCES, TOKENS
 from storage.tables.rows import expiry_ms, is_expired, memory_of, read_id, read_row, text_of
 from storage.tables.usage import Usage
 from storage.values import Row, Submission

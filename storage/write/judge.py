@@ -37,7 +37,7 @@ from storage.tables.codec import (
     encode,
 )
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import HELD, NONCES, TOKENS
+from storage.tables.names import HELD, NONCES, TOKENS
 from storage.tables.rows import held_candidate_of, memory_of
 from storage.tables.usage import VERDICT_BYTES, Usage
 from storage.values import ADOPTS, THE_STORE, Decision, Denial, Outcome, StagedContents, Submission
@@ -110,7 +110,6 @@ class Judge:
         """Decide one case, write all that follows into the transaction, and return the outcome.
 
         Raises:
-            lmdb.Error: The transaction has failed and must be aborted.
             StoreCorrupt: A record that the decision needs is damaged.
         """
         submission = case.submission

@@ -16,7 +16,8 @@ from policy.lines import ACTS_OF_DENIAL_MAX, lines_of
 from policy.model import Candidate, CandidateId, PrincipalId, Tenant
 from storage.tables.change import Change
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import RecordTable, View
+from storage.tables.lmdb_store import View
+from storage.tables.names import RecordTable
 from storage.tables.rows import GROUP_LEN
 from storage.values import Denial
 

@@ -37,7 +37,8 @@ from storage.audit import VerdictLeaf, culprit_of
 from storage.tables.change import Change, read_leaf
 from storage.tables.codec import HeldRow, IdRecord, ordinal_key
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import RecordTable, View
+from storage.tables.lmdb_store import View
+from storage.tables.names import RecordTable
 from storage.tables.rows import read_id
 from storage.values import ADOPTS, THE_STORE, Row, Submission, TrustEvent
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import unicodedata
 from pathlib import Path
 
-import lmdb
 import msgspec
 import pytest
 
@@ -14,6 +13,7 @@ from policy.gate import GATE, Gate
 from policy.model import Channel, Claims
 from proxy.compose.app import Composition
 from proxy.settings.table import SettingsError
+from storage.ground.errors import TransactionFailed
 from tests.conformance.bypass import directive, formed, mem0, reads
 from tests.conformance.canary import new_canary, traces
 from tests.evaluate.unsafe import unsafe_gate_without
@@ -193,7 +193,7 @@ async def test_nothing_is_mirrored_of_a_write_whose_commit_failed(tmp_path: Path
 
     def disk(name: str) -> None:
         if failing and name == "before_commit" and live.sidecar.store.reader.status().version == 0:
-            raise lmdb.DiskError("mdb_txn_commit: Input/output error")
+            raise TransactionFailed("mdb_txn_commit: Input/output error")
 
     body = {"text": f"The word is {canary}.", "user_id": canary, "nonce": "n-1"}
     # The keys of a first start are commits as well: the disk fails once they are there.

@@ -12,10 +12,10 @@ import time
 from typing import Final
 
 import aiohttp
-import lmdb
 import msgspec
 
 from policy.model import Channel, Claims
+from storage.ground.errors import TransactionFailed
 from tests.evaluate.attacks import ATTACKS, Trial, statement
 from tests.evaluate.book import Book
 from tests.evaluate.canary import new_canary
@@ -48,7 +48,7 @@ class Disk:
             self.waiting.set()
             time.sleep(self.delay_s)
         if self.failing:
-            raise lmdb.DiskError("mdb_txn_commit: Input/output error")
+            raise TransactionFailed("mdb_txn_commit: Input/output error")
 
 
 async def stress(book: Book) -> None:

@@ -22,17 +22,8 @@ from storage.read.audit import EmbeddedView
 from storage.read.check import check_store
 from storage.tables.codec import StoreHeader, ordinal_key
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import (
-    CHILDREN,
-    HELD,
-    IDS,
-    KEYED,
-    LEAVES,
-    NONCES,
-    ROWS,
-    VECTORS,
-    View,
-)
+from storage.tables.lmdb_store import View
+from storage.tables.names import CHILDREN, HELD, IDS, KEYED, LEAVES, NONCES, ROWS, VECTORS
 from storage.values import CheckReport, Embed
 from storage.write.engine import Engine
 

@@ -11,7 +11,7 @@ import lmdb
 import msgspec
 
 from storage.tables.codec import FORMAT, decode_header, encode, ordinal_key
-from storage.tables.lmdb_store import COUNTED, IDS, META, ROWS
+from storage.tables.names import COUNTED, IDS, META, ROWS
 from storage.values import Row
 
 PAYLOAD_AT = 17

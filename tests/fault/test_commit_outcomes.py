@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import lmdb
 import msgspec
 import pytest
 
 from policy.query import EVERYTHING
 from storage.embedded import EmbeddedStore
-from storage.ground.errors import OutcomeUnknown, StorageError, StoreUnavailable
+from storage.ground.errors import (
+    OutcomeUnknown,
+    StorageError,
+    StoreFull,
+    StoreUnavailable,
+    TransactionFailed,
+)
 from storage.tables.lmdb_store import LmdbStore
 from storage.values import Decision
 from tests.unit.storage.opening import TENANT, Bench, candidate_of, say, submission_of, write
@@ -24,7 +29,7 @@ def bench(tmp_path: Path) -> Bench:
 class DiskFault:
     """Raises what LMDB raises on a failing disk, once armed, at one crash point."""
 
-    def __init__(self, point: str, error: type[lmdb.Error] = lmdb.Error) -> None:
+    def __init__(self, point: str, error: type[TransactionFailed] = TransactionFailed) -> None:
         self._point = point
         self._error = error
         self.armed = False
@@ -117,7 +122,7 @@ def test_unknown_outcome_stops_the_writing_and_recovery_tells_the_truth(
 
 
 def test_full_map_is_refused_and_the_store_goes_on(bench: Bench) -> None:
-    store = _opened(bench, DiskFault("before_put", lmdb.MapFullError))
+    store = _opened(bench, DiskFault("before_put", StoreFull))
     with pytest.raises(StoreUnavailable):
         _raise(store, candidate_of("no room"))
     assert say(store, "room again").version == 2

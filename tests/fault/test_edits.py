@@ -38,16 +38,7 @@ from storage.ground.errors import StoreCorrupt, StoreRolledBack
 from storage.questions import Selection
 from storage.read.check import check_store
 from storage.tables.codec import Digests, encode, ordinal_key
-from storage.tables.lmdb_store import (
-    IDS,
-    KEYS,
-    LEAVES,
-    META,
-    NONCES,
-    ROWS,
-    TABLES,
-    VECTORS,
-)
+from storage.tables.names import IDS, KEYS, LEAVES, META, NONCES, ROWS, TABLES, VECTORS
 from storage.values import Embed, KeyRecord, Row
 from storage.write.trust_intake import TRUST
 from tests.fault.crashing import OPTIONS

@@ -7,12 +7,10 @@ import threading
 from pathlib import Path
 from typing import Self
 
-import lmdb
-
 from policy.model import ChangeKind, Scope
 from policy.query import EVERYTHING
 from storage.embedded import EmbeddedStore
-from storage.ground.errors import StoreUnavailable
+from storage.ground.errors import StoreUnavailable, TransactionFailed
 from storage.values import Outcome
 from tests.fault.crashing import OPTIONS
 from tests.unit.storage.opening import (
@@ -156,7 +154,7 @@ def test_readers_go_on_while_the_writer_recovers_from_disk_errors(tmp_path: Path
         if failing and name == "after_commit":
             count += 1
             if count % 3 == 0:
-                raise lmdb.Error("Input/output error")
+                raise TransactionFailed("Input/output error")
 
     async def write_on(store: EmbeddedStore) -> int:
         refused = 0

@@ -12,7 +12,7 @@ import msgspec
 
 from proxy.admin.wire.operator_routes import ROUTES
 from proxy.cli.parser import commands
-from storage.tables.lmdb_store import TABLES
+from storage.tables.names import TABLES
 from tests import settings_page
 from tests.words import document_words
 

@@ -10,7 +10,7 @@ import pytest
 
 from storage.audit import OperatorLeaf, decode_leaf
 from storage.tables.codec import ordinal_key
-from storage.tables.lmdb_store import LEAVES
+from storage.tables.names import LEAVES
 from storage.tables.read_only import read_only
 from tests.integration.cli_process import Place
 from tests.unit.storage.opening import digests_of

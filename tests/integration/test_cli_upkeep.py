@@ -21,7 +21,7 @@ import pytest
 from proxy.cli.exits import Exit
 from storage.features.pinned_tools import PINS
 from storage.tables.codec import STORE_FORMAT, encode
-from storage.tables.lmdb_store import TABLES
+from storage.tables.names import TABLES
 from storage.tables.read_only import read_only
 from storage.upkeep.backup import take
 from tests.integration.cli_process import DEADLINE_S, ROOT, Done, Place

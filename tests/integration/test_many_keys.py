@@ -10,7 +10,7 @@ import pytest
 from policy.model import PrincipalId
 from proxy.transport.auth import mint_key
 from storage.features.registered import PutKey
-from storage.tables.lmdb_store import KEYS
+from storage.tables.names import KEYS
 from storage.values import KeyRecord
 from tests.bound import bound
 from tests.integration.running import Running, running

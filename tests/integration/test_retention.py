@@ -10,7 +10,6 @@ import os
 import tempfile
 from pathlib import Path
 
-import lmdb
 import pytest
 
 from policy.model import Tenant
@@ -26,6 +25,7 @@ from proxy.compose.services import Foundation, Services
 from proxy.ledger.sessions import COMPACTED_EVERY_S
 from proxy.transport.auth import NewKey
 from storage.features.retention_candidates import RetentionCandidates
+from storage.ground.errors import TransactionFailed
 from tests.integration.running import AGENT_KEY, Json, Running, running
 from tests.integration.turns import Clock, Turns
 from tests.unit.storage.opening import RULESET_TEXT
@@ -121,7 +121,7 @@ class Disk:
 
     def __call__(self, name: str) -> None:
         if self.refuses and name == "before_commit":
-            raise lmdb.DiskError("No space left on device")
+            raise TransactionFailed("No space left on device")
 
 
 def _flags(tmp_path: Path, every: str = "5000") -> dict[str, str]:

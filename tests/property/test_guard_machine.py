@@ -7,7 +7,6 @@ import shutil
 import tempfile
 from pathlib import Path
 
-import lmdb
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -23,8 +22,8 @@ from policy.labels.forwarded_call import MCP, ForwardedCall, target_of, texts_of
 from policy.model import CandidateId, ChangeKind, ForwardStatus
 from policy.query import EVERYTHING
 from storage.audit import ResultLeaf, decode_leaf
-from storage.ground.errors import StoreUnavailable, UnknownCandidate
-from storage.tables.lmdb_store import LEAVES
+from storage.ground.errors import StoreUnavailable, TransactionFailed, UnknownCandidate
+from storage.tables.names import LEAVES
 from storage.values import Decision, GuardedServer
 from tests.unit.storage.opening import (
     BY,
@@ -71,7 +70,7 @@ class GuardMachine(RuleBasedStateMachine):
     def _failpoint(self, name: str) -> None:
         if name == self._fault:
             self._fault = None
-            raise lmdb.Error("Input/output error")
+            raise TransactionFailed("Input/output error")
 
     # ---- relays and what is behind them --------------------------------------------------------
 

@@ -7,7 +7,6 @@ import shutil
 import tempfile
 from pathlib import Path
 
-import lmdb
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
@@ -26,7 +25,7 @@ from policy.query import EVERYTHING, Compare, Field
 from policy.trust.score import NEWCOMER
 from policy.verdict import Reason
 from storage.features.trust import RestoreTrust
-from storage.ground.errors import StoreUnavailable
+from storage.ground.errors import StoreUnavailable, TransactionFailed
 from storage.values import Decision, Outcome
 from tests.unit.storage.opening import (
     BY,
@@ -73,7 +72,7 @@ class StoreMachine(RuleBasedStateMachine):
             self._armed, self._fault = self._fault, None
         if name == self._armed:
             self._armed = None
-            raise lmdb.Error("Input/output error")
+            raise TransactionFailed("Input/output error")
 
     def _write(self, candidate: Candidate, principal: object = OPERATOR) -> Outcome:
         return write(self._store, submission_of(candidate, principal))[0]  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from policy.model import (
     SourceKind,
     Tenant,
 )
-from storage.tables.lmdb_store import RecordTable
+from storage.tables.names import RecordTable
 
 NAMED_MAX: Final = 200
 """How many memories a case names; further ones are only counted."""

@@ -26,7 +26,8 @@ from storage.features.quarantine.hiding import hidden_by, log_standing, place
 from storage.tables.change import Change, read_interception, read_verdict
 from storage.tables.codec import NO_ORDINAL
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import ANCHORS, View
+from storage.tables.lmdb_store import View
+from storage.tables.names import ANCHORS
 from storage.tables.rows import (
     children_of,
     is_expired,

@@ -22,7 +22,7 @@ from policy.model import (
     SourceKind,
 )
 from storage.questions import Selection
-from storage.tables.lmdb_store import RecordTable
+from storage.tables.names import RecordTable
 
 
 class IncidentKind(enum.Enum):

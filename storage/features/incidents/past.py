@@ -24,7 +24,8 @@ from storage.questions import Selection
 from storage.tables.change import read_leaf
 from storage.tables.codec import NO_ORDINAL
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import LEAVES, ROWS, View
+from storage.tables.lmdb_store import View
+from storage.tables.names import LEAVES, ROWS
 from storage.tables.rows import read_id, read_row, subject_of
 from storage.values import QUARANTINE, QUARANTINE_END, Decision, Row
 

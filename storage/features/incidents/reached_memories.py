@@ -12,7 +12,8 @@ from storage.features.selections import Selector, paced
 from storage.questions import Selection
 from storage.tables.change import read_verdict
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import ROWS, View
+from storage.tables.lmdb_store import View
+from storage.tables.names import ROWS
 from storage.tables.rows import (
     children_of,
     read_id,

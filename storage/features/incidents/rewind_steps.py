@@ -19,7 +19,7 @@ from storage.ground.errors import QuotaReached
 from storage.ground.randomness import random_bytes
 from storage.tables.change import AddedRow, Change, read_interception, read_verdict
 from storage.tables.codec import NO_ORDINAL, IdRecord, encode, ordinal_key
-from storage.tables.lmdb_store import IDS, ROWS, VECTORS
+from storage.tables.names import IDS, ROWS, VECTORS
 from storage.tables.rows import (
     file_lineage,
     read_id,

@@ -9,7 +9,8 @@ import msgspec
 from policy.model import MemoryId, MemoryStatus, PrincipalId, Tenant
 from storage.tables.change import Change
 from storage.tables.codec import IdRecord, encode
-from storage.tables.lmdb_store import IDS, RecordTable, View
+from storage.tables.lmdb_store import View
+from storage.tables.names import IDS, RecordTable
 from storage.tables.rows import STANDING, children_of, read_id, read_row, read_standing, subject_of
 from storage.values import (
     QUARANTINE,

@@ -19,7 +19,8 @@ from storage.features.quarantine.hiding import QUARANTINES, hidden_by
 from storage.features.upstream.forgotten_texts import forgotten_texts
 from storage.ground.errors import StoreCorrupt
 from storage.tables.codec import IdRecord, ordinal_key
-from storage.tables.lmdb_store import LEAVES, View
+from storage.tables.lmdb_store import View
+from storage.tables.names import LEAVES
 from storage.tables.rows import chain, history_of, memory_of, read_id, read_row, subject_of, text_of
 from storage.values import QUARANTINE, QUARANTINE_END, HidingActor, QuarantinedText, Row
 from storage.write.seam import Feature

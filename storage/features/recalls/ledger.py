@@ -51,7 +51,8 @@ from storage.sealed_log.sealed_file import FileKey, Frame, Record
 from storage.sealed_log.sealed_segments import Segments
 from storage.tables.codec import NO_ORDINAL, ordinal_key
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import ROWS, LmdbStore, View
+from storage.tables.lmdb_store import LmdbStore, View
+from storage.tables.names import ROWS
 from storage.tables.rows import memory_of, read_id, read_row
 from storage.values import Row
 

@@ -30,7 +30,8 @@ from storage.features.upstream.upstream_hiding import HIDDEN_THERE, put_hidden_t
 from storage.ground.errors import UnknownCandidate
 from storage.tables.change import Change, read_leaf
 from storage.tables.codec import NO_ORDINAL, IdRecord, encode, ordinal_key
-from storage.tables.lmdb_store import IDS, KEYED, ROWS, View
+from storage.tables.lmdb_store import View
+from storage.tables.names import IDS, KEYED, ROWS
 from storage.tables.rows import (
     guarded_rows,
     held_key,

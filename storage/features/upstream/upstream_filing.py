@@ -13,7 +13,7 @@ from storage.features.upstream.forgotten_texts import forget_text
 from storage.features.upstream.upstream_hiding import forget_kept
 from storage.tables.change import Change
 from storage.tables.codec import NO_ORDINAL, IdRecord, ordinal_key
-from storage.tables.lmdb_store import KEYED, RecordTable
+from storage.tables.names import KEYED, RecordTable
 from storage.tables.rows import read_row
 from storage.values import Row
 from storage.write.seam import AdmittedCandidate, Follower, LandedRow

@@ -17,7 +17,8 @@ from storage.features.quarantine.hiding import QUARANTINES
 from storage.features.upstream.closed_keys import place_of
 from storage.tables.change import Change
 from storage.tables.codec import encode
-from storage.tables.lmdb_store import KEYED, RecordTable, View
+from storage.tables.lmdb_store import View
+from storage.tables.names import KEYED, RecordTable
 from storage.tables.rows import (
     GuardedRow,
     chain,

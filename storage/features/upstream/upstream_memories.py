@@ -11,7 +11,8 @@ from policy.labels.forwarded_call import call_of
 from policy.model import ChangeKind, MemoryStatus, Tenant
 from storage.audit import candidate_of
 from storage.tables.codec import ordinal_key
-from storage.tables.lmdb_store import ROWS, View
+from storage.tables.lmdb_store import View
+from storage.tables.names import ROWS
 from storage.tables.rows import (
     GuardedRow,
     guarded_row,

@@ -25,7 +25,8 @@ from storage.features.cases.case_records import convicted_by
 from storage.features.upstream.forgotten_texts import FORGOTTEN, forgotten_texts
 from storage.tables.change import read_interception, read_leaf
 from storage.tables.codec import NO_ORDINAL
-from storage.tables.lmdb_store import KEYED, View
+from storage.tables.lmdb_store import View
+from storage.tables.names import KEYED
 from storage.tables.rows import (
     GuardedRow,
     filed_rows,

@@ -10,7 +10,7 @@ import msgspec
 from policy.model import MemoryStatus
 from storage.ground.errors import StoreCorrupt
 from storage.tables import codec
-from storage.tables.lmdb_store import ANCHORS, HELD, IDS, KEYS, NONCES, ROWS
+from storage.tables.names import ANCHORS, HELD, IDS, KEYS, NONCES, ROWS
 from storage.tables.rows import history_of, memory_of
 from storage.values import Row
 from storage.write.trust_intake import TRUST

@@ -29,7 +29,7 @@ from policy.model import (
 from policy.ruleset import parse_ruleset
 from storage.embedded import EmbeddedOptions, EmbeddedStore, open_embedded
 from storage.tables.codec import Digests
-from storage.tables.lmdb_store import META, TABLES
+from storage.tables.names import META, TABLES
 from storage.values import Outcome, Submission
 from tests.fault.contradictions import compare_tables_too
 

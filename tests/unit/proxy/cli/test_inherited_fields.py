@@ -21,7 +21,8 @@ from storage.features.quarantine.hiding import Quarantine
 from storage.ground.errors import StoreCorrupt
 from storage.questions import Selection
 from storage.tables.codec import IdRecord, encode, ordinal_key
-from storage.tables.lmdb_store import IDS, ROWS, Draft
+from storage.tables.lmdb_store import Draft
+from storage.tables.names import IDS, ROWS
 from storage.tables.rows import earlier_rows, read_row
 from storage.values import InheritedFields, Row
 from tests.unit.proxy.cli.test_verification import alter, verify

@@ -31,7 +31,8 @@ from storage.audit.verification import Mode
 from storage.opening import offline_store
 from storage.tables.change import Nodes
 from storage.tables.codec import encode, ordinal_key
-from storage.tables.lmdb_store import LEAVES, NODES, ROWS, TABLES, Draft
+from storage.tables.lmdb_store import Draft
+from storage.tables.names import LEAVES, NODES, ROWS, TABLES
 from storage.upkeep.backup import take
 from storage.values import Decision
 from tests.unit.storage.opening import (

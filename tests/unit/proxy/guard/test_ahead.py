@@ -22,7 +22,7 @@ from proxy.seams.operation import Proposal
 from proxy.settings.tool_maps import load_map, maps_of_models
 from storage.audit import ResultLeaf, VerdictLeaf, decode_leaf
 from storage.features.trust import RestoreTrust
-from storage.tables.lmdb_store import LEAVES
+from storage.tables.names import LEAVES
 from tests.evaluate.unsafe import unsafe_gate_without
 from tests.unit.proxy.guarded import AGENT, BY, GOOD, OTHER, STEERING, Guarded, guarded
 from tests.unit.proxy.model.asking import call, offering, result

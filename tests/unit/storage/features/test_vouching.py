@@ -30,7 +30,7 @@ from storage.features.confirm_memory import ConfirmMemory
 from storage.features.lines import Forgive
 from storage.ground.errors import MemoryMoved, UnknownMemory
 from storage.tables.codec import encode, ordinal_key
-from storage.tables.lmdb_store import ROWS
+from storage.tables.names import ROWS
 from storage.tables.rows import read_row
 from storage.values import Decision, Denial, GuardedServer, Outcome
 from tests.unit.storage.opening import (

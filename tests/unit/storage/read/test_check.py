@@ -29,7 +29,8 @@ from storage.tables.codec import (
     encode,
     ordinal_key,
 )
-from storage.tables.lmdb_store import HELD, IDS, LEAVES, META, NODES, NONCES, ROWS, VECTORS, Draft
+from storage.tables.lmdb_store import Draft
+from storage.tables.names import HELD, IDS, LEAVES, META, NODES, NONCES, ROWS, VECTORS
 from tests.unit.storage.opening import VOUCHED, Bench, candidate_of, say, submission_of, write
 
 

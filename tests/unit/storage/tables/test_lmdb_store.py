@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from storage.ground.errors import StoreCorrupt, StoreLocked, StoreUnavailable, UnknownFormat
 from storage.tables.codec import STORE_FORMAT, Digests, StoreHeader, encode, ordinal_key
-from storage.tables.lmdb_store import ROWS, LmdbStore
+from storage.tables.lmdb_store import LmdbStore
+from storage.tables.names import ROWS
 from storage.tables.read_only import read_only
 from tests.unit.storage.opening import Bench, digests_of, put_header, say
 

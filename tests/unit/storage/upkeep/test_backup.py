@@ -20,7 +20,7 @@ from storage.audit import OperatorLeaf, decode_leaf
 from storage.ground.errors import BadBackup, StoreRolledBack, UnknownFormat
 from storage.interfaces import SessionLog
 from storage.tables.codec import STORE_FORMAT, encode
-from storage.tables.lmdb_store import LEAVES
+from storage.tables.names import LEAVES
 from storage.tables.read_only import read_only
 from storage.upkeep.backup import load_secrets, take, verify
 from storage.upkeep.restore import EmbeddedBackup

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 
-import lmdb
 import numpy as np
 import pytest
 
@@ -34,9 +33,9 @@ from storage.audit import OperatorLeaf, decode_leaf
 from storage.embedded import EmbeddedStore
 from storage.features.quarantine.hiding import Quarantine
 from storage.features.trust import RecordOutcome, RestoreOrigin, RestoreTrust
-from storage.ground.errors import StoreUnavailable
+from storage.ground.errors import StoreUnavailable, TransactionFailed
 from storage.tables.codec import ordinal_key
-from storage.tables.lmdb_store import LEAVES
+from storage.tables.names import LEAVES
 from storage.values import Decision, GuardedServer, Outcome
 from storage.write import keyed_text
 from storage.write.trust_intake import RESTORED, STANDING
@@ -271,7 +270,7 @@ def test_a_disk_error_leaves_a_denial_with_its_outcome_or_neither(bench: Bench, 
     def fail(name: str) -> None:
         if name in armed:
             armed.remove(name)
-            raise lmdb.DiskError("made up")
+            raise TransactionFailed("made up")
 
     store = bench.open(fail)
     waiting = held(store, "Ada likes tea")

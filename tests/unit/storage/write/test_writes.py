@@ -22,7 +22,8 @@ from storage.ground.errors import StalePermit
 from storage.tables.change import Change, ChangeContext, Generation
 from storage.tables.codec import Digests, StoreHeader
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import IDS, LEAVES, ROWS, VECTORS, LmdbStore
+from storage.tables.lmdb_store import LmdbStore
+from storage.tables.names import IDS, LEAVES, ROWS, VECTORS
 from storage.values import Decision, Outcome, Submission
 from storage.write.commit import Committer
 from storage.write.seam import AdmittedCandidate

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import lmdb
 import pytest
 
 from policy.after.closure import Act, CaseMode, CaseSignal, CaseStep, Relation
@@ -29,7 +28,7 @@ from storage.features.cases import Case, ConvictedMemory, Opening, Progress
 from storage.features.cases.case_records import AcceptCase, Convict, MoveCase, NameRelated, OpenCase
 from storage.features.quarantine.hiding import Quarantine
 from storage.features.registered import PutAnchor
-from storage.ground.errors import UnknownIncident
+from storage.ground.errors import TransactionFailed, UnknownIncident
 from storage.tables.rows import read_id
 from storage.values import Anchor, Outcome
 from tests.unit.storage.features.incidents.test_isolation import (
@@ -164,7 +163,7 @@ def test_a_disk_that_refuses_leaves_everything_as_it_was(bench: Bench) -> None:
     def fail(name: str) -> None:
         if name in armed:
             armed.remove(name)
-            raise lmdb.DiskError("made up")
+            raise TransactionFailed("made up")
 
     store = bench.open(fail)
     chain = chain_of_five(store)

@@ -41,7 +41,7 @@ from storage.features.incidents.incident_orders import (
 from storage.features.quarantine.hiding import QUARANTINES, EndQuarantine, Quarantine
 from storage.ground.errors import UnknownIncident
 from storage.questions import Selection
-from storage.tables.lmdb_store import CHILDREN
+from storage.tables.names import CHILDREN
 from storage.values import Outcome
 from tests.conftest import HEAVY
 from tests.unit.storage.opening import (

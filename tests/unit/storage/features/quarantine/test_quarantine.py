@@ -15,7 +15,7 @@ from storage.embedded import EmbeddedStore
 from storage.features.quarantine.hiding import EndQuarantine, Quarantine
 from storage.features.trust import RestoreTrust
 from storage.ground.errors import UnknownMemory
-from storage.tables.lmdb_store import LEAVES
+from storage.tables.names import LEAVES
 from storage.values import Outcome, Visibility
 from tests.unit.storage.opening import (
     BY,

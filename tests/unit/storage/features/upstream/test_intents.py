@@ -23,7 +23,7 @@ from storage.ground.errors import UnknownCandidate
 from storage.opening import offline_store
 from storage.tables.change import Change
 from storage.tables.codec import IdRecord, encode
-from storage.tables.lmdb_store import IDS, KEYED, LEAVES
+from storage.tables.names import IDS, KEYED, LEAVES
 from storage.values import ForwardState, GuardedServer, Outcome
 from tests.unit.storage.opening import (
     AGENT,
