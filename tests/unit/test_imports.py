@@ -75,7 +75,7 @@ ALLOWED: dict[str, frozenset[str]] = {
 
 # The one sink whose SDK is an extra, and the one journal whose client is an extra.
 ALLOWED["proxy/reporting"] = ALLOWED["proxy"] | {"sentry_sdk"}
-ALLOWED["storage/journal"] = ALLOWED["storage"] | {"asyncpg"}
+ALLOWED["storage/journal"] = ALLOWED["storage"] | {"asyncpg", "ipaddress", "urllib.parse"}
 
 # Attribute -> the one file that may use it.
 ONE_PLACE = {
