@@ -26,6 +26,7 @@ from policy.model import (
     MemoryClass,
     MemoryId,
     MemoryStatus,
+    Origin,
     Principal,
     PrincipalId,
     Provenance,
@@ -200,6 +201,8 @@ class HeldCandidate(HeldSummary, frozen=True, kw_only=True):
     session: str | None = None
     # The trace of the write and of its verdicts; only set together with the content.
     trace_id: str = ""
+    # The segments that contain the text; only set together with the content.
+    culprits: tuple[Origin, ...] = ()
 
 
 class Denial(msgspec.Struct, frozen=True, kw_only=True):

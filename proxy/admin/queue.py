@@ -18,7 +18,7 @@ from policy.lines import lines_of
 from policy.model import Candidate, CandidateId, ChangeKind, PrincipalId
 from proxy.admin.memories import had_read
 from proxy.admin.operator_call import OperatorCall, route
-from proxy.admin.review_decider import REVIEW, ReviewDecider
+from proxy.admin.review_decider import REVIEW, ReviewDecider, decision_words
 from proxy.admin.rules_in_force import fired_in
 from proxy.admin.views import extended, held_view, outcome_view
 from proxy.admin.wire.review_queue import (
@@ -58,6 +58,7 @@ from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.observations import Way
 from proxy.withhold.withholding import Withholding
+from storage.audit import culprit_of
 from storage.features.lines import Forgive
 from storage.features.upstream.upstream_state import UpstreamState
 from storage.ground.errors import UnknownCandidate
@@ -85,18 +86,6 @@ class _Group(msgspec.Struct, kw_only=True):
 
     held: list[HeldCandidate]
     lines: dict[bytes, LineView]
-    decided: str  # the last decision in this group, as the end of a sentence; "" if none is known
-
-    def shown(self, digest: str) -> dict[bytes, LineView]:
-        """The lines that the person who decides was shown, identified by their digest.
-
-        Raises:
-            NotFound: No leading part of the lines that wait here has this digest.
-        """
-        for count, one in enumerate(self.digests(), 1):
-            if one == digest:
-                return dict(tuple(self.lines.items())[:count])
-        raise NotFound(f"what was shown is no longer what waits, look again{self.decided}")
 
     def digests(self) -> list[str]:
         """For each line, the digest of all lines up to and including that line."""
@@ -119,12 +108,14 @@ class Queue:
         deciding: ReviewDecider,
         surroundings: Environment,
         settle: Callable[[PrincipalId, CandidateId], Awaitable[object]],
+        followed: UpstreamState,
     ) -> None:
         """`settle` records that a person wrote a released candidate to its server herself."""
         self._reader = reader
         self._deciding = deciding
         self._out = surroundings
         self._settle = settle
+        self._followed = followed
 
     @route(WAITING)
     async def page(self, call: OperatorCall[ReviewFilter]) -> ReviewPage:
@@ -234,8 +225,7 @@ class Queue:
             NotFound: The lines that were shown no longer wait.
             StorageError: A candidate could not be decided; the candidates before that one were.
         """
-        found = await asyncio.to_thread(self._group, subject)
-        shown = found.shown(act.shown)
+        found, shown = await asyncio.to_thread(self._shown, subject, act.shown)
         struck = frozenset(key for key, one in shown.items() if one.id in act.strike)
         if len(struck) != len(set(act.strike)):
             raise MalformedRequest("strike: a line that was not shown")
@@ -257,8 +247,7 @@ class Queue:
 
     async def deny(self, subject: str, act: Act, by: PrincipalId, way: str = REVIEW) -> ActView:
         """Deny all lines that were shown; raises the errors of `release`."""
-        found = await asyncio.to_thread(self._group, subject)
-        shown = found.shown(act.shown)
+        found, shown = await asyncio.to_thread(self._shown, subject, act.shown)
         whole = [one.candidate_id for one in found.held if shown.keys() >= set(one.lines)]
         refused = await self._denied(whole, by, way, Denial(act=self._out.random_hex(8)))
         return ActView(
@@ -320,8 +309,6 @@ class Queue:
 
         Runs in a thread.
         """
-        last = self._deciding.decided.get(subject)
-        decided = "" if last is None else last.ending
         of_groups = [one for one in self._reader.held() if one.group.startswith(subject)]
         if len(subject) < BEGINNING_LEN_MIN or len({one.group for one in of_groups}) > 1:
             raise NotFound("several groups begin so, or the beginning is too short")
@@ -329,7 +316,7 @@ class Queue:
         read = map(self._reader.held_candidate, ids or [CandidateId(subject)])
         held = [one for one in read if one is not None and one.candidate is not None]
         if not held:
-            raise NotFound(f"nothing waits here any more{decided}")
+            raise NotFound(f"nothing waits here any more{self._decision(subject)}")
         lines: dict[bytes, LineView] = {}
         for one in held:
             stored = stored_text(self._reader, _content(one))
@@ -351,7 +338,28 @@ class Queue:
                     sessions=(*dict.fromkeys((*before.sessions, one.session or "")),),
                     candidates=(*before.candidates, one.candidate_id),
                 )
-        return _Group(held=held, lines=lines, decided=decided)
+        return _Group(held=held, lines=lines)
+
+    def _shown(self, subject: str, digest: str) -> tuple[_Group, dict[bytes, LineView]]:
+        """The group, and those of its lines that a person was shown, identified by their digest.
+
+        Runs in a thread.
+
+        Raises:
+            NotFound: No leading part of the lines that wait here has this digest.
+        """
+        found = self._group(subject)
+        for count, one in enumerate(found.digests(), 1):
+            if one == digest:
+                return found, dict(tuple(found.lines.items())[:count])
+        decision = self._decision(subject)
+        raise NotFound(f"what was shown is no longer what waits, look again{decision}")
+
+    def _decision(self, subject: str) -> str:
+        """The last decision on a candidate or in a group, as the end of a sentence; or ""."""
+        candidate_id = self._deciding.decided.get(subject, CandidateId(subject))
+        found = self._followed.decided(candidate_id)
+        return "" if found is None else decision_words(found.verdict)
 
     def _rows(self, shown: Iterable[HeldCandidate]) -> tuple[HeldView, ...]:
         """Views of held candidates for a listing, with the beginning of each candidate's text.
@@ -400,7 +408,6 @@ class Candidates(msgspec.Struct, frozen=True, kw_only=True):
     ledger: Sessions
     # None if no model front is configured: then no text is withheld from model requests.
     withholding: Withholding | None
-    followed: UpstreamState
 
     @route(HELD)
     async def held(self, call: OperatorCall[NoQuery]) -> HeldView:
@@ -417,8 +424,7 @@ class Candidates(msgspec.Struct, frozen=True, kw_only=True):
         if found.candidate is None:
             return msgspec.structs.replace(view, had_read=had_read(self.ledger, candidate_id))
         said = (found.candidate.text, found.candidate.metadata_json)
-        decided = self.followed.decided(candidate_id)
-        culprit = None if decided is None else decided.verdict.culprit
+        culprit = culprit_of(found.culprits, found.candidate)
         return msgspec.structs.replace(
             view,
             had_read=had_read(self.ledger, candidate_id, *said),

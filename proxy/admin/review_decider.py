@@ -15,11 +15,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from policy.bounded import Bounded
 from policy.model import CandidateId, MemoryClass, PrincipalId
+from policy.verdict import Reason
 from proxy.intercept.verdict_events import VerdictPlace, decided_event
 from proxy.seams.environment import Environment
 from proxy.seams.observations import Way, way_of
 from proxy.settings.values import Address
 from proxy.withhold.withholding import Withholding
+from storage.audit import VerdictLeaf
 from storage.ground.errors import UnknownCandidate
 from storage.interfaces import MemoryReader, MemoryWriter
 from storage.values import Decision, Denial, HeldCandidate, Outcome
@@ -48,19 +50,15 @@ class ReviewVerdict(msgspec.Struct, frozen=True, kw_only=True):
 DECIDED_MAX: Final = 4_096
 
 
-class LastDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """The last decision on a candidate, or on any candidate of a group, by whom and when."""
-
-    by: PrincipalId
-    at_ms: int
-    decision: Decision
-
-    @property
-    def ending(self) -> str:
-        """The end of a sentence for a person who comes after the decision."""
-        at = datetime.fromtimestamp(self.at_ms / 1_000, UTC)
-        word = "let in" if self.decision is Decision.ADMIT else "denied or refused"
-        return f": {word} by {self.by} at {at:%Y-%m-%d %H:%M:%S} UTC"
+def decision_words(verdict: VerdictLeaf) -> str:
+    """The end of a sentence for a person who comes after a decision: what, by whom and when."""
+    if verdict.decision is Decision.HOLD:
+        return ""
+    at = f"{datetime.fromtimestamp(verdict.at_ms / 1_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    if verdict.reason is Reason.HOLD_EXPIRED:
+        return f": it expired undecided at {at}"
+    word = "let in" if verdict.decision is Decision.ADMIT else "denied or refused"
+    return f": {word} by {verdict.approved_by} at {at}"
 
 
 class ReviewDecider(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,9 +74,9 @@ class ReviewDecider(msgspec.Struct, frozen=True, kw_only=True):
     # The part that takes refused texts out of model requests; None where no model front is
     # configured.
     withholding: Withholding | None = None
-    # The newest decisions since the start, by candidate and by group, for later operators.
-    decided: Bounded[str, LastDecision] = msgspec.field(
-        default_factory=lambda: Bounded[str, LastDecision](DECIDED_MAX)
+    # By group, the candidate that was decided last since the start; leaves contain no group.
+    decided: Bounded[str, CandidateId] = msgspec.field(
+        default_factory=lambda: Bounded[str, CandidateId](DECIDED_MAX)
     )
 
     async def release(self, candidate_id: CandidateId, by: PrincipalId, way: str) -> ReviewVerdict:
@@ -91,7 +89,6 @@ class ReviewDecider(msgspec.Struct, frozen=True, kw_only=True):
         held, started_ns = self._before(candidate_id)
         outcome = await self.writer.release(candidate_id, by)
         self.surroundings.releases.announce()
-        self._keep(held, by, outcome)
         return self._ruled(held, self._told(held, outcome, way, started_ns))
 
     async def deny(self, candidate_id: CandidateId, by: PrincipalId, way: str) -> ReviewVerdict:
@@ -103,10 +100,14 @@ class ReviewDecider(msgspec.Struct, frozen=True, kw_only=True):
         """
         held, started_ns = self._before(candidate_id)
         outcome = await self.writer.deny(candidate_id, by)
-        self._keep(held, by, outcome)
         return self._ruled(held, self._told(held, outcome, way, started_ns))
 
+    def _keep(self, held: HeldCandidate | None) -> None:
+        if held is not None:
+            self.decided[held.group] = held.candidate_id
+
     def _ruled(self, held: HeldCandidate | None, outcome: Outcome) -> ReviewVerdict:
+        self._keep(held)
         candidate = None if held is None else held.candidate
         way = way_of("" if candidate is None else candidate.target)
         principal_id = "" if held is None else held.principal_id
@@ -146,16 +147,10 @@ class ReviewDecider(msgspec.Struct, frozen=True, kw_only=True):
             if outcome is None:
                 continue
             self._told(before[candidate_id], outcome, way, started_ns)
-            self._keep(before[candidate_id], by, outcome)
+            self._keep(before[candidate_id])
             if self.withholding is not None:
                 self.withholding.heard(outcome, in_part=denial.struck is not None)
         return {candidate_id: outcome is not None for candidate_id, outcome in decided.items()}
-
-    def _keep(self, held: HeldCandidate | None, by: PrincipalId, outcome: Outcome) -> None:
-        if held is not None:
-            at_ms = self.surroundings.now_ms()
-            last = LastDecision(by=by, at_ms=at_ms, decision=outcome.decision)
-            self.decided[held.candidate_id] = self.decided[held.group] = last
 
     def expired(self, held: HeldCandidate, outcome: Outcome) -> None:
         """Record for telemetry that a held candidate expired undecided. Any thread."""

@@ -171,7 +171,6 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             deciding=deciding,
             ledger=ledger,
             withholding=None if self.memory is None else self.memory.withholding,
-            followed=store.followed,
         )
         overview = Overview(
             writer=store.writer,
@@ -430,7 +429,11 @@ class Services:
         store.expired = self.deciding.expired
         behind = UpstreamServers(store.pins, store.forwards)
         self.queue = Queue(
-            store.reader, self.deciding, surroundings, partial(behind.settle, done=True)
+            store.reader,
+            self.deciding,
+            surroundings,
+            partial(behind.settle, done=True),
+            store.followed,
         )
         credentials = foundation.credentials(signer, self.authenticator)
         # Dry runs ask the gate that enforces, also in observe mode.

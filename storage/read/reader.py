@@ -501,6 +501,7 @@ class EmbeddedReader(WordReads):
             candidate=decode_canonical(contents.canonical),
             trace_id=evidence.trace_id,
             session=evidence.provenance.session,
+            culprits=evidence.provenance.culprits,
             anchors=tuple(one.anchor_id for one in probes if one.contradicts or one.outranks),
         )
 

@@ -7,12 +7,14 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 from tests.benchmarks import (
     after,
     anchors,
     backends,
     calls,
+    console,
     held,
     keys,
     mcp,
@@ -43,13 +45,24 @@ _BENCHES: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "model": ("what the model front adds to the first streamed byte", model.run),
     "stall": ("how long others wait while the costliest bodies are judged", stall.run),
     "held": ("ten thousand that wait: the list, and a thousand refused in one act", held.run),
+    "console": ("Review where ten thousand wait, and Now fed a thousand a second", console.run),
     "keys": ("ten thousand keys: how long each act on one holds the event loop", keys.run),
     "startup": ("start-up, disk and memory at 100,000 memories", startup.run),
     "neighbours": ("Chroma and SuperLocalMemory on the same work", neighbours.run),
     "guards": ("five other guards: the same attacks, the same counting", guards.run),
 }
 _HEAVY = frozenset(
-    {"after", "backends", "search-quality", "neighbours", "guards", "held", "keys", "views"}
+    {
+        "after",
+        "backends",
+        "search-quality",
+        "neighbours",
+        "guards",
+        "held",
+        "keys",
+        "views",
+        "console",
+    }
 )
 
 
@@ -81,6 +94,13 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "--with-neighbours", action="store_true", help="the default run, and `neighbours`"
     )
+    parser.add_argument(
+        "--feed-s",
+        type=float,
+        default=console.FEED_S,
+        metavar="SECONDS",
+        help="how long `console` feeds the page Now (default: %(default)g)",
+    )
     return parser
 
 
@@ -95,6 +115,8 @@ def main() -> int:
     _say(_machine())
     for name in chosen:
         title, run = _BENCHES[name]
+        if name == "console":
+            run = partial(console.run, options.feed_s)
         load = os.getloadavg()[0]
         _say(f"\n== {name}: {title} (load {load:.1f} when it began)")
         _say(f"   make bench ARGS='--only {name}'")

@@ -34,17 +34,17 @@ def run() -> list[str]:
 async def _measured() -> list[str]:
     with tempfile.TemporaryDirectory() as place:
         async with running(Path(place)) as live:
-            await _fill(live)
+            await fill(live)
             first_ms = await _listed_ms(live)
             lists = [await _listed_ms(live) for _ in range(_LISTS)]
             before: list[float] = []
             during: list[float] = []
             took: list[float] = []
             for act in range(_ACTS):
-                before += await _writes_ms(live, f"before {act}", asyncio.Event(), _WRITES)
+                before += await writes_ms(live, f"before {act}", asyncio.Event(), _WRITES)
                 ended = asyncio.Event()
                 async with asyncio.TaskGroup() as group:
-                    task = group.create_task(_writes_ms(live, f"during {act}", ended))
+                    task = group.create_task(writes_ms(live, f"during {act}", ended))
                     took.append(await _refuse(live, act))
                     ended.set()
                 during += task.result()
@@ -58,7 +58,7 @@ async def _measured() -> list[str]:
     ]
 
 
-async def _fill(live: Running) -> None:
+async def fill(live: Running) -> None:
     for start in range(0, WAITING, _AT_ONCE):
         some = [_waiting(number) for number in range(start, start + _AT_ONCE)]
         await asyncio.gather(*(live.sidecar.store.writer.submit(one) for one in some))
@@ -114,7 +114,7 @@ async def _refuse(live: Running, act: int) -> float:
     return time.perf_counter() - began
 
 
-async def _writes_ms(
+async def writes_ms(
     live: Running, name: str, ended: asyncio.Event, count: int = 1_000_000
 ) -> list[float]:
     taken: list[float] = []

@@ -10,11 +10,12 @@ from typing import NamedTuple
 import aiohttp
 import pytest
 
-from policy.model import Channel, OperatorScope, Principal, PrincipalId, Tenant
+from policy.model import CandidateId, Channel, OperatorScope, Principal, PrincipalId, Tenant
 from proxy.admin.wire.operator_routes import ROUTES
 from proxy.compose.app import Composition
 from proxy.console.registry import PAGES
-from storage.audit import VerdictLeaf, decode_leaf
+from storage.audit import LastVerdict, VerdictLeaf, decode_leaf
+from storage.features.upstream.upstream_state import UpstreamState
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
 from tests.integration.test_console_review import unmarked, with_key
 from tests.integration.turns import Clock
@@ -289,6 +290,44 @@ async def test_the_second_of_two_reviewers_is_shown_who_decided_and_when(live: R
         if isinstance(one, VerdictLeaf) and one.approved_by is not None
     ]
     assert leaf.approved_by == "ben", "the leaf names whose key it was"
+
+
+async def test_who_decided_is_known_after_a_restart(tmp_path: Path) -> None:
+    async with running(tmp_path) as live:
+        await hold(live, "Harbour", "Quay")
+        let_in, denied = (one.candidate_id for one in live.sidecar.store.reader.held())
+        key = await operator_key(live, "ben", OperatorScope.REVIEW)
+        await live.operate("POST", f"/review/{let_in}/release", {}, key=key)
+        await live.operate("POST", f"/review/{denied}/deny", {}, key=key)
+    async with running(tmp_path) as live:
+        browser = Browser(live)
+        for candidate_id, word in ((let_in, "let in"), (denied, "denied or refused")):
+            page = await browser.ask(f"/review/{candidate_id}?alone=1")
+            assert page.status == 404
+            assert f"nothing waits here any more: {word} by ben at " in page.text.lower()
+        unknown = await browser.ask(f"/review/{'0' * 32}?alone=1")
+        assert "any more." in unknown.text, "control: of no such candidate nothing is known"
+
+
+async def test_a_page_of_review_searches_no_log(
+    live: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of fifty lines of ten thousand that wait would read the log backwards."""
+    searched: list[str] = []
+    decided = UpstreamState.decided
+
+    def counted(self: UpstreamState, candidate_id: CandidateId) -> LastVerdict | None:
+        searched.append(candidate_id)
+        return decided(self, candidate_id)
+
+    monkeypatch.setattr(UpstreamState, "decided", counted)
+    await hold(live, "Harbour", "Quay")
+    group = live.sidecar.store.reader.held()[0].group
+    assert (await Browser(live).ask(f"/review/{group}")).status == 200
+    assert (await Browser(live).ask("/review")).status == 200
+    assert searched == []
+    assert (await Browser(live).ask("/review/g00000000000000")).status == 404
+    assert searched == ["g00000000000000"], "control: what waits no more is looked up"
 
 
 async def test_one_candidate_is_decided_alone_and_many_only_denied(live: Running) -> None:
