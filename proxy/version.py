@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import metadata
 
 
+@cache
 def version() -> str:
     """The installed version; "unknown" if the program runs from a tree that was not installed."""
     try:

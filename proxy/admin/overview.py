@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -57,7 +57,7 @@ from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.transport.auth import Authenticator
 from proxy.version import version
 from proxy.withhold.withholding import Withholding
-from storage.audit import InterceptedLeaf, VerdictLeaf, decode_leaf
+from storage.audit import InterceptedLeaf, Leaf, VerdictLeaf, decode_leaf
 from storage.features.cases.wrong_answers import Cases
 from storage.features.incidents.batches import Incidents
 from storage.features.kept_places import KeptPlaces
@@ -97,6 +97,8 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
             unmapped_tools=seen.all(),
             program_tools=seen.programs(),
             unread_places=self.places.unread_count(),
+            wider=serving.wider(),
+            receivers_behind=serving.receivers_behind(),
         )
 
     @route(USAGE)
@@ -125,23 +127,22 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
         # A verdict has a leaf of its interception before it, and few leaves are neither.
         until = size if asked.until is None else min(size, asked.until)
         begin = max(asked.since, until - _LEAVES_PER_VERDICT * asked.limit)
-        rows: list[VerdictRow] = []
-        leaves = self.audit.leaves(begin, until - begin) if begin < until else ()
-        for at, data in enumerate(leaves, begin):
-            leaf = decode_leaf(data)
-            if isinstance(leaf, VerdictLeaf):
-                rows.append(self._verdict_row(at, leaf))
-        shown = rows[-asked.limit :]
+        data = self.audit.leaves(begin, until - begin) if begin < until else ()
+        leaves = dict(enumerate(map(decode_leaf, data), begin))
+        found = [(at, one) for at, one in leaves.items() if isinstance(one, VerdictLeaf)]
+        shown = found[-asked.limit :]
         return VerdictList(
-            verdicts=tuple(reversed(shown)),
-            begin=shown[0].leaf if len(shown) < len(rows) else begin,
+            verdicts=tuple(self._verdict_row(at, one, leaves) for at, one in reversed(shown)),
+            begin=shown[0][0] if len(shown) < len(found) else begin,
             decisions=self.surroundings.decisions(),
             leaf_count=size,
         )
 
-    def _verdict_row(self, at: int, leaf: VerdictLeaf) -> VerdictRow:
-        (data,) = self.audit.leaves(leaf.intercepted_index, 1)
-        seen = decode_leaf(data)
+    def _verdict_row(self, at: int, leaf: VerdictLeaf, leaves: Mapping[int, Leaf]) -> VerdictRow:
+        # Each reading of the log verifies its signed head, and most interceptions are among these.
+        seen = leaves.get(leaf.intercepted_index)
+        if seen is None:
+            seen = decode_leaf(*self.audit.leaves(leaf.intercepted_index, 1))
         culprit = leaf.culprit
         if not isinstance(seen, InterceptedLeaf):
             raise StoreCorrupt("a verdict names no interception")

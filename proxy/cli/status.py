@@ -67,6 +67,8 @@ def _told(context: Context, report: StatusReport) -> None:
         ("version", report.program),
         ("gate", gate if report.writable else "DOWN: no writes are accepted"),
         *([("notice", report.reason)] if report.reason else []),
+        *(("wider", one) for one in report.wider),
+        *(("behind", f"steps of incidents wait for {one}") for one in report.receivers_behind),
         *report.listeners.items(),
         *(
             (one.table, f"{one.url} {f'DOWN: {_cause(one)}' if one.cause else 'no trouble known'}")

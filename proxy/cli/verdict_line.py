@@ -58,7 +58,7 @@ class VerdictLine(msgspec.Struct, frozen=True, kw_only=True):
         if self.reason:
             parts.append(f'"{_CODES.get(self.reason, self.reason)}"')
         verb = {"hold": "review show", "reject": "trace"}.get(self.decision)
-        if verb is not None:
+        if verb is not None and self.candidate_id:
             parts.append(f"{verb} {self.candidate_id[:ID_SHOWN]}")
         return " · ".join(parts)
 
@@ -88,7 +88,7 @@ class PersonLines:
                 principal=event.principal,
                 tool=event.culprit_tool,
                 resource=event.culprit_resource or event.culprit_server,
-                candidate_id=vocabulary.hex_id(event.candidate_id),
+                candidate_id=event.candidate_id and vocabulary.hex_id(event.candidate_id),
                 observed=event.observed and vocabulary.known(event.observed, frozenset(_WOULD)),
             )
             return (

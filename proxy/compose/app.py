@@ -42,7 +42,7 @@ from proxy.intercept.interceptor import Submits
 from proxy.mcp.relay import RelayLimits
 from proxy.model.memory_seam import Coupling
 from proxy.model.model_replays import ModelReplays
-from proxy.seams.environment import Embedder, Environment, RandomPool
+from proxy.seams.environment import Embedder, Environment, RandomPool, Serving
 from proxy.seams.operation import Dialect
 from proxy.settings.table import Settings
 from proxy.settings.values import Address
@@ -153,7 +153,8 @@ async def compose(
         foundation = await _foundation(stack, settings, composition, store, embedder, surroundings)
         services = Services(foundation, stack.enter_context(_readers()), rules)
         told = await tellers(settings, store, surroundings)
-        health = _health(settings, clock, services, services.scrape(telemetry, told))
+        serving, scrape = surroundings.serving, services.scrape(telemetry, told)
+        health = _health(settings, clock, services, scrape, serving)
         mcp = _mcp(settings, composition, services, surroundings, halted)
         couple = composition.couple if composition.listen else None
         model = await services.model_front(stack, couple, halted.set)
@@ -167,7 +168,7 @@ async def compose(
         services.page_served_at(admin, tls=composition.listen and settings.tls_cert is not None)
         health_address = await listening.open_health(stack, health) if composition.listen else None
         addresses = {"data": data, "admin": admin, "health": health_address}
-        surroundings.serving.listeners.update(_urls(settings, addresses))
+        serving.listeners.update(_urls(settings, addresses))
         # The task groups are entered after the ports are open: a task group wraps an exception in a
         # group, and the error of a port that is in use must be reported unwrapped.
         if composition.listen:
@@ -329,8 +330,12 @@ def _store(
     )
 
 
-def _health(settings: Settings, clock: SteadyClock, services: Services, scrape: Scrape) -> Health:
+def _health(
+    settings: Settings, clock: SteadyClock, services: Services, scrape: Scrape, serving: Serving
+) -> Health:
     beyond, store = wider_settings(settings), scrape.store
+    serving.wider = lambda: (*beyond, *wider_rules(store.ruleset))
+    serving.receivers_behind = scrape.told.behind
     return Health(
         lambda: _told(store, clock),
         scrape,
@@ -340,8 +345,8 @@ def _health(settings: Settings, clock: SteadyClock, services: Services, scrape: 
             unread_places=store.places.unread_count(),
             unbound_uids=services.unbound_uids(),
             people_with_agents=len(services.ledger.people_with_agents),
-            wider=(*beyond, *wider_rules(store.ruleset)),
-            receivers_behind=scrape.told.behind(),
+            wider=serving.wider(),
+            receivers_behind=serving.receivers_behind(),
         ),
     )
 

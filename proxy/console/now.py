@@ -69,6 +69,10 @@ def troubles(status: StatusView) -> list[str]:
         found.append(f"Tools that speak of memory and that no map describes: {names}.")
     if status.unread_places:
         found.append(f"{status.unread_places} files in model requests were read in part.")
+    found += (f"Wider than as shipped: {one}." for one in status.wider)
+    if status.receivers_behind:
+        named = ", ".join(status.receivers_behind)
+        found.append(f"Steps of incidents wait to be sent to receivers: {named}.")
     return found
 
 

@@ -56,7 +56,13 @@ from proxy.intercept.shadow import (
     shown_of,
     stored_of,
 )
-from proxy.intercept.verdict_events import VerdictPlace, rooted, undecided_event, verdict_event
+from proxy.intercept.verdict_events import (
+    VerdictPlace,
+    refused_event,
+    rooted,
+    undecided_event,
+    verdict_event,
+)
 from proxy.intercept.written import judged, missing, not_judged, undecided, within_one_answer
 from proxy.seams.access import access_of
 from proxy.seams.environment import Embedder, Environment
@@ -174,6 +180,11 @@ class Interceptor:
         """
         odd = [*map(_odd, proposals)]
         if any(odd):
+            started_ns = self._out.clock_ns()
+            for proposal in (one for one, why in zip(proposals, odd, strict=True) if why):
+                span = self._span(trace, dialect, started_ns)
+                reason = Reason.CHARACTER_REFUSED
+                self._out.record(refused_event(proposal, reason, principal, span))
             fine = tuple(one for one, why in zip(proposals, odd, strict=True) if not why)
             judged = iter(await self.judge(principal, fine, dialect, trace) if fine else ())
             return tuple(
@@ -218,6 +229,15 @@ class Interceptor:
         return within_one_answer(
             undecided(proposal) if isinstance(item, StorageError) else item
             for proposal, item in zip(proposals, items, strict=True)
+        )
+
+    def _span(self, trace: TraceContext, dialect: str, started_ns: int) -> VerdictPlace:
+        return VerdictPlace(
+            context=trace,
+            dialect=dialect,
+            started_ns=started_ns,
+            ended_ns=self._out.clock_ns(),
+            epoch=self._ruleset().epoch,
         )
 
     async def _full_or_not(self, principal: Principal, now_ms: int) -> None:
@@ -476,13 +496,7 @@ class Interceptor:
         finally:
             if self._watches is not None:
                 self._watches.ended(submission, heard)
-        span = VerdictPlace(
-            context=intercepted.trace,
-            dialect=dialect,
-            started_ns=intercepted.started_ns,
-            ended_ns=self._out.clock_ns(),
-            epoch=self._ruleset().epoch,
-        )
+        span = self._span(intercepted.trace, dialect, intercepted.started_ns)
         if isinstance(result, StorageError):
             intercepted.events.append(undecided_event(submission, result, span))
             return result

@@ -9,7 +9,9 @@ import msgspec
 
 from policy.checks import STEPS
 from policy.labels.derive import HOST, is_lowered, named_class
-from policy.model import ChangeKind
+from policy.model import Basis, ChangeKind, Principal, SourceKind
+from policy.verdict import Reason
+from proxy.seams.operation import Proposal
 from storage.audit import culprit_of, plain_name
 from storage.ground.errors import StorageError
 from storage.values import HeldCandidate, Outcome, Submission
@@ -68,6 +70,38 @@ def undecided_event(
         gate_us=0,
         commit_us=0,
         error_type=type(failure).__name__,
+    )
+
+
+def refused_event(
+    proposal: Proposal, reason: Reason, by: Principal, span: VerdictPlace
+) -> VerdictRecorded:
+    """The event of a change that was refused before it became a candidate, so without an id."""
+    return VerdictRecorded(
+        context=span.context,
+        operation=_OPERATION[proposal.change],
+        dialect=span.dialect,
+        started_ns=span.started_ns,
+        ended_ns=span.ended_ns,
+        decision="reject",
+        reason=reason.value,
+        step=0,
+        memory_class=proposal.memory_class.value,
+        source_kind=SourceKind.UNKNOWN.value,
+        claimed_source_kind="",
+        basis=Basis.UNPROVEN.value,
+        principal=by.principal_id,
+        tenant=by.tenant,
+        candidate_id="",
+        memory_id="",
+        version=0,
+        leaf_index=-1,
+        replayed=False,
+        ruleset_epoch=span.epoch,
+        steps=(),
+        queued_us=0,
+        gate_us=0,
+        commit_us=0,
     )
 
 

@@ -30,10 +30,16 @@ class UpstreamState(msgspec.Struct, kw_only=True):
 
 
 class Serving(msgspec.Struct):
-    """The open listeners with their addresses, and the servers of tables, for an operator."""
+    """The open listeners with their addresses, and the servers of tables, for an operator.
+
+    Also the settings and rules that are wider than as shipped, and the names of incident receivers
+    for which too many steps wait.
+    """
 
     listeners: dict[str, str] = {}
     upstreams: list[UpstreamState] = []
+    wider: Callable[[], tuple[str, ...]] = tuple
+    receivers_behind: Callable[[], tuple[str, ...]] = tuple
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):

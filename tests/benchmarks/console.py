@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from storage.audit import VerdictLeaf, decode_leaf
 from tests.benchmarks.held import REFUSED, WAITING, fill, writes_ms
 from tests.integration.browser import why_no_browser
 from tests.integration.clients.environments import python_environment
@@ -79,7 +80,8 @@ async def _page(browser: Browser, path: str) -> str:
 
 async def _denials(live: Running, browser: Browser) -> list[str]:
     """Denials of a thousand by the form of the page, each beside one agent that writes."""
-    before, during, took, leaves = list[float](), list[float](), list[float](), list[int]()
+    before, during, took = list[float](), list[float](), list[float]()
+    spent, denied = list[float](), list[int]()
     for act in range(_ACTS):
         before += await writes_ms(live, f"before {act}", asyncio.Event(), _WRITES)
         page = await browser.ask(f"/review-deny?origin=tool_result+shop{act}+fetch")
@@ -88,18 +90,23 @@ async def _denials(live: Running, browser: Browser) -> list[str]:
         ended = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(writes_ms(live, f"during {act}", ended))
-            began = time.perf_counter()
+            began, began_cpu = time.perf_counter(), time.process_time()
             done = await browser.ask(action, {**form, "count": str(REFUSED)})
             took.append(time.perf_counter() - began)
+            spent.append(time.process_time() - began_cpu)
             ended.set()
         if done.status != 303:
             raise RuntimeError(done.text)
         during += task.result()
-        leaves.append(live.sidecar.store.audit.head().size - size - 2 * len(task.result()))
+        audit = live.sidecar.store.audit
+        leaves = map(decode_leaf, audit.leaves(size, audit.head().size - size))
+        by_person = [one for one in leaves if isinstance(one, VerdictLeaf) and one.approved_by]
+        denied.append(len(by_person))
     p50, p99 = (np.percentile(during, at) / np.percentile(before, at) for at in (50, 99))
     return [
         f"{REFUSED} denied by one form: {' '.join(f'{one:.1f}' for one in took)} s (bar {DENY_S})",
-        f"leaves of each act: {leaves} (bar {REFUSED})",
+        f"CPU s of it, and of the writes beside it: {' '.join(f'{one:.1f}' for one in spent)}",
+        f"its verdicts in the log: {denied} (bar {REFUSED})",
         f"writes before: {_percentiles(before)}; during: {_percentiles(during)}",
         f"during against before: p50 {p50:.2f}, p99 {p99:.2f} (bar {P99})",
     ]
@@ -183,9 +190,7 @@ async def _tab(feed_s: float) -> list[str]:
     named = ("tab_mb", "heap_mb", "browser_mb", "nodes", "sidecar_mb")
     lines += [_drift(name, [one[name] for one in settled]) for name in named]
     last = samples[-1]
-    lines.append(
-        f"the tab at the end: {last['rows']} rows, {last['stored']} counted; {last['live']}"
-    )
+    lines.append(f"at the end: {last['rows']} rows, {last['counted']} counted; {last['live']}")
     return lines
 
 

@@ -53,6 +53,9 @@ async def test_a_batch_keeps_four_of_five_and_says_where_the_fifth_is_wrong(tmp_
         _, page = await _asked(sidecar, "GET", "/v1/memories?limit=100", **bearer)
         assert page["total"] == 4 * len(ODD)
         assert {one["text"].rpartition(" ")[0] for one in page["memories"]} == {*NOTES}
+        # Nothing was judged, so no leaf names them; a person sees how many there were.
+        counted = (await sidecar.operate("GET", "/verdicts"))["decisions"]
+        assert counted == {"admit": 4 * len(ODD), "reject": 2 * len(ODD)}
         # A search finds what the marks surround.
         question = {"query": "+44 7700 900123", "limit": 1}
         _, found = await _asked(sidecar, "POST", "/v1/search", question, **bearer)

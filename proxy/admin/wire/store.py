@@ -69,6 +69,10 @@ class StatusView(StoreStatus, frozen=True, kw_only=True):
     # The number of files that newest model requests had between no known marks, so that only orders
     # in them wait. `places list` names them: a path may be words that no verdict has admitted.
     unread_places: int = 0
+    # The settings and rules that admit more than the shipped ones.
+    wider: tuple[str, ...] = ()
+    # The names of incident receivers for which too many steps wait to be sent.
+    receivers_behind: tuple[str, ...] = ()
 
 
 class MemoryView(Memory, frozen=True, kw_only=True):

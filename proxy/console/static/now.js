@@ -1,7 +1,7 @@
 "use strict";
 const live = document.getElementById("live"), rows = document.querySelector("#verdicts tbody");
-const pause = document.getElementById("pause"), ROWS = 100;
-let source, paused = false, last = 0;
+const pause = document.getElementById("pause"), source = new EventSource(live.dataset.events);
+let ticks = [];
 function cell(text, label) {
   const made = document.createElement("td");
   [made.textContent, made.dataset.label] = [text, label];
@@ -18,23 +18,23 @@ function add(row) {
     line.children[1].replaceChildren(link);
   }
   rows.prepend(line);
-  while (rows.children.length > ROWS) rows.lastElementChild.remove();
+  while (rows.children.length > 100) rows.lastElementChild.remove();
 }
-function tick(event) {
-  const now = JSON.parse(event.data);
-  if (now.state !== live.dataset.state || (last && Date.now() - last > 15000)) return location.reload();
-  last = Date.now();
+function write(id, text) { document.getElementById(id).textContent = text; }
+source.onmessage = (event) => {
+  const now = JSON.parse(event.data), at = Date.now(), late = ticks.length && at - ticks.at(-1).at > 15000;
+  if (now.state !== live.dataset.state || late) return location.reload();
   now.rows.reverse().forEach(add);
-  for (const name of ["admit", "hold", "reject"]) document.getElementById("count-" + name).textContent = now.counts[name] || 0;
-  document.getElementById("held").textContent = now.held;
+  ticks = [...ticks, {at, counts: now.counts}].filter((one) => at - one.at <= 60000);
+  for (const name of ["admit", "hold", "reject"]) {
+    const count = now.counts[name] || 0, came = count - (ticks[0].counts[name] || 0);
+    write("count-" + name, count);
+    write("rate-" + name, (came * 1000 / Math.max(1000, at - ticks[0].at)).toFixed(1));
+  }
+  write("held", now.held);
   live.textContent = now.left_out ? "Live. " + now.left_out + " more in the last second, not listed." : "Live.";
-}
-function open() {
-  source = new EventSource(live.dataset.events);
-  source.onmessage = tick;
-  source.onerror = () => { live.textContent = "Not connected: what is listed may be old."; };
-}
+};
+source.onerror = () => { live.textContent = "Not connected: what is listed may be old."; };
 pause.hidden = false;
-pause.onclick = () => { paused = !paused; pause.textContent = paused ? "Continue" : "Pause"; if (paused) source.close(); else location.reload(); };
+pause.onclick = () => { if (source.readyState === 2) return location.reload(); source.close(); pause.textContent = "Continue"; };
 document.addEventListener("resume", () => location.reload());
-open();

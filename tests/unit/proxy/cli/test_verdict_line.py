@@ -91,6 +91,12 @@ def test_a_field_that_is_no_name_has_no_other_text_than_its_vocabulary(field: st
     assert "from ada" in LINES.of_event(named)
 
 
+def test_what_was_refused_before_the_gate_is_a_line_that_leads_nowhere() -> None:
+    reason = Reason.CHARACTER_REFUSED
+    event = msgspec.structs.replace(sample.REJECT, candidate_id="", reason=reason.value)
+    assert LINES.of_event(event).endswith(f'"{WHY[reason]}"')
+
+
 def test_what_serves_is_no_line_and_what_fails_is_one() -> None:
     assert (LINES.of_event(sample.REQUEST), LINES.of_event(sample.READ)) == ("", "")
     failed = msgspec.structs.replace(sample.REQUEST, status=503, error_type="StoreUnavailable")
