@@ -35,6 +35,7 @@ from storage.sealed_log.session_log import (
     prints_key,
     session_keys,
 )
+from storage.shipped import ShippedStore, Shipping
 from storage.staging.staging import Staging
 from storage.tables.change import Generation
 from storage.tables.codec import Digests, StoreHeader, refuse_unknown
@@ -207,10 +208,12 @@ def open_embedded(
     clock: Callable[[], int],
     failpoint: Callable[[str], None] = _no_failpoint,
     options: EmbeddedOptions | None = None,
+    shipping: Shipping | None = None,
 ) -> EmbeddedStore:
     """Open or create a store, repair it after a crash, and start its writer. Blocks.
 
-    Parameters and errors are those of `storage.opening.open_store`.
+    With `shipping` the state directory contains a copy of a shared store, whose lease the caller
+    holds. Other parameters, and errors, are those of `storage.opening.open_store`.
     """
     options = options or EmbeddedOptions()
     if not holds_a_store(state):
@@ -223,7 +226,7 @@ def open_embedded(
     complete = False
     try:
         secrets = directory.secrets()
-        store = LmdbStore(directory.store, options.quota_bytes, Digests(secrets.store_key))
+        store = _tables(directory, options.quota_bytes, Digests(secrets.store_key), shipping)
         store.open(bootstrapped=directory.bootstrapped)
         with store.reading() as view:
             refuse_unknown(view.header())
@@ -251,6 +254,14 @@ def open_embedded(
                 store.close()
             directory.close()
     return opened
+
+
+def _tables(
+    directory: StateDirectory, quota_bytes: int, digests: Digests, shipping: Shipping | None
+) -> LmdbStore:
+    if shipping is None:
+        return LmdbStore(directory.store, quota_bytes, digests)
+    return ShippedStore(directory.store, quota_bytes, digests, shipping)
 
 
 class _Assembly:

@@ -27,8 +27,18 @@ hypothesis.settings.register_profile("full", max_examples=200, deadline=None, pr
 hypothesis.settings.load_profile("full" if HEAVY else "quick")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the choice of the place where stores are durable."""
+    parser.addoption("--store", choices=("embedded", "files"), default="embedded")
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Let the full suite know what the quick one has shown."""
+    """Let the full suite know what the quick one has shown; name the store for all processes."""
+    os.environ["STORE"] = config.getoption("--store")
+    if os.environ["STORE"] == "files":
+        from tests.shipped_stores import ship_if_chosen  # noqa: PLC0415 - the store is slow to load
+
+        ship_if_chosen()
     config.pluginmanager.register(PassedBefore(config, heavy=HEAVY), "passed_before")
 
 

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 from typing import Final
 
 from storage.ground.errors import LeaseLost, StoreUnavailable
 from storage.journal.protocol import Journal
 
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _RENEWALS_PER_LEASE: Final = 3.3
 
 
 def boot_s() -> float:
     """Seconds since the machine started, which a suspend does not stop."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def boot_id() -> str:
+    """The random name that the kernel drew when the machine started."""
+    return _BOOT_ID.read_text("ascii").strip()
 
 
 class LeaseDeadline:

@@ -73,7 +73,9 @@ class Lease:
 _HEADER_KEY: Final = b"header"
 _CHECKPOINT_KEY: Final = b"checkpoint"
 _UNERASED_KEY: Final = b"unerased"
-_UNCOUNTED: Final = {_HEADER_KEY, _CHECKPOINT_KEY, _UNERASED_KEY}
+POSITION_KEY: Final = b"position"
+"""The key of the last row of a journal that a copy contains, if the store is a copy."""
+_UNCOUNTED: Final = {_HEADER_KEY, _CHECKPOINT_KEY, _UNERASED_KEY, POSITION_KEY}
 # The map size is address space and not disk. It includes what purges may use beyond the quota
 # (`storage.tables.usage`), and the pages that a batch copies.
 _MAP_PER_QUOTA: Final = 2.0
@@ -292,8 +294,10 @@ class Draft(View):
         else:
             self._txn.delete(_UNERASED_KEY, db=self._tables[META])
 
-    def _put_uncounted(self, key: bytes, payload: bytes) -> None:
-        self._txn.put(key, self.digests.frame(META, key, payload), db=self._tables[META])
+    def _put_uncounted(self, key: bytes, payload: bytes) -> bytes:
+        value = self.digests.frame(META, key, payload)
+        self._txn.put(key, value, db=self._tables[META])
+        return value
 
     def number(self) -> int:
         """The number of this transaction in the environment, counted from the first one."""
@@ -336,6 +340,9 @@ class LmdbStore:
 
     Any thread may call `reading`; only the writer thread calls the other methods.
     """
+
+    synced = True
+    """Whether a commit is durable in the files when it returns."""
 
     def __init__(self, directory: Path, quota_bytes: int, digests: Digests) -> None:
         self.directory = directory
@@ -411,8 +418,8 @@ class LmdbStore:
                 max_dbs=len(TABLES),
                 max_readers=_READERS_MAX,
                 mode=FILE_MODE,
-                sync=True,
-                metasync=True,
+                sync=self.synced,
+                metasync=self.synced,
                 writemap=False,
             )
             with env.begin() as txn:
@@ -462,11 +469,13 @@ class LmdbStore:
         Raises:
             TransactionFailed: The environment has to be reopened first.
         """
+        return Draft(self._writing(), self._tables, self.digests)
+
+    def _writing(self) -> lmdb.Transaction:
         try:
-            txn = self._environment().begin(write=True)
+            return self._environment().begin(write=True)
         except lmdb.Error as error:
             raise _translated(error) from error
-        return Draft(txn, self._tables, self.digests)
 
     def overtaken(self, draft: Draft) -> bool:
         """Whether another process has committed, or replaced the file, since the last commit.

@@ -99,8 +99,7 @@ TEXTS_MAX: Final = 4 * 1024 * 1024
 LINGER_S: Final = 0.1
 """How long the thread waits for more records, so that a busy store writes few batches.
 
-A batch costs as much processor time as two records, and requests at that moment are slowed down.
-"""
+A batch costs as much processor time as two records, and slows requests down at that moment."""
 _BATCH_LEN: Final = 256
 _PATIENCE_S: Final = 1.0
 _STOP_S: Final = 5.0

@@ -32,8 +32,10 @@ from storage.tables.codec import Digests
 from storage.tables.names import META, TABLES
 from storage.values import Outcome, Submission
 from tests.fault.contradictions import compare_tables_too
+from tests.shipped_stores import ship_if_chosen
 
 compare_tables_too()
+ship_if_chosen()
 
 DIMENSION = 8
 EMBEDDER = "test-8d"

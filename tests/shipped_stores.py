@@ -1,0 +1,58 @@
+"""Stores of tests on a journal of files: each transaction is appended before its local commit.
+
+With `pytest --store files`, or STORE=files in the environment of a process that a test starts, each
+store that is opened is a copy of a shared one. The journal is in the state directory, so that a
+copy of the directory has a copy of it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+from unittest.mock import patch
+
+from storage.journal.files import FilesJournal
+from storage.journal.protocol import Stream
+from storage.journal.sealing import Sealing
+from storage.shipped import ShippedStore, Shipping
+from storage.tables.codec import STORE_FORMAT, Digests
+
+SECRET: Final = b"j" * 32
+
+
+class _HeldAlways(FilesJournal):
+    """A journal whose lease is over at once, but for its holder: a crashed one is not waited for.
+
+    Who may append is decided by the epoch alone.
+    """
+
+    def holds(self) -> bool:
+        """Always True."""
+        return True
+
+
+class CopyOfTests(ShippedStore):
+    """A copy of a shared store, which takes the lease when it is opened."""
+
+    def __init__(self, directory: Path, quota_bytes: int, digests: Digests) -> None:
+        self._taken = False
+        self._files = _HeldAlways(
+            directory.parent / "journal", address="", store_format=STORE_FORMAT, lease_s=0.0
+        )
+        sealing = Sealing(SECRET, "tests", Stream.STORE)
+        super().__init__(
+            directory, quota_bytes, digests, Shipping(journal=self._files, sealing=sealing)
+        )
+
+    def open(self, *, bootstrapped: bool) -> None:
+        """Take the lease at the first call, then open the copy."""
+        if not self._taken:
+            self._taken = self._files.acquire()
+        super().open(bootstrapped=bootstrapped)
+
+
+def ship_if_chosen() -> None:
+    """Open every store of this process as a copy of a shared one, if STORE is `files`."""
+    if os.environ.get("STORE") == "files":
+        patch("storage.embedded.LmdbStore", CopyOfTests).start()

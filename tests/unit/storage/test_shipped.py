@@ -1,0 +1,331 @@
+"""A store whose transactions go to a journal first: opened elsewhere, taken over, settled."""
+
+# pyright: reportPrivateUsage=false
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from unittest.mock import patch
+
+import lmdb
+import pytest
+
+from policy.gate import GATE
+from policy.query import EVERYTHING
+from storage.embedded import EmbeddedOptions, EmbeddedStore, open_embedded
+from storage.ground import randomness
+from storage.ground.errors import (
+    LeaseLost,
+    OutcomeUnknown,
+    StoreCorrupt,
+    StoreUnavailable,
+    TransactionFailed,
+)
+from storage.journal.files import FilesJournal
+from storage.journal.protocol import JournalRow, Stream
+from storage.journal.sealing import Sealing
+from storage.shipped import ShippedStore, Shipping
+from storage.tables.codec import STORE_FORMAT
+from storage.values import Decision
+from tests.unit.storage.opening import (
+    DIMENSION,
+    EMBEDDER,
+    RULESET,
+    TENANT,
+    Bench,
+    Clock,
+    candidate_of,
+    say,
+    submission_of,
+    write,
+)
+
+OPTIONS = EmbeddedOptions(quota_bytes=1 << 28, staging_quota_bytes=1 << 26)
+SECRET = b"j" * 32
+
+
+class Shard:
+    """One shared store, and the directories of the processes that take it over."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.clock = Clock()
+        self._secrets: Path | None = None
+
+    def journal(self, lease_s: float = 600.0) -> FilesJournal:
+        return FilesJournal(
+            self.root / "journal", address="", store_format=STORE_FORMAT, lease_s=lease_s
+        )
+
+    def open(
+        self,
+        name: str,
+        journal: FilesJournal | None = None,
+        secret: bytes = SECRET,
+        failpoint: Callable[[str], None] = lambda _name: None,
+    ) -> EmbeddedStore:
+        """The store in the directory of one process, whose lease it takes; a past one is over."""
+        journal = journal or self.journal()
+        if not journal.holds():
+            last = journal.lease()
+            assert journal.acquire(), last
+        state = self.root / name
+        if self._secrets is not None and not state.exists():
+            state.mkdir(mode=0o700)
+            shutil.copytree(self._secrets, state / "secrets")
+        self._secrets = self._secrets or state / "secrets"
+        return open_embedded(
+            state=state,
+            checkpoint=self.root / "beside" / "checkpoint.txt",
+            gate=GATE,
+            ruleset=RULESET,
+            embedder_id=EMBEDDER,
+            dimension=DIMENSION,
+            clock=self.clock,
+            failpoint=failpoint,
+            options=OPTIONS,
+            shipping=Shipping(journal=journal, sealing=Sealing(secret, "shard", Stream.STORE)),
+        )
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Shard:
+    return Shard(tmp_path)
+
+
+def texts(store: EmbeddedStore) -> set[str]:
+    return {one.text or "" for one in store.reader.page(TENANT, EVERYTHING, 0, 99).memories}
+
+
+def test_a_holder_in_an_empty_directory_has_all_that_was_answered(shard: Shard) -> None:
+    journal = shard.journal()
+    first = shard.open("a", journal)
+    for number in range(3):
+        say(first, f"fact {number}")
+    head = first.audit.head()
+    first.close()
+    journal.release()
+    second = shard.open("b")
+    assert texts(second) == {"fact 0", "fact 1", "fact 2"}
+    assert second.audit.head().note == head.note
+    assert say(second, "fact 3").version == 4
+    assert second.reader.check().problems == ()
+    second.close()
+
+
+def test_a_past_holder_appends_nothing_and_answers_nothing(shard: Shard) -> None:
+    journal = shard.journal(lease_s=600.0)
+    first = shard.open("a", journal)
+    say(first, "before the takeover")
+    # Asleep past its lease: the deadline is over, and the store was taken.
+    journal.release()
+    second = shard.open("b")
+    with pytest.raises(StoreUnavailable, match="lease is over"):
+        texts(first)
+    with pytest.raises(BaseExceptionGroup) as refused:
+        say(first, "after the takeover")
+    assert refused.group_contains(StoreUnavailable)
+    # Its clock stopped too: the deadline seems not to be reached. The fence decides.
+    with patch.object(FilesJournal, "holds", return_value=True):
+        with pytest.raises(BaseExceptionGroup) as fenced:
+            say(first, "with a clock that stopped")
+        assert fenced.group_contains(LeaseLost)
+        first.close()
+    assert say(second, "of the holder").version == 2
+    assert texts(second) == {"before the takeover", "of the holder"}
+    assert second.reader.check().problems == ()
+    second.close()
+
+
+def test_control_without_the_epoch_the_holder_is_overtaken_by_a_past_one(shard: Shard) -> None:
+    journal = shard.journal()
+    first = shard.open("a", journal)
+    say(first, "before the takeover")
+    journal.release()
+    second = shard.open("b")
+    with (
+        patch.object(FilesJournal, "_fenced", return_value=True),
+        patch.object(FilesJournal, "holds", return_value=True),
+    ):
+        assert say(first, "of the past holder").decision is Decision.ADMIT
+        with pytest.raises(BaseExceptionGroup):
+            say(second, "of the holder")
+    first.close()
+    second.close()
+
+
+class Unanswered(FilesJournal):
+    """A journal whose next append gets no answer, before or after the row was stored."""
+
+    lost: str = ""
+
+    def append(self, stream: Stream, row: JournalRow) -> None:
+        lost, self.lost = self.lost, ""
+        if lost == "before":
+            raise TransactionFailed("no answer")
+        super().append(stream, row)
+        if lost == "after":
+            raise TransactionFailed("no answer")
+
+
+@pytest.mark.parametrize("lost", ["before", "after"])
+def test_an_unknown_append_is_settled_in_place(shard: Shard, lost: str) -> None:
+    journal = Unanswered(shard.root / "journal", address="", store_format=STORE_FORMAT, lease_s=600)
+    store = shard.open("a", journal)
+    say(store, "before")
+    candidate = candidate_of("in between")
+    journal.lost = lost
+    if lost == "after":
+        assert write(store, submission_of(candidate))[0].version == 2
+    else:
+        with pytest.raises(BaseExceptionGroup) as refused:
+            write(store, submission_of(candidate))
+        assert refused.group_contains(StoreUnavailable)
+    outcome = write(store, submission_of(candidate))[0]
+    assert (outcome.version, outcome.replayed) == (2, lost == "after")
+    assert say(store, "after").version == 3
+    assert store.reader.check().problems == ()
+    store.close()
+
+
+def test_an_unknown_append_that_a_takeover_followed_stays_unknown(shard: Shard) -> None:
+    journal = Unanswered(shard.root / "journal", address="", store_format=STORE_FORMAT, lease_s=600)
+    store = shard.open("a", journal)
+    candidate = candidate_of("in between")
+    journal.lost = "after"
+
+    def take_over(_self: Unanswered, _stream: Stream) -> int:
+        journal.release()
+        raise LeaseLost("another process holds the journal")
+
+    with (
+        patch.object(Unanswered, "settle", take_over),
+        pytest.raises(BaseExceptionGroup) as unknown,
+    ):
+        write(store, submission_of(candidate))
+    assert unknown.group_contains(OutcomeUnknown)
+    store.close()
+    second = shard.open("b")
+    outcome = write(second, submission_of(candidate))[0]
+    assert (outcome.decision, outcome.replayed) == (Decision.ADMIT, True)
+    second.close()
+
+
+@pytest.mark.parametrize("at", ["place", "keep"])
+def test_a_local_disk_error_leaves_a_verdict_that_holds(shard: Shard, at: str) -> None:
+    store = shard.open("a")
+    say(store, "before")
+    real = ShippedStore._draft
+    faults = 1
+
+    def failing(self: ShippedStore) -> object:
+        draft = real(self)
+        if not faults:
+            return draft
+        cls = type("Failing", (type(draft),), {"__slots__": (), at: fail})
+        draft.__class__ = cls
+        return draft
+
+    def fail(_self: object, *_args: object) -> None:
+        nonlocal faults
+        faults = 0
+        raise lmdb.MapFullError("made up") if at == "place" else TransactionFailed("made up")
+
+    with patch.object(ShippedStore, "_draft", failing):
+        if at == "keep":
+            # The row is in the journal, so the copy catches up.
+            assert say(store, "in between").version == 2
+        else:
+            with pytest.raises(BaseExceptionGroup):
+                say(store, "in between")
+    expected = 3 if at == "keep" else 2
+    assert say(store, "after").version == expected
+    assert store.reader.check().problems == ()
+    store.close()
+
+
+def test_a_copy_of_another_boot_is_made_again(shard: Shard) -> None:
+    journal = shard.journal()
+    first = shard.open("a", journal)
+    say(first, "fact")
+    first.close()
+    data = shard.root / "a" / "store" / "data.mdb"
+    data.write_bytes(bytes(len(data.read_bytes())))
+    with pytest.raises(StoreCorrupt):
+        shard.open("a", journal)
+    with patch("storage.shipped.boot_id", return_value="another"):
+        again = shard.open("a", journal)
+    assert texts(again) == {"fact"}
+    assert again.reader.check().problems == ()
+    again.close()
+
+
+def test_a_missing_changed_or_foreign_row_refuses_the_start(shard: Shard) -> None:
+    journal = shard.journal()
+    first = shard.open("a", journal)
+    say(first, "fact 1")
+    say(first, "fact 2")
+    first.close()
+    rows = sorted((shard.root / "journal" / "store").glob("0*"))
+    with pytest.raises(StoreCorrupt, match=r"row 1 .* another journal\.key"):
+        shard.open("b", journal, secret=b"k" * 32)
+    last, before = rows[-1].read_bytes(), rows[-2].read_bytes()
+    rows[-2].write_bytes(last)
+    with pytest.raises(StoreCorrupt, match=f"row {len(rows) - 1} .* not open"):
+        shard.open("c", journal)
+    rows[-2].unlink()
+    with pytest.raises(StoreCorrupt, match=f"row {len(rows) - 1} .* missing"):
+        shard.open("d", journal)
+    rows[-2].write_bytes(before)
+    rows[-1].unlink()
+    # The copy of the last process has the row that the journal lost.
+    with pytest.raises(StoreCorrupt, match=f"ends at row {len(rows) - 1}"):
+        shard.open("a", journal)
+
+
+def _script(store: EmbeddedStore) -> tuple[str, tuple[bytes, ...]]:
+    for number in range(4):
+        batch = [
+            submission_of(
+                candidate_of(
+                    f"fact {number} {one}", nonce=f"{number}-{one}", instructions=one == 2
+                ),
+                candidate_id=f"{number}{one}" * 16,
+                trace_id="0" * 32,
+            )
+            for one in range(3)
+        ]
+        write(store, *batch)
+    found = (store.audit.head().note, store.audit.leaves(0, 999))
+    store.close()
+    return found
+
+
+def test_the_same_script_leaves_the_same_leaves_and_root_as_an_embedded_store(
+    shard: Shard, tmp_path: Path
+) -> None:
+    def run(store: Callable[[], EmbeddedStore]) -> tuple[str, tuple[bytes, ...]]:
+        # Each consumer of random bytes gets the same ones, in whatever order they are drawn.
+        with (
+            patch("storage.ground.randomness.os.urandom", _same_bytes),
+            patch("storage.ground.state_directory.secrets.token_bytes", _same_bytes),
+        ):
+            randomness._POOL.forget()
+            found = _script(store())
+        randomness._POOL.forget()
+        return found
+
+    embedded = run(lambda: Bench(tmp_path / "embedded").open(options=OPTIONS))
+    assert run(lambda: shard.open("a")) == embedded
+    # Other bytes give other leaves, so that the equality shows something.
+    assert _script(shard_of(tmp_path / "other").open("a")) != embedded
+
+
+def _same_bytes(count: int) -> bytes:
+    return b"r" * count
+
+
+def shard_of(root: Path) -> Shard:
+    root.mkdir()
+    return Shard(root)
