@@ -15,9 +15,10 @@ LIKE_MIN: Final = 0.6
 class Selection(msgspec.Struct, frozen=True, kw_only=True, rename=PRINCIPAL):
     """A filter for memories: it matches a memory of which one version fits all fields that are set.
 
-    `server` and `tool` are the origin that the verdict's leaf names. `under`: a target, and all
-    targets that continue it after a slash. `like`: the id of a memory to whose newest version the
-    cosine is at least `above`. `since_ms`: versions from that time on, Unix milliseconds.
+    `server` and `tool` are the origin that the verdict's leaf names. `under`: a target, a
+    file of it or a namespace, and all that continue it after a slash. `like`: the id of a memory to
+    whose newest version the cosine is at least `above`. `since_ms`: versions from that time on,
+    Unix milliseconds.
     `with_descendants`, for isolations: also memories that name a matching one as a parent
     (`derived_from`), and memories derived from these, without limit.
     """

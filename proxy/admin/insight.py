@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.resources
 from collections import Counter
 from functools import partial
 
@@ -16,20 +17,29 @@ from proxy.admin.views import extended
 from proxy.admin.wire.route import PAGE_MAX
 from proxy.admin.wire.views import (
     ORIGINS,
+    PREFERENCES,
     SEARCH,
+    TOPICS,
     FoundMemory,
     FoundPage,
     OriginList,
+    PreferenceList,
+    PreferencesRequest,
     SearchRequest,
     SelectionRequest,
+    TopicList,
+    TopicsRequest,
 )
 from proxy.embed.embedding import takes_client_vectors
 from proxy.seams.environment import Embedder
 from proxy.seams.faults import MalformedRequest
 from storage.features.recalls.ledger import RecallLedger
+from storage.features.views import Categories
 from storage.features.views.tenant_views import Views
 from storage.interfaces import MemoryReader
 from storage.questions import Selection
+from storage.read.exposure import AnswerRoom
+from storage.read.reader import ANSWER_BYTES_MAX
 
 
 class Insight(msgspec.Struct, frozen=True):
@@ -56,7 +66,8 @@ class Insight(msgspec.Struct, frozen=True):
             near = chosen or {}
             page = list(near)[asked.offset : end]
             memories = await asyncio.to_thread(self.recalls.memories, tenant, page)
-            listed = (extended(FoundMemory, memories[at], cosine=near[at]) for at in memories)
+            fitting = AnswerRoom(ANSWER_BYTES_MAX).taken(memories.values())
+            listed = (extended(FoundMemory, one, cosine=near[one.ordinal]) for one in fitting)
             return FoundPage(memories=tuple(listed), total=len(near))
         if takes_client_vectors(self.embedder):
             raise MalformedRequest("text: this store embeds no text")
@@ -87,6 +98,30 @@ class Insight(msgspec.Struct, frozen=True):
         for origin in found:
             origin.trust = scores.get((origin.by, origin.name))
         return OriginList(origins=found[:PAGE_MAX], reads=len(reads))
+
+    @route(TOPICS)
+    async def topics(self, call: OperatorCall[TopicsRequest]) -> TopicList:
+        """The topics of the live memories of a selection, computed now."""
+        selection = selection_of(call.asked)
+        found = await asyncio.to_thread(self.views.topics, selection, call.asked.count)
+        return TopicList(topics=found)
+
+    @route(PREFERENCES)
+    async def preferences(self, call: OperatorCall[PreferencesRequest]) -> PreferenceList:
+        """The choices that the live memories of a selection name; the first `PAGE_MAX`.
+
+        Raises:
+            MalformedRequest: The categories are no TOML of categories.
+        """
+        shipped = importlib.resources.files("proxy.admin").joinpath("categories.toml")
+        text = call.asked.categories or shipped.read_text("utf-8")
+        try:
+            categories = msgspec.toml.decode(text, type=Categories)
+        except msgspec.DecodeError as error:
+            raise MalformedRequest(f"categories: {error}") from error
+        selection = selection_of(call.asked)
+        found = await asyncio.to_thread(self.views.preferences, selection, categories)
+        return PreferenceList(preferences=found[:PAGE_MAX])
 
 
 def selection_of(asked: SelectionRequest, *, with_descendants: bool = False) -> Selection:

@@ -51,7 +51,11 @@ SELECTION: Final[Options] = (
         metavar="SERVER/TOOL",
     ),
     option("--session", "those that were written in this session", metavar="S"),
-    option("--under", "those stored in this target, or below it: mcp/SERVER", metavar="PATH"),
+    option(
+        "--under",
+        "those stored here, or below: mcp/SERVER/FILE, or a namespace a/b",
+        metavar="PATH",
+    ),
     option("--label", "those with this label"),
     option("--like", "those whose text is like that of this memory", metavar="ID"),
     option("--above", "with --like: the least cosine (default: 0.6)", metavar="COSINE"),

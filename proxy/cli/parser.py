@@ -23,7 +23,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "evaluate": ("evaluate",),
     "memory": ("memory",),
     "memory export": ("memory_export",),
-    "insight": ("memory_origins",),
+    "insight": ("insight_views",),
     "check": ("memory",),
     "erase": ("retention",),
     "isolate": ("isolate",),

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from policy.model import Candidate, ChangeKind, MemoryId, MemoryStatus, PrincipalId, Tenant
 from storage.audit import candidate_of
 from storage.features.kept_places import PLACES, PlaceRecord, path_of
-from storage.features.selections import fits
+from storage.features.selections import fits, is_under
 from storage.features.upstream.closed_keys import place_of
 from storage.questions import Selection
 from storage.tables.change import Change
@@ -46,7 +46,10 @@ class ErasureReach(Selection, frozen=True, kw_only=True):
             candidate.tenant == self.tenant
             and self.principal_id in {None, candidate.principal_id}
             and self.user_id in {None, candidate.scope.user_id}
-            and f"{candidate.target}/".startswith("" if self.under is None else f"{self.under}/")
+            and (
+                self.under is None
+                or is_under(self.under, candidate, candidate.target, candidate.scope)
+            )
         )
 
 

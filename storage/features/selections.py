@@ -10,7 +10,8 @@ from typing import Final, TypeVar
 import msgspec
 import numpy as np
 
-from policy.model import MemoryStatus
+from policy.labels.forwarded_call import call_of
+from policy.model import Candidate, MemoryStatus, Scope
 from storage.audit import candidate_of
 from storage.derived.vectors.segments import exact_products
 from storage.ground.errors import UnknownMemory
@@ -69,7 +70,7 @@ class Selector:
         statuses = STANDING if hidden else {MemoryStatus.LIVE}
         newest = {
             known.ordinal: known.status
-            for _, known in paced(self._view.records(IDS))
+            for _, known in paced(self._view.records(IDS), 8 * _AT_ONCE)
             if known.status in statuses
         }
         # The likeness of the rows that belong to a matching memory; a row names the one before it.
@@ -84,10 +85,10 @@ class Selector:
                 yield SelectedRow(ordinal, row, status, matching[ordinal])
 
 
-def paced(walk: Iterable[_One]) -> Iterator[_One]:
-    """The same values; after each few of them other threads may run."""
+def paced(walk: Iterable[_One], at_once: int = _AT_ONCE) -> Iterator[_One]:
+    """The same values; after each `at_once` of them, about 0.1 ms, other threads may run."""
     for at, one in enumerate(walk):
-        if not at % _AT_ONCE:
+        if not at % at_once:
             # The walk holds the interpreter's lock, and writes must not wait for its end.
             time.sleep(0)
         yield one
@@ -103,8 +104,9 @@ def fits(view: View, asked: Selection, row: Row) -> bool:
     if asked.principal_id not in {None, row.principal_id} or asked.label not in {None, row.source}:
         return False
     if asked.under is not None and not row.erased:
-        target = row.kept.target if row.kept else candidate_of(row).target
-        if not f"{target}/".startswith(f"{asked.under}/"):
+        candidate = candidate_of(row)
+        target = row.kept.target if row.kept else candidate.target
+        if not is_under(asked.under, candidate, target, row.scope):
             return False
     if asked.server is None and asked.session is None:
         return True
@@ -113,6 +115,18 @@ def fits(view: View, asked: Selection, row: Row) -> bool:
     server, tool = (None, None) if culprit is None else (culprit.server, culprit.tool)
     of_origin = asked.server in {None, server} and asked.tool in {None, tool}
     return of_origin and asked.session in {None, leaf.session}
+
+
+def is_under(path: str, candidate: Candidate, target: str, scope: Scope) -> bool:
+    """Whether a candidate for this target and scope is stored at a path, or below it.
+
+    The path of a candidate is its target, with the file or block that the call changes; the dotted
+    name of an application, as of a LangGraph namespace, is a path of its own.
+    """
+    call = call_of(candidate)
+    file = "" if call is None else call.place.strip("/")
+    namespace = (scope.app_id or "").replace(".", "/")
+    return f"{target}/{file}/".startswith(f"{path}/") or f"{namespace}/".startswith(f"{path}/")
 
 
 def alike(view: View, ordinal: int, above: float) -> dict[bytes, float]:

@@ -206,7 +206,7 @@ def read_leaf(view: View, index: int) -> Leaf:
     Raises:
         StoreCorrupt: The leaf is missing or damaged.
     """
-    return decode_leaf(leaf_source(view)(index))
+    return decode_leaf(leaf_source(view)(index), authentic=True)
 
 
 def read_verdict(view: View, index: int) -> VerdictLeaf:

@@ -87,3 +87,46 @@ async def test_like_hides_after_a_dry_run_and_undo_gives_all_back(tmp_path: Path
         (principal,) = (one for one in origins["origins"] if one["by"] == "principal")
         assert (principal["name"], principal["labels"]) == ("agent", {"unknown": 3})
         assert principal["trust"] is None, "no outcome of it is known"
+
+
+async def test_topics_and_preferences_are_of_what_is_live_in_one_tenant(tmp_path: Path) -> None:
+    async with running(tmp_path) as sidecar:
+        person = await sidecar.key("ada", channel=Channel.USER)
+        texts = ("The canary service is in Python.", "Canary tests use pytest.", "Tea is at four.")
+        ids = [(await sidecar.write(person, {"text": text}))[1]["id"] for text in texts]
+        topics = await sidecar.operate("POST", "/insight/topics", {"count": 2})
+        assert sum(one["size"] for one in topics["topics"]) == len(ids)
+        assert any("canary" in one["name"] for one in topics["topics"])
+        found = await sidecar.operate("POST", "/insight/preferences", {})
+        told = {one["choice"]: one for one in found["preferences"]}
+        assert set(told) == {"Python", "pytest"}
+        assert told["Python"]["memory_ids"] == [ids[0]]
+        assert (told["Python"]["principal"], told["Python"]["labels"]) == ("ada", {"user_input": 1})
+        toml = "[drinks]\nTea = []\n"
+        asked = {"categories": toml, "label": "user_input"}
+        found = await sidecar.operate("POST", "/insight/preferences", asked)
+        assert [one["choice"] for one in found["preferences"]] == ["Tea"]
+        for bad in ("[drinks", "drinks = 3", "[drinks]"):
+            asked = {"categories": bad}
+            await sidecar.operate("POST", "/insight/preferences", asked, status=422)
+        for one in ids:
+            await sidecar.operate("POST", f"/memories/{one}/quarantine", {})
+        for name in ("topics", "preferences"):
+            for asked in ({}, {"tenant": "other"}, {"principal": "nobody"}):
+                assert await sidecar.operate("POST", f"/insight/{name}", asked) == {name: []}
+
+
+async def test_a_page_of_long_texts_ends_early_and_the_next_begins_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.admin.insight.ANSWER_BYTES_MAX", 10_000)
+    async with running(tmp_path) as sidecar:
+        for number in range(4):
+            assert (await sidecar.write(AGENT_KEY, {"text": f"{number} bees " * 400}))[0] == 201
+        seen: list[str] = []
+        while len(seen) < 4:
+            page = await sidecar.operate("POST", "/memories/search", {"offset": len(seen)})
+            assert 1 <= len(page["memories"]) < 4
+            assert page["total"] == 4
+            seen += [one["text"][0] for one in page["memories"]]
+        assert seen == ["3", "2", "1", "0"]

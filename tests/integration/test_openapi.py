@@ -149,6 +149,10 @@ async def _read_everything(operator: Conversation, memory_id: str) -> None:
         assert [one["memory_id"] for one in found["memories"]] == [memory_id]
     origins = await operator.ask("POST", f"{API}/insight/origins", {})
     assert {"principal"} <= {one["by"] for one in origins["origins"]}
+    topics = await operator.ask("POST", f"{API}/insight/topics", {"count": 2})
+    assert topics["topics"]
+    asked = {"categories": "[cities]\nLisbon = []"}
+    await operator.ask("POST", f"{API}/insight/preferences", asked)
     await get("/memories/{memory_id}", memory_id, "tenant=default")
     await get("/memories/{memory_id}/history", memory_id)
     recalls = await get("/recalls", query=f"tenant=default&memory_id={memory_id}&limit=5")

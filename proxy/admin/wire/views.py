@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from policy.model import TEXT_LEN_MAX, Memory, OperatorScope, SourceKind
 from proxy.admin.wire.route import PAGE_MAX, TenantQuery, Wide, post
-from storage.features.views import OriginView
+from storage.features.views import OriginView, Preference, Topic
 from storage.questions import LIKE_MIN
 
 Moment = Annotated[int, Meta(ge=0, le=10**15 - 1)]
@@ -58,7 +58,10 @@ class FoundMemory(Memory, frozen=True, kw_only=True):
 
 
 class FoundPage(msgspec.Struct, frozen=True, kw_only=True):
-    """One page of a search; `total` is null for a search by text, which ranks all memories."""
+    """One page of a search; `total` is null for a search by text, which ranks all memories.
+
+    A page ends early at 16 MiB of text; the next one has the offset after its last memory.
+    """
 
     memories: tuple[FoundMemory, ...]
     total: int | None = None
@@ -69,6 +72,33 @@ class OriginList(msgspec.Struct, frozen=True, kw_only=True):
 
     origins: tuple[OriginView, ...]
     reads: int
+
+
+class TopicsRequest(SelectionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The memories to be divided into topics, and into how many at most."""
+
+    count: Annotated[int, Meta(ge=1, le=100)] = 12
+
+
+class TopicList(msgspec.Struct, frozen=True, kw_only=True):
+    """The topics of live memories, the largest first."""
+
+    topics: tuple[Topic, ...]
+
+
+class PreferencesRequest(SelectionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The memories to be searched for choices, and a TOML of categories; null: the shipped ones.
+
+    Each table of it is a category, and maps each choice to its spellings; [] for its own name.
+    """
+
+    categories: Annotated[str, Meta(max_length=TEXT_LEN_MAX)] | None = None
+
+
+class PreferenceList(msgspec.Struct, frozen=True, kw_only=True):
+    """The choices that memories name, by principal and category, the surest first."""
+
+    preferences: tuple[Preference, ...]
 
 
 SEARCH: Final = post(
@@ -84,6 +114,22 @@ ORIGINS: Final = post(
     SelectionRequest,
     OriginList,
     "What each server, tool, session and principal brought in, and how often reads showed it.",
+    slow=True,
+    least=OperatorScope.REVIEW,
+)
+TOPICS: Final = post(
+    "/insight/topics",
+    TopicsRequest,
+    TopicList,
+    "What live memories are about: groups of like texts.",
+    slow=True,
+    least=OperatorScope.REVIEW,
+)
+PREFERENCES: Final = post(
+    "/insight/preferences",
+    PreferencesRequest,
+    PreferenceList,
+    "Which technologies the memories of each principal name, and how surely.",
     slow=True,
     least=OperatorScope.REVIEW,
 )

@@ -48,7 +48,7 @@ _STOP_WORDS_LINE: Final = (
     "not of on or our she so such that the their them then there these they this to was we were "
     "what when where which who will with you your do does did how why"
 )
-_STOP_WORDS: Final = frozenset(_STOP_WORDS_LINE.split())
+STOP_WORDS: Final = frozenset(_STOP_WORDS_LINE.split())
 _stemmer: Final[Any] = _library.Stemmer("english")
 
 
@@ -72,7 +72,7 @@ def _spaced_terms(word: str) -> list[str]:
         # Case folding may undo the composition of a letter with its mark.
         whole = unicodedata.normalize("NFKC", whole)
     if whole.isalpha():
-        if whole in _STOP_WORDS:
+        if whole in STOP_WORDS:
             return []
         if any(letter.isupper() for letter in word[1:]) and not word.isupper():
             return [whole, *(_stem(hump.casefold()) for hump in _HUMP.findall(word))]
@@ -80,7 +80,7 @@ def _spaced_terms(word: str) -> list[str]:
     parts = _JOINT.split(whole)
     if len(parts) == 1:
         return [whole]
-    return [whole, *(_stem(part) for part in parts if part and part not in _STOP_WORDS)]
+    return [whole, *(_stem(part) for part in parts if part and part not in STOP_WORDS)]
 
 
 def _stem(word: str) -> str:

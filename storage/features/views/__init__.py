@@ -6,7 +6,17 @@ a verdict, or in a read of an agent.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
+
+from policy.model import PRINCIPAL, MemoryId, PrincipalId
+
+_Word = Annotated[str, Meta(min_length=1, max_length=64)]
+_Choices = Annotated[dict[_Word, tuple[_Word, ...]], Meta(min_length=1)]
+Categories = Annotated[dict[_Word, _Choices], Meta(min_length=1)]
+"""Maps each category to its choices, and each choice to its spellings; () for its own name."""
 
 
 class OriginView(msgspec.Struct, kw_only=True):
@@ -23,3 +33,35 @@ class OriginView(msgspec.Struct, kw_only=True):
     shares: dict[str, float]
     hidden: int = 0
     trust: float | None = None
+
+
+class Topic(msgspec.Struct, frozen=True, kw_only=True):
+    """One cluster of the vectors of live memories.
+
+    `name` are the words by which the texts nearest to its centre differ from those of the others,
+    and `nearest` the ids of the first of them. `labels` counts all memories of the topic, `origins`
+    the 200 nearest to the centre: by tool, else by server, else by principal.
+    """
+
+    name: str
+    size: int
+    labels: dict[str, int]
+    origins: dict[str, int]
+    nearest: tuple[MemoryId, ...]
+
+
+class Preference(msgspec.Struct, frozen=True, kw_only=True, rename=PRINCIPAL):
+    """How often the live memories of one principal name one choice of a category.
+
+    `confidence` is the mean of the Beta distribution that begins uniform and takes each session of
+    a memory as one draw, of this choice or of another of the category; 0.95 at most. `labels`
+    counts the memories, and `memory_ids` are the newest 100 of them.
+    """
+
+    principal_id: PrincipalId
+    category: str
+    choice: str
+    confidence: float
+    sessions: int
+    labels: dict[str, int]
+    memory_ids: tuple[MemoryId, ...]

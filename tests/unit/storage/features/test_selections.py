@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from policy.after.closure import Act, Relation
+from policy.labels.forwarded_call import ForwardedCall, texts_of
 from policy.model import (
     Basis,
     ChangeKind,
@@ -16,6 +17,7 @@ from policy.model import (
     Principal,
     PrincipalId,
     Provenance,
+    Scope,
     SourceKind,
     Tenant,
 )
@@ -177,4 +179,36 @@ def test_each_field_narrows_and_the_hidden_are_found_with_the_flag_alone(bench: 
     asyncio.run(store.writer.order(Quarantine(note, TENANT, BY)))
     under = Selection(tenant=TENANT, under="notes")
     assert (names(store, under), names(store, under, hidden=True)) == ([], [note])
+    store.close()
+
+
+def test_under_compares_targets_files_and_namespaces_at_whole_parts(bench: Bench) -> None:
+    store = bench.open()
+    filed: dict[str, MemoryId] = {}
+    for path in ("/home/ada/notes.md", "/home/adam.md", ""):
+        call = ForwardedCall(
+            tool="Edit", arguments="{}", key="k", pieces=(f"of {path}",), place=path
+        )
+        text, metadata_json = texts_of(call)
+        made = say(store, text, target="mcp/files", metadata_json=metadata_json)
+        filed[path] = id_of(made)
+    spaces = {
+        name: id_of(say(store, name, target="store/items", scope=Scope(app_id=name)))
+        for name in ("langgraph.users.ada", "langgraph.users.adam", "langgraph")
+    }
+    fake = id_of(say(store, "no call", target="mine", metadata_json=metadata_json))
+    expected: dict[str, list[MemoryId]] = {
+        "mcp/files": list(filed.values()),
+        "mcp/files/home/ada": [filed["/home/ada/notes.md"]],
+        "mcp/files/home/adam.md": [filed["/home/adam.md"]],
+        "langgraph/users": [*spaces.values()][:2],
+        "langgraph/users/ada": [spaces["langgraph.users.ada"]],
+        "store": list(spaces.values()),
+        "mine": [fake],
+        "home/ada": [],
+        "mcp/file": [],
+        "/": [],
+    }
+    for path, ids in expected.items():
+        assert names(store, Selection(tenant=TENANT, under=path)) == ids[::-1], path
     store.close()
