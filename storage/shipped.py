@@ -56,15 +56,15 @@ class ShippedDraft(Draft):
         self._writes: dict[tuple[bytes, bytes], bytes | None] = {}
         self._ordinals = (0, 0)
 
-    def put(self, table: bytes, key: bytes, payload: bytes) -> None:
+    def put(self, table: bytes, key: bytes, payload: bytes) -> bytes:
         """Frame, store and record a payload (`Draft.put`)."""
-        super().put(table, key, payload)
-        self._writes[table, key] = self._came[-1]
+        self._writes[table, key] = value = super().put(table, key, payload)
+        return value
 
-    def append(self, table: bytes, key: bytes, payload: bytes) -> None:
+    def append(self, table: bytes, key: bytes, payload: bytes) -> bytes:
         """Frame, store and record a payload (`Draft.append`)."""
-        super().append(table, key, payload)
-        self._writes[table, key] = self._came[-1]
+        self._writes[table, key] = value = super().append(table, key, payload)
+        return value
 
     def delete(self, table: bytes, key: bytes) -> bool:
         """Remove a key, and record that; return whether it was in the table."""

@@ -31,7 +31,7 @@ _CURSOR_BYTES_MAX: Final = 4_096
 class Secrets(msgspec.Struct, frozen=True, kw_only=True):
     """The keys of one store: 32 raw bytes each; the last two are Ed25519 seeds."""
 
-    # The key of keyed hashes (HMAC): of nonces, of ids, and of violations that count only once.
+    # The key of keyed hashes: of nonces, of ids, and of violations that count only once.
     store_key: bytes
     log_key: bytes  # signs checkpoints of the audit log
     token_key: bytes  # signs promotion tokens

@@ -10,8 +10,6 @@ Payloads are msgpack arrays; a new field is only ever appended, with a default.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
-from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
@@ -35,15 +33,31 @@ from storage.ground.randomness import random_bytes
 from storage.values import GatheredEvidence, OutcomeSummary
 
 FORMAT: Final = b"\x02"
-STORE_FORMAT: Final = 8
+STORE_FORMAT: Final = 9
 """The format of the store as a whole: of its tables, their keys and the meaning of values."""
-_DIGEST_LEN: Final = 16
-_PAYLOAD_AT: Final = 1 + _DIGEST_LEN
-TOTALS: Final = 1 << 8 * _DIGEST_LEN
+DIGEST_LEN: Final = 16
+_PAYLOAD_AT: Final = 1 + DIGEST_LEN
+TOTALS: Final = 1 << 8 * DIGEST_LEN
 NO_ORDINAL: Final = -1
 _ORDINAL: Final = struct.Struct(">Q").pack
 _ORDINAL_LEN: Final = 8
 _NAMED_MAX: Final = 1_000
+
+
+class _KeyedHashes(dict[bytes, blake2b]):
+    """The state of a hash for each table after its key, which is copied for each value.
+
+    So a value takes as long as without a key.
+    """
+
+    def __init__(self, secret: bytes) -> None:
+        super().__init__()
+        self._secret = secret
+
+    def __missing__(self, table: bytes) -> blake2b:
+        state = blake2b(digest_size=2 * DIGEST_LEN, key=self._secret, person=table)
+        self[table] = state
+        return state
 
 
 class Digests:
@@ -53,28 +67,38 @@ class Digests:
     then relies on the log alone.
     """
 
-    __slots__ = ("key", "mismatched")
+    __slots__ = ("_keyed", "key", "mismatched")
 
     def __init__(self, store_key: bytes | None) -> None:
         self.key: bytes | None = None
         if store_key is not None:
             self.key = blake2b(b"digests", digest_size=32, key=store_key).digest()
+        self._keyed = _KeyedHashes(self.key or b"")
         # The names of values that a read found not to match, as many as an operator may need.
         self.mismatched = set[str]()
 
-    def frame(self, table: bytes, key: bytes, payload: bytes) -> bytes:
-        """The value to store for a payload.
+    def digest(self, table: bytes, key: bytes, payload: bytes) -> bytes:
+        """The digest of a value, in two halves: one that is stored with it, and its weight.
 
-        All keys of one table have one length.
+        No file contains a weight, so no one can choose values with the same sum of weights. All
+        keys of one table have one length.
 
         Raises:
             StoreCorrupt: The store's key is not known.
         """
         if self.key is None:
             raise StoreCorrupt("no value can be stored without secrets/store.key")
-        digest = _keyed(self.key, table).copy()
+        digest = self._keyed[table].copy()
         digest.update(key + payload)
-        return b"".join((FORMAT, digest.digest(), payload))
+        return digest.digest()
+
+    def frame(self, table: bytes, key: bytes, payload: bytes) -> bytes:
+        """The value to store for a payload.
+
+        Raises:
+            StoreCorrupt: The store's key is not known.
+        """
+        return FORMAT + self.digest(table, key, payload)[:DIGEST_LEN] + payload
 
     def unframe(self, table: bytes, key: bytes, value: bytes) -> bytes:
         """The payload of a stored value.
@@ -86,33 +110,27 @@ class Digests:
         if value[:1] == FORMAT:
             if self.key is None:
                 return payload
-            digest = _keyed(self.key, table).copy()
-            digest.update(key + payload)
-            if value[1:_PAYLOAD_AT] == digest.digest():
+            digest = self.digest(table, key, payload)
+            if value[1:_PAYLOAD_AT] == digest[:DIGEST_LEN]:
                 return payload
         place = str(int.from_bytes(key, "big")) if len(key) == _ORDINAL_LEN else key.hex()
         name = f"{table.decode()} {place}"
         self.note(name)
         raise StoreCorrupt(f"the value of {name} does not match its digest")
 
-    def weight(self, values: Iterable[bytes | memoryview]) -> int:
-        """The sum of secret numbers, one for the digest of each stored value."""
-        keyed, total = _keyed(self.key or b"", b"weight"), 0
-        for one in values:
-            weighed = keyed.copy()
-            weighed.update(one[1:_PAYLOAD_AT])
-            total += int.from_bytes(weighed.digest())
-        return total
+    def weight(self, table: bytes, key: bytes, value: bytes | memoryview) -> int:
+        """The weight of a stored value."""
+        return weight_of(self.digest(table, key, bytes(value[_PAYLOAD_AT:])))
 
     def total(self, sealed: bytes) -> int:
         """The sum that `sealed` contains; 0 for b""."""
-        nonce, masked = sealed[:_DIGEST_LEN], sealed[_DIGEST_LEN:]
+        nonce, masked = sealed[:DIGEST_LEN], sealed[DIGEST_LEN:]
         return self._mask(nonce) ^ int.from_bytes(masked) if sealed else 0
 
     def sealed(self, total: int) -> bytes:
         """A sum of weights to store. Two sums would show the weight of a value that changed."""
-        nonce = random_bytes(_DIGEST_LEN)
-        return nonce + (self._mask(nonce) ^ total % TOTALS).to_bytes(_DIGEST_LEN)
+        nonce = random_bytes(DIGEST_LEN)
+        return nonce + (self._mask(nonce) ^ total % TOTALS).to_bytes(DIGEST_LEN)
 
     def _mask(self, nonce: bytes) -> int:
         return int.from_bytes(blake2b(nonce, digest_size=16, key=self.key or b"").digest())
@@ -128,10 +146,9 @@ class Digests:
         return blake2b(data, digest_size=32, key=named.digest(), person=b"file").digest()
 
 
-# The state after the key was hashed is copied, which is as fast as a digest without a key.
-@lru_cache(maxsize=256)
-def _keyed(secret: bytes, table: bytes) -> blake2b:
-    return blake2b(digest_size=_DIGEST_LEN, key=secret, person=table)
+def weight_of(digest: bytes) -> int:
+    """The weight in the digest of a value."""
+    return int.from_bytes(digest[DIGEST_LEN:])
 
 
 def ordinal_key(ordinal: int) -> bytes:

@@ -26,7 +26,16 @@ from storage.ground.errors import (
     TransactionFailed,
 )
 from storage.ground.state_directory import FILE_MODE, fsync_directory
-from storage.tables.codec import TOTALS, Digests, StoreHeader, decode_header, encode
+from storage.tables.codec import (
+    DIGEST_LEN,
+    FORMAT,
+    TOTALS,
+    Digests,
+    StoreHeader,
+    decode_header,
+    encode,
+    weight_of,
+)
 from storage.tables.copying import copy_compactly, refuse_cut
 from storage.tables.names import COUNTED, META, TABLES, Record, RecordTable
 
@@ -212,7 +221,7 @@ class View:
                     matching = False
                     yield str(error)
                 if table != META or key not in _UNCOUNTED:
-                    there += self.digests.weight((value,))
+                    there += self.digests.weight(table, key, value)
         header = self.header() if matching else None
         if header is not None and (self.digests.total(header.total) - there) % TOTALS:
             yield "the values are not those of the last commit: one was put in, out or back"
@@ -238,45 +247,46 @@ class View:
 class Draft(View):
     """The one write transaction. Nothing is visible or durable before `commit` returns."""
 
-    __slots__ = ("_came", "_went")
+    __slots__ = ("_added",)
 
     def __init__(
         self, txn: lmdb.Transaction, tables: dict[bytes, lmdb._Database], digests: Digests
     ) -> None:
         super().__init__(txn, tables, digests)
-        # The counted values that this transaction adds, and of those it takes out.
-        self._came = list[bytes]()
-        self._went = list[bytes | memoryview]()
+        # The weights of the counted values that this transaction adds, less those it takes out.
+        self._added = 0
 
-    def put(self, table: bytes, key: bytes, payload: bytes) -> None:
-        """Frame and store a payload in place of an earlier one."""
-        value = self.digests.frame(table, key, payload)
+    def put(self, table: bytes, key: bytes, payload: bytes) -> bytes:
+        """Frame and store a payload in place of an earlier one; return the value."""
+        digest = self.digests.digest(table, key, payload)
+        value = FORMAT + digest[:DIGEST_LEN] + payload
         before = self._txn.replace(key, value, db=self._tables[table])
-        self._came.append(value)
+        self._added += weight_of(digest)
         if before is not None:
-            self._went.append(before)
+            self._added -= self.digests.weight(table, key, before)
+        return value
 
     def total_after(self, total: bytes) -> bytes:
         """The sealed sum of weights after this transaction, of the one before it."""
-        digests = self.digests
-        added = digests.weight(self._came) - digests.weight(self._went)
-        return digests.sealed(digests.total(total) + added)
+        return self.digests.sealed(self.digests.total(total) + self._added)
 
     def write(self, table: RecordTable[Record], key: bytes, record: Record) -> None:
         """Store a record in place of an earlier one."""
         self.put(table, key, encode(record))
 
-    def append(self, table: bytes, key: bytes, payload: bytes) -> None:
+    def append(self, table: bytes, key: bytes, payload: bytes) -> bytes:
         """Like `put`, for a key that is above all others in its table; cheaper."""
-        value = self.digests.frame(table, key, payload)
+        digest = self.digests.digest(table, key, payload)
+        value = FORMAT + digest[:DIGEST_LEN] + payload
         self._txn.put(key, value, db=self._tables[table], append=True)
-        self._came.append(value)
+        self._added += weight_of(digest)
+        return value
 
     def delete(self, table: bytes, key: bytes) -> bool:
         """Remove a key; return whether it was in the table."""
         before = self._txn.pop(key, db=self._tables[table])
         if before is not None:
-            self._went.append(before)
+            self._added -= self.digests.weight(table, key, before)
         return before is not None
 
     def put_header(self, header: StoreHeader) -> None:

@@ -102,8 +102,8 @@ STORE: Final = (
         row="edited-store",
         name="digests have no key",
         invariant="whoever has no store.key makes no value that is served",
-        where="storage.tables.codec:_keyed",
-        fault=replaced("key=secret", "key=b''"),
+        where="storage.tables.codec:_KeyedHashes.__missing__",
+        fault=replaced("key=self._secret", "key=b''"),
         tests=one_test(_EDITS, "test_an_edited_value_is_left_out_counted_and_named"),
     ),
     Mutant(
@@ -175,7 +175,7 @@ STORE: Final = (
         name="a digest is not verified on read",
         invariant="a flipped bit is never read as a value",
         where="storage.tables.codec:Digests.unframe",
-        fault=replaced("value[1:_PAYLOAD_AT] == digest.digest()", "digest.digest()"),
+        fault=replaced("value[1:_PAYLOAD_AT] == digest[:DIGEST_LEN]", "digest"),
         tests=(
             "tests/unit/storage/tables/test_lmdb_store.py",
             at(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hmac
+import hashlib
 import re
 from datetime import UTC, datetime
 
@@ -161,12 +161,10 @@ NAMES = KeyedNames(b"k" * 32)
 
 
 @given(secret=st.binary(min_size=1, max_size=64), nonce=st.text(max_size=80))
-def test_names_are_hmac_sha256(secret: bytes, nonce: str) -> None:
+def test_names_are_keyed_blake2b(secret: bytes, nonce: str) -> None:
     principal = PrincipalId("agent-1")
-    message = b"nonce\0" + b"".join(
-        len(part).to_bytes(4, "big") + part for part in (principal.encode(), nonce.encode())
-    )
-    expected = hmac.digest(secret, message, "sha256")[:16]
+    parts = msgspec.msgpack.encode([b"nonce", principal, nonce])
+    expected = hashlib.blake2b(parts, digest_size=16, key=secret).digest()
     assert KeyedNames(secret).nonce(principal, nonce) == expected
 
 
