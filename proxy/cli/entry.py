@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 from policy.verdict import InvariantBroken
 from proxy.cli.command import Command, Context
-from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.failures import leaf_of
+from proxy.cli.exits import CommandFailed, Exit, leaf_of
 from proxy.cli.parser import build_parser
 from proxy.cli.terminal import Terminal, inert, silence
 from proxy.settings.values import successor_of

@@ -43,3 +43,9 @@ class CommandFailed(Exception):  # noqa: N818 - reads as what happened, like the
         self.code = code
         self.what = what
         self.then = then
+
+
+def leaf_of(error: Exception) -> Exception:
+    """The single exception inside nested exception groups; else the given one."""
+    inner: tuple[Exception, ...] = getattr(error, "exceptions", ())
+    return leaf_of(inner[0]) if len(inner) == 1 else error

@@ -10,8 +10,7 @@ from typing import Final
 from policy.ruleset import RulesetError
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.doctor.locate import lock_holders, port_holder, running_sidecars
-from proxy.embed.weights import EmbedderUnavailable
-from proxy.seams.faults import CannotListen
+from proxy.seams.faults import CannotListen, EmbedderUnavailable
 from proxy.settings.table import SettingsError
 from storage.ground.errors import (
     StorageError,
@@ -28,12 +27,6 @@ _OTHER_VERSION: Final = "install the version that wrote it"
 def next_step(error: Exception, then: str) -> str:
     """What a person should do next: `then`, or install the version that wrote the store."""
     return _OTHER_VERSION if isinstance(error, UnknownFormat) else then
-
-
-def leaf_of(error: Exception) -> Exception:
-    """The single exception inside nested exception groups; else the given one."""
-    inner: tuple[Exception, ...] = getattr(error, "exceptions", ())
-    return leaf_of(inner[0]) if len(inner) == 1 else error
 
 
 def _who_has(state: Path) -> str:

@@ -153,7 +153,8 @@ def build_parser(*words: str) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"mnemogate {version()}")
+    number = version() if "--version" in words else ""
+    parser.add_argument("--version", action="version", version=f"mnemogate {number}")
     common = _common()
     firsts = cast("_Words", parser.add_subparsers(metavar="COMMAND", required=True))
     groups: dict[str, _Words] = {}

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policy.verdict import InvariantBroken
-from proxy.embed.weights import EmbedderUnavailable, ModelFiles
+from proxy.embed.weights import ModelFiles
 from proxy.seams.environment import Embedder
-from proxy.seams.faults import MalformedRequest
+from proxy.seams.faults import EmbedderUnavailable, MalformedRequest
 
 Floats = NDArray[np.float32]
 

@@ -14,14 +14,10 @@ from msgspec import Meta
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from storage.ground.errors import StorageError
+from proxy.seams.faults import EmbedderUnavailable
 
 _HEADER_LEN_MAX: Final = 1 << 20
 _DTYPES: Final = {"F16": "<f2", "F32": "<f4", "I64": "<i8"}
-
-
-class EmbedderUnavailable(StorageError):  # noqa: N818 - named for what it says, like its siblings
-    """The error for an embedding model that is not installed, or not of the pinned version."""
 
 
 class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
