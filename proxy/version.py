@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+
 @cache
 def version() -> str:
     """The installed version; "unknown" if the program runs from a tree that was not installed."""

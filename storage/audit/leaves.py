@@ -36,6 +36,7 @@ from storage.values import CONFIRM, Decision, Row
 
 LEAF_FORMAT: Final = 1
 SALT_LEN: Final = 16
+_DIGEST_LEN: Final = 32
 NO_STEP_BEFORE: Final = 0
 """The previous index of a memory's first version; leaf 0 is about the store itself."""
 LEAF_LEN_MAX: Final = 4_096
@@ -205,8 +206,8 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/@-]{0,64}")
 _FORMAT_BYTE: Final = bytes((LEAF_FORMAT,))
 _UUID_AT: Final[dict[int, tuple[int, ...]]] = {1: (), 2: (11,), 3: (), 4: (), 5: ()}
 # The position of the first optional field of a leaf, keyed by tag: trailing fields that are None
-# are not written.
-_APPENDED: Final[dict[int, int]] = {2: 16, 5: 10}
+# are not written. A leaf without optional fields ends before that position.
+_APPENDED: Final[dict[int, int]] = {1: 14, 2: 16, 3: 6, 4: 6, 5: 10}
 
 
 def culprit_of(origins: tuple[Origin, ...], candidate: Candidate) -> Culprit | None:
@@ -249,7 +250,7 @@ def commitment(salt: bytes, digest: bytes) -> bytes:
         InvariantBroken: The salt or the digest has another length, so that bytes could move from
             one to the other.
     """
-    if len(salt) != SALT_LEN or len(digest) != hashlib.sha256().digest_size:
+    if len(salt) != SALT_LEN or len(digest) != _DIGEST_LEN:
         raise InvariantBroken("a commitment takes a 16-byte salt and a SHA-256 digest")
     return hashlib.sha256(salt + digest).digest()
 
@@ -269,12 +270,12 @@ def encode_leaf(leaf: Leaf) -> bytes:
         InvariantBroken: The leaf is longer than any leaf may be.
     """
     fields: list[Any] = msgspec.to_builtins(leaf, builtin_types=_RAW)
-    tag = fields[0]
-    while len(fields) > _APPENDED.get(tag, len(fields)) and fields[-1] is None:
-        fields.pop()
+    tag, count = fields[0], len(fields)
     for at in _HEX_AT[tag]:
-        if at < len(fields):
-            fields[at] = _packed_hex(fields[at])
+        fields[at] = _packed_hex(fields[at])
+    while count > _APPENDED[tag] and fields[count - 1] is None:
+        count -= 1
+    del fields[count:]
     for at in _UUID_AT[tag]:
         fields[at] = _packed_uuid(fields[at])
     data = _FORMAT_BYTE + _ENCODER.encode(fields)
@@ -318,7 +319,7 @@ def decode_leaf(data: bytes, *, authentic: bool = False) -> Leaf:
         fields = _DECODER.decode(memoryview(data)[1:])
         tag: Any = fields[0] if fields else None
         for at in _HEX_AT.get(tag, ()):
-            if at < len(fields) or at < _APPENDED.get(tag, at + 1):
+            if at < len(fields) or at < _APPENDED[tag]:
                 fields[at] = packed.hex() if isinstance(packed := fields[at], bytes) else packed
         for at in _UUID_AT.get(tag, ()):
             fields[at] = _unpacked_uuid(fields[at])

@@ -263,15 +263,11 @@ class Catalogue:
                 entry.sift(self._shown.values())
 
     def _reserve(self, length: int) -> None:
-        for floor, shown in self._shown.items():
-            if length > len(shown):
-                grown: Mask = np.zeros(max(length, 2 * len(shown)), dtype=np.bool_)
-                grown[: len(shown)] = shown
-                self._shown[floor] = grown
         if length > len(self._ranks):
-            ranks: Ranks = np.zeros(max(length, 2 * len(self._ranks)), dtype=np.int8)
-            ranks[: len(self._ranks)] = self._ranks
-            self._ranks = ranks
+            spare = max(length - len(self._ranks), len(self._ranks))
+            for floor, shown in self._shown.items():
+                self._shown[floor] = np.append(shown, np.zeros(spare, dtype=np.bool_))
+            self._ranks = np.append(self._ranks, np.zeros(spare, dtype=np.int8))
 
     def _lists(self, tenant: Tenant, scope: Scope) -> Iterator[_Ordinals]:
         # `setdefault` would create an empty list on each call, so it is not used.

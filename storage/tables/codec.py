@@ -39,7 +39,6 @@ DIGEST_LEN: Final = 16
 _PAYLOAD_AT: Final = 1 + DIGEST_LEN
 TOTALS: Final = 1 << 8 * DIGEST_LEN
 NO_ORDINAL: Final = -1
-_ORDINAL: Final = struct.Struct(">Q").pack
 _ORDINAL_LEN: Final = 8
 _NAMED_MAX: Final = 1_000
 
@@ -120,7 +119,7 @@ class Digests:
 
     def weight(self, table: bytes, key: bytes, value: bytes | memoryview) -> int:
         """The weight of a stored value."""
-        return weight_of(self.digest(table, key, bytes(value[_PAYLOAD_AT:])))
+        return int.from_bytes(self.digest(table, key, bytes(value[_PAYLOAD_AT:]))[DIGEST_LEN:])
 
     def total(self, sealed: bytes) -> int:
         """The sum that `sealed` contains; 0 for b""."""
@@ -146,14 +145,8 @@ class Digests:
         return blake2b(data, digest_size=32, key=named.digest(), person=b"file").digest()
 
 
-def weight_of(digest: bytes) -> int:
-    """The weight in the digest of a value."""
-    return int.from_bytes(digest[DIGEST_LEN:])
-
-
-def ordinal_key(ordinal: int) -> bytes:
-    """An ordinal as big-endian bytes, so that LMDB's byte order is the numeric order."""
-    return _ORDINAL(ordinal)
+ordinal_key: Final = struct.Struct(">Q").pack
+"""Packs an ordinal as big-endian bytes, so that LMDB's byte order is the numeric order."""
 
 
 class StoreHeader(msgspec.Struct, frozen=True, array_like=True):

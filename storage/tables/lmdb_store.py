@@ -34,7 +34,6 @@ from storage.tables.codec import (
     StoreHeader,
     decode_header,
     encode,
-    weight_of,
 )
 from storage.tables.copying import copy_compactly, refuse_cut
 from storage.tables.names import COUNTED, META, TABLES, Record, RecordTable
@@ -261,7 +260,7 @@ class Draft(View):
         digest = self.digests.digest(table, key, payload)
         value = FORMAT + digest[:DIGEST_LEN] + payload
         before = self._txn.replace(key, value, db=self._tables[table])
-        self._added += weight_of(digest)
+        self._added += int.from_bytes(digest[DIGEST_LEN:])
         if before is not None:
             self._added -= self.digests.weight(table, key, before)
         return value
@@ -279,7 +278,7 @@ class Draft(View):
         digest = self.digests.digest(table, key, payload)
         value = FORMAT + digest[:DIGEST_LEN] + payload
         self._txn.put(key, value, db=self._tables[table], append=True)
-        self._added += weight_of(digest)
+        self._added += int.from_bytes(digest[DIGEST_LEN:])
         return value
 
     def delete(self, table: bytes, key: bytes) -> bool:

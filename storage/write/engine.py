@@ -177,8 +177,10 @@ class Engine:
             outcomes.clear()
             change.of(QueueChanges).judged = tuple(one.candidate_id for one in batch)
             outcomes.extend(
-                self._judge_one(change, case) if isinstance(case, CandidateCase) else case
-                for case in cases
+                [
+                    self._judge_one(change, case) if isinstance(case, CandidateCase) else case
+                    for case in cases
+                ]
             )
             return outcomes
 

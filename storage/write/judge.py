@@ -462,7 +462,7 @@ class Judge:
         """Record the outcome with the nonce, and end the candidate's hold; return the outcome."""
         submission = docket.case.submission
         change.charges[submission.candidate.tenant] += VERDICT_BYTES
-        if docket.nonce_state in {NonceState.FRESH, NonceState.OWN}:
+        if docket.nonce_state is NonceState.FRESH or docket.nonce_state is NonceState.OWN:
             arrived = docket.case.arrived
             record = NonceRecord(arrived.binding, first)
             change.draft.write(NONCES, arrived.nonce_key, record)
