@@ -8,9 +8,10 @@ check is never the only protection: the matrix also limits texts whose orders ar
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Final
+from typing import Final, NamedTuple
 
 from policy.text.addresses import is_at_stake
 from policy.text.languages import LANGUAGES
@@ -120,7 +121,8 @@ def _unleeted(shape: str, letters: dict[int, str]) -> Iterator[str]:
     plain = _LEET_WORD.sub(lambda word: word[0].translate(letters), shape)
     parts = _parts_of(plain)
     spelled = [at for at, (start, end) in enumerate(parts) if plain[start:end] != shape[start:end]]
-    return (plain[start:end] for start, end in _with_neighbours(parts, spelled))
+    runs = _with_neighbours(len(parts), spelled)
+    return (plain[parts[first][0] : parts[last][1]] for first, last in runs)
 
 
 def _spoken(shape: str) -> Language:
@@ -141,11 +143,18 @@ def _spoken(shape: str) -> Language:
     if "\n" in shape:
         lines = _LINE_START.sub("\n", shape)
         readings += (_LINE_START.sub(" ", shape).lstrip(), lines, *_two_by_two(lines))
+    # Most sentences are the same in several readings, and are searched once.
+    known, searched = _Parts(), defaultdict[int, set[tuple[str, int]]](set)
     for reading in dict.fromkeys(readings):
-        for number, places in _asked(reading).items():
+        for number, places in _asked(reading, known):
             lexicon, group = _GROUPS[number]
-            if group.speaks not in found and _speaks(reading, lexicon, group, places):
-                found |= group.speaks
+            if group.speaks not in found:
+                # No pattern looks further back than at one character, which is part of a place.
+                fresh = {(reading[max(0, start - 1) : end], min(1, start)) for start, end in places}
+                fresh -= searched[number]
+                searched[number] |= fresh
+                if any(_speaks(place, at, lexicon, group) for place, at in fresh):
+                    found |= group.speaks
     return found
 
 
@@ -157,54 +166,73 @@ def _two_by_two(lines: str) -> Iterator[str]:
         yield "\n".join((*each[:first], *pairs))
 
 
-def _speaks(shape: str, lexicon: Lexicon, group: Group, places: list[tuple[int, int]]) -> bool:
+def _speaks(place: str, at: int, lexicon: Lexicon, group: Group) -> bool:
+    """Whether one of the group's patterns matches in a place, from `at` on."""
     shapes = group.shapes
-    for start, end in places:
-        if any(reach.found(shape, start, end) for reach in shapes.reaching):
-            return True
-        if shapes.anywhere is not None and shapes.anywhere.search(shape, start, end):
-            return True
-        for pattern, opening in (
-            (shapes.at_start, lexicon.starts),
-            (shapes.at_clause, lexicon.clauses),
-        ):
-            if pattern is None:
-                continue
-            begins = opening.finditer(shape, start, end)
-            if any(pattern.match(shape, begin.end(), end) for begin in begins):
+    if any(reach.found(place, at) for reach in shapes.reaching):
+        return True
+    if shapes.anywhere is not None and shapes.anywhere.search(place, at):
+        return True
+    for pattern, opening in (
+        (shapes.at_start, lexicon.starts),
+        (shapes.at_clause, lexicon.clauses),
+    ):
+        if pattern is not None:
+            begins = opening.finditer(place, at)
+            if any(pattern.match(place, begin.end()) for begin in begins):
                 return True
     return False
 
 
-def _asked(reading: str) -> dict[int, list[tuple[int, int]]]:
+class _Part(NamedTuple):
+    """The words of a part of a text, and the numbers of the groups that need one of them."""
+
+    words: frozenset[str]
+    groups: frozenset[int]
+
+
+class _Parts(dict[str, _Part]):
+    """The parts of all readings of one text; each is split into words once."""
+
+    def __missing__(self, text: str) -> _Part:
+        words = frozenset(_BARE_WORD.findall(text))
+        groups = map(_GROUPS_OF.__getitem__, _LEADING & words)
+        part = self[text] = _Part(words, frozenset[int]().union(*groups))
+        return part
+
+
+def _asked(reading: str, known: _Parts) -> Iterator[tuple[int, list[tuple[int, int]]]]:
     """The numbers of the groups whose needed words occur, each with the places to search."""
-    spaced, parts = reading.translate(_TO_SPACES), _parts_of(reading)
-    having: dict[int, list[int]] = {}
-    for at, (start, end) in enumerate(parts):
-        leading = _LEADING.intersection(_BARE_WORD.findall(spaced, start, end))
-        for number in set[int]().union(*map(_GROUPS_OF.__getitem__, leading)):
-            having.setdefault(number, []).append(at)
-    asked: dict[int, list[tuple[int, int]]] = {}
+    spaced, places = reading.translate(_TO_SPACES), _parts_of(reading)
+    parts = [known[spaced[start:end]] for start, end in places]
+    having = defaultdict[int, list[int]](list)
+    for at, part in enumerate(parts):
+        for number in part.groups:
+            having[number].append(at)
     for number in sorted(having):
         also = _GROUPS[number][1].also
-        asked[number] = [
-            (start, end)
-            for start, end in _with_neighbours(parts, having[number])
-            if not (also and also.isdisjoint(_BARE_WORD.findall(spaced, start, end)))
-        ]
-    return asked
+        yield (
+            number,
+            [
+                (places[first][0], places[last][1])
+                for first, last in _with_neighbours(len(parts), having[number])
+                if not (also and all(also.isdisjoint(one.words) for one in parts[first : last + 1]))
+            ],
+        )
 
 
 def _parts_of(text: str) -> list[tuple[int, int]]:
     return [found.span() for found in _PART.finditer(text)]
 
 
-def _with_neighbours(parts: list[tuple[int, int]], chosen: list[int]) -> Iterator[tuple[int, int]]:
-    """The places of chosen parts, with the neighbours of each: a phrase may cross a part's end."""
-    last = len(parts) - 1
+def _with_neighbours(count: int, chosen: list[int]) -> Iterator[tuple[int, int]]:
+    """First and last of each run of chosen parts and of their neighbours, out of `count`.
+
+    A phrase may cross a part's end.
+    """
     for _, run in groupby(enumerate(chosen), lambda one: one[1] - one[0]):
         near = [at for _, at in run]
-        yield parts[max(0, near[0] - 1)][0], parts[min(last, near[-1] + 1)][1]
+        yield max(0, near[0] - 1), min(count - 1, near[-1] + 1)
 
 
 def _joined(words: list[str]) -> Language:

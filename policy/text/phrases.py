@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import enum
 import re
-import sys
 from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
@@ -34,20 +33,19 @@ class Reach(msgspec.Struct, frozen=True):
     whole: re.Pattern[str]
     length: int
 
-    def found(self, text: str, start: int = 0, end: int = sys.maxsize) -> bool:
-        """Whether the whole pattern matches anywhere in this part of the text."""
-        tries = self.tries(text, start, end)
-        return any(self.whole.match(text, begin, end) for begin in tries)
+    def found(self, text: str, start: int = 0) -> bool:
+        """Whether the whole pattern matches anywhere from `start` on."""
+        return any(self.whole.match(text, begin) for begin in self.tries(text, start))
 
-    def tries(self, text: str, start: int = 0, end: int = sys.maxsize) -> Iterator[int]:
+    def tries(self, text: str, start: int = 0) -> Iterator[int]:
         """The positions where a match may begin: heads with a tail near enough after them."""
-        heads = [place.start() for place in self.head.finditer(text, start, end)]
+        heads = [place.start() for place in self.head.finditer(text, start)]
         if not heads:
             return
-        tails = [place.start() for place in self.tail.finditer(text, start, end)]
+        tails = [place.start() for place in self.tail.finditer(text, start)]
         if not tails:
             return
-        breaks = [place.start() for place in _BREAK.finditer(text, start, end)]
+        breaks = [place.start() for place in _BREAK.finditer(text, start)]
         for begin in heads:
             at = bisect_left(tails, begin)
             if at == len(tails):
