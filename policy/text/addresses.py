@@ -14,8 +14,8 @@ from typing import Final
 
 from policy.text.word_lists import word_list
 
-# A cheap first search: a text without any of these marks and words has no address.
-_SOMETHING: Final = re.compile(r"[@:|\d]|\w\.\w|\b(?:dot|install|add|i)\b")
+# A cheap first search: a sentence without any of these marks and words has no address.
+_SOMETHING: Final = re.compile(r"[@:\d]|\w\.\w|www|mailto|dot|punkt|\b(?:install|add|i)\b")
 _SENTENCE_END: Final = re.compile(r"[.!?]+(?=\s|$)|[\u3002\uff01\uff1f]|\n")
 
 _MAIL: Final = (
@@ -85,13 +85,11 @@ def is_at_stake(shape: str) -> bool:
     A host counts beside a verb of sending or paying as well; an upload, or a pipe into a shell,
     counts by itself.
     """
-    if _SOMETHING.search(shape) is None:
-        return False
     return _COMMAND.search(shape) is not None or any(map(_sends, _SENTENCE_END.split(shape)))
 
 
 def _sends(sentence: str) -> bool:
-    if _STAKES.search(sentence) is None:
+    if _SOMETHING.search(sentence) is None or _STAKES.search(sentence) is None:
         return False
     hosted = _HOST.search(sentence) is not None and _SENDING.search(sentence) is not None
     return hosted or _ADDRESS.search(sentence) is not None
